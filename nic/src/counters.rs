@@ -1,0 +1,24 @@
+//! What a driver has seen, counted by reason. Nothing is lost without one of these moving.
+
+/// Counts since the driver was opened. Frames, unless the name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Shown to the layer above.
+    pub rx_frames: u64,
+    /// Payload bytes shown to the layer above.
+    pub rx_bytes: u64,
+    /// Arrived, but not in our encapsulation, too short, or not for this endpoint.
+    pub rx_foreign: u64,
+    /// Dropped before us because our receive ring was full.
+    pub rx_dropped: u64,
+    /// Committed by the layer above and handed on.
+    pub tx_frames: u64,
+    /// Payload bytes handed on.
+    pub tx_bytes: u64,
+    /// Times that no transmit buffer was free.
+    pub tx_full: u64,
+    /// Handed on and refused for good by the system (interface down, no route, peer gone).
+    pub tx_failed: u64,
+    /// Times that [`crate::Nic::wait`] went to sleep.
+    pub waits: u64,
+}

@@ -1,0 +1,78 @@
+//! The contract between a driver and the layer above it.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use crate::time::Instant;
+use crate::{Caps, Counters, LinkAddr};
+
+/// One receive/transmit queue pair, polled by one thread. Nothing blocks but [`Nic::wait`].
+///
+/// Frames are lent. A received frame is the driver's memory, readable for the length of one call of `each`; a transmit
+/// buffer is the driver's memory too, written in place between [`Nic::tx_slot`] and [`TxSlot::commit`]. Nobody above owns,
+/// counts or frees a frame: what has to be sent again is written again from the sender's own data.
+pub trait Nic {
+    /// Frames arrive exactly once, in order per sender, and unaltered, and a full peer pushes back through `tx_slot`.
+    /// The layer above compiles its reliability out.
+    const RELIABLE: bool;
+
+    /// What this driver can do. Fixed since it was opened.
+    fn caps(&self) -> &Caps;
+
+    /// Prepares the way to `to` once, so that nothing is looked up per frame. The same address gives the same link.
+    /// Never waits for the peer, which need not be there yet: then frames on this link are lost, or find no slot.
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
+
+    /// Forgets a link. Frames committed on it before the last flush may still go out.
+    fn unlink(&mut self, link: Link);
+
+    /// Shows received frames to `each` with their sender's address, at most `budget`; returns how many.
+    /// The bytes are the driver's and are gone when `each` returns.
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize;
+
+    /// Lends a transmit buffer of exactly `len` bytes (at most [`Caps::mtu`], or `None`), with undefined content.
+    /// `None` also when the ring is full: flush, receive, come again. Sent by `commit`, forgotten when dropped.
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_>;
+
+    /// Rings the doorbell for everything committed since the last flush. A driver may also send earlier.
+    fn flush(&mut self);
+
+    /// Sleeps until a frame may be there, or the time is `deadline` (`None`: no limit). May wake for nothing.
+    /// Flushes first. Receive once more between the last empty burst and this call: the driver need not remember
+    /// what arrived before it.
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()>;
+
+    /// True once the driver knows that nothing sent on `link` can arrive any more (its process died, its
+    /// interface is gone). False means only that nothing is known.
+    fn is_gone(&self, link: Link) -> bool;
+
+    /// What was counted since the driver was opened.
+    fn counters(&self) -> Counters;
+
+    /// The time that deadlines are compared with.
+    fn now(&self) -> Instant;
+}
+
+/// A way to one peer: an index into the driver's own table, cheap to copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Link(pub u32);
+
+/// A lent transmit buffer: the frame's payload, to be written in place.
+pub trait TxSlot: Deref<Target = [u8]> + DerefMut {
+    /// Hands the frame to the driver; the next [`Nic::flush`] sends it.
+    fn commit(self);
+}
+
+/// Why there is no way to an address.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The address is of another driver's kind.
+    #[error("{0} is not an address of this driver")]
+    WrongKind(LinkAddr),
+    /// The driver's table of links is full.
+    #[error("no room for another peer: this driver holds {0}")]
+    TableFull(usize),
+    /// The system refused.
+    #[error("no way to {0}: {1}")]
+    Refused(LinkAddr, io::Error),
+}

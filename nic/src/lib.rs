@@ -1,0 +1,27 @@
+//! Frames in bursts, lent and never owned above.
+//!
+//! A [`Nic`] is one receive/transmit queue pair, polled by one thread. Frames travel between [`LinkAddr`]esses; the bytes
+//! that the layer above reads and writes are a frame's payload, and what stands before it on the wire (the encapsulation:
+//! Ethernet with our EtherType, or IP/UDP) belongs to the driver, which also steers by it.
+//!
+//! | driver | string | what it is |
+//! | --- | --- | --- |
+//! | [`uring`] | `uring:<interface>` | AF_PACKET: receive ring polled in shared memory, transmit through io_uring |
+//! | [`udp`] | `udp:<address>` | UDP sockets, no privilege, routable |
+//! | [`shm`] | `shm:<domain>` | processes on one host; reliable and ordered |
+//! | [`mem`] | `mem:` | a simulated fabric within one process, in virtual time |
+//!
+//! [`fault`] and [`pcap`] wrap any of them; [`tcpip`] runs smoltcp on any of them.
+
+#![deny(unsafe_code)]
+
+mod addr;
+mod caps;
+mod counters;
+mod driver;
+pub mod time;
+
+pub use addr::{AddrError, LinkAddr, parse_mac};
+pub use caps::Caps;
+pub use counters::Counters;
+pub use driver::{Link, LinkError, Nic, TxSlot};

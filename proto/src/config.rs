@@ -1,0 +1,33 @@
+//! What a user may set. Every bound has a name and a default.
+
+use sidelane_nic::time::Duration;
+
+/// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bytes of the send FIFO kept for each peer.
+    pub send_fifo: usize,
+    /// Bytes of the receive FIFO kept for each peer; what a peer may send beyond what was taken.
+    pub recv_fifo: usize,
+    /// Peers that an endpoint holds at most.
+    pub peers_max: usize,
+    /// Silence after which a peer is asked whether it lives, and four times which it counts as gone.
+    pub keep_alive: Duration,
+    /// Most bytes of one message that is accepted from a peer.
+    pub message_max: usize,
+    /// What tokens and jitter are drawn from. Take it from the system's random numbers unless a run is to be repeated.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            send_fifo: 256 << 10,
+            recv_fifo: 1 << 20,
+            peers_max: 10_000,
+            keep_alive: Duration::from_millis(250),
+            message_max: i32::MAX as usize,
+            seed: 0,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What an endpoint tells its user besides messages.
+
+use sidelane_nic::LinkAddr;
+
+/// A peer of one endpoint. Never reused for another life or another peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct PeerId {
+    /// Index into the endpoint's table.
+    pub(crate) index: u16,
+    /// Which use of that entry.
+    pub(crate) generation: u32,
+}
+
+/// Something happened to a peer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The peer answered; messages flow both ways. Also how a peer that connected to us announces itself.
+    Connected {
+        /// The peer.
+        peer: PeerId,
+        /// Its address.
+        addr: LinkAddr,
+    },
+    /// A message given to [`crate::Endpoint::send_owned`] is at the peer; here is its buffer.
+    Sent {
+        /// The peer.
+        peer: PeerId,
+        /// The message.
+        buffer: Vec<u8>,
+    },
+    /// The peer closed, after everything it sent was delivered; or our own close is done.
+    Closed {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// The peer is gone. What it had not acknowledged may or may not have been delivered; nothing more will be.
+    Gone {
+        /// The peer.
+        peer: PeerId,
+        /// How we know.
+        reason: GoneReason,
+    },
+}
+
+/// How we know that a peer is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GoneReason {
+    /// It never answered our first frame.
+    NoAnswer,
+    /// It was silent for four times [`crate::Config::keep_alive`] while something was outstanding.
+    Silent,
+    /// It lives again as somebody else: another process answers at its address.
+    Restarted,
+    /// The driver says so: its process died, or the interface is gone.
+    LinkGone,
+    /// It closed while messages to it were not yet acknowledged.
+    ClosedByPeer,
+}
