@@ -17,6 +17,7 @@
 
 mod addr;
 mod caps;
+pub mod clock;
 mod counters;
 mod driver;
 pub mod time;
