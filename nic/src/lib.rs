@@ -20,6 +20,9 @@ mod caps;
 pub mod clock;
 mod counters;
 mod driver;
+pub mod fault;
+pub mod mem;
+pub mod rng;
 pub mod time;
 
 pub use addr::{AddrError, LinkAddr, parse_mac};
