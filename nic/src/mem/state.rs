@@ -54,8 +54,9 @@ pub(super) struct State {
 
 #[derive(Default)]
 struct Node {
-    /// Which life of the node this is; even while it is down.
+    /// Lives that it has had, the present one among them.
     life: u32,
+    up: bool,
     config: Config,
     rx: VecDeque<(u32, Frame)>,
     rx_dropped: u64,
@@ -141,6 +142,7 @@ impl State {
         self.crash(node);
         let node = self.node_mut(node);
         node.life += 1;
+        node.up = true;
         node.config = config;
         node.rx_dropped = 0;
         node.life
@@ -148,12 +150,13 @@ impl State {
 
     pub(super) fn crash(&mut self, node: u32) {
         let node = self.node_mut(node);
-        node.life += node.life % 2;
+        node.up = false;
         node.rx = VecDeque::new();
     }
 
     pub(super) fn lives(&self, node: u32, life: u32) -> bool {
-        self.nodes[node as usize].life == life
+        let node = &self.nodes[node as usize];
+        node.up && node.life == life
     }
 
     pub(super) fn set_uplink(&mut self, node: u32, model: LineModel) {
@@ -336,7 +339,7 @@ impl State {
 
     fn deliver(&mut self, from: u32, to: u32, frame: Frame) {
         let node = &mut self.nodes[to as usize];
-        let fate = if node.life % 2 == 0 {
+        let fate = if !node.up {
             &mut self.counters.nobody
         } else if frame.len() > node.config.mtu {
             &mut self.counters.too_large
