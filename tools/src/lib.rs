@@ -1,0 +1,5 @@
+//! The parts of the command `sidelane` that other programs and tests use too.
+
+#![deny(unsafe_code)]
+
+pub mod lab;
