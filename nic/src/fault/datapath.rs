@@ -1,0 +1,322 @@
+//! A driver that wraps a driver and sends badly.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use super::{Faults, Lateness};
+use crate::rng::Rng;
+use crate::time::Instant;
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+
+/// Lets [`Faults`] befall every frame that is sent through the driver within; what is received is left alone.
+///
+/// Frames wait here, in copies of the wrapper's own, until they are due and the driver within has room. They move on
+/// with `flush`, and once they are due with `rx_burst` and `wait`.
+pub struct Fault<N: Nic> {
+    inner: N,
+    faults: Faults,
+    rng: Rng,
+    /// Not yet handed on; the next one due comes first.
+    held: BinaryHeap<Reverse<Held>>,
+    /// Frames ever held: settles which of two frames due at one time goes first.
+    holds: u64,
+    /// When the latest frame that was not held back is due: none of the others goes before it.
+    last_due: Instant,
+    spare: Vec<Vec<u8>>,
+    faults_done: FaultCounters,
+}
+
+/// What was done to the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounters {
+    /// Lost.
+    pub lost: u64,
+    /// Second copies made.
+    pub duplicated: u64,
+    /// Held back while others passed.
+    pub held_back: u64,
+    /// Made late, together with those behind.
+    pub delayed: u64,
+    /// Changed or cut.
+    pub damaged: u64,
+}
+
+// Fields in the order in which they are compared.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    due: Instant,
+    hold: u64,
+    link: u32,
+    bytes: Vec<u8>,
+}
+
+struct Slot<'a, N: Nic> {
+    nic: &'a mut Fault<N>,
+    link: Link,
+    bytes: Vec<u8>,
+}
+
+impl<N: Nic> Fault<N> {
+    /// Wraps `inner`. The same seed draws the same faults for the same sequence of frames.
+    pub fn new(inner: N, faults: Faults, seed: u64) -> Self {
+        Self {
+            inner,
+            faults,
+            rng: Rng::new(seed),
+            held: BinaryHeap::new(),
+            holds: 0,
+            last_due: Instant::ZERO,
+            spare: Vec::new(),
+            faults_done: FaultCounters::default(),
+        }
+    }
+
+    /// Other faults from the next frame on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// What was done so far. The driver's own counts are [`Nic::counters`].
+    pub fn fault_counters(&self) -> FaultCounters {
+        self.faults_done
+    }
+
+    /// The driver within.
+    pub fn inner(&self) -> &N {
+        &self.inner
+    }
+
+    /// The driver within, to change its settings.
+    pub fn inner_mut(&mut self) -> &mut N {
+        &mut self.inner
+    }
+
+    /// Draws the fate of a committed frame.
+    fn befall(&mut self, link: Link, bytes: &[u8]) {
+        let copies = self.faults.copies(&mut self.rng);
+        self.faults_done.lost += u64::from(copies == 0);
+        self.faults_done.duplicated += copies.saturating_sub(1) as u64;
+        let now = self.inner.now();
+        for _ in 0..copies {
+            let mut copy = self.spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(bytes);
+            if let Some(left) = self.faults.damage(&mut copy, &mut self.rng) {
+                self.faults_done.damaged += 1;
+                copy.truncate(left);
+            }
+            let in_time = self.last_due.max(now);
+            let due = match self.faults.lateness(&mut self.rng) {
+                Lateness::HeldBack(by) => {
+                    self.faults_done.held_back += 1;
+                    in_time + by
+                }
+                Lateness::Delayed(by) => {
+                    self.faults_done.delayed += 1;
+                    self.last_due = in_time.max(now + by);
+                    self.last_due
+                }
+                Lateness::OnTime => {
+                    self.last_due = in_time;
+                    in_time
+                }
+            };
+            self.holds += 1;
+            self.held.push(Reverse(Held { due, hold: self.holds, link: link.0, bytes: copy }));
+        }
+    }
+
+    /// Hands on what is due, as far as the driver within has room.
+    fn release(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = self.inner.now();
+        while let Some(Reverse(next)) = self.held.peek()
+            && next.due <= now
+        {
+            let link = Link(next.link);
+            // A peer that is gone never has room again.
+            if !hand_on(&mut self.inner, link, &next.bytes) && !self.inner.is_gone(link) {
+                break;
+            }
+            if let Some(Reverse(done)) = self.held.pop() {
+                self.spare.push(done.bytes);
+            }
+        }
+        self.inner.flush();
+    }
+}
+
+impl<N: Nic> Nic for Fault<N> {
+    const RELIABLE: bool = false;
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        self.inner.link(to)
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.held.retain(|Reverse(held)| held.link != link.0);
+        self.inner.unlink(link);
+    }
+
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.release();
+        self.inner.rx_burst(budget, each)
+    }
+
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        // A slot of the driver within is asked for and forgotten, so that a full ring shows here at once.
+        if self.held.len() >= HELD_MAX || self.inner.tx_slot(link, len).is_none() {
+            return None;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        Some(Slot { nic: self, link, bytes })
+    }
+
+    fn flush(&mut self) {
+        self.release();
+        self.inner.flush();
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.release();
+        let due = self.held.peek().map(|Reverse(next)| next.due);
+        let sooner = match (due, deadline) {
+            (Some(due), Some(deadline)) => Some(due.min(deadline)),
+            (due, deadline) => due.or(deadline),
+        };
+        self.inner.wait(sooner)?;
+        self.release();
+        Ok(())
+    }
+
+    fn is_gone(&self, link: Link) -> bool {
+        self.inner.is_gone(link)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+}
+
+impl<N: Nic> TxSlot for Slot<'_, N> {
+    fn commit(mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.nic.befall(self.link, &bytes);
+        self.nic.spare.push(bytes);
+    }
+}
+
+impl<N: Nic> Deref for Slot<'_, N> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<N: Nic> DerefMut for Slot<'_, N> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+/// Sends a frame through `nic`; false when it has no room.
+fn hand_on<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> bool {
+    let Some(mut slot) = nic.tx_slot(link, bytes.len()) else { return false };
+    slot.copy_from_slice(bytes);
+    slot.commit();
+    true
+}
+
+/// Frames that wait here at most; more than any driver's ring, so that a long delay does not stop a sender at once.
+const HELD_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::{Config, Fabric, MemNic};
+    use crate::time::Duration;
+
+    fn pair(faults: Faults) -> (Fault<MemNic>, MemNic) {
+        let fabric = Fabric::new(0);
+        (Fault::new(fabric.nic(Config::default()), faults, 1), fabric.nic(Config::default()))
+    }
+
+    /// Sends `count` numbered frames, a microsecond apart, and lets a second pass.
+    fn run(a: &mut Fault<MemNic>, b: &mut MemNic, count: u16) -> Vec<Vec<u8>> {
+        let link = a.link(b.caps().addr).unwrap();
+        let mut arrived = Vec::new();
+        for n in 0..count {
+            let mut slot = a.tx_slot(link, 2).expect("room");
+            slot.copy_from_slice(&n.to_be_bytes());
+            slot.commit();
+            a.flush();
+            b.rx_burst(64, |frame, _| arrived.push(frame.to_vec()));
+            b.fabric().advance_to(b.now() + Duration::from_micros(1));
+        }
+        for _ in 0..1_000 {
+            b.fabric().advance_to(b.now() + Duration::from_millis(1));
+            a.rx_burst(1, |_, _| {});
+            b.rx_burst(64, |frame, _| arrived.push(frame.to_vec()));
+        }
+        arrived
+    }
+
+    #[test]
+    fn without_faults_every_frame_passes_in_order() {
+        let (mut a, mut b) = pair(Faults::NONE);
+        let arrived = run(&mut a, &mut b, 500);
+        assert!(arrived.len() == 500 && arrived.is_sorted());
+        assert_eq!(a.fault_counters(), FaultCounters::default());
+    }
+
+    #[test]
+    fn what_arrives_is_what_the_counters_say() {
+        let (mut a, mut b) = pair(Faults { loss: 0.2, duplicate: 0.1, ..Faults::NONE });
+        let arrived = run(&mut a, &mut b, 500);
+        let done = a.fault_counters();
+        assert!(done.lost > 50 && done.duplicated > 20);
+        assert_eq!(arrived.len() as u64, 500 - done.lost + done.duplicated);
+    }
+
+    #[test]
+    fn held_back_frames_are_passed_and_still_arrive() {
+        let (mut a, mut b) = pair(Faults { reorder: 0.2, ..Faults::NONE });
+        let mut arrived = run(&mut a, &mut b, 500);
+        assert!(!arrived.is_sorted());
+        arrived.sort();
+        arrived.dedup();
+        assert_eq!(arrived.len(), 500);
+    }
+
+    #[test]
+    fn damaged_frames_differ_and_no_others() {
+        let (mut a, mut b) = pair(Faults { corrupt: 0.2, ..Faults::NONE });
+        let arrived = run(&mut a, &mut b, 500);
+        let changed = (0..500u16).zip(&arrived).filter(|(n, frame)| n.to_be_bytes() != frame[..]).count() as u64;
+        // A bit turned twice is as it was.
+        assert!(changed > 50 && changed <= a.fault_counters().damaged);
+    }
+
+    #[test]
+    fn waiting_ends_when_a_held_frame_is_due() {
+        let (mut a, mut b) = pair(Faults { delay: 1.0, ..Faults::NONE });
+        let link = a.link(b.caps().addr).unwrap();
+        a.tx_slot(link, 1).unwrap().commit();
+        a.wait(Some(Instant::from_nanos(1_000_000_000))).unwrap();
+        assert!(a.now() <= Instant::ZERO + Faults::NONE.delay_span);
+        assert_eq!(b.rx_burst(1, |_, _| {}), 1);
+    }
+}
