@@ -26,6 +26,8 @@ pub struct Fault<N: Nic> {
     last_due: Instant,
     spare: Vec<Vec<u8>>,
     faults_done: FaultCounters,
+    /// Times that too many frames were held to lend another buffer.
+    tx_full: u64,
 }
 
 /// What was done to the frames.
@@ -70,6 +72,7 @@ impl<N: Nic> Fault<N> {
             last_due: Instant::ZERO,
             spare: Vec::new(),
             faults_done: FaultCounters::default(),
+            tx_full: 0,
         }
     }
 
@@ -138,9 +141,12 @@ impl<N: Nic> Fault<N> {
             && next.due <= now
         {
             let link = Link(next.link);
-            // A peer that is gone never has room again.
-            if !hand_on(&mut self.inner, link, &next.bytes) && !self.inner.is_gone(link) {
-                break;
+            if !hand_on(&mut self.inner, link, &next.bytes) {
+                self.inner.flush();
+                // A peer that is gone never has room again.
+                if !hand_on(&mut self.inner, link, &next.bytes) && !self.inner.is_gone(link) {
+                    break;
+                }
             }
             if let Some(Reverse(done)) = self.held.pop() {
                 self.spare.push(done.bytes);
@@ -173,9 +179,11 @@ impl<N: Nic> Nic for Fault<N> {
 
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         // A slot of the driver within is asked for and forgotten, so that a full ring shows here at once.
-        if self.held.len() >= HELD_MAX || self.inner.tx_slot(link, len).is_none() {
+        if self.held.len() >= HELD_MAX {
+            self.tx_full += 1;
             return None;
         }
+        self.inner.tx_slot(link, len)?;
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         Some(Slot { nic: self, link, bytes })
@@ -203,7 +211,8 @@ impl<N: Nic> Nic for Fault<N> {
     }
 
     fn counters(&self) -> Counters {
-        self.inner.counters()
+        let inner = self.inner.counters();
+        Counters { tx_full: inner.tx_full + self.tx_full, ..inner }
     }
 
     fn now(&self) -> Instant {
