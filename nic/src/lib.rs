@@ -18,6 +18,7 @@
 mod addr;
 mod caps;
 pub mod clock;
+pub mod conformance;
 mod counters;
 mod driver;
 pub mod fault;

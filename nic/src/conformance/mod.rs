@@ -1,0 +1,163 @@
+//! One suite for all drivers: what every [`Nic`] promises, as cases that are run against a real one.
+//!
+//! A driver says in a [`Setup`] how its endpoints are opened; [`run`] does the rest. A case that needs what the setup or
+//! the driver does not have is skipped, with the reason in the [`Report`]. On a driver that may lose frames a case that
+//! missed some is tried again, so that a kernel short of memory fails no test; wrong, foreign or swapped frames fail at
+//! once.
+//!
+//! ```
+//! use sidelane_nic::conformance::{self, Setup};
+//! use sidelane_nic::mem::{Config, Fabric, MemNic};
+//!
+//! struct Simulated;
+//!
+//! impl Setup for Simulated {
+//!     type Nic = MemNic;
+//!     fn open(&mut self, count: usize) -> Result<Vec<MemNic>, String> {
+//!         let fabric = Fabric::new(1);
+//!         Ok((0..count).map(|_| fabric.nic(Config::default())).collect())
+//!     }
+//! }
+//!
+//! conformance::run(&mut Simulated).assert_passed();
+//! ```
+
+mod delivery;
+mod peers;
+mod rings;
+mod threads;
+mod traffic;
+mod waiting;
+
+use std::fmt;
+
+use crate::{LinkAddr, Nic};
+
+/// How the endpoints of one driver are opened.
+pub trait Setup {
+    /// The driver.
+    type Nic: Nic;
+
+    /// Opens `count` endpoints that can reach one another, with nothing on its way to any of them.
+    /// `Err` says why that cannot be done here; every case is then skipped.
+    fn open(&mut self, count: usize) -> Result<Vec<Self::Nic>, String>;
+
+    /// An address of the right kind at which nobody is.
+    fn absent(&mut self) -> Option<LinkAddr> {
+        None
+    }
+
+    /// Sends `bytes` past the driver, straight at `victim`, as a hostile neighbour would. False: there is no such way.
+    fn throw(&mut self, victim: &Self::Nic, bytes: &[u8]) -> bool {
+        let _ = (victim, bytes);
+        false
+    }
+}
+
+/// What came of each case, in the order of the suite.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Name of the case, and how it ended.
+    pub cases: Vec<(&'static str, Outcome)>,
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The driver keeps the promise.
+    Passed,
+    /// The case cannot be run here.
+    Skipped(String),
+    /// The driver breaks the promise.
+    Failed(String),
+}
+
+/// Why a case stopped early.
+#[derive(Debug)]
+enum Stop {
+    Skipped(String),
+    Failed(String),
+    /// Frames did not come. No proof of a fault on a driver that may lose them.
+    Missing(String),
+}
+
+type Verdict = Result<(), Stop>;
+
+/// A promise, and what tries it.
+type Case<S> = (&'static str, fn(&mut S) -> Verdict);
+
+/// Runs every case that one thread can run.
+pub fn run<S: Setup>(setup: &mut S) -> Report {
+    let cases: &[Case<S>] = &[
+        ("caps make sense", peers::caps_make_sense),
+        ("the same address gives the same link", peers::same_address_same_link),
+        ("an address of another kind is refused", peers::foreign_address_is_refused),
+        ("every size arrives unaltered", delivery::every_size_arrives),
+        ("a frame larger than the MTU finds no slot", delivery::larger_than_mtu_finds_no_slot),
+        ("frames arrive in order and once", delivery::in_order_and_once),
+        ("the sender's address can be answered", delivery::sender_can_be_answered),
+        ("frames go to their endpoint only", delivery::endpoints_are_separated),
+        ("a silent wire shows nothing", delivery::silence_shows_nothing),
+        ("counters count", delivery::counters_count),
+        ("a dropped slot sends nothing", rings::dropped_slot_sends_nothing),
+        ("a burst arrives with one flush", rings::burst_arrives_with_one_flush),
+        ("the budget is kept", rings::budget_is_kept),
+        ("a full ring recovers", rings::full_ring_recovers),
+        ("a wait ends at its deadline", waiting::wait_ends_at_deadline),
+        ("a wait flushes and finds the frame that is there", waiting::wait_finds_what_is_there),
+        ("a peer that is not there is no error", peers::absent_peer_is_no_error),
+        ("a peer that goes is no error", peers::gone_peer_is_no_error),
+        ("a link can be forgotten and made again", peers::link_can_be_made_again),
+        ("garbage harms nobody", peers::garbage_harms_nobody),
+    ];
+    run_cases(setup, cases)
+}
+
+/// Runs the cases in which two threads have an endpoint each.
+pub fn run_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Report {
+    let cases: &[Case<S>] = &[
+        ("a frame wakes a waiting thread", threads::frame_wakes_waiter),
+        ("floods between threads arrive intact", threads::floods_arrive_intact),
+    ];
+    run_cases(setup, cases)
+}
+
+fn run_cases<S: Setup>(setup: &mut S, cases: &[Case<S>]) -> Report {
+    let outcome = |case: fn(&mut S) -> Verdict, setup: &mut S| {
+        let mut attempts = 1..;
+        loop {
+            return match case(setup) {
+                Ok(()) => Outcome::Passed,
+                Err(Stop::Skipped(reason)) => Outcome::Skipped(reason),
+                Err(Stop::Missing(_)) if !S::Nic::RELIABLE && attempts.next() < Some(ATTEMPTS_MAX) => continue,
+                Err(Stop::Failed(reason) | Stop::Missing(reason)) => Outcome::Failed(reason),
+            };
+        }
+    };
+    Report { cases: cases.iter().map(|&(name, case)| (name, outcome(case, setup))).collect() }
+}
+
+/// Tries that a case with missing frames has on a driver that may lose them.
+const ATTEMPTS_MAX: u32 = 5;
+
+impl Report {
+    /// Prints the report, and panics unless every case passed or was skipped.
+    pub fn assert_passed(&self) {
+        println!("{self}");
+        let failed = self.cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_))).count();
+        assert_eq!(failed, 0, "the driver breaks its contract:\n{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, outcome) in &self.cases {
+            match outcome {
+                Outcome::Passed => writeln!(f, "passed   {name}")?,
+                Outcome::Skipped(reason) => writeln!(f, "skipped  {name}: {reason}")?,
+                Outcome::Failed(reason) => writeln!(f, "FAILED   {name}: {reason}")?,
+            }
+        }
+        Ok(())
+    }
+}

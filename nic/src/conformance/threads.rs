@@ -1,0 +1,109 @@
+//! Two threads with an endpoint each.
+
+use std::thread;
+
+use super::traffic::{PATIENCE, check, expect, link, open, pause, payload, receive, send, try_commit, wait};
+use super::{Setup, Stop, Verdict};
+use crate::time::Duration;
+use crate::{LinkAddr, Nic};
+
+pub(super) fn frame_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
+    let [mut a, mut b] = open(setup)?;
+    let (at_a, at_b) = (a.caps().addr, b.caps().addr);
+    // Both links are up before anybody's sleep is measured.
+    let (to_b, to_a) = (link(&mut a, at_b)?, link(&mut b, at_a)?);
+    send(&mut a, to_b, b"up")?;
+    receive(&mut b, 1)?;
+    send(&mut b, to_a, b"up")?;
+    receive(&mut a, 1)?;
+    thread::scope(|scope| {
+        let echo = scope.spawn(move || {
+            for number in 0..ROUNDS {
+                let arrival = sleep_for_one(&mut b)?;
+                expect(&arrival, &payload(number, 40), at_a)?;
+                send(&mut b, to_a, &payload(number, 40))?;
+            }
+            Ok(())
+        });
+        let asked = (0..ROUNDS).try_for_each(|number| {
+            send(&mut a, to_b, &payload(number, 40))?;
+            expect(&sleep_for_one(&mut a)?, &payload(number, 40), at_b)
+        });
+        let answered = echo.join().unwrap_or_else(|_| Err(Stop::Failed("the echo panicked".into())));
+        answered.and(asked)
+    })
+}
+
+/// Sleeps until one frame is there, and checks that the sleep did not last until its deadline.
+fn sleep_for_one<N: Nic>(nic: &mut N) -> Result<(Vec<u8>, LinkAddr), Stop> {
+    let give_up = nic.now() + PATIENCE;
+    loop {
+        let mut arrival = None;
+        if nic.rx_burst(1, |frame, from| arrival = Some((frame.to_vec(), from))) > 0 {
+            let overslept = nic.now() >= give_up;
+            check(!overslept, || format!("a frame was there and the sleep lasted its {PATIENCE:?}"))?;
+            return arrival.ok_or_else(|| Stop::Failed("a frame was counted and not shown".into()));
+        }
+        if nic.now() >= give_up {
+            return Err(Stop::Missing("no frame came to the sleeper".into()));
+        }
+        wait(nic, give_up)?;
+    }
+}
+
+pub(super) fn floods_arrive_intact<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
+    let [a, b] = open(setup)?;
+    let (at_a, at_b) = (a.caps().addr, b.caps().addr);
+    thread::scope(|scope| {
+        let other = scope.spawn(move || flood(b, at_a));
+        let one = flood(a, at_b);
+        other.join().unwrap_or_else(|_| Err(Stop::Failed("a thread panicked".into()))).and(one)
+    })
+}
+
+/// Sends numbered frames of many sizes and receives the other side's, both as fast as they go.
+fn flood<N: Nic>(mut nic: N, peer: LinkAddr) -> Verdict {
+    let to_peer = link(&mut nic, peer)?;
+    let span = nic.caps().mtu_safe.min(1_500) as u64 - 8;
+    let size = |number: u64| 8 + (number * number % span) as usize;
+    let (mut sent, mut received, mut next) = (0, 0, 0);
+    let mut verdict = Ok(());
+    let mut last_news = nic.now();
+    // The last frames of either side may be lost, so on such drivers a silence ends the flood.
+    let silence_max = if N::RELIABLE { PATIENCE } else { Duration::from_millis(200) };
+    while sent < FLOOD_FRAMES || received < FLOOD_FRAMES {
+        let mut moved = 0;
+        while moved < 16 && sent < FLOOD_FRAMES && try_commit(&mut nic, to_peer, &payload(sent, size(sent))) {
+            sent += 1;
+            moved += 1;
+        }
+        nic.flush();
+        moved += nic.rx_burst(32, |frame, from| {
+            let stamp = frame.get(..8).and_then(|stamp| stamp.try_into().ok());
+            let number = u64::from_le_bytes(stamp.unwrap_or([0xff; 8]));
+            let fine =
+                from == peer && number >= next && number < FLOOD_FRAMES && frame == payload(number, size(number));
+            if !fine && verdict.is_ok() {
+                verdict = Err(Stop::Failed(format!("frame {number} of {} bytes, where {next} was due", frame.len())));
+            }
+            next = number.saturating_add(1);
+            received += 1;
+        });
+        if moved > 0 {
+            last_news = nic.now();
+        } else if nic.now().since(last_news) > silence_max {
+            break;
+        } else {
+            pause(&mut nic)?;
+        }
+    }
+    verdict?;
+    check(received > 0, || "nothing of a flood came".into())?;
+    check(!N::RELIABLE || received == FLOOD_FRAMES, || format!("{received} of {FLOOD_FRAMES} frames came"))
+}
+
+/// Sleeps and wake-ups: enough to meet a race that shows once in a hundred.
+const ROUNDS: u64 = 500;
+
+/// Frames that either side floods.
+const FLOOD_FRAMES: u64 = 50_000;

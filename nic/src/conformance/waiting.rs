@@ -1,0 +1,43 @@
+//! Sleeping, and being woken.
+
+use super::traffic::{check, commit, expect, link, open, receive, send, wait};
+use super::{Setup, Verdict};
+use crate::Nic;
+use crate::time::Duration;
+
+pub(super) fn wait_ends_at_deadline<S: Setup>(setup: &mut S) -> Verdict {
+    let [mut a, _b] = open(setup)?;
+    for span in [Duration::ZERO, Duration::from_micros(100), Duration::from_millis(5)] {
+        let deadline = a.now() + span;
+        let mut wakes = 0;
+        // It may wake for nothing, but must not spin.
+        while a.now() < deadline && wakes < 1_000 {
+            wait(&mut a, deadline)?;
+            wakes += 1;
+        }
+        check(wakes < 1_000, || format!("woke {wakes} times for nothing within {span:?}"))?;
+        let late = a.now().since(deadline);
+        check(late < LATE_MAX, || format!("a wait of {span:?} ended {late:?} late"))?;
+        wait(&mut a, deadline)?;
+    }
+    Ok(())
+}
+
+pub(super) fn wait_finds_what_is_there<S: Setup>(setup: &mut S) -> Verdict {
+    let [mut a, mut b] = open(setup)?;
+    let to_b = link(&mut a, b.caps().addr)?;
+    send(&mut a, to_b, b"up")?;
+    receive(&mut b, 1)?;
+    // Committed and not flushed: the sender's own wait does that.
+    commit(&mut a, to_b, b"there")?;
+    let now = a.now();
+    wait(&mut a, now)?;
+    let started = b.now();
+    wait(&mut b, started + LATE_MAX + LATE_MAX)?;
+    expect(&receive(&mut b, 1)?[0], b"there", a.caps().addr)?;
+    let slept = b.now().since(started);
+    check(slept < LATE_MAX, || format!("slept {slept:?} beside a frame"))
+}
+
+/// Above any stall of a loaded machine, and below what a forgotten wake-up costs.
+const LATE_MAX: Duration = Duration::from_millis(2_500);
