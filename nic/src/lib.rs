@@ -21,10 +21,13 @@ pub mod clock;
 pub mod conformance;
 mod counters;
 mod driver;
+pub mod encap;
 pub mod fault;
+mod link_table;
 pub mod mem;
 pub mod rng;
 pub mod time;
+pub mod uring;
 
 pub use addr::{AddrError, LinkAddr, parse_mac};
 pub use caps::Caps;

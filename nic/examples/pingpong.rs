@@ -1,0 +1,186 @@
+//! Raw frames between two processes: half round trip, frame rate and bandwidth of a driver by itself.
+//!
+//! ```text
+//! pingpong NIC echo                            the far end: answers until its peer says stop
+//! pingpong NIC ping|flood PEER SIZE [COUNT]    NIC: uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT, udp:IP:PORT
+//! ```
+//!
+//! Both spin on a core of their own (CPU 1 the far end, CPU 0 the near). For two ends of a veth pair:
+//!
+//! ```text
+//! ip netns exec B pingpong uring:vB/1 echo &
+//! ip netns exec A pingpong uring:vA/1 ping 02:00:00:00:0b:01/1 8
+//! ```
+#![allow(unsafe_code)] // sched_setaffinity.
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Link, Nic, TxSlot, clock, uring};
+
+/// First byte of a frame: what the far end does with it.
+const PING: u8 = 0;
+const COUNT: u8 = 1;
+const STOP: u8 = 2;
+
+/// Frames in flight while flooding, and how many of them the far end confirms at a time.
+const WINDOW: u64 = 32;
+const CONFIRM: u64 = 8;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (driver, at) = args[0].split_once(':').expect("DRIVER:ADDRESS");
+    match driver {
+        "uring" | "uring-real" => {
+            let (interface, endpoint) = at.split_once('/').expect("INTERFACE/ENDPOINT");
+            let mut config = uring::Config::new(interface, endpoint.parse().expect("number"));
+            config.real_frames = driver == "uring-real";
+            match uring::Uring::open(&config) {
+                Ok(nic) => run(nic, &args[1..]),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        other => panic!("no driver {other}"),
+    }
+}
+
+fn run(mut nic: impl Nic, args: &[&str]) {
+    match args {
+        ["echo"] => {
+            pin(1);
+            echo(&mut nic);
+        }
+        [pattern, peer, size, count @ ..] => {
+            pin(0);
+            let link = nic.link(peer.parse().expect("peer")).unwrap();
+            let size: usize = if *size == "mtu" { nic.caps().mtu } else { size.parse().expect("size") };
+            let count = count.first().map_or(200_000, |count| count.parse().expect("count"));
+            match *pattern {
+                "ping" => ping(&mut nic, link, size, count),
+                "flood" => flood(&mut nic, link, size, count),
+                other => panic!("no pattern {other}"),
+            }
+            send(&mut nic, link, STOP, 1);
+            nic.flush();
+        }
+        _ => panic!("NIC echo | NIC PATTERN PEER SIZE"),
+    }
+    eprintln!("{:?}", nic.counters());
+}
+
+fn echo(nic: &mut impl Nic) {
+    let mut sink = vec![0; 1 << 16];
+    let (mut seen, mut stop) = (0, false);
+    while !stop {
+        let (mut reply, mut pings) = (None, 0);
+        let got = nic.rx_burst(32, |frame, from| {
+            match frame[0] {
+                PING => pings += 1,
+                COUNT => seen += 1,
+                _ => stop = true,
+            }
+            sink[..frame.len()].copy_from_slice(frame);
+            reply = Some((from, frame.len(), frame[0]));
+        });
+        match reply {
+            Some((from, len, PING)) => {
+                let link = nic.link(from).unwrap();
+                for _ in 0..pings {
+                    send(nic, link, PING, len);
+                }
+                nic.flush();
+            }
+            Some((from, _, COUNT)) if seen >= CONFIRM => {
+                let link = nic.link(from).unwrap();
+                for _ in 0..seen / CONFIRM {
+                    send(nic, link, COUNT, 8);
+                }
+                seen %= CONFIRM;
+                nic.flush();
+            }
+            _ => {}
+        }
+        if got == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn ping(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
+    let mut half_trips = Vec::with_capacity(count);
+    let mut lost = 0;
+    for _ in 0..count {
+        let start = clock::monotonic();
+        send(nic, link, PING, size);
+        nic.flush();
+        while nic.rx_burst(1, |_, _| {}) == 0 {
+            std::hint::spin_loop();
+            if clock::monotonic().since(start).as_nanos() > 100_000_000 {
+                lost += 1;
+                break;
+            }
+        }
+        half_trips.push(clock::monotonic().since(start).as_nanos() / 2);
+    }
+    let kept = &mut half_trips[count / 10..];
+    kept.sort_unstable();
+    let at = |share: f64| kept[((kept.len() - 1) as f64 * share) as usize];
+    println!(
+        "ping {size} B: half round trip ns min {} p50 {} p99 {} p99.9 {}, lost {lost}",
+        at(0.0),
+        at(0.5),
+        at(0.99),
+        at(0.999)
+    );
+}
+
+fn flood(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
+    let (mut sent, mut confirmed) = (0u64, 0u64);
+    let window = if size > 9000 { WINDOW / 2 } else { WINDOW * 2 };
+    let start = clock::monotonic();
+    let mut last = start;
+    while sent < count as u64 {
+        let room = (confirmed + window).saturating_sub(sent);
+        for _ in 0..room.min(nic.caps().burst as u64) {
+            if !send(nic, link, COUNT, size) {
+                break;
+            }
+            sent += 1;
+        }
+        nic.flush();
+        if nic.rx_burst(32, |_, _| confirmed += CONFIRM) > 0 {
+            last = clock::monotonic();
+        } else {
+            std::hint::spin_loop();
+            if seconds(last) > 0.5 {
+                println!("stalled at {sent} sent, {confirmed} confirmed: frames were lost");
+                break;
+            }
+        }
+    }
+    let elapsed = seconds(start);
+    println!(
+        "flood {size} B: {:.3} M frames/s, {:.2} Gbit/s",
+        sent as f64 / elapsed / 1e6,
+        (sent * size as u64) as f64 * 8.0 / elapsed / 1e9
+    );
+}
+
+fn seconds(since: Instant) -> f64 {
+    clock::monotonic().since(since).as_nanos() as f64 / 1e9
+}
+
+fn send(nic: &mut impl Nic, link: Link, kind: u8, len: usize) -> bool {
+    let Some(mut slot) = nic.tx_slot(link, len.max(1)) else { return false };
+    slot[0] = kind;
+    slot.commit();
+    true
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: all zeroes is an empty set, and the set lives through the calls.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}

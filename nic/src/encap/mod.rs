@@ -1,0 +1,41 @@
+//! What stands before a frame's payload on the wire.
+//!
+//! A frame's payload is the upper layer's; the bytes in front of it steer it from endpoint to endpoint and are written
+//! and read here, by whichever driver carries Ethernet frames. There are two forms:
+//!
+//! - [`ether`]: Ethernet with our own EtherType, for every frame that fits the interface's MTU.
+//! - [`gso`]: a segmentation-offload super-packet (Ethernet, IPv4, TCP), for frames of up to 61 KB between interfaces
+//!   that pass such packets on uncut.
+//!
+//! Both parse into a plain struct and are emitted from one. Bytes from the wire never panic: they give a [`Reject`].
+
+pub mod ether;
+pub mod gso;
+
+/// Why bytes from the wire are no frame of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reject {
+    /// Shorter than its header, or than the length that its header states.
+    Truncated,
+    /// The header is of another protocol, or of another version of ours.
+    Foreign,
+}
+
+/// Ethernet, common to both forms (IEEE 802.3 clause 3).
+mod field {
+    use std::ops::Range;
+
+    pub const DST_MAC: Range<usize> = 0..6;
+    pub const SRC_MAC: Range<usize> = 6..12;
+    pub const ETHERTYPE: Range<usize> = 12..14;
+}
+
+fn read_u16(bytes: &[u8], at: std::ops::Range<usize>) -> u16 {
+    u16::from_be_bytes([bytes[at.start], bytes[at.start + 1]])
+}
+
+fn read_mac(bytes: &[u8], at: std::ops::Range<usize>) -> [u8; 6] {
+    let mut mac = [0; 6];
+    mac.copy_from_slice(&bytes[at]);
+    mac
+}

@@ -1,0 +1,159 @@
+//! The hot path: frames in, frames out, and sleep.
+
+use std::ops::{Deref, DerefMut};
+
+use super::Uring;
+use super::rx_ring::{Frame, RxRing};
+use super::sys;
+use super::tx_queue::{Kind, Lent};
+use crate::clock;
+use crate::encap::{Reject, ether, gso};
+use crate::time::Instant;
+use crate::{Link, LinkAddr, TxSlot};
+
+impl Uring {
+    /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
+    /// hold the caller.
+    #[inline]
+    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let mut shown = 0;
+        for _ in 0..budget {
+            let (ring, kind) = match next_ring(&mut self.small, self.large.as_mut()) {
+                Some(next) => next,
+                None => break,
+            };
+            let Some(frame) = ring.frame() else { break };
+            match parse(kind, &frame) {
+                Ok((from, payload)) => {
+                    self.counters.rx_frames += 1;
+                    self.counters.rx_bytes += payload.len() as u64;
+                    each(payload, from);
+                    shown += 1;
+                }
+                Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
+            }
+            ring.release();
+        }
+        shown
+    }
+
+    /// Lends a buffer with the link's header in it.
+    #[inline]
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+        if len > self.caps.mtu {
+            return None;
+        }
+        let headers = self.links.get_mut(link)?;
+        let lent = if len <= self.caps.mtu_safe {
+            let header = &mut headers.small;
+            header[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
+            self.tx.lend(Kind::Small, header, len)
+        } else {
+            let header = &mut headers.large;
+            gso::set_len(header, len as u16);
+            self.tx.lend(Kind::Large, header, len)
+        };
+        if lent.is_none() {
+            self.counters.tx_full += 1;
+        }
+        lent.map(Slot)
+    }
+
+    /// Hands what was committed to the kernel.
+    #[inline]
+    pub(super) fn transmit(&mut self) {
+        if self.tx.flush(&mut self.counters).is_err() {
+            self.look_for_interface();
+        }
+    }
+
+    /// Sleeps until a frame comes or the deadline passes.
+    pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
+        self.transmit();
+        self.look_for_interface();
+        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        let frame_waits = self.small.has_frame() || self.large.as_ref().is_some_and(RxRing::has_frame);
+        if self.gone || frame_waits || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        let small = self.small.socket();
+        match self.large.as_ref() {
+            Some(large) => sys::poll(&[small, large.socket()], self.tx.is_backed_up(), limit)?,
+            None => sys::poll(&[small], self.tx.is_backed_up(), limit)?,
+        }
+        self.look_for_interface();
+        Ok(())
+    }
+
+    #[cold]
+    fn look_for_interface(&mut self) {
+        self.gone |= sys::interface_is_gone(self.small.socket());
+    }
+}
+
+/// The ring whose first frame arrived first.
+///
+/// The order between the rings matters: the layer above takes a late frame for a lost one. A sender's frames reach the
+/// rings in order, so whoever sees a frame in one ring and then looks at the other sees all that came before it.
+#[inline]
+fn next_ring<'a>(small: &'a mut RxRing, large: Option<&'a mut RxRing>) -> Option<(&'a mut RxRing, Kind)> {
+    let Some(large) = large else {
+        return small.has_frame().then_some((small, Kind::Small));
+    };
+    let mut small_waits = small.has_frame();
+    if !large.has_frame() {
+        return small_waits.then_some((small, Kind::Small));
+    }
+    // A small frame may have come after we looked and before the large one.
+    small_waits = small_waits || small.has_frame();
+    if small_waits && arrived_before(small, large) { Some((small, Kind::Small)) } else { Some((large, Kind::Large)) }
+}
+
+#[cold]
+fn arrived_before(small: &RxRing, large: &RxRing) -> bool {
+    let arrival = |ring: &RxRing| ring.frame().map(|frame| frame.arrived_at());
+    arrival(small) <= arrival(large)
+}
+
+/// The sender's address and the payload.
+#[inline]
+fn parse<'a>(kind: Kind, frame: &Frame<'a>) -> Result<(LinkAddr, &'a [u8]), Reject> {
+    match kind {
+        Kind::Small => {
+            let (header, payload) = ether::Header::parse(frame.bytes())?;
+            Ok((LinkAddr::Ether { mac: header.src_mac, endpoint: header.src }, payload))
+        }
+        Kind::Large => {
+            let vnet = frame.vnet_header().ok_or(Reject::Truncated)?;
+            let (header, payload) = gso::Header::parse(vnet, frame.bytes())?;
+            Ok((LinkAddr::Ether { mac: header.src_mac, endpoint: header.src }, payload))
+        }
+    }
+}
+
+/// A lent transmit buffer. Dropped without `commit`, it was never taken.
+pub(super) struct Slot<'a>(Lent<'a>);
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.0.payload
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.payload
+    }
+}
+
+impl TxSlot for Slot<'_> {
+    #[inline]
+    fn commit(self) {
+        self.0.commit();
+    }
+}

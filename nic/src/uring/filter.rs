@@ -1,0 +1,126 @@
+//! Socket filters: which frames of an interface are one endpoint's.
+//!
+//! Classic BPF, run by the kernel before a frame takes a slot of the ring (linux/filter.h, networking/filter.rst). So
+//! several endpoints share an interface, and none pays for, or sees, another's frames. The EtherType is not tested: the
+//! socket is bound to it.
+
+use libc::sock_filter;
+
+use crate::encap::{ether, gso};
+
+/// Accepts frames under our EtherType to `endpoint` behind `mac`.
+pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
+    let [mac_high, mac_low] = mac_equals(mac);
+    all_of(&[Test { size: libc::BPF_H, at: ether::DST.start, equals: endpoint.into() }, mac_low, mac_high])
+}
+
+/// Accepts super-packets to `endpoint` behind `mac`.
+pub fn super_packets_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
+    let [mac_high, mac_low] = mac_equals(gso::disguise(mac));
+    all_of(&[
+        mac_low,
+        mac_high,
+        Test { size: libc::BPF_B, at: gso::VERSION_IHL, equals: gso::IPV4_NO_OPTIONS.into() },
+        Test { size: libc::BPF_B, at: gso::PROTOCOL, equals: gso::PROTOCOL_TCP.into() },
+        Test { size: libc::BPF_H, at: gso::DST_PORT.start, equals: endpoint.into() },
+    ])
+}
+
+/// A load of `size` from offset `at` that has to give `equals`. A load past the frame's end rejects the frame.
+struct Test {
+    size: u32,
+    at: usize,
+    equals: u32,
+}
+
+fn mac_equals([a, b, c, d, e, f]: [u8; 6]) -> [Test; 2] {
+    [
+        Test { size: libc::BPF_W, at: 0, equals: u32::from_be_bytes([a, b, c, d]) },
+        Test { size: libc::BPF_H, at: 4, equals: u16::from_be_bytes([e, f]).into() },
+    ]
+}
+
+fn all_of(tests: &[Test]) -> Vec<sock_filter> {
+    let reject = 2 * tests.len() + 1;
+    let mut program = Vec::with_capacity(reject + 1);
+    for test in tests {
+        program.push(instruction(libc::BPF_LD | test.size | libc::BPF_ABS, test.at as u32, 0));
+        // Jumps count from the instruction behind this one.
+        let to_reject = (reject - program.len() - 1) as u8;
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, test.equals, to_reject));
+    }
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, WHOLE_FRAME, 0));
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0));
+    program
+}
+
+fn instruction(code: u32, k: u32, otherwise: u8) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: otherwise, k }
+}
+
+/// A filter returns how many bytes to keep; more than any frame has keeps it whole.
+const WHOLE_FRAME: u32 = 0x4_0000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+    use crate::uring::sys;
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0xb, 1];
+
+    /// Lets the kernel itself judge: Unix datagram sockets run socket filters too, from the datagram's first byte.
+    fn accepts(filter: &[sock_filter], frame: &[u8]) -> bool {
+        let (sender, receiver) = UnixDatagram::pair().unwrap();
+        sys::attach_filter(receiver.as_fd(), filter).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        // A rejected datagram reads to the sender as one that was sent.
+        sender.send(frame).unwrap();
+        receiver.recv(&mut [0; 256]).is_ok()
+    }
+
+    fn ether_frame(dst_mac: [u8; 6], dst: u16) -> Vec<u8> {
+        ether::Header { dst_mac, src_mac: [2; 6], dst, src: 9, len: 0 }.emit().to_vec()
+    }
+
+    fn super_packet(dst_mac: [u8; 6], dst: u16) -> Vec<u8> {
+        gso::Header { dst_mac, src_mac: [2; 6], dst, src: 9, len: 0 }.emit(1448)[gso::VNET_LEN..].to_vec()
+    }
+
+    #[test]
+    fn own_frames_pass() {
+        assert!(accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 7)));
+        assert!(accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 7)));
+    }
+
+    #[test]
+    fn frames_to_another_endpoint_do_not() {
+        assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 8)));
+        assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 0x0700)));
+        assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 8)));
+    }
+
+    #[test]
+    fn frames_to_another_interface_do_not() {
+        for at in 0..6 {
+            let mut other = MAC;
+            other[at] ^= 0x10;
+            assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(other, 7)), "byte {at}");
+            assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(other, 7)), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn ordinary_tcp_to_the_interface_does_not() {
+        assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(gso::disguise(MAC), 7)));
+    }
+
+    #[test]
+    fn short_frames_do_not() {
+        for len in 1..16 {
+            assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 7)[..len]), "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Opening an interface: once, may fail, and says what to do about it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use super::rx_ring::RxRing;
+use super::sys::{self, Interface};
+use super::tx_queue::{LaneConfig, TxQueue};
+use super::{Config, Uring, filter};
+use crate::encap::{ether, gso};
+use crate::link_table::LinkTable;
+use crate::time::Duration;
+use crate::{Caps, Counters, LinkAddr};
+
+/// Why an interface could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No CAP_NET_RAW.
+    #[error(
+        "raw frames need CAP_NET_RAW: run as root, or once `sudo setcap cap_net_raw+ep PROGRAM`, or within a user \
+         namespace that has the interface (`unshare -Urn`)"
+    )]
+    NotPermitted,
+    /// No interface of this name here.
+    #[error("no interface `{name}`; there are: {}", .exist.join(", "))]
+    NoSuchInterface {
+        /// What was asked for.
+        name: String,
+        /// All interfaces of this network namespace.
+        exist: Vec<String>,
+    },
+    /// The interface is switched off.
+    #[error("interface `{0}` is down: `ip link set {0} up`")]
+    InterfaceDown(String),
+    /// The interface carries no Ethernet frames (a tunnel, for example).
+    #[error("interface `{0}` is no Ethernet interface; use `udp:` over it")]
+    NotEthernet(String),
+    /// Another process has this endpoint.
+    #[error("endpoint {endpoint} on `{interface}` is taken by another process; give this one another number")]
+    EndpointTaken {
+        /// The interface.
+        interface: String,
+        /// The endpoint's number on it.
+        endpoint: u16,
+    },
+    /// The system refused one step.
+    #[error("{step} on `{interface}`: {source}")]
+    System {
+        /// What was being done.
+        step: &'static str,
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Uring {
+    /// Opens one endpoint on an interface. From here on its frames are kept; nothing is sent.
+    pub fn open(config: &Config) -> Result<Self, OpenError> {
+        let system = |step: &'static str| {
+            let interface = config.interface.clone();
+            move |source: io::Error| match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => OpenError::NotPermitted,
+                _ => OpenError::System { step, interface, source },
+            }
+        };
+        let socket = sys::packet_socket().map_err(system("opening a packet socket"))?;
+        let port = Port::find(config, socket.as_fd()).map_err(|error| match error {
+            PortError::Open(error) => error,
+            PortError::System(source) => system("reading the interface's properties")(source),
+        })?;
+        let reservation = reserve(&port, config.endpoint).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                OpenError::EndpointTaken { interface: config.interface.clone(), endpoint: config.endpoint }
+            }
+            _ => system("reserving the endpoint")(error),
+        })?;
+
+        let small = open_small(socket, &port, config).map_err(system("setting up the receive ring"))?;
+        let large = if port.super_packets && !config.real_frames {
+            Some(open_large(&port, config).map_err(system("setting up the receive ring of large frames"))?)
+        } else {
+            None
+        };
+        let lane = |ring: &RxRing, buffers, payload_max| {
+            Ok(LaneConfig { socket: ring.socket().try_clone_to_owned()?, buffers, payload_max })
+        };
+        let tx = lane(&small, TX_SMALL, port.mtu_safe)
+            .and_then(|small| {
+                let large = large.as_ref().map(|large| lane(large, TX_LARGE, LARGE_PAYLOAD_MAX)).transpose()?;
+                TxQueue::new(small, large)
+            })
+            .map_err(system("setting up the transmit queue"))?;
+
+        let caps = Caps {
+            addr: LinkAddr::Ether { mac: port.mac, endpoint: config.endpoint },
+            mtu: if large.is_some() { LARGE_PAYLOAD_MAX } else { port.mtu_safe },
+            mtu_safe: port.mtu_safe,
+            rx_frames: small.slots().min(large.as_ref().map_or(usize::MAX, RxRing::slots)),
+            burst: BURST,
+            rto_floor: RTO_FLOOR,
+        };
+        Ok(Self {
+            caps,
+            small,
+            large,
+            tx,
+            links: LinkTable::new(),
+            mac: port.mac,
+            endpoint: config.endpoint,
+            segment: port.segment,
+            counters: Counters::default(),
+            rx_dropped: Default::default(),
+            gone: false,
+            _reservation: reservation,
+        })
+    }
+}
+
+/// What is to be known of the interface.
+struct Port {
+    interface: Interface,
+    mac: [u8; 6],
+    /// Payload that fits the interface's MTU.
+    mtu_safe: usize,
+    /// Segments that the interface's MTU allows TCP.
+    segment: u16,
+    /// The interface passes super-packets on as they are.
+    super_packets: bool,
+}
+
+enum PortError {
+    Open(OpenError),
+    System(io::Error),
+}
+
+impl From<io::Error> for PortError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl Port {
+    fn find(config: &Config, socket: BorrowedFd) -> Result<Self, PortError> {
+        let name = &config.interface;
+        let interface = Interface::find(name).ok_or_else(|| {
+            PortError::Open(OpenError::NoSuchInterface { name: name.clone(), exist: Interface::names() })
+        })?;
+        if interface.flags(socket)? & libc::IFF_UP == 0 {
+            return Err(PortError::Open(OpenError::InterfaceDown(name.clone())));
+        }
+        let mac = interface.mac(socket)?.ok_or_else(|| PortError::Open(OpenError::NotEthernet(name.clone())))?;
+        let mtu = interface.mtu(socket)?;
+        let mtu_safe = mtu.saturating_sub(ether::MTU_COST).min(LARGE_PAYLOAD_MAX);
+        // Only veth hands a super-packet to its peer uncut; a physical interface would put segments on the wire, which
+        // the far side does not put together again. Interfaces without ethtool are none of either.
+        let veth = interface.driver(socket).is_ok_and(|driver| driver == "veth");
+        let super_packets = veth && interface.takes_super_packets(socket).unwrap_or(false) && mtu > IP_TCP_LEN;
+        let segment = mtu.saturating_sub(IP_TCP_LEN).min(usize::from(u16::MAX)) as u16;
+        Ok(Self { interface, mac, mtu_safe, segment, super_packets })
+    }
+}
+
+fn open_small(socket: OwnedFd, port: &Port, config: &Config) -> io::Result<RxRing> {
+    let fd = socket.as_fd();
+    prepare(fd)?;
+    sys::attach_filter(fd, &filter::ether_frames_to(port.mac, config.endpoint))?;
+    let frame_len = ether::HEADER_LEN + port.mtu_safe;
+    // Jumbo frames take more memory a slot: fewer slots then, that all of them stay in the cache.
+    let slots = config.rx_slots.min(RING_BYTES_MAX / frame_len).max(RX_SLOTS_MIN);
+    let ring = RxRing::new(socket, frame_len, slots)?;
+    sys::bind_packet(ring.socket(), port.interface, ether::ETHERTYPE)?;
+    Ok(ring)
+}
+
+fn open_large(port: &Port, config: &Config) -> io::Result<RxRing> {
+    let socket = sys::packet_socket()?;
+    let fd = socket.as_fd();
+    // Before the ring is made: it decides on the layout of slots.
+    sys::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+    prepare(fd)?;
+    sys::attach_filter(fd, &filter::super_packets_to(port.mac, config.endpoint))?;
+    let ring = RxRing::new(socket, gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX, RX_LARGE)?;
+    sys::bind_packet(ring.socket(), port.interface, gso::ETHERTYPE)?;
+    Ok(ring)
+}
+
+/// What every socket of ours is set to before it has a ring.
+fn prepare(socket: BorrowedFd) -> io::Result<()> {
+    let set = |option, value| sys::set_int_option(socket, libc::SOL_PACKET, option, value);
+    set(libc::PACKET_VERSION, TPACKET_V2)?;
+    // Not the frames that we and our neighbours send (Linux 4.20): on `lo` each would appear twice.
+    set(libc::PACKET_IGNORE_OUTGOING, 1)?;
+    set(libc::PACKET_QDISC_BYPASS, 1)
+}
+
+/// Holds a name that only one process of this network namespace can have, until it ends.
+fn reserve(port: &Port, endpoint: u16) -> io::Result<UnixDatagram> {
+    let name = format!("sidelane/ether/{}/{endpoint}", port.interface.index());
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// `enum tpacket_versions` (linux/if_packet.h). Version 3 hands frames over in blocks, after a timer: 500 µs.
+const TPACKET_V2: i32 = 1;
+
+/// Payload of the largest super-packet: with its headers it fills two 32 KiB pieces, the largest that the kernel
+/// allocates for a packet, and a 64 KiB GSO packet (`GSO_LEGACY_MAX_SIZE`).
+const LARGE_PAYLOAD_MAX: usize = 61_440;
+const IP_TCP_LEN: usize = 40;
+
+/// 64 super-packets of 17 pages: 4 MiB. Twice as many ran at 66 Gbit/s instead of 74.
+const RX_LARGE: usize = 64;
+/// Most memory of a ring that still makes good use of the second-level cache.
+const RING_BYTES_MAX: usize = 4 << 20;
+/// Fewer frames than a few peers send in one burst each would drop in normal operation.
+const RX_SLOTS_MIN: usize = 64;
+
+/// Frames that may be queued until the interface takes them: eight bursts.
+const TX_SMALL: usize = 256;
+/// Super-packets likewise: 1 MiB, that they stay in the cache.
+const TX_LARGE: usize = 16;
+
+/// A submission of 8 to 64 frames costs the same a frame.
+const BURST: usize = 32;
+/// A descheduled peer, or a softirq that waits for its turn, is silent for this long without a loss.
+const RTO_FLOOR: Duration = Duration::from_millis(1);

@@ -1,0 +1,174 @@
+//! A packet socket's receive ring (TPACKET_V2, networking/packet_mmap.rst), polled in shared memory.
+//!
+//! The kernel owns the slots whose status is `TP_STATUS_KERNEL` and fills them in order; a slot with `TP_STATUS_USER` is
+//! ours until we write `TP_STATUS_KERNEL` back. A frame arrives without a system call on this side: on a veth pair all
+//! of its work is done on the sender's core.
+#![allow(unsafe_code)] // Memory shared with the kernel.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::tpacket2_hdr;
+
+use super::sys::{self, Mapping};
+use crate::encap::gso::VNET_LEN;
+
+/// One socket's ring and our place in it.
+pub struct RxRing {
+    mapping: Mapping,
+    slot_len: usize,
+    slots: usize,
+    /// The slot that the next frame appears in; below `slots`.
+    head: usize,
+    /// After the mapping, which has to go first.
+    socket: OwnedFd,
+}
+
+impl RxRing {
+    /// Gives `socket` a ring of at least `slots` frames of up to `frame_len` bytes from the Ethernet header on.
+    pub fn new(socket: OwnedFd, frame_len: usize, slots: usize) -> io::Result<Self> {
+        let slot_len = slot_len(frame_len);
+        let block_len = slot_len.max(BLOCK_LEN_MIN);
+        let blocks = (slots * slot_len).div_ceil(block_len);
+        let slots = blocks * (block_len / slot_len);
+        sys::set_rx_ring(
+            socket.as_fd(),
+            &libc::tpacket_req {
+                tp_block_size: block_len as u32,
+                tp_block_nr: blocks as u32,
+                tp_frame_size: slot_len as u32,
+                tp_frame_nr: slots as u32,
+            },
+        )?;
+        let mapping = Mapping::of_ring(&socket, blocks * block_len)?;
+        // Slots tile the mapping without gaps, since a block is a whole number of slots.
+        assert_eq!(mapping.len(), slots * slot_len);
+        Ok(Self { mapping, slot_len, slots, head: 0, socket })
+    }
+
+    /// Frames that it holds.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The socket that it belongs to.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// True when a frame waits.
+    #[inline]
+    pub fn has_frame(&self) -> bool {
+        // Pairs with the kernel's write barrier before it hands a slot over (`__packet_set_status`).
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The frame that waits, if one does. It stays until `release`.
+    #[inline]
+    pub fn frame(&self) -> Option<Frame<'_>> {
+        if !self.has_frame() {
+            return None;
+        }
+        // SAFETY: the status says that the slot is ours, and it stays ours until `release`, which needs `&mut self`:
+        // the kernel writes nothing here while the slice lives. The slot is within the mapping (see `status`).
+        let slot = unsafe { std::slice::from_raw_parts(self.slot(), self.slot_len) };
+        Some(Frame { slot })
+    }
+
+    /// Gives the slot of the frame that waits back to the kernel.
+    #[inline]
+    pub fn release(&mut self) {
+        // Pairs with the kernel's read of the status: our reads of the frame are over before it may write again.
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.head += 1;
+        if self.head == self.slots {
+            self.head = 0;
+        }
+    }
+
+    #[inline]
+    fn status(&self) -> &AtomicU32 {
+        const { assert!(std::mem::offset_of!(tpacket2_hdr, tp_status) == 0) };
+        // SAFETY: the status is the first word of a slot, slots are 16-byte aligned (TPACKET_ALIGNMENT) and lie within
+        // the mapping, and both sides access the word atomically.
+        unsafe { AtomicU32::from_ptr(self.slot().cast()) }
+    }
+
+    #[inline]
+    fn slot(&self) -> *mut u8 {
+        debug_assert!(self.head < self.slots);
+        // SAFETY: `head < slots`, and `slots * slot_len` is the mapping's length.
+        unsafe { self.mapping.start().add(self.head * self.slot_len) }
+    }
+}
+
+/// A received frame in its slot.
+pub struct Frame<'a> {
+    slot: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The frame from its Ethernet header on; as much as the slot could hold.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        let header = self.header();
+        let start = usize::from(header.tp_mac);
+        self.slot.get(start..start + header.tp_snaplen as usize).unwrap_or(&[])
+    }
+
+    /// The virtio-net header, on a socket with `PACKET_VNET_HDR`: the kernel puts it right before the frame.
+    #[inline]
+    pub fn vnet_header(&self) -> Option<&'a [u8; VNET_LEN]> {
+        let end = usize::from(self.header().tp_mac);
+        self.slot.get(end.checked_sub(VNET_LEN)?..end)?.try_into().ok()
+    }
+
+    /// When the kernel put it here; comparable between the rings of one interface.
+    pub fn arrived_at(&self) -> (u32, u32) {
+        let header = self.header();
+        (header.tp_sec, header.tp_nsec)
+    }
+
+    #[inline]
+    fn header(&self) -> &tpacket2_hdr {
+        const { assert!(size_of::<tpacket2_hdr>() <= SLOT_LEN_MIN) };
+        // SAFETY: a slot begins with this header, is longer and aligned (TPACKET_ALIGNMENT); every content is valid.
+        unsafe { &*self.slot.as_ptr().cast() }
+    }
+}
+
+/// Room for a frame behind the slot's own header: the kernel puts the frame `TPACKET2_HDRLEN` and the longest link-level
+/// header (16) on, and the virtio-net header between (`tpacket_rcv`). A power of two while that wastes little, so that
+/// slots tile blocks; whole pages above.
+fn slot_len(frame_len: usize) -> usize {
+    let needed = libc::TPACKET2_HDRLEN + 16 + VNET_LEN + frame_len;
+    if needed <= 16 * 1024 { needed.next_power_of_two().max(SLOT_LEN_MIN) } else { needed.next_multiple_of(PAGE_LEN) }
+}
+
+const SLOT_LEN_MIN: usize = 2048;
+/// Blocks are whole pages; the largest page of the architectures that we run on is 64 KiB, x86's 4 KiB.
+const PAGE_LEN: usize = 4096;
+/// Few allocations for the kernel, each of an order that it still finds when memory is fragmented.
+const BLOCK_LEN_MIN: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_hold_their_frames_and_tile_blocks() {
+        for frame_len in [60, 1514, 1978, 9014, 15_000, 61_500, 65_549] {
+            let len = slot_len(frame_len);
+            assert!(len >= frame_len + 66 + VNET_LEN);
+            assert_eq!(len % 16, 0, "TPACKET_ALIGNMENT");
+            assert!(len.max(BLOCK_LEN_MIN).is_multiple_of(len), "{frame_len}");
+            assert_eq!(len.max(BLOCK_LEN_MIN) % PAGE_LEN, 0);
+        }
+    }
+
+    #[test]
+    fn ordinary_ethernet_frames_take_two_kibibytes() {
+        assert_eq!(slot_len(1514), 2048);
+    }
+}

@@ -1,0 +1,309 @@
+//! Frames on their way out: buffers, the queue of what was committed, and the doorbell.
+//!
+//! A packet socket copies a frame while it is sent, so a buffer is free again as soon as the kernel has taken it, and
+//! the next frame gets the buffer that is hottest in the cache (the free list is a stack).
+//!
+//! ```text
+//! free --lend, commit--> queued --flush--> free        sent, or refused for good
+//!                          ^  '-----------.
+//!                          '--------------'            the interface's queue is full: again at the next flush
+//! ```
+//!
+//! A lone frame goes out by `send`, which saves the submission queue's bookkeeping; several go out in one io_uring
+//! submission, which saves a system call a frame.
+#![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::sys;
+use crate::Counters;
+
+/// The transmit side of one interface: small frames, and super-packets where there are any.
+pub struct TxQueue {
+    /// Committed and not yet sent, in order. Never longer than there are buffers.
+    queue: Vec<Queued>,
+    /// By [`Kind`].
+    lanes: [Option<Lane>; 2],
+    /// `None` where the system forbids io_uring: then every frame goes by `send`.
+    ring: Option<IoUring>,
+    /// Flushes in a row that the interface took nothing of.
+    stuck: u32,
+}
+
+/// Which of the two forms a frame has, and so which socket and buffers are its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Fits the interface's MTU.
+    Small = 0,
+    /// A super-packet.
+    Large = 1,
+}
+
+/// One socket and the buffers of frames that go out by it.
+struct Lane {
+    socket: OwnedFd,
+    area: Box<[u8]>,
+    buffer_len: usize,
+    /// Buffers neither lent nor queued; the last one is taken next.
+    free: Vec<u16>,
+}
+
+#[derive(Clone, Copy)]
+struct Queued {
+    kind: Kind,
+    buffer: u16,
+    /// Where the frame ends in the buffer; it starts at `start`.
+    end: u32,
+    start: u16,
+    payload_len: u32,
+    fate: Fate,
+}
+
+/// What became of a frame that was handed to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Sent,
+    /// No room now.
+    Later,
+    Refused,
+}
+
+/// A buffer that may become a frame.
+pub struct Lent<'a> {
+    /// To be written by the layer above.
+    pub payload: &'a mut [u8],
+    free: &'a mut Vec<u16>,
+    queue: &'a mut Vec<Queued>,
+    entry: Queued,
+}
+
+impl TxQueue {
+    /// A queue over copies of the receive sockets' descriptors: `small` always, `large` where super-packets go.
+    pub fn new(small: LaneConfig, large: Option<LaneConfig>) -> io::Result<Self> {
+        let buffers = small.buffers + large.as_ref().map_or(0, |lane| lane.buffers);
+        let lanes = [Some(Lane::new(small)), large.map(Lane::new)];
+        let ring = open_ring(buffers, &lanes);
+        Ok(Self { queue: Vec::with_capacity(buffers), lanes, ring, stuck: 0 })
+    }
+
+    /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
+    #[inline]
+    pub fn lend(&mut self, kind: Kind, header: &[u8], payload_len: usize) -> Option<Lent<'_>> {
+        let lane = self.lanes[kind as usize].as_mut()?;
+        let buffer = *lane.free.last()?;
+        // The payload starts on a cache line, whatever stands before it.
+        let (start, end) = (PAYLOAD_AT - header.len(), PAYLOAD_AT + payload_len);
+        let at = usize::from(buffer) * lane.buffer_len;
+        let (front, back) = lane.area[at..at + lane.buffer_len].split_at_mut(PAYLOAD_AT);
+        front[start..].copy_from_slice(header);
+        let entry = Queued {
+            kind,
+            buffer,
+            start: start as u16,
+            end: end as u32,
+            payload_len: payload_len as u32,
+            fate: Fate::Later,
+        };
+        Some(Lent { payload: &mut back[..payload_len], free: &mut lane.free, queue: &mut self.queue, entry })
+    }
+
+    /// True when the interface did not take everything at the last flush.
+    pub fn is_backed_up(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Hands everything queued to the kernel. The errors are the ones that say that the interface is gone or down.
+    #[inline]
+    pub fn flush(&mut self, counters: &mut Counters) -> Result<(), InterfaceDown> {
+        match self.queue.as_mut_slice() {
+            [] => return Ok(()),
+            [lone] => {
+                let lane = self.lanes[lone.kind as usize].as_mut().expect("a queued frame has a lane");
+                if let Ok(()) = sys::send(lane.socket.as_fd(), lane.frame(lone)) {
+                    counters.tx_frames += 1;
+                    counters.tx_bytes += u64::from(lone.payload_len);
+                    lane.free.push(lone.buffer);
+                    self.queue.clear();
+                    self.stuck = 0;
+                    return Ok(());
+                }
+                // Rare: the error is judged when it comes again, below.
+            }
+            _ => {}
+        }
+        self.flush_many(counters)
+    }
+
+    fn flush_many(&mut self, counters: &mut Counters) -> Result<(), InterfaceDown> {
+        let mut down = Ok(());
+        if self.ring.is_some() && self.queue.len() > 1 {
+            self.submit(&mut down);
+        } else {
+            self.send_each(0, &mut down);
+        }
+        self.settle(counters);
+        down
+    }
+
+    /// One io_uring submission for the whole queue.
+    fn submit(&mut self, down: &mut Result<(), InterfaceDown>) {
+        let ring = self.ring.as_mut().expect("checked by the caller");
+        let mut submission = ring.submission();
+        for (at, queued) in self.queue.iter_mut().enumerate() {
+            let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
+            let frame = lane.frame(queued);
+            // Completes while it is submitted (MSG_DONTWAIT), and silently when all is well.
+            let entry = opcode::Send::new(types::Fixed(queued.kind as u32), frame.as_ptr(), frame.len() as u32)
+                .flags(libc::MSG_DONTWAIT)
+                .build()
+                .flags(squeue::Flags::SKIP_SUCCESS)
+                .user_data(at as u64);
+            queued.fate = Fate::Sent;
+            // SAFETY: the buffer lives as long as `self`, stays queued (so is not lent) until this submission is over,
+            // and a send that may not wait is over when `submit` returns.
+            // The ring has at least as many entries as there are buffers, so one is free.
+            unsafe { submission.push(&entry) }.expect("a ring entry per buffer");
+        }
+        drop(submission);
+        let taken = loop {
+            match ring.submit() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break 0,
+                Ok(taken) => break taken,
+            }
+        };
+        for completion in ring.completion() {
+            let Some(queued) = self.queue.get_mut(completion.user_data() as usize) else { continue };
+            queued.fate = fate_of(-completion.result(), down);
+        }
+        if taken < self.queue.len() {
+            // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
+            // when the buffers have other content: without the ring there is none.
+            tracing::warn!("io_uring took {taken} of {} frames; going on with plain sends", self.queue.len());
+            self.ring = None;
+            self.send_each(taken, down);
+        }
+    }
+
+    /// One `send` per queued frame from the `from`th on, as long as the interface takes them.
+    fn send_each(&mut self, from: usize, down: &mut Result<(), InterfaceDown>) {
+        for queued in &mut self.queue[from..] {
+            let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
+            queued.fate = match sys::send(lane.socket.as_fd(), lane.frame(queued)) {
+                Ok(()) => Fate::Sent,
+                Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
+            };
+            if queued.fate == Fate::Later {
+                break;
+            }
+        }
+    }
+
+    /// Takes what has met its fate out of the queue.
+    fn settle(&mut self, counters: &mut Counters) {
+        let queued_before = self.queue.len();
+        let give_up = self.stuck >= STUCK_MAX;
+        self.queue.retain_mut(|queued| {
+            match std::mem::replace(&mut queued.fate, Fate::Later) {
+                Fate::Later if !give_up => return true,
+                Fate::Later | Fate::Refused => counters.tx_failed += 1,
+                Fate::Sent => {
+                    counters.tx_frames += 1;
+                    counters.tx_bytes += u64::from(queued.payload_len);
+                }
+            }
+            let lane = self.lanes[queued.kind as usize].as_mut().expect("a queued frame has a lane");
+            lane.free.push(queued.buffer);
+            false
+        });
+        self.stuck = if self.queue.len() == queued_before { self.stuck + 1 } else { 0 };
+    }
+}
+
+/// The interface is down or gone; the frames that met this are counted as failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterfaceDown;
+
+/// What one lane is made of.
+pub struct LaneConfig {
+    /// Where its frames go out.
+    pub socket: OwnedFd,
+    /// How many may be queued.
+    pub buffers: usize,
+    /// Longest payload.
+    pub payload_max: usize,
+}
+
+impl Lane {
+    fn new(config: LaneConfig) -> Self {
+        let buffer_len = (PAYLOAD_AT + config.payload_max).next_multiple_of(PAYLOAD_AT);
+        // Written, not just zero-allocated, so that every page is there before the first frame needs it
+        // (a first touch costs microseconds).
+        let mut area = Vec::with_capacity(config.buffers * buffer_len);
+        area.resize(config.buffers * buffer_len, 0xff);
+        let free = (0..config.buffers as u16).rev().collect();
+        Self { socket: config.socket, area: area.into_boxed_slice(), buffer_len, free }
+    }
+
+    #[inline]
+    fn frame(&self, queued: &Queued) -> &[u8] {
+        let at = usize::from(queued.buffer) * self.buffer_len;
+        &self.area[at..at + self.buffer_len][usize::from(queued.start)..queued.end as usize]
+    }
+}
+
+impl Lent<'_> {
+    /// Puts the frame at the end of the queue.
+    #[inline]
+    pub fn commit(self) {
+        self.free.pop();
+        self.queue.push(self.entry);
+    }
+}
+
+fn fate_of(errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {
+    match errno {
+        // The socket's send buffer or the interface's queue is full.
+        libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
+        libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
+            *down = Err(InterfaceDown);
+            Fate::Refused
+        }
+        _ => Fate::Refused,
+    }
+}
+
+fn open_ring(entries: usize, lanes: &[Option<Lane>; 2]) -> Option<IoUring> {
+    let open = || -> io::Result<IoUring> {
+        // SUBMIT_ALL (Linux 5.18): one refused frame does not hold back the ones behind it. Not SINGLE_ISSUER: the
+        // driver may move to another thread, and for sends that complete inline it gains nothing.
+        let ring = IoUring::builder().setup_submit_all().build(entries.next_power_of_two() as u32)?;
+        let files: Vec<_> = lanes.iter().flatten().map(|lane| lane.socket.as_fd().as_raw_fd()).collect();
+        ring.submitter().register_files(&files)?;
+        if !ring.params().is_feature_skip_cqe_on_success() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        Ok(ring)
+    };
+    match open() {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            tracing::warn!(
+                "no io_uring ({error}): every frame takes a system call of its own. Wants Linux 5.18; where it is \
+                 forbidden, `sysctl kernel.io_uring_disabled=0` or the container's seccomp profile allow it"
+            );
+            None
+        }
+    }
+}
+
+/// Headers end and payloads start here in a buffer: one cache line.
+const PAYLOAD_AT: usize = 64;
+
+/// An interface whose queue stays full through this many flushes has lost its way out (a super-packet after its
+/// offload was switched off looks just so): its frames are given up as failed. A busy poll loop gets here in
+/// milliseconds, which is far longer than a queue of Ethernet needs to drain.
+const STUCK_MAX: u32 = 10_000;
