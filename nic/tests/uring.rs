@@ -1,0 +1,346 @@
+//! The `uring` driver on real interfaces of the kernel: veth pairs, a bridge, the loopback.
+#![allow(unsafe_code)] // A raw socket, to send what the driver would not.
+
+mod namespace;
+
+use namespace::run_inside;
+
+macro_rules! inside_a_namespace {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                run_inside(concat!("inside::", stringify!($name)));
+            }
+        )*
+
+        mod inside {
+            $(
+                #[test]
+                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+                fn $name() {
+                    super::cases::$name();
+                }
+            )*
+        }
+    };
+}
+
+inside_a_namespace! {
+    veth_keeps_the_contract
+    real_frames_on_veth_keep_the_contract
+    bridge_keeps_the_contract
+    loopback_keeps_the_contract
+    open_errors_say_what_to_do
+    foreign_protocols_are_not_seen
+    frames_of_both_rings_come_in_the_order_of_sending
+    full_rings_drop_and_count
+    removed_interface_is_gone
+    interface_that_was_down_carries_frames_again
+    lost_offload_fails_large_frames_only
+    driver_moves_between_threads
+    mtu_follows_the_interface
+}
+
+mod cases {
+    use std::process::Command;
+
+    use sidelane_nic::conformance::{self, Setup};
+    use sidelane_nic::time::Duration;
+    use sidelane_nic::uring::{Config, OpenError, Uring};
+    use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
+
+    use super::namespace::{ip, veth};
+    use super::raw::RawSocket;
+
+    fn open(interface: &str, endpoint: u16) -> Uring {
+        Uring::open(&Config::new(interface, endpoint)).unwrap()
+    }
+
+    fn veth_pair() -> (Uring, Uring, Link) {
+        veth("vA", "vB");
+        let (mut a, b) = (open("vA", 1), open("vB", 1));
+        let to_b = a.link(b.caps().addr).unwrap();
+        (a, b, to_b)
+    }
+
+    fn commit(nic: &mut Uring, link: Link, bytes: &[u8]) -> bool {
+        let Some(mut slot) = nic.tx_slot(link, bytes.len()) else { return false };
+        slot.copy_from_slice(bytes);
+        slot.commit();
+        true
+    }
+
+    fn send(nic: &mut Uring, link: Link, bytes: &[u8]) {
+        assert!(commit(nic, link, bytes), "no slot");
+        nic.flush();
+    }
+
+    fn receive_one(nic: &mut Uring) -> Vec<u8> {
+        let deadline = nic.now() + Duration::from_millis(5_000);
+        let mut got = None;
+        while nic.rx_burst(1, |frame, _| got = Some(frame.to_vec())) == 0 {
+            assert!(nic.now() < deadline, "no frame came");
+            nic.wait(Some(deadline)).unwrap();
+        }
+        got.unwrap()
+    }
+
+    /// Endpoints on interfaces, in this order; all of one interface after the other have numbers of their own.
+    struct On {
+        interfaces: &'static [&'static str],
+        real_frames: bool,
+    }
+
+    impl Setup for On {
+        type Nic = Uring;
+
+        fn open(&mut self, count: usize) -> Result<Vec<Uring>, String> {
+            let endpoints = self.interfaces.iter().zip(1..).take(count).map(|(interface, endpoint)| {
+                let config = Config { real_frames: self.real_frames, ..Config::new(*interface, endpoint) };
+                Uring::open(&config).map_err(|error| error.to_string())
+            });
+            endpoints.collect()
+        }
+
+        fn absent(&mut self) -> Option<LinkAddr> {
+            Some("02:00:00:00:00:99/9".parse().unwrap())
+        }
+
+        fn throw(&mut self, victim: &Uring, bytes: &[u8]) -> bool {
+            let LinkAddr::Ether { mac, endpoint } = victim.caps().addr else { unreachable!() };
+            // Every other one passes the filter, so that the driver itself meets it.
+            let steered = bytes.first().is_some_and(|byte| byte % 2 == 0);
+            let start = if steered { endpoint.to_be_bytes() } else { [0xee; 2] };
+            RawSocket::on(self.interfaces[0]).send(&[&mac[..], &[2; 6], &[0x88, 0xb5], &start, bytes].concat());
+            true
+        }
+    }
+
+    fn keeps_the_contract(mut setup: On) {
+        // A skipped suite would be a suite that proves nothing: here it has to open.
+        setup.open(3).unwrap();
+        conformance::run(&mut setup).assert_passed();
+        conformance::run_threads(&mut setup).assert_passed();
+    }
+
+    pub fn veth_keeps_the_contract() {
+        veth("vA", "vB");
+        keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], real_frames: false });
+    }
+
+    pub fn real_frames_on_veth_keep_the_contract() {
+        veth("vA", "vB");
+        keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], real_frames: true });
+    }
+
+    pub fn bridge_keeps_the_contract() {
+        ip("link add hub type bridge");
+        ip("link set hub up");
+        for (end, port) in [("vA", "pA"), ("vB", "pB"), ("vC", "pC")] {
+            veth(end, port);
+            ip(&format!("link set {port} master hub"));
+        }
+        keeps_the_contract(On { interfaces: &["vA", "vB", "vC"], real_frames: false });
+    }
+
+    pub fn loopback_keeps_the_contract() {
+        ip("link set lo up");
+        keeps_the_contract(On { interfaces: &["lo", "lo", "lo"], real_frames: false });
+    }
+
+    pub fn open_errors_say_what_to_do() {
+        let refusal = |interface: &str| Uring::open(&Config::new(interface, 1)).err().expect("a refusal");
+        ip("link add vA type veth peer name vB");
+
+        let error = refusal("vX");
+        assert!(matches!(error, OpenError::NoSuchInterface { .. }));
+        assert!(error.to_string().contains("vA") && error.to_string().contains("lo"), "{error}");
+
+        let error = refusal("vA");
+        assert!(matches!(error, OpenError::InterfaceDown(_)));
+        assert!(error.to_string().contains("ip link set vA up"), "{error}");
+
+        ip("link set vA up");
+        let first = open("vA", 1);
+        assert!(matches!(refusal("vA"), OpenError::EndpointTaken { endpoint: 1, .. }));
+        drop(first);
+        drop(open("vA", 1));
+    }
+
+    pub fn foreign_protocols_are_not_seen() {
+        let (mut a, mut b, to_b) = veth_pair();
+        let LinkAddr::Ether { mac, endpoint } = b.caps().addr else { unreachable!() };
+        let neighbour = RawSocket::on("vA");
+        let [high, low] = endpoint.to_be_bytes();
+        // IPv4 without a segmentation mark, ARP, the other experimental EtherType.
+        for ethertype in [[0x08, 0x00], [0x08, 0x06], [0x88, 0xb6]] {
+            let frame = [&mac[..], &[2; 6], &ethertype, &[high, low, 0, 0, 0, 4, 0, 1], b"evil", &[0; 40]].concat();
+            neighbour.send(&frame);
+        }
+        // Ours, but shorter than it says.
+        neighbour.send(&[&mac[..], &[2; 6], &[0x88, 0xb5, high, low, 0, 0, 0xff, 0xff, 0, 1], b"evil"].concat());
+        send(&mut a, to_b, b"ours");
+        assert_eq!(receive_one(&mut b), b"ours");
+        assert_eq!((b.counters().rx_frames, b.counters().rx_foreign), (1, 1));
+    }
+
+    pub fn frames_of_both_rings_come_in_the_order_of_sending() {
+        let (mut a, mut b, to_b) = veth_pair();
+        assert!(a.caps().mtu > a.caps().mtu_safe, "a veth has the offload: {:?}", a.caps());
+        let (small, large) = (a.caps().mtu_safe, a.caps().mtu);
+        let mut next = 0u8;
+        for round in 0..50 {
+            let sent = next;
+            for at in 0..16 {
+                // Runs of one to three of a kind.
+                let len = if (at + round) / 2 % 2 == 0 { small } else { large };
+                assert!(commit(&mut a, to_b, &vec![next; len]));
+                next = next.wrapping_add(1);
+            }
+            a.flush();
+            for number in 0..16u8 {
+                assert_eq!(receive_one(&mut b)[0], sent.wrapping_add(number));
+            }
+        }
+    }
+
+    pub fn full_rings_drop_and_count() {
+        let (mut a, mut b, to_b) = veth_pair();
+        for (len, slots) in [(8, 256), (a.caps().mtu, 64)] {
+            let dropped_before = b.counters().rx_dropped;
+            for _ in 0..slots + 40 {
+                send(&mut a, to_b, &vec![7; len]);
+            }
+            let mut received = 0;
+            while b.rx_burst(1_000, |_, _| {}) > 0 {
+                received += 1;
+            }
+            assert!(received > 0);
+            assert_eq!(b.counters().rx_dropped - dropped_before, 40, "{len} B");
+            assert_eq!(b.counters().rx_dropped - dropped_before, 40, "reading the counters changes nothing");
+        }
+    }
+
+    pub fn removed_interface_is_gone() {
+        let (mut a, mut b, to_b) = veth_pair();
+        send(&mut a, to_b, b"up");
+        receive_one(&mut b);
+        assert!(!a.is_gone(to_b));
+        ip("link del vA");
+        let deadline = a.now() + Duration::from_millis(2_000);
+        a.wait(Some(deadline)).unwrap();
+        assert!(a.is_gone(to_b), "noticed by waiting");
+
+        let to_a = b.link(a.caps().addr).unwrap();
+        send(&mut b, to_a, b"to nobody");
+        assert!(b.is_gone(to_a), "noticed by sending");
+        assert_eq!(b.counters().tx_failed, 1);
+        assert!(commit(&mut b, to_a, b"again"), "no slot is stuck");
+    }
+
+    pub fn interface_that_was_down_carries_frames_again() {
+        let (mut a, mut b, to_b) = veth_pair();
+        ip("link set vA down");
+        for count in [1, 2] {
+            for _ in 0..count {
+                assert!(commit(&mut a, to_b, b"lost"));
+            }
+            a.flush();
+        }
+        assert_eq!(a.counters().tx_failed, 3);
+        assert!(!a.is_gone(to_b));
+        // The socket's pending error wakes a sleeper once, not for ever.
+        for _ in 0..2 {
+            a.wait(Some(a.now())).unwrap();
+        }
+        let (before, span) = (a.now(), Duration::from_millis(20));
+        a.wait(Some(before + span)).unwrap();
+        a.wait(Some(before + span)).unwrap();
+        assert!(a.now() >= before + span);
+        ip("link set vA up");
+        while b.rx_burst(1, |frame, _| assert_eq!(frame, b"found")) == 0 {
+            send(&mut a, to_b, b"found");
+        }
+    }
+
+    pub fn lost_offload_fails_large_frames_only() {
+        let (mut a, mut b, to_b) = veth_pair();
+        let Ok(status) = Command::new("ethtool").args(["-K", "vA", "tso", "off"]).status() else {
+            return println!("skipped: wants ethtool");
+        };
+        assert!(status.success());
+        let large = vec![1; a.caps().mtu];
+        send(&mut a, to_b, &large);
+        for number in 0..20u8 {
+            send(&mut a, to_b, &[number]);
+            assert_eq!(receive_one(&mut b), [number], "small frames pass by");
+        }
+        // More flushes than the driver tries.
+        for _ in 0..10_000 {
+            a.flush();
+        }
+        assert_eq!(a.counters().tx_failed, 1);
+        assert!(!matches!(Uring::open(&Config::new("vA", 2)), Ok(nic) if nic.caps().mtu > nic.caps().mtu_safe));
+    }
+
+    pub fn driver_moves_between_threads() {
+        let (mut a, mut b, to_b) = veth_pair();
+        for _ in 0..3 {
+            let mover = std::thread::spawn(move || {
+                for _ in 0..10 {
+                    assert!(commit(&mut a, to_b, b"burst"));
+                }
+                a.flush();
+                a
+            });
+            a = mover.join().unwrap();
+            for _ in 0..10 {
+                assert_eq!(receive_one(&mut b), b"burst");
+            }
+        }
+    }
+
+    pub fn mtu_follows_the_interface() {
+        ip("link add vA mtu 9000 type veth peer name vB mtu 9000");
+        ip("link set vA up");
+        ip("link set vB up");
+        let config = Config { real_frames: true, ..Config::new("vA", 1) };
+        let mut a = Uring::open(&config).unwrap();
+        assert_eq!((a.caps().mtu, a.caps().mtu_safe), (8_992, 8_992));
+        let mut b = open("vB", 1);
+        let to_b = a.link(b.caps().addr).unwrap();
+        send(&mut a, to_b, &[5; 8_992]);
+        assert_eq!(receive_one(&mut b), [5; 8_992]);
+    }
+}
+
+mod raw {
+    use std::ffi::CString;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    /// Sends any bytes as an Ethernet frame.
+    pub struct RawSocket(OwnedFd);
+
+    impl RawSocket {
+        pub fn on(interface: &str) -> Self {
+            let name = CString::new(interface).unwrap();
+            // SAFETY: the name and the address live through the calls; the descriptor is new and ours.
+            unsafe {
+                let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0));
+                let mut addr: libc::sockaddr_ll = std::mem::zeroed();
+                addr.sll_family = libc::AF_PACKET as u16;
+                addr.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+                let bound = libc::bind(socket.as_raw_fd(), (&raw const addr).cast(), size_of_val(&addr) as u32);
+                assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+                Self(socket)
+            }
+        }
+
+        pub fn send(&self, frame: &[u8]) {
+            // SAFETY: the frame is readable for its length.
+            let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+            assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+        }
+    }
+}
