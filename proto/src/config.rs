@@ -11,6 +11,8 @@ pub struct Config {
     pub recv_fifo: usize,
     /// Peers that an endpoint holds at most.
     pub peers_max: usize,
+    /// How long an endpoint that connects waits for an answer.
+    pub connect_timeout: Duration,
     /// Silence after which a peer is asked whether it lives, and four times which it counts as gone.
     pub keep_alive: Duration,
     /// Most bytes of one message that is accepted from a peer.
@@ -25,6 +27,7 @@ impl Default for Config {
             send_fifo: 256 << 10,
             recv_fifo: 1 << 20,
             peers_max: 10_000,
+            connect_timeout: Duration::from_millis(10_000),
             keep_alive: Duration::from_millis(250),
             message_max: i32::MAX as usize,
             seed: 0,

@@ -28,6 +28,14 @@ pub enum Event {
         /// The message.
         buffer: Vec<u8>,
     },
+    /// A message given to [`crate::Endpoint::send_owned`] that the peer did not acknowledge before it was gone. It may
+    /// have arrived all the same.
+    Unsent {
+        /// The peer.
+        peer: PeerId,
+        /// The message.
+        buffer: Vec<u8>,
+    },
     /// The peer closed, after everything it sent was delivered; or our own close is done.
     Closed {
         /// The peer.

@@ -1,13 +1,30 @@
 //! A reliable, ordered, exactly-once message protocol. The core does no I/O and reads no clock; [`Endpoint`] runs it on
-//! any [`sidelane_nic::Nic`].
+//! any [`sidelane_nic::Nic`]. `PROTOCOL.md` beside the sources gives the rules and the wire format in words.
 #![deny(unsafe_code)]
 
+mod ack;
 mod config;
+mod conn;
+mod counters;
 mod endpoint;
 mod error;
 mod event;
+mod in_flight;
+mod path;
+mod peers;
+mod recv_fifo;
+mod reorder;
+mod ring;
+mod rtt;
+mod send_fifo;
+pub mod sim;
+mod spares;
+mod timers;
+mod wire;
 
 pub use config::Config;
+pub use counters::{Counters, Reject};
 pub use endpoint::Endpoint;
 pub use error::{ConnectError, Refused, SendError};
 pub use event::{Event, GoneReason, PeerId};
+pub use wire::VERSION;

@@ -1,0 +1,114 @@
+//! What an endpoint has seen and done, counted by reason.
+
+/// Why a frame was dropped. Each is a field of [`Counters::rejected`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(usize)]
+pub enum Reject {
+    /// Too short for what it claims to be.
+    Truncated,
+    /// Of another version of the protocol, or no frame of ours.
+    Version,
+    /// Of a kind that this version does not know.
+    Kind,
+    /// Carries an authentication tag, and there is no key.
+    Tag,
+    /// To a connection that is not there, or not open yet.
+    NoPeer,
+    /// To an earlier life of this connection.
+    Epoch,
+    /// Its check is wrong: damaged on the way, or forged.
+    Check,
+    /// Its sequence number or ack lies outside the window: nobody who follows the rules sends that.
+    Window,
+    /// The frame as such is sound, and what stands in it is not.
+    Malformed,
+    /// Its sender went beyond its credit, and there is no room.
+    Overrun,
+    /// A message longer than this endpoint takes.
+    TooLong,
+    /// A Hello, and there is no room for another peer.
+    TableFull,
+    /// A Hello from the address of a peer that seems to live. The peer is asked.
+    Challenged,
+}
+
+impl Reject {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 13] = [
+        Self::Truncated,
+        Self::Version,
+        Self::Kind,
+        Self::Tag,
+        Self::NoPeer,
+        Self::Epoch,
+        Self::Check,
+        Self::Window,
+        Self::Malformed,
+        Self::Overrun,
+        Self::TooLong,
+        Self::TableFull,
+        Self::Challenged,
+    ];
+}
+
+/// Counts since the endpoint was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages that `send` and `send_owned` took.
+    pub messages_sent: u64,
+    /// Messages that `recv` gave out.
+    pub messages_received: u64,
+    /// Frames written for the first time, of any kind.
+    pub frames_sent: u64,
+    /// Frames that belonged to a connection and were taken in, of any kind.
+    pub frames_received: u64,
+    /// Acks without records that were sent.
+    pub acks_sent: u64,
+    /// Frames written again because they count as lost.
+    pub retransmitted: u64,
+    /// Frames written again to find out (tail-loss probes).
+    pub probes_sent: u64,
+    /// Frames that had arrived before.
+    pub duplicates: u64,
+    /// Frames that arrived before their turn and were kept.
+    pub reordered: u64,
+    /// Times that a peer's credit was used up with messages waiting.
+    pub credit_stalls: u64,
+    /// Times that the driver had no transmit buffer.
+    pub nic_full: u64,
+    /// Pings sent.
+    pub pings_sent: u64,
+    /// Peers that are gone, for whatever reason but a close.
+    pub peers_gone: u64,
+    /// Frames dropped, by [`Reject`] as index.
+    pub rejected: [u64; Reject::ALL.len()],
+}
+
+impl Counters {
+    /// Frames dropped for `reason`.
+    pub fn rejected(&self, reason: Reject) -> u64 {
+        self.rejected[reason as usize]
+    }
+
+    /// Frames dropped for any reason.
+    pub fn rejected_total(&self) -> u64 {
+        self.rejected.iter().sum()
+    }
+
+    #[cold]
+    pub(crate) fn reject(&mut self, reason: Reject) {
+        self.rejected[reason as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_the_counter_of_its_place() {
+        for (place, reason) in Reject::ALL.into_iter().enumerate() {
+            assert_eq!(place, reason as usize);
+        }
+    }
+}

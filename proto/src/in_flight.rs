@@ -1,0 +1,285 @@
+//! Frames that were sent and are not acknowledged: which of them are lost, and when that is known.
+//!
+//! Selective repeat: a frame keeps its number when it is written again. Losses are found by time, not by counting
+//! (RACK, RFC 8985): a frame is lost when one that was sent later has arrived and the reordering window has passed.
+
+use std::collections::VecDeque;
+
+use sidelane_nic::time::{Duration, Instant};
+
+use crate::rtt::Rtt;
+use crate::send_fifo::Span;
+use crate::wire::Seq;
+
+/// Frames that may be in flight to one peer at most.
+pub(crate) const WINDOW_MAX: u32 = 256;
+
+/// The window of one direction.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// Number of the front of `frames`: everything before it is acknowledged.
+    first: Seq,
+    frames: VecDeque<Sent>,
+    /// Frames marked lost and not written again yet.
+    lost: usize,
+    /// Frames that the receiver holds ahead of their turn.
+    sacked: usize,
+    /// When the latest frame was sent that is known to have arrived, and its number.
+    newest_arrived: (Instant, Seq),
+    /// The reordering window in quarters of the smallest round-trip time; grows when it proved too small.
+    reorder_quarters: u32,
+    /// The round trip that [`Self::detect`] counts from.
+    arrived_rtt: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    span: Span,
+    at: Instant,
+    state: State,
+    /// Written more than once, so its ack measures nothing (Karn).
+    again: bool,
+}
+
+/// ```text
+///            newer one arrived,
+///            window passed            written again
+/// Flying ----------------------> Lost -------------> Flying
+///    |                            |
+///    +---- in a SACK ----> Arrived <+      (out of the window when the cumulative ack passes)
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Flying,
+    Lost,
+    Arrived,
+}
+
+/// What an ack said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AckVerdict {
+    /// Older than one that came before. Frames overtake each other, so this is nobody's fault.
+    Stale,
+    /// Acknowledges what was never sent.
+    Impossible,
+    /// `progress`: something new was acknowledged.
+    Fresh { progress: bool },
+}
+
+impl InFlight {
+    /// Nothing in flight; the next frame is `first`.
+    pub const fn new(first: Seq) -> Self {
+        Self {
+            first,
+            frames: VecDeque::new(),
+            lost: 0,
+            sacked: 0,
+            newest_arrived: (Instant::ZERO, first),
+            reorder_quarters: 1,
+            arrived_rtt: Duration::ZERO,
+        }
+    }
+
+    /// Number of the next new frame.
+    #[inline]
+    pub fn next_seq(&self) -> Seq {
+        self.first.plus(self.frames.len() as u32)
+    }
+
+    /// Frames that occupy the window.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Frames believed to be on the way.
+    #[inline]
+    pub fn flying(&self) -> usize {
+        self.frames.len() - self.sacked - self.lost
+    }
+
+    /// True when nothing is outstanding.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// A new frame with `span` was written at `now`.
+    #[inline]
+    pub fn on_sent(&mut self, now: Instant, span: Span) {
+        debug_assert!(self.frames.len() < WINDOW_MAX as usize);
+        self.frames.push_back(Sent { span, at: now, state: State::Flying, again: false });
+    }
+
+    /// Takes in an ack. `release` gets the span of every frame that leaves the window, in order.
+    #[inline]
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: Seq,
+        sack: u32,
+        rtt: &mut Rtt,
+        mut release: impl FnMut(Span),
+    ) -> AckVerdict {
+        let passed = ack.since(self.first);
+        if passed < 0 {
+            return AckVerdict::Stale;
+        }
+        if passed as usize > self.frames.len() {
+            return AckVerdict::Impossible;
+        }
+        let mut measured = None;
+        for _ in 0..passed {
+            let frame = self.frames.pop_front().expect("passed is at most the length");
+            match frame.state {
+                State::Flying => {}
+                State::Lost => self.lost -= 1,
+                State::Arrived => self.sacked -= 1,
+            }
+            if frame.state != State::Arrived && !frame.again {
+                measured = Some(now.since(frame.at));
+            }
+            self.note_arrival(now, frame.at, frame.again, self.first, rtt);
+            self.first = self.first.plus(1);
+            release(frame.span);
+        }
+        let mut progress = passed > 0;
+        if sack != 0 {
+            progress |= self.on_sack(now, sack, rtt, &mut measured);
+        }
+        if let Some(sample) = measured {
+            rtt.sample(sample);
+        }
+        AckVerdict::Fresh { progress }
+    }
+
+    /// Marks frames that must be lost by now. Returns when to look again: the reordering window of a frame that
+    /// may only be late. `None` when no frame is overtaken.
+    pub fn detect(&mut self, now: Instant, rtt: &Rtt) -> Option<Instant> {
+        if self.sacked == 0 {
+            return None;
+        }
+        let quarter = rtt.min().as_nanos() / 4;
+        // RFC 8985 (6.2.1): the reordering window is at most the smoothed round-trip time.
+        let slack = Duration::from_nanos((quarter * u64::from(self.reorder_quarters)).min(rtt.smoothed().as_nanos()));
+        let (newest_at, newest_seq) = self.newest_arrived;
+        let mut look_again: Option<Instant> = None;
+        for (i, frame) in self.frames.iter_mut().enumerate() {
+            let seq = self.first.plus(i as u32);
+            if frame.state != State::Flying {
+                continue;
+            }
+            if frame.at > newest_at || (frame.at == newest_at && seq.since(newest_seq) > 0) {
+                continue;
+            }
+            let lost_at = frame.at + self.arrived_rtt + slack;
+            if lost_at <= now {
+                frame.state = State::Lost;
+                self.lost += 1;
+            } else {
+                look_again = Some(look_again.map_or(lost_at, |t| t.min(lost_at)));
+            }
+        }
+        look_again
+    }
+
+    /// Everything that has not arrived counts as lost: the time-out passed, and a probe brought nothing.
+    pub fn give_up_all(&mut self) {
+        for frame in &mut self.frames {
+            if frame.state == State::Flying {
+                frame.state = State::Lost;
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// The oldest frame that is lost and has to be written again.
+    #[inline]
+    pub fn next_lost(&self) -> Option<(Seq, Span)> {
+        if self.lost == 0 {
+            return None;
+        }
+        self.find_from_front(|state| state == State::Lost)
+    }
+
+    /// The newest frame that has not arrived: what a tail-loss probe sends.
+    pub fn newest_missing(&self) -> Option<(Seq, Span)> {
+        let (i, frame) = self.frames.iter().enumerate().rev().find(|(_, frame)| frame.state != State::Arrived)?;
+        Some((self.first.plus(i as u32), frame.span))
+    }
+
+    /// Frame `seq` was written again.
+    pub fn on_resent(&mut self, now: Instant, seq: Seq) {
+        let frame = &mut self.frames[seq.since(self.first) as usize];
+        if frame.state == State::Lost {
+            self.lost -= 1;
+        }
+        frame.state = State::Flying;
+        frame.again = true;
+        frame.at = now;
+    }
+
+    /// The peer got a frame twice: we took for lost what was only late. The window widens (RFC 8985, 6.2.1).
+    pub fn on_spurious(&mut self) {
+        self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
+    }
+
+    /// Gives memory back if nothing is outstanding.
+    pub fn shrink(&mut self) {
+        if self.frames.is_empty() {
+            self.frames.shrink_to_fit();
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.frames.capacity() * size_of::<Sent>()
+    }
+
+    fn on_sack(&mut self, now: Instant, sack: u32, rtt: &mut Rtt, measured: &mut Option<Duration>) -> bool {
+        let mut progress = false;
+        let mut bits = sack;
+        while bits != 0 {
+            let i = 1 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let Some(frame) = self.frames.get_mut(i) else { break };
+            if frame.state == State::Arrived {
+                continue;
+            }
+            if frame.state == State::Lost {
+                self.lost -= 1;
+            }
+            frame.state = State::Arrived;
+            self.sacked += 1;
+            progress = true;
+            let (at, again) = (frame.at, frame.again);
+            if !again {
+                *measured = Some(now.since(at));
+            }
+            self.note_arrival(now, at, again, self.first.plus(i as u32), rtt);
+        }
+        progress
+    }
+
+    #[inline]
+    fn note_arrival(&mut self, now: Instant, at: Instant, again: bool, seq: Seq, rtt: &Rtt) {
+        // RFC 8985 (6.2): an ack that comes sooner than any round trip after a retransmission is for the original.
+        if again && now.since(at) < rtt.min() {
+            return;
+        }
+        let (newest_at, newest_seq) = self.newest_arrived;
+        if at > newest_at || (at == newest_at && seq.since(newest_seq) > 0) {
+            self.newest_arrived = (at, seq);
+            self.arrived_rtt = now.since(at);
+        }
+    }
+
+    #[cold]
+    fn find_from_front(&self, wanted: impl Fn(State) -> bool) -> Option<(Seq, Span)> {
+        let (i, frame) = self.frames.iter().enumerate().find(|(_, frame)| wanted(frame.state))?;
+        Some((self.first.plus(i as u32), frame.span))
+    }
+}
+
+/// RFC 8985 (6.2.1) caps the window by the smoothed round trip; 16 quarters are four of the smallest ones.
+const REORDER_QUARTERS_MAX: u32 = 16;

@@ -1,0 +1,105 @@
+//! What is known of the way to one peer: sizes, delays and limits, ours and theirs.
+
+use sidelane_nic::Caps;
+use sidelane_nic::time::Duration;
+
+use crate::Config;
+use crate::conn::CREDIT_UNIT;
+use crate::in_flight::WINDOW_MAX;
+use crate::wire::{FULL_LEN, Hello, PLAIN_LEN, RECORD_LEN};
+
+/// Sizes in bytes of whole frames, unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Path {
+    /// Largest frame that our driver sends and takes.
+    pub frame_max: usize,
+    /// Largest frame that needs nothing special of the path.
+    frame_safe: usize,
+    /// Largest frame that the path is known to carry to the peer.
+    pub mtu: usize,
+    /// Largest message that is one record.
+    pub record_max: usize,
+    /// Length of the peer's Hello as it arrived here.
+    pub seen_len: usize,
+    /// Frames that the peer may have in flight to us.
+    pub window: u16,
+    /// Capacity of our receive FIFO.
+    pub recv_capacity: usize,
+    /// Longest message that the peer takes.
+    pub message_max: usize,
+    /// Longest message that we take.
+    pub own_message_max: usize,
+    /// How long we keep an ack back.
+    pub ack_delay: Duration,
+    /// How long the peer keeps an ack back.
+    pub peer_ack_delay: Duration,
+    /// Shortest wait before a tail-loss probe.
+    pub probe_floor: Duration,
+    /// Floor of the driver's time-outs.
+    pub rto_floor: Duration,
+    header: usize,
+}
+
+/// Every path is taken to carry frames of this length: IPv6's least MTU (RFC 8200, 5) less encapsulation.
+const MTU_MIN: usize = 1200;
+/// Body that every frame can have, on whatever driver.
+const BODY_MIN: usize = 64;
+/// Largest FIFO: half of what the credit field spans, so that the order of two limits is never in doubt.
+const RECV_FIFO_MAX: usize = (i16::MAX as usize) * CREDIT_UNIT as usize;
+
+impl Path {
+    /// What our driver and settings say.
+    pub fn new(caps: &Caps, config: &Config, plain: bool) -> Self {
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
+        let frame_max = caps.mtu.min(header + u16::MAX as usize);
+        let mtu = caps.mtu.min(MTU_MIN);
+        Self {
+            frame_max,
+            frame_safe: caps.mtu_safe,
+            mtu,
+            // Until the peer has told its MTU, only what fits any.
+            record_max: BODY_MIN - RECORD_LEN,
+            seen_len: 0,
+            window: (caps.rx_frames / 2).clamp(1, WINDOW_MAX as usize) as u16,
+            // Two frames at least, or a sender could wait for credit that never comes.
+            recv_capacity: config.recv_fifo.max(2 * frame_max + CREDIT_UNIT as usize).min(RECV_FIFO_MAX),
+            message_max: usize::MAX,
+            own_message_max: config.message_max,
+            // A tenth of the floor: short against any time-out, long against any reply.
+            ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
+            peer_ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
+            // A probe costs one frame, so it may come sooner than a time-out that costs the window.
+            probe_floor: Duration::from_nanos(caps.rto_floor.as_nanos() / 4),
+            rto_floor: caps.rto_floor,
+            header,
+        }
+    }
+
+    /// Takes in what the peer says. A frame of `proven_len` has made the way; the way back is taken to be the same.
+    pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
+        self.seen_len = proven_len;
+        self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
+        self.record_max = self.mtu - self.header - RECORD_LEN;
+        self.message_max = hello.message_max as usize;
+        self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
+    }
+
+    /// Length of the Hello at its `tries`-th repetition: the largest frame first, then what should always pass, then
+    /// the bare body.
+    pub fn hello_len(&self, tries: u32) -> usize {
+        match tries {
+            0..2 => self.frame_max,
+            2..4 => self.frame_safe.min(self.frame_max),
+            _ if tries.is_multiple_of(2) => 0,
+            _ => self.frame_safe.min(self.frame_max),
+        }
+    }
+
+    /// Capacity of the send FIFO.
+    pub fn send_fifo(&self, config: &Config) -> usize {
+        config.send_fifo.max(2 * self.frame_max)
+    }
+}
+
+/// No peer makes us wait longer for an ack before we ask.
+const ACK_DELAY_MAX_NS: u64 = 10_000_000;

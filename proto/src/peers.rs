@@ -1,0 +1,127 @@
+//! The table of peers: connections by index, by address, and by when their timers are due.
+
+use std::collections::HashMap;
+
+use sidelane_nic::LinkAddr;
+use sidelane_nic::time::Instant;
+
+use crate::conn::Conn;
+use crate::event::PeerId;
+
+/// Connections of one endpoint. An index is used again, but never with the same generation.
+#[derive(Default)]
+pub(crate) struct Peers {
+    entries: Vec<Entry>,
+    free: Vec<u16>,
+    by_addr: HashMap<LinkAddr, u16>,
+    /// Lower bound of when each connection's next timer fires; kept apart so that a scan reads little.
+    due: Vec<Instant>,
+    /// Lower bound of all of `due`.
+    earliest: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Entry {
+    generation: u32,
+    conn: Option<Conn>,
+}
+
+impl Peers {
+    /// Connections held.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// The connection at `index`.
+    #[inline]
+    pub fn at(&mut self, index: u16) -> Option<&mut Conn> {
+        self.entries.get_mut(usize::from(index))?.conn.as_mut()
+    }
+
+    /// The connection that `id` names, if it is still that one.
+    #[inline]
+    pub fn get(&mut self, id: PeerId) -> Option<&mut Conn> {
+        let entry = self.entries.get_mut(usize::from(id.index))?;
+        if entry.generation != id.generation {
+            return None;
+        }
+        entry.conn.as_mut()
+    }
+
+    /// The connection with the peer at `addr`.
+    pub fn by_addr(&mut self, addr: LinkAddr) -> Option<&mut Conn> {
+        let index = *self.by_addr.get(&addr)?;
+        self.at(index)
+    }
+
+    /// The name that the next [`Self::insert`] will give.
+    pub fn next_id(&mut self) -> PeerId {
+        if self.free.is_empty() {
+            self.free.push(u16::try_from(self.entries.len()).expect("fewer peers than NO_PEER"));
+            self.entries.push(Entry::default());
+            self.due.push(Instant::FAR_FUTURE);
+        }
+        let index = self.free[self.free.len() - 1];
+        PeerId { index, generation: self.entries[usize::from(index)].generation }
+    }
+
+    /// Puts in a connection that was made with the name from [`Self::next_id`].
+    pub fn insert(&mut self, conn: Conn) {
+        let index = self.free.pop().expect("next_id found a free entry");
+        debug_assert_eq!(index, conn.id.index);
+        self.by_addr.insert(conn.addr, index);
+        self.entries[usize::from(index)].conn = Some(conn);
+        self.note_due(index);
+    }
+
+    /// The peer's address may be connected anew: this connection is over, but not yet forgotten.
+    pub fn release_addr(&mut self, addr: LinkAddr, index: u16) {
+        if self.by_addr.get(&addr) == Some(&index) {
+            self.by_addr.remove(&addr);
+        }
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, index: u16) -> Option<Conn> {
+        let entry = &mut self.entries[usize::from(index)];
+        let conn = entry.conn.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.due[usize::from(index)] = Instant::FAR_FUTURE;
+        self.free.push(index);
+        self.release_addr(conn.addr, index);
+        Some(conn)
+    }
+
+    /// The connection's timers changed.
+    #[inline]
+    pub fn note_due(&mut self, index: u16) {
+        let Some(conn) = &self.entries[usize::from(index)].conn else { return };
+        let next = conn.next_timeout();
+        let due = &mut self.due[usize::from(index)];
+        if next < *due {
+            *due = next;
+            self.earliest = Some(self.earliest.map_or(next, |earliest| earliest.min(next)));
+        }
+    }
+
+    /// Lower bound of when a timer fires; `None` when none runs.
+    #[inline]
+    pub fn earliest(&self) -> Option<Instant> {
+        self.earliest
+    }
+
+    /// Collects the connections whose timers may be due into `out`, and takes stock of the rest. A linear scan: with
+    /// 10,000 peers it reads 80 kB, at most once for each timer that fires.
+    pub fn collect_due(&mut self, now: Instant, out: &mut Vec<u16>) {
+        let mut earliest = Instant::FAR_FUTURE;
+        for (index, due) in self.due.iter_mut().enumerate() {
+            if *due <= now {
+                *due = Instant::FAR_FUTURE;
+                out.push(index as u16);
+            } else {
+                earliest = earliest.min(*due);
+            }
+        }
+        self.earliest = (earliest != Instant::FAR_FUTURE).then_some(earliest);
+    }
+}

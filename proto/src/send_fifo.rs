@@ -1,0 +1,283 @@
+//! The send FIFO of one peer: messages as records, laid out as they go on the wire, kept until they are acknowledged.
+//!
+//! A frame is a contiguous run of the ring, so coalescing is one copy and a retransmission is the same copy again. A message
+//! too large for one frame does not pass through the ring: a marker stands in its place, and its frames are written
+//! straight from its buffer.
+
+use std::collections::VecDeque;
+
+use crate::ring::ByteRing;
+use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_message, put_more};
+
+/// Records and large messages to one peer, in order.
+#[derive(Debug)]
+pub(crate) struct SendFifo {
+    ring: ByteRing,
+    /// Where the first record stands that was never sent.
+    next: usize,
+    /// Bytes of the ring that were never sent, markers included.
+    unsent: usize,
+    /// Large messages in order; the front one holds the oldest marker.
+    large: VecDeque<Large>,
+    /// Number of the front of `large`, counted since the beginning.
+    large_first: u32,
+    /// Large messages whose marker `next` has not passed.
+    large_unsent: usize,
+    /// Bytes in large messages that were copied, and so count against the FIFO's size.
+    copied: usize,
+}
+
+/// A message on the heap.
+#[derive(Debug)]
+struct Large {
+    buffer: Vec<u8>,
+    /// Bytes already sent for the first time.
+    sent: usize,
+    /// Belongs to the user, who wants it back.
+    lent: bool,
+}
+
+/// What one frame carries: enough to write it, and to write it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// A run of the ring.
+    Run { at: usize, len: usize },
+    /// Bytes `offset..offset + len` of large message `number`.
+    Part { number: u32, offset: usize, len: usize },
+}
+
+/// What an acknowledged span sets free.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// Room in the FIFO.
+    Room,
+    /// A user's buffer.
+    Buffer(Vec<u8>),
+    /// A buffer of ours.
+    Spare(Vec<u8>),
+}
+
+/// Marks a large message's place in the ring. Never on the wire, where byte 0 of a record is at most 4.
+const MARKER: u8 = 0xff;
+/// A marker is as long as a First record's header.
+const MARKER_LEN: usize = FIRST_LEN;
+
+impl SendFifo {
+    /// An empty FIFO of `capacity` bytes for records of at most `longest`.
+    pub const fn new(capacity: usize, longest: usize) -> Self {
+        Self {
+            ring: ByteRing::new(capacity, longest),
+            next: 0,
+            unsent: 0,
+            large: VecDeque::new(),
+            large_first: 0,
+            large_unsent: 0,
+            copied: 0,
+        }
+    }
+
+    /// Appends a message that fits one frame. False when there is no room.
+    #[inline]
+    pub fn push(&mut self, message: &[u8]) -> bool {
+        let len = RECORD_LEN + message.len();
+        let Some(at) = self.append(len) else { return false };
+        let record = self.ring.slice_mut(at, len);
+        put_message(record, message.len() as u16);
+        record[RECORD_LEN..].copy_from_slice(message);
+        true
+    }
+
+    /// Appends a message that lives in a buffer of its own. Hands it back when there is no room.
+    pub fn push_large(&mut self, buffer: Vec<u8>, lent: bool) -> Result<(), Vec<u8>> {
+        // One copied message is always taken, however large; beyond that they count like bytes of the ring.
+        if !lent && self.copied > 0 && self.copied + buffer.len() > self.ring_capacity() {
+            return Err(buffer);
+        }
+        let Some(at) = self.append(MARKER_LEN) else { return Err(buffer) };
+        self.ring.slice_mut(at, MARKER_LEN).fill(MARKER);
+        if !lent {
+            self.copied += buffer.len();
+        }
+        self.large.push_back(Large { buffer, sent: 0, lent });
+        self.large_unsent += 1;
+        Ok(())
+    }
+
+    /// Appends the Close record. False when there is no room.
+    pub fn push_close(&mut self) -> bool {
+        let Some(at) = self.append(RECORD_LEN) else { return false };
+        put_close(self.ring.slice_mut(at, RECORD_LEN));
+        true
+    }
+
+    /// True when something waits that was never sent.
+    #[inline]
+    pub const fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// True when everything was sent and acknowledged.
+    pub const fn is_empty(&self) -> bool {
+        self.ring.used() == 0
+    }
+
+    /// The next span that was never sent, in a frame body of at most `room` bytes; `None` when nothing waits or
+    /// nothing fits.
+    #[inline]
+    pub fn next_span(&self, room: usize) -> Option<Span> {
+        if self.unsent == 0 {
+            return None;
+        }
+        let run = self.ring.contiguous(self.next).min(self.unsent);
+        if self.large_unsent == 0 && run <= room {
+            return Some(Span::Run { at: self.next, len: run });
+        }
+        self.cut_span(run, room)
+    }
+
+    /// Bytes that `span` takes in a frame's body, which is also what it takes of the receiver's credit.
+    #[inline]
+    pub fn body_len(span: Span) -> usize {
+        match span {
+            Span::Run { len, .. } => len,
+            Span::Part { offset: 0, len, .. } => FIRST_LEN + len,
+            Span::Part { len, .. } => RECORD_LEN + len,
+        }
+    }
+
+    /// Writes the body of the frame that carries `span`.
+    #[inline]
+    pub fn write(&self, span: Span, body: &mut [u8]) {
+        match span {
+            Span::Run { at, len } => body.copy_from_slice(self.ring.slice(at, len)),
+            Span::Part { number, offset, len } => {
+                let message = &self.large[number.wrapping_sub(self.large_first) as usize].buffer;
+                let header = if offset == 0 {
+                    put_first(body, len as u16, message.len() as u32);
+                    FIRST_LEN
+                } else {
+                    put_more(body, len as u16);
+                    RECORD_LEN
+                };
+                body[header..].copy_from_slice(&message[offset..offset + len]);
+            }
+        }
+    }
+
+    /// The span from [`Self::next_span`] was sent: the next one follows it.
+    #[inline]
+    pub fn advance(&mut self, span: Span) {
+        match span {
+            Span::Run { at, len } => {
+                debug_assert_eq!(at, self.next);
+                self.next = self.ring.after(at, len);
+                self.unsent -= len;
+            }
+            Span::Part { number, offset, len } => {
+                let large = &mut self.large[number.wrapping_sub(self.large_first) as usize];
+                debug_assert_eq!(offset, large.sent);
+                large.sent += len;
+                if large.sent == large.buffer.len() {
+                    self.next = self.ring.after(self.next, MARKER_LEN);
+                    self.unsent -= MARKER_LEN;
+                    self.large_unsent -= 1;
+                }
+            }
+        }
+    }
+
+    /// The span is acknowledged, and everything before it. Called once for each, in order.
+    #[inline]
+    pub fn release(&mut self, span: Span) -> Released {
+        match span {
+            Span::Run { len, .. } => {
+                self.pop(len);
+                Released::Room
+            }
+            Span::Part { number, offset, len } => {
+                debug_assert_eq!(number, self.large_first);
+                if offset + len < self.large[0].buffer.len() {
+                    return Released::Room;
+                }
+                self.release_large()
+            }
+        }
+    }
+
+    /// Takes back every user's buffer that is not acknowledged.
+    pub fn drain_lent(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.large.drain(..).filter(|large| large.lent).map(|large| large.buffer)
+    }
+
+    /// Gives memory back if nothing is held.
+    pub fn shrink(&mut self) {
+        self.ring.shrink();
+        self.large.shrink_to_fit();
+    }
+
+    /// Bytes of memory held by the FIFO itself.
+    pub fn memory(&self) -> usize {
+        self.ring.memory()
+    }
+
+    fn ring_capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    #[inline]
+    fn append(&mut self, len: usize) -> Option<usize> {
+        let at = self.ring.push(len)?;
+        if self.unsent == 0 {
+            self.next = at;
+        }
+        self.unsent += len;
+        Some(at)
+    }
+
+    #[inline]
+    fn pop(&mut self, len: usize) {
+        self.ring.pop(len);
+    }
+
+    #[cold]
+    fn release_large(&mut self) -> Released {
+        self.pop(MARKER_LEN);
+        let large = self.large.pop_front().expect("a part is in flight, so its message is here");
+        self.large_first = self.large_first.wrapping_add(1);
+        if large.lent {
+            return Released::Buffer(large.buffer);
+        }
+        self.copied -= large.buffer.len();
+        Released::Spare(large.buffer)
+    }
+
+    /// Walks the records at `next` up to `room` bytes, or up to the next marker.
+    fn cut_span(&self, run: usize, room: usize) -> Option<Span> {
+        let records = self.ring.slice(self.next, run);
+        if records[0] == MARKER {
+            return self.next_part(room);
+        }
+        let mut len = 0;
+        while len < run && records[len] != MARKER {
+            let record = RECORD_LEN + u16::from_le_bytes([records[len + 2], records[len + 3]]) as usize;
+            if len + record > room {
+                break;
+            }
+            len += record;
+        }
+        (len > 0).then_some(Span::Run { at: self.next, len })
+    }
+
+    fn next_part(&self, room: usize) -> Option<Span> {
+        let place = self.large.len() - self.large_unsent;
+        let large = &self.large[place];
+        let header = if large.sent == 0 { FIRST_LEN } else { RECORD_LEN };
+        let left = large.buffer.len() - large.sent;
+        let len = left.min(room.saturating_sub(header)).min(u16::MAX as usize);
+        if len == 0 {
+            return None;
+        }
+        let number = self.large_first.wrapping_add(place as u32);
+        Some(Span::Part { number, offset: large.sent, len })
+    }
+}

@@ -1,0 +1,295 @@
+//! Plays a scenario and judges it.
+
+use sidelane_nic::LinkAddr;
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
+use sidelane_nic::rng::Rng;
+use sidelane_nic::time::{Duration, Instant};
+
+use super::oracle::{Oracle, Stream, message};
+use super::{Scenario, Violation};
+use crate::{Config, Counters, Endpoint, Event, GoneReason, PeerId, SendError};
+
+/// What came of a run that kept to the rules.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Virtual time that it took.
+    pub took: Duration,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// Messages whose connection ended with an error before they were acknowledged, at the most.
+    pub unfinished: u64,
+    /// Connections that ended with an error.
+    pub gone: u64,
+    /// Counts of all endpoints that lived to the end.
+    pub counters: Vec<Counters>,
+}
+
+/// Plays `scenario` to its end: everything delivered, or ended with an error.
+pub fn run(scenario: &Scenario) -> Result<Outcome, Violation> {
+    let mut game = Game::new(scenario);
+    game.play()?;
+    Ok(game.outcome())
+}
+
+struct Game<'a> {
+    scenario: &'a Scenario,
+    fabric: Fabric,
+    rng: Rng,
+    nodes: Vec<Option<Node>>,
+    oracle: Oracle,
+    next_stream: u32,
+    lives: Vec<u32>,
+    unfinished: u64,
+    gone: u64,
+    crashed: bool,
+    restarted: bool,
+    partitions_begun: usize,
+}
+
+struct Node {
+    endpoint: Endpoint<MemNic>,
+    outlets: Vec<Outlet>,
+    /// Not before this does its user look at messages.
+    receives_at: Instant,
+}
+
+/// What a node still has to send to another one.
+struct Outlet {
+    to: u32,
+    peer: PeerId,
+    stream: Stream,
+    next: u32,
+    /// Messages of this stream.
+    count: u32,
+    waiting: Option<Vec<u8>>,
+    over: bool,
+}
+
+const KEEP_ALIVE: Duration = Duration::from_millis(250);
+
+impl<'a> Game<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let fabric = Fabric::new(scenario.seed);
+        fabric.set_default_link(scenario.link);
+        let mut game = Self {
+            scenario,
+            fabric,
+            rng: Rng::new(scenario.seed ^ 0x5eed),
+            nodes: (0..scenario.nodes).map(|_| None).collect(),
+            oracle: Oracle::default(),
+            next_stream: 0,
+            lives: vec![0; scenario.nodes as usize],
+            unfinished: 0,
+            gone: 0,
+            crashed: false,
+            restarted: false,
+            partitions_begun: 0,
+        };
+        for node in 0..scenario.nodes {
+            game.start(node, scenario.messages);
+        }
+        game
+    }
+
+    fn start(&mut self, number: u32, messages: u32) {
+        let mtu = self.scenario.mtu[number as usize];
+        let nic = self.fabric.nic_at(number, NodeConfig { mtu, mtu_safe: mtu, rx_frames: 256, ..Default::default() });
+        let config = Config {
+            send_fifo: self.scenario.fifo,
+            recv_fifo: self.scenario.fifo,
+            keep_alive: KEEP_ALIVE,
+            seed: self.rng.next_u64(),
+            ..Config::default()
+        };
+        let mut node = Node { endpoint: Endpoint::new(nic, config), outlets: Vec::new(), receives_at: Instant::ZERO };
+        for to in (0..self.scenario.nodes).filter(|&to| to != number) {
+            let outlet = open(&mut node.endpoint, number, to, &mut self.next_stream, messages);
+            node.outlets.push(outlet);
+        }
+        self.lives[number as usize] += 1;
+        self.nodes[number as usize] = Some(node);
+    }
+
+    fn play(&mut self) -> Result<(), Violation> {
+        let mut idle_steps = 0;
+        loop {
+            self.strike();
+            let mut busy = true;
+            let mut turns = 0;
+            while busy {
+                busy = false;
+                for number in 0..self.scenario.nodes {
+                    busy |= self.turn(number)?;
+                }
+                turns += 1;
+                if turns > TURNS_MAX {
+                    return Err(self.fail("the endpoints never come to rest at one point in time"));
+                }
+            }
+            if self.is_done() {
+                return Ok(());
+            }
+            let now = self.fabric.now();
+            if now.since(Instant::ZERO) > self.scenario.time_limit {
+                return Err(self.fail("not everything is delivered or ended with an error in time"));
+            }
+            let Some(next) = self.next_time() else {
+                return Err(self.fail("nothing will ever happen again, and not everything is delivered"));
+            };
+            idle_steps = if next <= now { idle_steps + 1 } else { 0 };
+            if idle_steps > TURNS_MAX {
+                return Err(self.fail("a timer is due, and nothing comes of it"));
+            }
+            self.fabric.advance_to(next.max(now));
+        }
+    }
+
+    /// One turn of one node; true when something moved.
+    fn turn(&mut self, number: u32) -> Result<bool, Violation> {
+        let now = self.fabric.now();
+        let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
+        let mut busy = false;
+        for outlet in &mut node.outlets {
+            busy |= feed(&mut node.endpoint, outlet, &mut self.rng, self.scenario.longest);
+        }
+        busy |= node.endpoint.poll() > 0;
+        if now >= node.receives_at {
+            let life = self.lives[number as usize];
+            let oracle = &mut self.oracle;
+            while let Some(verdict) = node.endpoint.recv(|peer, bytes| oracle.deliver(number, life, peer, bytes)) {
+                verdict?;
+                busy = true;
+            }
+            if busy && self.scenario.receiver_pause != Duration::ZERO {
+                node.receives_at = now + self.scenario.receiver_pause;
+            }
+        }
+        while let Some(event) = node.endpoint.poll_event() {
+            busy = true;
+            let Event::Gone { peer, reason } = event else { continue };
+            self.gone += 1;
+            if reason == GoneReason::NoAnswer && self.scenario.crash.is_none() && self.scenario.partitions.is_empty() {
+                return Err(Violation(format!("node {number}: nobody answered, though everybody is there")));
+            }
+            for outlet in node.outlets.iter_mut().filter(|outlet| outlet.peer == peer && !outlet.over) {
+                self.unfinished += u64::from(outlet.count);
+                *outlet = reopen(&mut node.endpoint, number, outlet, &mut self.next_stream);
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Partitions and crashes whose time has come.
+    fn strike(&mut self) {
+        let now = self.fabric.now();
+        let mut partitions = self.scenario.partitions.clone();
+        partitions.sort_by_key(|partition| partition.from);
+        while let Some(partition) = partitions.get(self.partitions_begun).filter(|partition| partition.from <= now) {
+            self.fabric.partition(partition.a, partition.b, partition.until);
+            self.partitions_begun += 1;
+        }
+        if let Some(crash) = self.scenario.crash {
+            if !self.crashed && now >= crash.at {
+                self.crashed = true;
+                self.fabric.crash(crash.node);
+                self.nodes[crash.node as usize] = None;
+            }
+            if !self.restarted && now >= crash.restart_at {
+                self.restarted = true;
+                self.start(crash.node, self.scenario.messages / 2);
+            }
+        }
+    }
+
+    fn next_time(&self) -> Option<Instant> {
+        let now = self.fabric.now();
+        let timers = self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout());
+        let users = self.nodes.iter().flatten().map(|node| node.receives_at).filter(|&at| at > now);
+        let partitions = self.scenario.partitions.iter().map(|partition| partition.from).filter(|&at| at > now);
+        let crashes = self.scenario.crash.iter().flat_map(|crash| [crash.at, crash.restart_at]).filter(|&at| at > now);
+        timers.chain(users).chain(partitions).chain(crashes).chain(self.fabric.next_arrival()).min()
+    }
+
+    /// Everything was sent, acknowledged and taken. A crash that is still to come is not waited for.
+    fn is_done(&mut self) -> bool {
+        let crash_over = self.scenario.crash.is_none_or(|_| self.restarted == self.crashed);
+        crash_over
+            && self.nodes.iter_mut().flatten().all(|node| {
+                let Node { endpoint, outlets, .. } = node;
+                outlets
+                    .iter()
+                    .all(|outlet| outlet.over || (outlet.next == outlet.count && endpoint.is_settled(outlet.peer)))
+                    && !endpoint.has_messages()
+            })
+    }
+
+    fn fail(&mut self, what: &str) -> Violation {
+        let now = self.fabric.now();
+        let mut text = format!("{what} (at {now:?}; {} delivered)", self.oracle.delivered);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else { continue };
+            text += &format!("\n  node {number}: {:?}", node.endpoint.counters());
+            for outlet in &node.outlets {
+                text +=
+                    &format!("\n    to {}: {} of {} sent, over: {}", outlet.to, outlet.next, outlet.count, outlet.over);
+            }
+        }
+        Violation(text)
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome {
+            took: self.fabric.now().since(Instant::ZERO),
+            delivered: self.oracle.delivered,
+            unfinished: self.unfinished,
+            gone: self.gone,
+            counters: self.nodes.iter().flatten().map(|node| *node.endpoint.counters()).collect(),
+        }
+    }
+}
+
+fn open(endpoint: &mut Endpoint<MemNic>, from: u32, to: u32, next_stream: &mut u32, count: u32) -> Outlet {
+    let peer = endpoint.connect(LinkAddr::Mem { node: to }).expect("the table has room");
+    let stream = Stream { from, to, number: *next_stream };
+    *next_stream += 1;
+    Outlet { to, peer, stream, next: 0, count, waiting: None, over: false }
+}
+
+fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream: &mut u32) -> Outlet {
+    let mut new = open(endpoint, from, old.to, next_stream, old.count / 2);
+    new.over = new.count == 0;
+    new
+}
+
+/// Gives the endpoint what it takes of an outlet's messages.
+fn feed(endpoint: &mut Endpoint<MemNic>, outlet: &mut Outlet, rng: &mut Rng, longest: usize) -> bool {
+    let mut fed = false;
+    while !outlet.over && outlet.next < outlet.count {
+        let bytes = outlet.waiting.take().unwrap_or_else(|| {
+            let len = if rng.chance(0.7) { rng.below(64) as usize } else { rng.below(longest as u64 + 1) as usize };
+            message(outlet.stream, outlet.next, len)
+        });
+        let taken = if bytes.len() > 1000 && rng.chance(0.5) {
+            endpoint.send_owned(outlet.peer, bytes).map_err(|refused| (refused.reason, refused.buffer))
+        } else {
+            endpoint.send(outlet.peer, &bytes).map_err(|reason| (reason, bytes))
+        };
+        match taken {
+            Ok(()) => {
+                outlet.next += 1;
+                fed = true;
+            }
+            Err((SendError::Full, bytes)) => {
+                outlet.waiting = Some(bytes);
+                break;
+            }
+            // Its end is in an event that is still to be read.
+            Err((SendError::NoPeer, _)) => break,
+            Err((SendError::TooLong, _)) => unreachable!("messages are far below the limit"),
+        }
+    }
+    fed
+}
+
+/// Turns at one point in time. A storm that feeds itself would never end.
+const TURNS_MAX: u32 = 10_000;

@@ -1,0 +1,214 @@
+//! The frame header: 24 bytes, or 8 where the driver itself is reliable.
+
+use super::{Seq, VERSION, u16_at, u32_at};
+use crate::counters::Reject;
+
+pub(super) mod field {
+    use std::ops::Range;
+    /// Version in the upper half, kind in the lower.
+    pub const KIND: usize = 0;
+    pub const FLAGS: usize = 1;
+    /// Index of the connection at the receiver.
+    pub const PEER: Range<usize> = 2..4;
+    pub const CHECK: Range<usize> = 4..8;
+    pub const SEQ: Range<usize> = 8..12;
+    pub const ACK: Range<usize> = 12..16;
+    pub const SACK: Range<usize> = 16..20;
+    pub const CREDIT: Range<usize> = 20..22;
+    pub const EPOCH: Range<usize> = 22..24;
+
+    pub const PLAIN_EPOCH: Range<usize> = 4..6;
+    pub const PLAIN_CREDIT: Range<usize> = 6..8;
+}
+
+/// Length of the header on drivers that lose, reorder or alter.
+pub(crate) const FULL_LEN: usize = field::EPOCH.end;
+/// Length of the header on reliable drivers.
+pub(crate) const PLAIN_LEN: usize = field::PLAIN_CREDIT.end;
+const _: () = assert!(FULL_LEN == 24 && PLAIN_LEN == 8, "headers stay multiples of 8 bytes");
+
+/// What a frame is for. One paragraph each in `PROTOCOL.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Records, and everything that an Ack says.
+    Data = 0,
+    /// What has arrived and what may be sent; no records, no sequence number of its own.
+    Ack = 1,
+    /// Opens a connection.
+    Hello = 2,
+    /// Answers a Hello.
+    HelloAck = 3,
+    /// Asks whether this very connection still lives.
+    Ping = 4,
+    /// Answers a Ping to a connection that nobody here knows.
+    Reset = 5,
+}
+
+/// Bits of the flags byte. Unknown bits are ignored, but for TAG.
+pub(crate) mod flags {
+    /// The receiver shall answer with an ack at once.
+    pub const ACK_NOW: u8 = 1 << 0;
+    /// The sender of this frame has received a duplicate since its last ack.
+    pub const DUPLICATE: u8 = 1 << 1;
+    /// The frame ends with a 16-byte authentication tag. Reserved: version 1 without keys refuses such frames.
+    pub const TAG: u8 = 1 << 7;
+}
+
+/// The header of drivers that lose, reorder or alter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    pub flags: u8,
+    pub peer: u16,
+    /// Number of this frame; of the next one when the kind is not Data.
+    pub seq: Seq,
+    /// Everything before this has arrived.
+    pub ack: Seq,
+    /// Bit `i`: frame `ack + 1 + i` has arrived too.
+    pub sack: u32,
+    /// Stream position up to which the receiver of this frame may send, in units of 64 bytes, modulo 2^16.
+    pub credit: u16,
+    /// Lower half of the receiver's token.
+    pub epoch: u16,
+}
+
+/// The header of reliable drivers. Fields as in [`Header`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PlainHeader {
+    pub kind: Kind,
+    pub flags: u8,
+    pub peer: u16,
+    pub epoch: u16,
+    pub credit: u16,
+}
+
+impl Kind {
+    #[inline]
+    fn parse(byte: u8) -> Result<Self, Reject> {
+        if byte >> 4 != VERSION {
+            return Err(Reject::Version);
+        }
+        match byte & 0x0f {
+            0 => Ok(Self::Data),
+            1 => Ok(Self::Ack),
+            2 => Ok(Self::Hello),
+            3 => Ok(Self::HelloAck),
+            4 => Ok(Self::Ping),
+            5 => Ok(Self::Reset),
+            _ => Err(Reject::Kind),
+        }
+    }
+
+    #[inline]
+    const fn emit(self) -> u8 {
+        VERSION << 4 | self as u8
+    }
+}
+
+impl Header {
+    /// Reads a header. The check is the caller's to verify: it needs the connection's key.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<Self, Reject> {
+        if frame.len() < FULL_LEN {
+            return Err(Reject::Truncated);
+        }
+        let flags = frame[field::FLAGS];
+        if flags & flags::TAG != 0 {
+            return Err(Reject::Tag);
+        }
+        Ok(Self {
+            kind: Kind::parse(frame[field::KIND])?,
+            flags,
+            peer: u16_at(frame, field::PEER.start),
+            seq: Seq(u32_at(frame, field::SEQ.start)),
+            ack: Seq(u32_at(frame, field::ACK.start)),
+            sack: u32_at(frame, field::SACK.start),
+            credit: u16_at(frame, field::CREDIT.start),
+            epoch: u16_at(frame, field::EPOCH.start),
+        })
+    }
+
+    /// Writes the header, but for the check, which covers what follows too.
+    #[inline]
+    pub fn emit(&self, frame: &mut [u8]) {
+        let frame = &mut frame[..FULL_LEN];
+        frame[field::KIND] = self.kind.emit();
+        frame[field::FLAGS] = self.flags;
+        frame[field::PEER].copy_from_slice(&self.peer.to_le_bytes());
+        frame[field::SEQ].copy_from_slice(&self.seq.0.to_le_bytes());
+        frame[field::ACK].copy_from_slice(&self.ack.0.to_le_bytes());
+        frame[field::SACK].copy_from_slice(&self.sack.to_le_bytes());
+        frame[field::CREDIT].copy_from_slice(&self.credit.to_le_bytes());
+        frame[field::EPOCH].copy_from_slice(&self.epoch.to_le_bytes());
+    }
+}
+
+impl PlainHeader {
+    /// Reads a header.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<Self, Reject> {
+        if frame.len() < PLAIN_LEN {
+            return Err(Reject::Truncated);
+        }
+        let flags = frame[field::FLAGS];
+        if flags & flags::TAG != 0 {
+            return Err(Reject::Tag);
+        }
+        Ok(Self {
+            kind: Kind::parse(frame[field::KIND])?,
+            flags,
+            peer: u16_at(frame, field::PEER.start),
+            epoch: u16_at(frame, field::PLAIN_EPOCH.start),
+            credit: u16_at(frame, field::PLAIN_CREDIT.start),
+        })
+    }
+
+    /// Writes the header.
+    #[inline]
+    pub fn emit(&self, frame: &mut [u8]) {
+        let frame = &mut frame[..PLAIN_LEN];
+        frame[field::KIND] = self.kind.emit();
+        frame[field::FLAGS] = self.flags;
+        frame[field::PEER].copy_from_slice(&self.peer.to_le_bytes());
+        frame[field::PLAIN_EPOCH].copy_from_slice(&self.epoch.to_le_bytes());
+        frame[field::PLAIN_CREDIT].copy_from_slice(&self.credit.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_header_reads_back_as_it_was_written(kind in 0u8..6, flags in 0u8..128, peer: u16, seq: u32, ack: u32, sack: u32, credit: u16, epoch: u16) {
+            let kind = Kind::parse(VERSION << 4 | kind).unwrap();
+            let header = Header { kind, flags, peer, seq: Seq(seq), ack: Seq(ack), sack, credit, epoch };
+            let mut frame = [0xee; FULL_LEN];
+            header.emit(&mut frame);
+            prop_assert_eq!(Header::parse(&frame), Ok(header));
+            let plain = PlainHeader { kind, flags, peer, epoch, credit };
+            plain.emit(&mut frame);
+            prop_assert_eq!(PlainHeader::parse(&frame), Ok(plain));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = Header::parse(&bytes);
+            let _ = PlainHeader::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let mut frame = [0; FULL_LEN];
+        assert_eq!(Header::parse(&frame[..23]), Err(Reject::Truncated));
+        assert_eq!(Header::parse(&frame), Err(Reject::Version));
+        frame[0] = VERSION << 4 | 9;
+        assert_eq!(Header::parse(&frame), Err(Reject::Kind));
+        frame[1] = flags::TAG;
+        assert_eq!(Header::parse(&frame), Err(Reject::Tag));
+    }
+}

@@ -1,0 +1,31 @@
+//! The wire format, version 1. `PROTOCOL.md` says in words what stands here in offsets.
+
+mod check;
+mod header;
+mod hello;
+mod record;
+mod seq;
+
+pub(crate) use check::Check;
+pub(crate) use header::{FULL_LEN, Header, Kind, PLAIN_LEN, PlainHeader, flags};
+pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
+pub(crate) use record::{FIRST_LEN, RECORD_LEN, Record, Records, put_close, put_first, put_message, put_more};
+pub(crate) use seq::Seq;
+
+/// The version that this code speaks; the upper four bits of a frame's first byte.
+pub const VERSION: u8 = 1;
+
+/// Peer index of a frame whose receiver has not told its own yet.
+pub(crate) const NO_PEER: u16 = u16::MAX;
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
