@@ -102,8 +102,11 @@ impl Scenario {
         let nodes = 2 + rng.below(3) as u32;
         let mtus = [128, 512, 1500, 9000, 61_000];
         let common = mtus[rng.below(5) as usize];
-        let mtu = (0..nodes).map(|_| if rng.chance(0.9) { common } else { mtus[rng.below(5) as usize] }).collect();
-        let longest = [16, 200, 3_000, 100_000][rng.below(4) as usize];
+        let mtu: Vec<usize> =
+            (0..nodes).map(|_| if rng.chance(0.9) { common } else { mtus[rng.below(5) as usize] }).collect();
+        let smallest = mtu.iter().copied().min().unwrap_or(common);
+        // A message of a hundred frames is long enough to see everything, and ends in time on the worst of links.
+        let longest = [16, 200, 3_000, 100_000][rng.below(4) as usize].min(100 * smallest);
         let mut scenario = Self {
             nodes,
             mtu,

@@ -5,18 +5,22 @@ use crate::counters::Reject;
 
 pub(super) mod field {
     use std::ops::Range;
+    /// First, so that what it covers is one run.
+    pub const CHECK: Range<usize> = 0..4;
     /// Version in the upper half, kind in the lower.
-    pub const KIND: usize = 0;
-    pub const FLAGS: usize = 1;
+    pub const KIND: usize = 4;
+    pub const FLAGS: usize = 5;
     /// Index of the connection at the receiver.
-    pub const PEER: Range<usize> = 2..4;
-    pub const CHECK: Range<usize> = 4..8;
+    pub const PEER: Range<usize> = 6..8;
     pub const SEQ: Range<usize> = 8..12;
     pub const ACK: Range<usize> = 12..16;
     pub const SACK: Range<usize> = 16..20;
     pub const CREDIT: Range<usize> = 20..22;
     pub const EPOCH: Range<usize> = 22..24;
 
+    pub const PLAIN_KIND: usize = 0;
+    pub const PLAIN_FLAGS: usize = 1;
+    pub const PLAIN_PEER: Range<usize> = 2..4;
     pub const PLAIN_EPOCH: Range<usize> = 4..6;
     pub const PLAIN_CREDIT: Range<usize> = 6..8;
 }
@@ -151,14 +155,14 @@ impl PlainHeader {
         if frame.len() < PLAIN_LEN {
             return Err(Reject::Truncated);
         }
-        let flags = frame[field::FLAGS];
+        let flags = frame[field::PLAIN_FLAGS];
         if flags & flags::TAG != 0 {
             return Err(Reject::Tag);
         }
         Ok(Self {
-            kind: Kind::parse(frame[field::KIND])?,
+            kind: Kind::parse(frame[field::PLAIN_KIND])?,
             flags,
-            peer: u16_at(frame, field::PEER.start),
+            peer: u16_at(frame, field::PLAIN_PEER.start),
             epoch: u16_at(frame, field::PLAIN_EPOCH.start),
             credit: u16_at(frame, field::PLAIN_CREDIT.start),
         })
@@ -168,9 +172,9 @@ impl PlainHeader {
     #[inline]
     pub fn emit(&self, frame: &mut [u8]) {
         let frame = &mut frame[..PLAIN_LEN];
-        frame[field::KIND] = self.kind.emit();
-        frame[field::FLAGS] = self.flags;
-        frame[field::PEER].copy_from_slice(&self.peer.to_le_bytes());
+        frame[field::PLAIN_KIND] = self.kind.emit();
+        frame[field::PLAIN_FLAGS] = self.flags;
+        frame[field::PLAIN_PEER].copy_from_slice(&self.peer.to_le_bytes());
         frame[field::PLAIN_EPOCH].copy_from_slice(&self.epoch.to_le_bytes());
         frame[field::PLAIN_CREDIT].copy_from_slice(&self.credit.to_le_bytes());
     }
@@ -206,9 +210,9 @@ mod tests {
         let mut frame = [0; FULL_LEN];
         assert_eq!(Header::parse(&frame[..23]), Err(Reject::Truncated));
         assert_eq!(Header::parse(&frame), Err(Reject::Version));
-        frame[0] = VERSION << 4 | 9;
+        frame[field::KIND] = VERSION << 4 | 9;
         assert_eq!(Header::parse(&frame), Err(Reject::Kind));
-        frame[1] = flags::TAG;
+        frame[field::FLAGS] = flags::TAG;
         assert_eq!(Header::parse(&frame), Err(Reject::Tag));
     }
 }
