@@ -1,1 +1,17 @@
-//! TODO
+//! The same pattern at every layer of the stack, beside kernel TCP and UDP, interleaved in one run.
+//!
+//! [`ladder::run`] spawns two sides ([`side::main`]), orders one measurement after another, and makes a [`report::Report`] of
+//! what they saw. A measurement is a [`pattern`] over a [`transport`].
+
+#![deny(unsafe_code)]
+
+pub mod affinity;
+pub mod clock;
+pub mod idle;
+pub mod ladder;
+pub mod machine;
+pub mod pattern;
+pub mod report;
+pub mod side;
+pub mod stats;
+pub mod transport;

@@ -1,0 +1,25 @@
+//! The clock that samples are taken with, and what reading it costs.
+
+use crate::stats::median;
+
+/// Nanoseconds on the machine's monotonic clock.
+#[inline]
+pub fn now_ns() -> u64 {
+    sidelane_nic::clock::monotonic().as_nanos()
+}
+
+/// What one reading costs, in nanoseconds: the median over batches, since an interrupt in one of them is no cost of the clock.
+pub fn cost_ns() -> f64 {
+    const BATCHES: usize = 101;
+    const READS: u64 = 64;
+    let mut costs: Vec<f64> = (0..BATCHES)
+        .map(|_| {
+            let from = now_ns();
+            for _ in 1..READS {
+                std::hint::black_box(now_ns());
+            }
+            (now_ns() - from) as f64 / READS as f64
+        })
+        .collect();
+    median(&mut costs).unwrap_or(0.0)
+}

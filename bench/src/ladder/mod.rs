@@ -1,0 +1,158 @@
+//! The overhead ladder: every rung measured in turn, round after round, by two sides.
+
+mod pair;
+mod plan;
+
+pub use pair::{Host, Pair, PairError};
+pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::pattern::{Kind, Outcome};
+use crate::report::Report;
+use crate::side::{Layer, Path};
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Measurements done.
+    pub done: usize,
+    /// Measurements in all.
+    pub total: usize,
+    /// What comes next.
+    pub cell: &'a Cell,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum LadderError {
+    /// The hosts of a regime could not be had.
+    #[error("no hosts for the regime {0}: {1}")]
+    Hosts(Regime, #[source] io::Error),
+    /// Their sides did not start.
+    #[error(transparent)]
+    Sides(PairError),
+    /// A measurement failed twice, or killed a side.
+    #[error("rung {rung}, {kind} of {size} B, {regime}: {error}")]
+    Rung {
+        /// Which rung.
+        rung: Rung,
+        /// Which pattern.
+        kind: Kind,
+        /// Which message size.
+        size: usize,
+        /// Which regime.
+        regime: Regime,
+        /// What went wrong, and on which side.
+        error: PairError,
+    },
+    /// The caller called it off.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What every round saw of one cell.
+#[derive(Debug)]
+pub struct Measured {
+    /// What was measured.
+    pub cell: Cell,
+    /// One outcome a round, of the side that measures.
+    pub rounds: Vec<Outcome>,
+}
+
+/// Runs `plan`. `hosts` gives the two places for a regime, A first, and is asked once for each. `progress` is told before every
+/// measurement and may call the run off by returning false.
+pub fn run(
+    plan: &Plan,
+    mut hosts: impl FnMut(Regime) -> io::Result<(Host, Host)>,
+    mut progress: impl FnMut(Progress<'_>) -> bool,
+) -> Result<Report, LadderError> {
+    let mut pairs = Vec::new();
+    for (regime, _) in &plan.regimes {
+        let (a, b) = hosts(*regime).map_err(|error| LadderError::Hosts(*regime, error))?;
+        pairs.push((*regime, Pair::spawn(a, b).map_err(LadderError::Sides)?));
+    }
+    let mut measured: Vec<Measured> =
+        plan.cells().into_iter().map(|cell| Measured { cell, rounds: Vec::new() }).collect();
+    // The first round only warms: memory that was never touched and code that was never run are ten times as slow.
+    let total = measured.len() * (plan.rounds + 1);
+    for round in 0..=plan.rounds {
+        let mut refused = Vec::new();
+        for (index, Measured { cell, rounds }) in measured.iter_mut().enumerate() {
+            let done = (total - total / (plan.rounds + 1) * (plan.rounds + 1 - round)) + index;
+            if !progress(Progress { done, total, cell }) {
+                return Err(LadderError::Interrupted);
+            }
+            let (_, pair) = pairs.iter_mut().find(|(regime, _)| *regime == cell.regime).expect("one pair a regime");
+            match measure(plan, pair, cell, round == 0) {
+                Ok(outcome) if round > 0 => rounds.push(outcome),
+                Ok(_) => {}
+                // A congestion control that we may not use.
+                Err(error) if error.is_report() && round == 0 && cell.variant != Variant::Plain => {
+                    tracing::debug!(%error, ?cell, "left out");
+                    refused.push(index);
+                }
+                Err(error) => {
+                    let Cell { rung, kind, size, regime, .. } = *cell;
+                    return Err(LadderError::Rung { rung, kind, size, regime, error });
+                }
+            }
+        }
+        for index in refused.into_iter().rev() {
+            measured.remove(index);
+        }
+    }
+    Ok(Report::new(plan, &measured))
+}
+
+/// One measurement; a second try when a side reports a failure, since a machine that does other things may drop a frame.
+fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, warming: bool) -> Result<Outcome, PairError> {
+    let mut pattern = plan.pattern(cell);
+    if warming {
+        pattern.measure_ns /= 4;
+    }
+    let once = |pair: &mut Pair| {
+        if plan.nic == NicKind::Mem && !cell.rung.is_kernel() {
+            return pair.measure_alone(&pattern, Path::Fabric { layer: layer(cell.rung) });
+        }
+        let (a, b) = pair.measure(&pattern, |ip, nic| path(cell, ip, nic))?;
+        if a.messages != b.messages && cell.kind != Kind::PingPong {
+            let lost = format!("{} of {} messages arrived", b.messages, a.messages);
+            return Err(PairError::Failed(crate::pattern::Role::Responder, lost));
+        }
+        Ok(if cell.kind == Kind::PingPong { a } else { b })
+    };
+    match once(pair) {
+        Err(error) if error.is_report() => {
+            tracing::debug!(%error, ?cell, "tried again");
+            once(pair)
+        }
+        result => result,
+    }
+}
+
+fn path(cell: &Cell, ip: IpAddr, nic: &str) -> Path {
+    let congestion = match &cell.variant {
+        Variant::Congestion(name) => Some(name.clone()),
+        Variant::Plain | Variant::Gathered => None,
+    };
+    let no_delay = cell.variant != Variant::Gathered;
+    match cell.rung {
+        Rung::TcpBlock => Path::Tcp { ip, blocking: true, congestion, no_delay },
+        Rung::TcpPoll => Path::Tcp { ip, blocking: false, congestion, no_delay },
+        Rung::UdpPoll => Path::Udp { ip },
+        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto => {
+            Path::Nic { layer: layer(cell.rung), nic: nic.to_owned(), real_frames: cell.regime == Regime::RealFrames }
+        }
+    }
+}
+
+fn layer(rung: Rung) -> Layer {
+    match rung {
+        Rung::SmoltcpTcp => Layer::SmoltcpTcp,
+        Rung::Raw => Layer::Raw,
+        Rung::Proto => Layer::Proto,
+        Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),
+    }
+}

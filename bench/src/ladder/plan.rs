@@ -1,0 +1,299 @@
+//! What is to be measured, in which order, and how long.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::congestion_controls;
+use crate::pattern::{Kind, Pattern};
+
+/// A layer of the ladder, from the top of what the kernel offers to the top of what we do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// Kernel TCP, calls that sleep.
+    TcpBlock,
+    /// Kernel TCP, busy-polling.
+    TcpPoll,
+    /// Kernel UDP, busy-polling.
+    UdpPoll,
+    /// smoltcp's TCP on our driver.
+    SmoltcpTcp,
+    /// Bare frames on our driver.
+    Raw,
+    /// Our protocol on our driver.
+    Proto,
+}
+
+/// Which driver our rungs run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NicKind {
+    /// AF_PACKET through io_uring.
+    Uring,
+    /// UDP sockets.
+    Udp,
+    /// Shared memory.
+    Shm,
+    /// The simulated fabric: both sides in one thread, so that only the software costs.
+    Mem,
+}
+
+/// How large the frames on the wire may be. Large-message figures of the two differ eightfold, so each is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Regime {
+    /// As interfaces come: both TCP and we move super-packets of 64 KiB, which a virtual wire never cuts.
+    DefaultOffloads,
+    /// Offloads off for TCP, at most MTU-sized frames for us.
+    RealFrames,
+}
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is compared.
+    pub rungs: Vec<Rung>,
+    /// What our rungs run on.
+    pub nic: NicKind,
+    /// Which patterns in which regime.
+    pub regimes: Vec<(Regime, Vec<Kind>)>,
+    /// Message sizes of ping-pong and flood. The first also carries the bandwidth in the report.
+    pub sizes: Vec<usize>,
+    /// Message size of the bandwidth.
+    pub bandwidth_size: usize,
+    /// Times that everything is measured, one thing after another each time.
+    pub rounds: usize,
+    /// Time of one measurement that does not count.
+    pub warm: Duration,
+    /// Time of one measurement that counts.
+    pub measure: Duration,
+}
+
+/// One thing that every round measures once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Frame sizes on the wire.
+    pub regime: Regime,
+    /// What carries the messages.
+    pub rung: Rung,
+    /// What is measured.
+    pub kind: Kind,
+    /// Bytes of a message.
+    pub size: usize,
+    /// What differs from the rung's other cells of the same pattern.
+    pub variant: Variant,
+}
+
+/// Ways to run kernel TCP, of which the best counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The only one.
+    Plain,
+    /// TCP with this congestion control.
+    Congestion(String),
+    /// TCP that gathers small writes (Nagle's algorithm, RFC 896).
+    Gathered,
+}
+
+impl Plan {
+    /// What `sidelane ladder` does unless told otherwise: under a minute.
+    pub fn new(nic: NicKind) -> Self {
+        let all = vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth];
+        let mut regimes = vec![(Regime::DefaultOffloads, all)];
+        if nic.has_frames_on_a_wire() {
+            regimes.push((Regime::RealFrames, vec![Kind::Bandwidth]));
+        }
+        Self {
+            rungs: Rung::ALL.into_iter().filter(|rung| nic.carries(*rung)).collect(),
+            nic,
+            regimes,
+            sizes: vec![8],
+            bandwidth_size: 1 << 20,
+            rounds: 5,
+            warm: Duration::from_millis(40),
+            measure: Duration::from_millis(160),
+        }
+    }
+
+    /// The same in about ten seconds: good for a look, not for a comparison.
+    pub fn quick(mut self) -> Self {
+        self.rounds = 3;
+        self.warm = Duration::from_millis(10);
+        self.measure = Duration::from_millis(30);
+        self
+    }
+
+    /// The cells of a round, in the order in which they are measured.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for (regime, kinds) in &self.regimes {
+            for &kind in kinds {
+                let sizes = if kind == Kind::Bandwidth { &[self.bandwidth_size][..] } else { &self.sizes };
+                for &size in sizes {
+                    for &rung in &self.rungs {
+                        let cell = |variant| Cell { regime: *regime, rung, kind, size, variant };
+                        cells.extend(variants(rung, kind).into_iter().map(cell));
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// What the sides are told for `cell`.
+    pub fn pattern(&self, cell: &Cell) -> Pattern {
+        let (warm, measure) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
+        Pattern {
+            kind: cell.kind,
+            size: cell.size,
+            warm_ns: warm,
+            measure_ns: measure,
+            limit_ns: warm + measure + GRACE.as_nanos() as u64,
+        }
+    }
+}
+
+impl Rung {
+    /// From the top of the table to its bottom.
+    pub const ALL: [Self; 6] = [Self::TcpBlock, Self::TcpPoll, Self::UdpPoll, Self::SmoltcpTcp, Self::Raw, Self::Proto];
+
+    /// The rung that this one adds to.
+    pub fn below(self) -> Option<Self> {
+        match self {
+            Self::TcpBlock => Some(Self::TcpPoll),
+            Self::TcpPoll => Some(Self::UdpPoll),
+            Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
+            Self::UdpPoll | Self::Raw => None,
+        }
+    }
+
+    /// True of the kernel's own stack.
+    pub fn is_kernel(self) -> bool {
+        matches!(self, Self::TcpBlock | Self::TcpPoll | Self::UdpPoll)
+    }
+}
+
+impl NicKind {
+    fn has_frames_on_a_wire(self) -> bool {
+        matches!(self, Self::Uring | Self::Udp)
+    }
+
+    fn carries(self, rung: Rung) -> bool {
+        rung != Rung::SmoltcpTcp || self == Self::Uring
+    }
+}
+
+/// Large transfers depend on congestion control, so every one that is commonly in use is tried.
+fn variants(rung: Rung, kind: Kind) -> Vec<Variant> {
+    match (rung, kind) {
+        (Rung::TcpBlock | Rung::TcpPoll, Kind::Bandwidth) => {
+            let tried = congestion_controls().into_iter().filter(|name| CONGESTION_TRIED.contains(&name.as_str()));
+            let variants: Vec<_> = tried.map(Variant::Congestion).collect();
+            if variants.is_empty() { vec![Variant::Plain] } else { variants }
+        }
+        (Rung::TcpPoll, Kind::Flood) => vec![Variant::Plain, Variant::Gathered],
+        _ => vec![Variant::Plain],
+    }
+}
+
+macro_rules! names {
+    ($of:ident, $what:literal, $($variant:ident = $name:literal),+) => {
+        impl fmt::Display for $of {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $name),+ })
+            }
+        }
+        impl FromStr for $of {
+            type Err = NoSuch;
+            fn from_str(text: &str) -> Result<Self, NoSuch> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(NoSuch { what: $what, given: text.to_owned(), known: &[$($name),+] }),
+                }
+            }
+        }
+    };
+}
+
+names!(
+    Rung,
+    "rung",
+    TcpBlock = "tcp-block",
+    TcpPoll = "tcp-poll",
+    UdpPoll = "udp-poll",
+    SmoltcpTcp = "smoltcp-tcp",
+    Raw = "raw",
+    Proto = "proto"
+);
+names!(NicKind, "driver", Uring = "uring", Udp = "udp", Shm = "shm", Mem = "mem");
+names!(Kind, "pattern", PingPong = "ping-pong", Flood = "flood", Bandwidth = "bandwidth");
+names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames");
+
+/// A name that stands for nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} `{given}`; there are {}", known.join(", "))]
+pub struct NoSuch {
+    what: &'static str,
+    given: String,
+    known: &'static [&'static str],
+}
+
+/// The three that Linux systems come with.
+const CONGESTION_TRIED: [&str; 3] = ["cubic", "reno", "bbr"];
+/// What a side may take beyond its time, for connecting and for what the machine does meanwhile.
+const GRACE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back() {
+        for rung in Rung::ALL {
+            assert_eq!(rung.to_string().parse(), Ok(rung));
+            assert_eq!(serde_json::to_value(rung).unwrap(), rung.to_string());
+        }
+        for regime in [Regime::DefaultOffloads, Regime::RealFrames] {
+            assert_eq!(serde_json::to_value(regime).unwrap(), regime.to_string());
+        }
+        for kind in [Kind::PingPong, Kind::Flood, Kind::Bandwidth] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.to_string());
+        }
+        let refused = "token-ring".parse::<Rung>().unwrap_err();
+        assert!(refused.to_string().contains("tcp-block, tcp-poll"));
+    }
+
+    #[test]
+    fn a_round_measures_a_pattern_on_every_rung_before_the_next_pattern() {
+        let plan = Plan { rungs: vec![Rung::UdpPoll, Rung::Raw], ..Plan::new(NicKind::Uring) };
+        let order: Vec<_> = plan.cells().iter().map(|cell| (cell.regime, cell.kind, cell.rung)).collect();
+        let (default, real) = (Regime::DefaultOffloads, Regime::RealFrames);
+        assert_eq!(
+            order,
+            [
+                (default, Kind::PingPong, Rung::UdpPoll),
+                (default, Kind::PingPong, Rung::Raw),
+                (default, Kind::Flood, Rung::UdpPoll),
+                (default, Kind::Flood, Rung::Raw),
+                (default, Kind::Bandwidth, Rung::UdpPoll),
+                (default, Kind::Bandwidth, Rung::Raw),
+                (real, Kind::Bandwidth, Rung::UdpPoll),
+                (real, Kind::Bandwidth, Rung::Raw),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_default_plan_stays_under_a_minute() {
+        // What opening, connecting and closing add to a measurement (NOTES.md).
+        const OVERHEAD: Duration = Duration::from_millis(60);
+        for (plan, limit) in [(Plan::new(NicKind::Uring), 60), (Plan::new(NicKind::Uring).quick(), 12)] {
+            let each = plan.warm + plan.measure + OVERHEAD;
+            let rounds = u32::try_from(plan.rounds * plan.cells().len()).unwrap();
+            assert!(each * rounds < Duration::from_secs(limit), "{:?}", each * rounds);
+        }
+    }
+}

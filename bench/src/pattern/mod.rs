@@ -1,0 +1,183 @@
+//! What two sides say to each other, over whatever transport: one file a pattern.
+//!
+//! A part of a pattern is driven by turns that never wait, so that two sides run alike as two processes, each turning its
+//! own part, or as one thread that turns both ([`play_both`]).
+
+mod oneway;
+mod pingpong;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::now_ns;
+use crate::stats::Summary;
+use crate::transport::{Broken, Flow, Transport};
+
+use oneway::{Receiver, Sender};
+use pingpong::{Initiator, Responder};
+
+/// Which of the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Side A: begins.
+    Initiator,
+    /// Side B: answers, or receives.
+    Responder,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// One message back and forth: half round trips.
+    PingPong,
+    /// Small messages one way, as many as go: messages a second.
+    Flood,
+    /// Large messages one way: bits a second.
+    Bandwidth,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// What is measured.
+    pub kind: Kind,
+    /// Bytes of a message, at least one.
+    pub size: usize,
+    /// Time at the beginning that does not count.
+    pub warm_ns: u64,
+    /// Time that counts.
+    pub measure_ns: u64,
+    /// Time after which a side gives up, so that none spins for ever when its peer is gone.
+    pub limit_ns: u64,
+}
+
+/// What one side has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Messages handed over or taken, warm-up and last included: both sides must agree in a one-way pattern.
+    pub messages: u64,
+    /// Half round trips, at the initiator of a ping-pong.
+    pub half_rtt_ns: Option<Summary>,
+    /// Messages a second, at the receiver of a one-way pattern.
+    pub msgs_per_s: Option<f64>,
+}
+
+/// What a turn has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Busy,
+    Idle,
+    Done,
+}
+
+trait Part {
+    fn turn<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken>;
+    fn outcome(self) -> Outcome;
+}
+
+impl Pattern {
+    /// Which way messages go, seen from `role`.
+    pub fn flow(&self, role: Role) -> Flow {
+        match (self.kind, role) {
+            (Kind::PingPong, _) => Flow::Alternating,
+            (Kind::Flood | Kind::Bandwidth, Role::Initiator) => Flow::Outward,
+            (Kind::Flood | Kind::Bandwidth, Role::Responder) => Flow::Inward,
+        }
+    }
+}
+
+/// Plays one side to its end.
+pub fn play<T: Transport>(pattern: &Pattern, role: Role, transport: &mut T) -> Result<Outcome, Broken> {
+    match (pattern.kind, role) {
+        (Kind::PingPong, Role::Initiator) => drive(pattern, Initiator::new(pattern), transport),
+        (Kind::PingPong, Role::Responder) => drive(pattern, Responder::new(pattern), transport),
+        (Kind::Flood | Kind::Bandwidth, Role::Initiator) => drive(pattern, Sender::new(pattern), transport),
+        (Kind::Flood | Kind::Bandwidth, Role::Responder) => drive(pattern, Receiver::new(pattern), transport),
+    }
+}
+
+/// Plays both sides in one thread, turn by turn; the outcome is that of the side which measures. `pass` is called when
+/// neither has anything to do: then only time helps.
+pub fn play_both<A: Transport, B: Transport>(
+    pattern: &Pattern,
+    a: &mut A,
+    b: &mut B,
+    pass: impl FnMut(),
+) -> Result<Outcome, Broken> {
+    match pattern.kind {
+        Kind::PingPong => {
+            let (a, _) = drive_both(pattern, (Initiator::new(pattern), a), (Responder::new(pattern), b), pass)?;
+            Ok(a)
+        }
+        Kind::Flood | Kind::Bandwidth => {
+            let (_, b) = drive_both(pattern, (Sender::new(pattern), a), (Receiver::new(pattern), b), pass)?;
+            Ok(b)
+        }
+    }
+}
+
+fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut T) -> Result<Outcome, Broken> {
+    let deadline = now_ns() + pattern.limit_ns;
+    let mut turns = 0;
+    loop {
+        match part.turn(transport)? {
+            Turn::Busy => {}
+            Turn::Idle => transport.relax(),
+            Turn::Done => break,
+        }
+        turns += 1;
+        if (T::BLOCKING || turns % TURNS_PER_CLOCK == 0) && now_ns() > deadline {
+            return Err(Broken::Deadline);
+        }
+    }
+    transport.finish(deadline)?;
+    Ok(part.outcome())
+}
+
+fn drive_both<P: Part, A: Transport, Q: Part, B: Transport>(
+    pattern: &Pattern,
+    (mut first, a): (P, &mut A),
+    (mut second, b): (Q, &mut B),
+    mut pass: impl FnMut(),
+) -> Result<(Outcome, Outcome), Broken> {
+    let deadline = now_ns() + pattern.limit_ns;
+    let mut turns = 0;
+    let (mut first_turn, mut second_turn) = (Turn::Busy, Turn::Busy);
+    while first_turn != Turn::Done || second_turn != Turn::Done {
+        if first_turn != Turn::Done {
+            first_turn = first.turn(a)?;
+        } else {
+            // What it sent last may have to be sent again.
+            a.recv(0, &mut [], |_| {})?;
+        }
+        if second_turn != Turn::Done {
+            second_turn = second.turn(b)?;
+        }
+        if first_turn != Turn::Busy && second_turn != Turn::Busy {
+            pass();
+        }
+        turns += 1;
+        if turns % TURNS_PER_CLOCK == 0 && now_ns() > deadline {
+            return Err(Broken::Deadline);
+        }
+    }
+    Ok((first.outcome(), second.outcome()))
+}
+
+/// Turns between two looks at the deadline: a look is some 20 ns, a turn at least as much.
+const TURNS_PER_CLOCK: u64 = 1024;
+
+/// First byte of every message but the last.
+const MORE: u8 = 0;
+/// First byte of the last message.
+const LAST: u8 = 1;
+
+/// A message of `size` bytes, and room behind it for a transport that receives in larger units.
+fn buffer(size: usize) -> Vec<u8> {
+    assert!(size > 0, "a message has a first byte, which says whether it is the last");
+    // Not zeros: pages of a zeroed allocation are all one page until they are written.
+    let mut buffer = vec![0x5a; size + crate::transport::SLACK];
+    buffer[0] = MORE;
+    buffer
+}

@@ -1,0 +1,140 @@
+//! One message back and forth. Every round trip is a sample.
+
+use super::{LAST, MORE, Outcome, Part, Pattern, Turn, buffer};
+use crate::clock::{self, now_ns};
+use crate::stats::Summary;
+use crate::transport::{Broken, Transport};
+
+/// Sends, waits for the answer, takes the time.
+pub(super) struct Initiator {
+    state: State,
+    size: usize,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+    clock_cost: f64,
+    warm_until: u64,
+    end: u64,
+    /// When the current message was handed over, which is when the answer before it was taken.
+    sent_at: u64,
+    samples: Vec<u32>,
+    messages: u64,
+}
+
+/// Sends back what it gets.
+pub(super) struct Responder {
+    state: State,
+    size: usize,
+    buffer: Vec<u8>,
+    messages: u64,
+}
+
+enum State {
+    Sending,
+    Waiting,
+}
+
+impl Initiator {
+    pub(super) fn new(pattern: &Pattern) -> Self {
+        let clock_cost = clock::cost_ns();
+        let now = now_ns();
+        Self {
+            state: State::Sending,
+            size: pattern.size,
+            outgoing: buffer(pattern.size),
+            incoming: buffer(pattern.size),
+            clock_cost,
+            warm_until: now + pattern.warm_ns,
+            end: now + pattern.warm_ns + pattern.measure_ns,
+            sent_at: now,
+            samples: Vec::with_capacity(SAMPLES_MAX),
+            messages: 0,
+        }
+    }
+
+    #[inline]
+    fn send<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
+        if !transport.send(&self.outgoing[..self.size])? {
+            self.state = State::Sending;
+            // Whatever makes room has to be received.
+            transport.recv(0, &mut self.incoming, |_| {})?;
+            return Ok(Turn::Idle);
+        }
+        transport.flush()?;
+        self.messages += 1;
+        if self.outgoing[0] == LAST {
+            return Ok(Turn::Done);
+        }
+        self.state = State::Waiting;
+        Ok(Turn::Busy)
+    }
+}
+
+impl Part for Initiator {
+    #[inline]
+    fn turn<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
+        match self.state {
+            State::Sending => self.send(transport),
+            State::Waiting => {
+                if transport.recv(1, &mut self.incoming, |_| {})? == 0 {
+                    return Ok(Turn::Idle);
+                }
+                let now = now_ns();
+                if self.sent_at >= self.warm_until {
+                    self.samples.push(u32::try_from(now - self.sent_at).unwrap_or(u32::MAX));
+                }
+                if now >= self.end || self.samples.len() == SAMPLES_MAX {
+                    self.outgoing[0] = LAST;
+                }
+                self.sent_at = now;
+                self.send(transport)
+            }
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let half_rtt_ns = Summary::of_round_trips(&mut self.samples, self.clock_cost);
+        Outcome { messages: self.messages, half_rtt_ns, msgs_per_s: None }
+    }
+}
+
+impl Responder {
+    pub(super) fn new(pattern: &Pattern) -> Self {
+        Self { state: State::Waiting, size: pattern.size, buffer: buffer(pattern.size), messages: 0 }
+    }
+
+    #[inline]
+    fn send<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
+        if !transport.send(&self.buffer[..self.size])? {
+            self.state = State::Sending;
+            transport.recv(0, &mut [], |_| {})?;
+            return Ok(Turn::Idle);
+        }
+        transport.flush()?;
+        self.state = State::Waiting;
+        Ok(Turn::Busy)
+    }
+}
+
+impl Part for Responder {
+    #[inline]
+    fn turn<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
+        match self.state {
+            State::Sending => self.send(transport),
+            State::Waiting => {
+                let mut kind = MORE;
+                if transport.recv(1, &mut self.buffer, |message| kind = message[0])? == 0 {
+                    return Ok(Turn::Idle);
+                }
+                self.messages += 1;
+                if kind == LAST { Ok(Turn::Done) } else { self.send(transport) }
+            }
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome { messages: self.messages, ..Outcome::default() }
+    }
+}
+
+/// Enough for a p99.9 that rests on 500 samples; 2 MiB, allocated before the first message.
+const SAMPLES_MAX: usize = 1 << 19;

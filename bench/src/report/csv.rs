@@ -1,0 +1,49 @@
+//! Rows as comma-separated values.
+
+use super::Row;
+
+/// One line a row under a heading; an empty field was not measured.
+pub(super) fn write(rows: &[Row]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing to memory fails only on records of unequal length, and these are all made here.
+    writer.write_record(HEADING).expect("a heading fits its own file");
+    for row in rows {
+        let half = row.half_rtt_ns;
+        let of = |figure: Option<f64>, digits: usize| figure.map_or_else(String::new, |f| format!("{f:.digits$}"));
+        writer
+            .write_record([
+                row.name.to_string(),
+                row.nic.map_or_else(|| "kernel".to_owned(), |nic| nic.to_string()),
+                row.regime.to_string(),
+                row.size.to_string(),
+                of(half.map(|half| half.min), 1),
+                of(half.map(|half| half.p50), 1),
+                of(half.map(|half| half.p99), 1),
+                of(half.map(|half| half.p999), 1),
+                half.map_or_else(String::new, |half| half.n.to_string()),
+                of(row.msgs_per_s, 0),
+                row.gbit_size.map_or_else(String::new, |size| size.to_string()),
+                of(row.gbit_per_s, 3),
+                row.congestion.clone().unwrap_or_default(),
+            ])
+            .expect("every row has the heading's fields");
+    }
+    let bytes = writer.into_inner().expect("memory takes every byte");
+    String::from_utf8(bytes).expect("fields are text")
+}
+
+const HEADING: [&str; 13] = [
+    "name",
+    "nic",
+    "regime",
+    "size",
+    "half_rtt_min_ns",
+    "half_rtt_p50_ns",
+    "half_rtt_p99_ns",
+    "half_rtt_p999_ns",
+    "n",
+    "msgs_per_s",
+    "gbit_size",
+    "gbit_per_s",
+    "congestion",
+];

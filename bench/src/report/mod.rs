@@ -1,0 +1,193 @@
+//! What a run has found, as numbers: one row a rung, regime and message size.
+
+mod csv;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ladder::{Measured, NicKind, Plan, Regime, Rung, Variant};
+use crate::machine::Machine;
+use crate::pattern::Kind;
+use crate::stats::{Summary, median};
+
+/// Everything that a run has found; its JSON form is this, field by field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Names this form: [`SCHEMA`].
+    pub schema: String,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// Rows, in the order of the ladder, the default regime first.
+    pub rungs: Vec<Row>,
+}
+
+/// One rung in one regime at one message size. What was not measured is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The rung.
+    pub name: Rung,
+    /// The driver; null for the kernel's own stack.
+    pub nic: Option<NicKind>,
+    /// How large frames may be.
+    pub regime: Regime,
+    /// Message size of ping-pong and flood in bytes.
+    pub size: usize,
+    /// Half round trips: medians over rounds.
+    pub half_rtt_ns: Option<Summary>,
+    /// Smallest and largest p50 of a round.
+    pub half_rtt_p50_spread_ns: Option<(f64, f64)>,
+    /// Messages a second one way, at the receiver: median over rounds.
+    pub msgs_per_s: Option<f64>,
+    /// The same for TCP that gathers small writes (no TCP_NODELAY).
+    pub msgs_per_s_gathered: Option<f64>,
+    /// Message size of the bandwidth in bytes.
+    pub gbit_size: Option<usize>,
+    /// Bandwidth: median over rounds, of the best congestion control where there are several.
+    pub gbit_per_s: Option<f64>,
+    /// That congestion control.
+    pub congestion: Option<String>,
+    /// Every congestion control that was tried, with its median.
+    pub gbit_per_s_by_congestion: Vec<(String, f64)>,
+    /// What each round saw.
+    pub rounds: Vec<Round>,
+}
+
+/// What one round saw of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Half round trips.
+    pub half_rtt_ns: Option<Summary>,
+    /// Messages a second.
+    pub msgs_per_s: Option<f64>,
+    /// Bandwidth.
+    pub gbit_per_s: Option<f64>,
+}
+
+impl Report {
+    /// Takes together what was measured.
+    pub fn new(plan: &Plan, measured: &[Measured]) -> Self {
+        let mut rungs = Vec::new();
+        for (regime, kinds) in &plan.regimes {
+            for (index, &size) in plan.sizes.iter().enumerate() {
+                // The bandwidth has a size of its own, and stands beside the first of the others.
+                let small = kinds.iter().any(|kind| *kind != Kind::Bandwidth);
+                if index > 0 && !small {
+                    continue;
+                }
+                for &rung in &plan.rungs {
+                    let of = |kind, size| {
+                        move |one: &&Measured| {
+                            let cell = &one.cell;
+                            cell.regime == *regime && cell.rung == rung && cell.kind == kind && cell.size == size
+                        }
+                    };
+                    let mut row = Row::empty(rung, plan.nic, *regime, size);
+                    measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(one));
+                    measured.iter().filter(of(Kind::Flood, size)).for_each(|one| row.add_flood(one));
+                    if index == 0 {
+                        let bandwidth = measured.iter().filter(of(Kind::Bandwidth, plan.bandwidth_size));
+                        bandwidth.for_each(|one| row.add_bandwidth(one));
+                    }
+                    rungs.push(row);
+                }
+            }
+        }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), rungs }
+    }
+
+    /// The JSON form, indented.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a report has only plain fields");
+        text.push('\n');
+        text
+    }
+
+    /// One line a row, with a heading.
+    pub fn to_csv(&self) -> String {
+        csv::write(&self.rungs)
+    }
+
+    /// Tables for people, one a regime and message size.
+    pub fn to_table(&self) -> String {
+        table::write(self)
+    }
+}
+
+impl Row {
+    fn empty(name: Rung, nic: NicKind, regime: Regime, size: usize) -> Self {
+        Self {
+            name,
+            nic: (!name.is_kernel()).then_some(nic),
+            regime,
+            size,
+            half_rtt_ns: None,
+            half_rtt_p50_spread_ns: None,
+            msgs_per_s: None,
+            msgs_per_s_gathered: None,
+            gbit_size: None,
+            gbit_per_s: None,
+            congestion: None,
+            gbit_per_s_by_congestion: Vec::new(),
+            rounds: Vec::new(),
+        }
+    }
+
+    fn add_ping_pong(&mut self, measured: &Measured) {
+        let rounds: Vec<Summary> = measured.rounds.iter().filter_map(|outcome| outcome.half_rtt_ns).collect();
+        self.half_rtt_ns = Summary::median_of(&rounds);
+        self.half_rtt_p50_spread_ns = rounds.iter().map(|round| (round.p50, round.p50)).reduce(wider);
+        for (round, summary) in rounds.iter().enumerate() {
+            self.round(round).half_rtt_ns = Some(*summary);
+        }
+    }
+
+    fn add_flood(&mut self, measured: &Measured) {
+        let mut rates: Vec<f64> = measured.rounds.iter().filter_map(|outcome| outcome.msgs_per_s).collect();
+        if measured.cell.variant == Variant::Gathered {
+            self.msgs_per_s_gathered = median(&mut rates);
+            return;
+        }
+        for (round, rate) in rates.iter().enumerate() {
+            self.round(round).msgs_per_s = Some(*rate);
+        }
+        self.msgs_per_s = median(&mut rates);
+    }
+
+    /// The best of several congestion controls is the row's figure.
+    fn add_bandwidth(&mut self, measured: &Measured) {
+        let gbit = |rate| rate * measured.cell.size as f64 * 8.0 / 1e9;
+        let rates: Vec<f64> = measured.rounds.iter().filter_map(|outcome| outcome.msgs_per_s).map(gbit).collect();
+        let Some(middle) = median(&mut rates.clone()) else { return };
+        let name = match &measured.cell.variant {
+            Variant::Congestion(name) => Some(name.clone()),
+            Variant::Plain | Variant::Gathered => None,
+        };
+        self.gbit_per_s_by_congestion.extend(name.clone().map(|name| (name, middle)));
+        if self.gbit_per_s.is_some_and(|best| best >= middle) {
+            return;
+        }
+        self.gbit_size = Some(measured.cell.size);
+        self.gbit_per_s = Some(middle);
+        self.congestion = name;
+        for (round, rate) in rates.iter().enumerate() {
+            self.round(round).gbit_per_s = Some(*rate);
+        }
+    }
+
+    fn round(&mut self, index: usize) -> &mut Round {
+        if self.rounds.len() <= index {
+            self.rounds.resize(index + 1, Round::default());
+        }
+        &mut self.rounds[index]
+    }
+}
+
+fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// The name of the JSON form. It changes when a field changes its meaning or goes away.
+pub const SCHEMA: &str = "sidelane-ladder/1";
+
+#[cfg(test)]
+mod tests;

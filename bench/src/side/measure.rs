@@ -1,0 +1,119 @@
+//! One measurement at one side: open, learn where the other end is, connect, play.
+
+use std::net::SocketAddr;
+
+use sidelane_nic::mem::{Config, Fabric};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic};
+
+use super::{Layer, Measurement, Path};
+use crate::clock::now_ns;
+use crate::pattern::{Outcome, Role, play, play_both};
+use crate::transport::{Broken, Proto, Raw, Tcp, TcpMode, Udp, nic};
+
+/// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
+pub fn measure(
+    measurement: &Measurement,
+    meet: impl FnOnce(String) -> Result<String, Broken>,
+) -> Result<Outcome, Broken> {
+    match &measurement.path {
+        Path::Tcp { ip, blocking, congestion, no_delay } => {
+            let mode = TcpMode { congestion: congestion.clone(), no_delay: *no_delay };
+            if *blocking {
+                over_tcp::<true>(measurement, (*ip, 0).into(), &mode, meet)
+            } else {
+                over_tcp::<false>(measurement, (*ip, 0).into(), &mode, meet)
+            }
+        }
+        Path::Udp { ip } => {
+            let socket = Udp::bind(*ip)?;
+            let at = socket.local_addr().map_err(|error| Broken::System("getsockname", error))?;
+            let peer = address(&meet(at.to_string())?)?;
+            let Measurement { role, pattern, .. } = measurement;
+            play(pattern, *role, &mut Udp::connect(socket, peer, pattern.size, pattern.flow(*role))?)
+        }
+        Path::Nic { layer, nic, real_frames } => {
+            nic::open(nic, *real_frames, OverNic { measurement, layer: *layer, meet })
+        }
+        Path::Fabric { layer } => {
+            meet("fabric".to_owned())?;
+            over_fabric(measurement, *layer)
+        }
+    }
+}
+
+fn over_tcp<const BLOCKING: bool>(
+    measurement: &Measurement,
+    at: SocketAddr,
+    mode: &TcpMode,
+    meet: impl FnOnce(String) -> Result<String, Broken>,
+) -> Result<Outcome, Broken> {
+    let Measurement { role, pattern, .. } = measurement;
+    let mut transport = match role {
+        Role::Responder => {
+            let listener = Tcp::<BLOCKING>::listen(at.ip())?;
+            let at = listener.local_addr().map_err(|error| Broken::System("getsockname", error))?;
+            meet(at.to_string())?;
+            Tcp::<BLOCKING>::accept(&listener, pattern.size, mode, now_ns() + pattern.limit_ns)?
+        }
+        Role::Initiator => {
+            let peer = address(&meet(at.to_string())?)?;
+            Tcp::connect(peer, pattern.size, mode, now_ns() + pattern.limit_ns)?
+        }
+    };
+    play(pattern, *role, &mut transport)
+}
+
+struct OverNic<'a, M> {
+    measurement: &'a Measurement,
+    layer: Layer,
+    meet: M,
+}
+
+impl<M: FnOnce(String) -> Result<String, Broken>> nic::Use for OverNic<'_, M> {
+    type Output = Outcome;
+
+    fn with<N: Nic>(self, nic: N) -> Result<Outcome, Broken> {
+        let Measurement { role, pattern, .. } = self.measurement;
+        let peer = (self.meet)(nic.caps().addr.to_string())?;
+        let peer: LinkAddr = peer.parse().map_err(|_| Broken::Driver(format!("`{peer}` is no link address")))?;
+        match (self.layer, role) {
+            (Layer::Raw, _) => play(pattern, *role, &mut Raw::new(nic, peer, pattern.size, pattern.flow(*role))?),
+            (Layer::Proto, Role::Initiator) => {
+                play(pattern, *role, &mut Proto::connect(nic, peer, pattern.size, now_ns() + pattern.limit_ns)?)
+            }
+            (Layer::Proto, Role::Responder) => {
+                play(pattern, *role, &mut Proto::accept(nic, pattern.size, now_ns() + pattern.limit_ns)?)
+            }
+            (Layer::SmoltcpTcp, _) => Err(Broken::Driver("smoltcp is not there yet".to_owned())),
+        }
+    }
+}
+
+/// Both ends in this thread, over a wire that costs nothing: what is left is the software.
+fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broken> {
+    let pattern = &measurement.pattern;
+    let fabric = Fabric::new(0);
+    let (a, b) = (fabric.nic(Config::default()), fabric.nic(Config::default()));
+    let (at_a, at_b) = (a.caps().addr, b.caps().addr);
+    let pass = || fabric.advance_to(fabric.now() + FABRIC_STEP);
+    match layer {
+        Layer::Raw => {
+            let mut a = Raw::new(a, at_b, pattern.size, pattern.flow(Role::Initiator))?;
+            let mut b = Raw::new(b, at_a, pattern.size, pattern.flow(Role::Responder))?;
+            play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::Proto => {
+            let (mut a, mut b) = Proto::pair((a, b), at_b, pattern.size, now_ns() + pattern.limit_ns, pass)?;
+            play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, Broken> {
+    text.parse().map_err(|_| Broken::Driver(format!("`{text}` is no socket address")))
+}
+
+/// Virtual time that passes when neither end has anything to do, so that timers fire.
+const FABRIC_STEP: Duration = Duration::from_micros(1);

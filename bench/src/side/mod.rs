@@ -1,0 +1,67 @@
+//! One side of the ladder: a process that opens an end, plays its part, and says what it saw.
+
+mod measure;
+mod wire;
+
+pub use wire::{Answer, Layer, Measurement, Order, Path};
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::transport::Broken;
+
+/// The whole life of a side: obeys orders from standard input until that closes.
+pub fn main() -> ExitCode {
+    let (orders_in, orders) = mpsc::channel();
+    // A thread of its own, so that a side whose parent is gone ends also in the middle of a measurement.
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if orders_in.send(line).is_err() {
+                break;
+            }
+        }
+        std::process::exit(0);
+    });
+    while let Ok(line) = orders.recv() {
+        let answer = match serde_json::from_str(&line) {
+            Ok(Order::Open(measurement)) => match obey(&measurement, &orders) {
+                Ok(outcome) => Answer::Done(outcome),
+                Err(broken) => Answer::Failed { reason: broken.to_string() },
+            },
+            // What is left of a measurement that failed before it.
+            Ok(Order::Go { .. }) => continue,
+            Err(error) => Answer::Failed { reason: format!("not an order: {error}") },
+        };
+        if say(&answer).is_err() {
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn obey(measurement: &Measurement, orders: &Receiver<String>) -> Result<crate::pattern::Outcome, Broken> {
+    crate::affinity::pin_to(measurement.core).map_err(|error| Broken::System("sched_setaffinity", error))?;
+    crate::idle::set_crowded(measurement.crowded);
+    measure::measure(measurement, |at| {
+        say(&Answer::Opened { at }).map_err(|error| Broken::System("write", error))?;
+        match orders.recv_timeout(GO_WITHIN).map(|line| serde_json::from_str(&line)) {
+            Ok(Ok(Order::Go { peer })) => Ok(peer),
+            Ok(_) => Err(Broken::Driver("another order than `go` came".to_owned())),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(Broken::PeerGone),
+        }
+    })
+}
+
+fn say(answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_string(answer)?;
+    line.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.flush()
+}
+
+/// Longer than the other side ever needs to open its end.
+const GO_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,150 @@
+//! Frames on a driver, with nothing above it: what the layers on top are measured against.
+//! A message longer than a frame is cut; there are no headers, so a lost frame ends the measurement.
+
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
+
+use super::window::{REPORT_LEN, RecvWindow, SendWindow};
+use super::{Broken, Flow, Transport};
+
+/// One end of a path over a driver.
+pub struct Raw<N: Nic> {
+    nic: N,
+    link: Link,
+    peer: LinkAddr,
+    size: usize,
+    /// Bytes of every frame of a message but its last one.
+    chunk: usize,
+    /// Bytes of the message under way that were committed.
+    sent: usize,
+    /// Bytes of the message under way that were received.
+    filled: usize,
+    flow: Held,
+}
+
+enum Held {
+    /// By the answers, or by a driver that pushes back.
+    Itself,
+    Outward(SendWindow),
+    Inward(RecvWindow),
+}
+
+impl<N: Nic> Raw<N> {
+    /// A path to `peer`, whose driver is of the same kind and opened alike.
+    pub fn new(mut nic: N, peer: LinkAddr, size: usize, flow: Flow) -> Result<Self, Broken> {
+        let link = nic.link(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        let chunk = nic.caps().mtu.min(size);
+        let window = (nic.caps().rx_frames / 2).min(WINDOW_BYTES / chunk).max(1);
+        let flow = match flow {
+            _ if N::RELIABLE => Held::Itself,
+            Flow::Alternating => Held::Itself,
+            Flow::Outward => Held::Outward(SendWindow::new(window)),
+            Flow::Inward => Held::Inward(RecvWindow::new(window)),
+        };
+        Ok(Self { nic, link, peer, size, chunk, sent: 0, filled: 0, flow })
+    }
+
+    #[inline]
+    fn take_reports(&mut self) {
+        if let Held::Outward(window) = &mut self.flow {
+            let peer = self.peer;
+            self.nic.rx_burst(RX_BURST, |frame, from| {
+                if from == peer {
+                    window.on_report(frame);
+                }
+            });
+        }
+    }
+
+    #[inline]
+    fn send_report(&mut self, frames: usize) {
+        let Held::Inward(window) = &mut self.flow else { return };
+        window.on_taken(frames);
+        let Some(report) = window.report() else { return };
+        // Without a slot the report stays due, and goes with the next frames.
+        if let Some(mut slot) = self.nic.tx_slot(self.link, REPORT_LEN) {
+            slot.copy_from_slice(&report);
+            slot.commit();
+            window.on_reported();
+        }
+        self.nic.flush();
+    }
+}
+
+impl<N: Nic> Transport for Raw<N> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        while self.sent < message.len() {
+            if let Held::Outward(window) = &mut self.flow {
+                if !window.is_open() {
+                    return Ok(false);
+                }
+                window.on_sent(1);
+            }
+            let end = message.len().min(self.sent + self.chunk);
+            let Some(mut slot) = self.nic.tx_slot(self.link, end - self.sent) else {
+                if let Held::Outward(window) = &mut self.flow {
+                    window.on_unsent(1);
+                }
+                return Ok(false);
+            };
+            slot.copy_from_slice(&message[self.sent..end]);
+            slot.commit();
+            self.sent = end;
+        }
+        self.sent = 0;
+        Ok(true)
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), Broken> {
+        self.nic.flush();
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&mut self, budget: usize, into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        if let Held::Outward(_) = self.flow {
+            self.take_reports();
+            return Ok(0);
+        }
+        if budget == 0 {
+            return Ok(0);
+        }
+        let Self { peer, size, chunk, ref mut filled, .. } = *self;
+        let (mut messages, mut broken) = (0, None);
+        let frames = self.nic.rx_burst(budget.min(RX_BURST), |frame, from| {
+            if from != peer || broken.is_some() {
+                return;
+            }
+            let expected = chunk.min(size - *filled);
+            if frame.len() != expected {
+                broken = Some(Broken::Length { got: frame.len(), expected });
+                return;
+            }
+            into[*filled..*filled + expected].copy_from_slice(frame);
+            *filled += expected;
+            if *filled == size {
+                *filled = 0;
+                messages += 1;
+                each(&into[..size]);
+            }
+        });
+        if let Some(broken) = broken {
+            return Err(broken);
+        }
+        if frames > 0 {
+            self.send_report(frames);
+        }
+        Ok(messages)
+    }
+
+    fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
+        self.nic.flush();
+        if self.nic.is_gone(self.link) { Err(Broken::PeerGone) } else { Ok(()) }
+    }
+}
+
+/// Frames of one receive call: the drivers' own burst is of this order.
+const RX_BURST: usize = 64;
+/// Bytes under way at most. Beyond about 1 MiB a ring leaves the second-level cache and halves the bandwidth.
+const WINDOW_BYTES: usize = 512 << 10;

@@ -1,0 +1,194 @@
+//! Kernel UDP, busy-polling: connected sockets, non-blocking calls, and for large messages trains of datagrams that the
+//! kernel cuts and joins (UDP_SEGMENT, UDP_GRO). UDP has no flow control, so a sender is held back by counts.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+use super::window::{REPORT_LEN, RecvWindow, SendWindow};
+use super::{Broken, Flow, Transport, sockopt};
+
+/// One end of a pair of sockets.
+pub struct Udp {
+    socket: UdpSocket,
+    size: usize,
+    /// Bytes of one write: a train of datagrams, or one.
+    chunk: usize,
+    /// Whether the kernel cuts writes.
+    segmented: bool,
+    /// Bytes of the message under way that were sent.
+    sent: usize,
+    /// Bytes of the message under way that were received.
+    filled: usize,
+    flow: Held,
+}
+
+enum Held {
+    Alternating,
+    Outward(SendWindow),
+    Inward(RecvWindow),
+}
+
+impl Udp {
+    /// Opens a socket for [`Udp::connect`].
+    pub fn bind(at: IpAddr) -> Result<UdpSocket, Broken> {
+        let socket = UdpSocket::bind((at, 0)).map_err(|error| Broken::System("bind", error))?;
+        // Now, since the peer may begin before we connect.
+        sockopt::set_receive_buffer(socket.as_fd(), SOCKET_BUFFER)
+            .map_err(|error| Broken::System("SO_RCVBUF", error))?;
+        Ok(socket)
+    }
+
+    /// Ties the socket to its peer. Both ends have the same kernel and route, hence the same window.
+    pub fn connect(socket: UdpSocket, to: SocketAddr, size: usize, flow: Flow) -> Result<Self, Broken> {
+        let failed = |error| Broken::System("UDP socket option", error);
+        socket.connect(to).map_err(|error| Broken::System("connect", error))?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let room = sockopt::receive_buffer(socket.as_fd()).map_err(failed)?;
+        sockopt::set_send_buffer(socket.as_fd(), SOCKET_BUFFER).map_err(failed)?;
+        let datagram =
+            sockopt::ip_mtu(socket.as_fd()).map_err(failed)?.saturating_sub(IP_UDP_HEADERS).min(DATAGRAM_MAX);
+        let segmented = size > datagram
+            && sockopt::set_udp_gro(socket.as_fd()).is_ok()
+            && sockopt::set_udp_segment(socket.as_fd(), datagram as i32).is_ok();
+        let chunk = if segmented { (DATAGRAM_MAX / datagram).min(SEGMENTS_MAX) * datagram } else { datagram };
+        let unit = chunk.min(size);
+        let window = unit * (room / (2 * (unit + DATAGRAM_OVERHEAD))).min(WINDOW_BYTES / unit).clamp(1, WINDOW_MAX);
+        let flow = match flow {
+            Flow::Alternating => Held::Alternating,
+            Flow::Outward => Held::Outward(SendWindow::new(window)),
+            Flow::Inward => Held::Inward(RecvWindow::new(window)),
+        };
+        Ok(Self { socket, size, chunk, segmented, sent: 0, filled: 0, flow })
+    }
+
+    /// Sends one datagram or train. False when the socket's buffer is full.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<bool, Broken> {
+        match self.socket.send(bytes) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EIO) && self.segmented => {
+                // This kernel wants checksum offload for trains, and the interface has none.
+                self.segmented = false;
+                self.chunk = self.chunk.min(DATAGRAM_UNCUT);
+                sockopt::set_udp_segment(self.socket.as_fd(), 0)
+                    .map_err(|error| Broken::System("UDP_SEGMENT", error))?;
+                Ok(false)
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(Broken::PeerGone),
+            Err(error) => Err(Broken::System("send", error)),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+        match self.socket.recv(into) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(Broken::PeerGone),
+            Err(error) => Err(Broken::System("recv", error)),
+        }
+    }
+
+    fn take_reports(&mut self) -> Result<(), Broken> {
+        let mut report = [0; REPORT_LEN];
+        while let Some(bytes) = self.read(&mut report)? {
+            if let Held::Outward(window) = &mut self.flow {
+                window.on_report(&report[..bytes]);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_report(&mut self, bytes: usize) -> Result<(), Broken> {
+        let Held::Inward(window) = &mut self.flow else { return Ok(()) };
+        window.on_taken(bytes);
+        if let Some(report) = window.report() {
+            let sent = self.write(&report)?;
+            if sent && let Held::Inward(window) = &mut self.flow {
+                window.on_reported();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Udp {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        while self.sent < message.len() {
+            if let Held::Outward(window) = &self.flow
+                && !window.is_open()
+            {
+                return Ok(false);
+            }
+            let end = message.len().min(self.sent + self.chunk);
+            if !self.write(&message[self.sent..end])? {
+                return Ok(false);
+            }
+            if let Held::Outward(window) = &mut self.flow {
+                window.on_sent(end - self.sent);
+            }
+            self.sent = end;
+        }
+        self.sent = 0;
+        Ok(true)
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&mut self, budget: usize, into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        if matches!(self.flow, Held::Outward(_)) {
+            self.take_reports()?;
+            return Ok(0);
+        }
+        let mut messages = 0;
+        while messages < budget {
+            let Some(bytes) = self.read(&mut into[self.filled..])? else { break };
+            self.filled += bytes;
+            // A datagram of ours is never longer than what is left of a message.
+            if self.filled > self.size {
+                return Err(Broken::Lost);
+            }
+            if self.filled == self.size {
+                each(&into[..self.size]);
+                self.filled = 0;
+                messages += 1;
+            }
+            self.send_report(bytes)?;
+        }
+        Ok(messages)
+    }
+
+    fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    #[inline]
+    fn relax(&self) {
+        crate::idle::make_way();
+    }
+}
+
+/// Asked for; `net.core.rmem_max` may give less.
+const SOCKET_BUFFER: i32 = 8 << 20;
+/// IPv4 and UDP (RFC 791, RFC 768).
+const IP_UDP_HEADERS: usize = 28;
+/// Most payload of an IPv4 datagram, and of a train.
+const DATAGRAM_MAX: usize = 65_507;
+/// Fits every Ethernet path: 1500 less the headers.
+const DATAGRAM_UNCUT: usize = 1472;
+/// Datagrams of a train at most (UDP_MAX_SEGMENTS in linux/udp.h; 64 before Linux 6.9).
+const SEGMENTS_MAX: usize = 64;
+/// What the kernel charges a datagram beside its bytes (`struct sk_buff` and the rounding of its data).
+const DATAGRAM_OVERHEAD: usize = 1024;
+/// Bytes under way at most: beyond about 1 MiB they leave the second-level cache.
+const WINDOW_BYTES: usize = 512 << 10;
+/// Datagrams under way at most. More gains nothing and only leaves the caches.
+const WINDOW_MAX: usize = 512;

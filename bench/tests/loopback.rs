@@ -1,0 +1,110 @@
+//! The ladder end to end over loopback, with tiny durations: this program runs itself as the two sides.
+
+use std::net::Ipv4Addr;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use sidelane_bench::ladder::{self, Host, LadderError, NicKind, Plan, Regime, Rung};
+use sidelane_bench::pattern::Kind;
+use sidelane_bench::report::{Report, SCHEMA};
+use sidelane_bench::{affinity, side};
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("side") {
+        return side::main();
+    }
+    kernel_rungs_have_every_figure();
+    both_ends_of_the_fabric_run_in_one_side();
+    a_side_that_dies_ends_the_run_with_its_name();
+    a_side_that_is_silent_ends_the_run_with_its_name();
+    a_run_can_be_called_off();
+    ExitCode::SUCCESS
+}
+
+fn kernel_rungs_have_every_figure() {
+    let rungs = vec![Rung::TcpBlock, Rung::TcpPoll, Rung::UdpPoll];
+    let plan = Plan { sizes: vec![8, 3000], ..tiny(NicKind::Uring, rungs) };
+    let mut told = Vec::new();
+    let report = ladder::run(
+        &plan,
+        |_| Ok((this_program(0), this_program(1))),
+        |progress| {
+            told.push((progress.done, progress.total));
+            true
+        },
+    )
+    .unwrap();
+
+    assert_eq!(report.schema, SCHEMA);
+    assert_eq!(report.rungs.len(), 6);
+    for row in &report.rungs {
+        let half = row.half_rtt_ns.expect("every rung has a ping-pong");
+        assert!(half.n > 0 && half.min <= half.p50 && half.p50 <= half.p99 && half.p99 <= half.p999, "{row:?}");
+        assert!(row.msgs_per_s.unwrap() > 1000.0, "{row:?}");
+        assert_eq!(row.nic, None);
+        assert_eq!(row.rounds.len(), plan.rounds);
+        assert_eq!(row.gbit_per_s.is_some(), row.size == 8, "{row:?}");
+    }
+    let tcp = &report.rungs[1];
+    assert!(tcp.msgs_per_s_gathered.is_some());
+    let best = tcp.gbit_per_s_by_congestion.iter().map(|(_, gbit)| *gbit).fold(0.0, f64::max);
+    assert!(tcp.gbit_per_s_by_congestion.is_empty() || tcp.gbit_per_s == Some(best));
+
+    let json = report.to_json();
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    assert_eq!(report.to_csv().lines().count(), 1 + 6);
+    assert!(report.to_table().contains("tcp-poll"));
+    assert!(told.windows(2).all(|two| two[0].0 + 1 == two[1].0), "progress moves by one: {told:?}");
+    assert_eq!(told.first().map(|(done, _)| *done), Some(0));
+    assert!(told.last().is_some_and(|(done, total)| done + 1 == *total));
+}
+
+fn both_ends_of_the_fabric_run_in_one_side() {
+    let plan = tiny(NicKind::Mem, vec![Rung::Raw]);
+    let report = ladder::run(&plan, |_| Ok((this_program(0), this_program(1))), |_| true).unwrap();
+    let raw = &report.rungs[0];
+    assert!(raw.half_rtt_ns.is_some() && raw.msgs_per_s.is_some() && raw.gbit_per_s.is_some(), "{raw:?}");
+    assert_eq!(raw.nic, Some(NicKind::Mem));
+}
+
+fn a_side_that_dies_ends_the_run_with_its_name() {
+    let plan = tiny(NicKind::Uring, vec![Rung::TcpPoll]);
+    let dead = || Host { command: Command::new("false"), ..this_program(1) };
+    let error = ladder::run(&plan, |_| Ok((this_program(0), dead())), |_| true).unwrap_err().to_string();
+    assert!(error.contains("tcp-poll") && error.contains("side B died"), "{error}");
+}
+
+fn a_side_that_is_silent_ends_the_run_with_its_name() {
+    let plan = tiny(NicKind::Uring, vec![Rung::UdpPoll]);
+    let mut sleeper = Command::new("sleep");
+    sleeper.arg("60");
+    let mut hosts = Some((Host { command: sleeper, ..this_program(0) }, this_program(1)));
+    let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
+    assert!(error.contains("udp-poll") && error.contains("side A was silent"), "{error}");
+}
+
+fn a_run_can_be_called_off() {
+    let plan = tiny(NicKind::Uring, vec![Rung::UdpPoll]);
+    let result = ladder::run(&plan, |_| Ok((this_program(0), this_program(1))), |progress| progress.done < 2);
+    assert!(matches!(result, Err(LadderError::Interrupted)));
+}
+
+fn tiny(nic: NicKind, rungs: Vec<Rung>) -> Plan {
+    Plan {
+        rungs,
+        nic,
+        regimes: vec![(Regime::DefaultOffloads, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])],
+        sizes: vec![8],
+        bandwidth_size: 200_000,
+        rounds: 2,
+        warm: Duration::from_millis(2),
+        measure: Duration::from_millis(8),
+    }
+}
+
+fn this_program(side: usize) -> Host {
+    let cores = affinity::cores();
+    let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
+    command.arg("side");
+    Host { command, ip: Ipv4Addr::LOCALHOST.into(), nic: "none".to_owned(), core: cores[side.min(cores.len() - 1)] }
+}
