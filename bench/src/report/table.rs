@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
 use super::{Report, Row};
@@ -41,54 +41,53 @@ fn title(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let size = rows[0].size;
-    let gbit_size = rows.iter().find_map(|row| row.gbit_size);
-    let mut columns: Vec<(String, Box<dyn Fn(&Row) -> String>)> =
-        vec![("rung".to_owned(), Box::new(|row| row.name.to_string()))];
+    let of = |name: Rung| rows.iter().find(|row| row.name == name);
+    let half = |row: &Row| row.half_rtt_ns.map(|half| half.p50);
+    let tcp = of(Rung::TcpPoll);
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    let mut columns = vec![column("rung", rows, |row| row.name.to_string())];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
-        let of = |name: Rung| rows.iter().find(|row| row.name == name).and_then(|row| row.half_rtt_ns);
-        columns.push((format!("p50 half RTT {size} B"), Box::new(|row| time(row.half_rtt_ns.map(|half| half.p50)))));
-        columns.push(("(rounds)".to_owned(), Box::new(|row| spread(row.half_rtt_p50_spread_ns))));
-        columns.push(("p99".to_owned(), Box::new(|row| time(row.half_rtt_ns.map(|half| half.p99)))));
-        columns.push((
-            "over the rung below".to_owned(),
-            Box::new(move |row| {
-                difference(row.half_rtt_ns.zip(row.name.below().and_then(of)).map(|(a, b)| a.p50 - b.p50), row)
-            }),
-        ));
-        columns.push((
-            "tcp-poll /".to_owned(),
-            Box::new(move |row| ratio(of(Rung::TcpPoll).zip(row.half_rtt_ns).map(|(tcp, half)| tcp.p50 / half.p50))),
-        ));
+        let below = |row: &Row| row.name.below().and_then(of).and_then(half);
+        columns.push(column(&format!("half RTT\n{} B, p50", rows[0].size), rows, |row| time(half(row))));
+        columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
+        columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.map(|half| half.p99))));
+        columns.push(column("more than\nthe rung below", rows, |row| {
+            difference(half(row).zip(below(row)).map(|(this, below)| this - below), row)
+        }));
+        columns.push(column("faster than\ntcp-poll", rows, |row| {
+            ratio(tcp.and_then(half).zip(half(row)).map(|(tcp, this)| tcp / this))
+        }));
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
-        columns.push((format!("messages/s {size} B"), Box::new(|row| rate(row.msgs_per_s))));
+        columns.push(column(&format!("messages/s\n{} B", rows[0].size), rows, |row| rate(row.msgs_per_s)));
     }
-    if let Some(gbit_size) = gbit_size {
-        let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);
-        columns.push((
-            format!("Gbit/s {}", bytes(gbit_size)),
-            Box::new(|row| match (row.gbit_per_s, &row.congestion) {
-                (Some(gbit), Some(congestion)) => format!("{gbit:.1} ({congestion})"),
-                (Some(gbit), None) => format!("{gbit:.1}"),
-                (None, _) => NOTHING.to_owned(),
-            }),
-        ));
-        columns.push((
-            "/ tcp-poll".to_owned(),
-            Box::new(move |row| ratio(row.gbit_per_s.zip(tcp).map(|(gbit, tcp)| gbit / tcp))),
-        ));
+    if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
+        let tcp = tcp.and_then(|row| row.gbit_per_s);
+        columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, |row| gbit(row)));
+        columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_per_s.zip(tcp).map(|(this, tcp)| this / tcp))));
     }
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(columns.iter().map(|(heading, _)| heading.clone()));
-    for row in rows {
-        table.add_row(columns.iter().map(|(_, figure)| figure(row)));
+    table.set_header(columns.iter().map(|lines| lines[0].clone()));
+    for index in 1..=rows.len() {
+        table.add_row(columns.iter().map(|lines| lines[index].clone()));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// A heading and a figure for each row.
+fn column(heading: &str, rows: &[Row], figure: impl Fn(&Row) -> String) -> Vec<String> {
+    std::iter::once(heading.to_owned()).chain(rows.iter().map(figure)).collect()
+}
+
+fn gbit(row: &Row) -> String {
+    match (row.gbit_per_s, &row.congestion) {
+        (Some(gbit), Some(congestion)) => format!("{gbit:.1} ({congestion})"),
+        (Some(gbit), None) => format!("{gbit:.1}"),
+        (None, _) => NOTHING.to_owned(),
+    }
 }
 
 fn time(nanos: Option<f64>) -> String {

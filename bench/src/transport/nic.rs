@@ -1,6 +1,6 @@
 //! Drivers by name: the one place where a string picks a type.
 
-use sidelane_nic::Nic;
+use sidelane_nic::{Nic, uring};
 
 use super::Broken;
 
@@ -13,9 +13,17 @@ pub trait Use {
     fn with<N: Nic>(self, nic: N) -> Result<Self::Output, Broken>;
 }
 
-/// Opens what `spec` names (`uring:eth0`, `udp:10.0.0.1:0`, `shm:domain`). `real_frames`: none larger than every path carries.
+/// Opens what `spec` names: `uring:<interface>`. `real_frames`: none larger than every path carries.
 pub fn open<U: Use>(spec: &str, real_frames: bool, user: U) -> Result<U::Output, Broken> {
-    let _ = (real_frames, user);
-    let (kind, _rest) = spec.split_once(':').unwrap_or((spec, ""));
-    Err(Broken::Driver(format!("no driver is called `{kind}`; there are uring, udp and shm")))
+    let (kind, at) = spec.split_once(':').unwrap_or((spec, ""));
+    match kind {
+        "uring" => {
+            let config = uring::Config { real_frames, ..uring::Config::new(at, ENDPOINT) };
+            user.with(uring::Uring::open(&config).map_err(|error| Broken::Driver(error.to_string()))?)
+        }
+        _ => Err(Broken::Driver(format!("no driver is called `{kind}`; there is uring"))),
+    }
 }
+
+/// Both sides have an interface of their own, so any number will do.
+const ENDPOINT: u16 = 1;

@@ -16,6 +16,8 @@ pub struct Raw<N: Nic> {
     chunk: usize,
     /// Bytes of the message under way that were committed.
     sent: usize,
+    /// Bytes committed since the last flush.
+    staged: usize,
     /// Bytes of the message under way that were received.
     filled: usize,
     flow: Held,
@@ -40,7 +42,7 @@ impl<N: Nic> Raw<N> {
             Flow::Outward => Held::Outward(SendWindow::new(window)),
             Flow::Inward => Held::Inward(RecvWindow::new(window)),
         };
-        Ok(Self { nic, link, peer, size, chunk, sent: 0, filled: 0, flow })
+        Ok(Self { nic, link, peer, size, chunk, sent: 0, staged: 0, filled: 0, flow })
     }
 
     #[inline]
@@ -89,7 +91,11 @@ impl<N: Nic> Transport for Raw<N> {
             };
             slot.copy_from_slice(&message[self.sent..end]);
             slot.commit();
+            self.staged += end - self.sent;
             self.sent = end;
+            if self.staged >= FLUSH_BYTES {
+                self.flush()?;
+            }
         }
         self.sent = 0;
         Ok(true)
@@ -97,6 +103,7 @@ impl<N: Nic> Transport for Raw<N> {
 
     #[inline]
     fn flush(&mut self) -> Result<(), Broken> {
+        self.staged = 0;
         self.nic.flush();
         Ok(())
     }
@@ -146,5 +153,7 @@ impl<N: Nic> Transport for Raw<N> {
 
 /// Frames of one receive call: the drivers' own burst is of this order.
 const RX_BURST: usize = 64;
+/// Bytes between two flushes at most: the receiver shall copy out while we copy in.
+const FLUSH_BYTES: usize = 32 << 10;
 /// Bytes under way at most. Beyond about 1 MiB a ring leaves the second-level cache and halves the bandwidth.
 const WINDOW_BYTES: usize = 512 << 10;

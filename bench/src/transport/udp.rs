@@ -77,7 +77,7 @@ impl Udp {
                     .map_err(|error| Broken::System("UDP_SEGMENT", error))?;
                 Ok(false)
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(Broken::PeerGone),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused().map(|()| false),
             Err(error) => Err(Broken::System("send", error)),
         }
     }
@@ -87,9 +87,14 @@ impl Udp {
         match self.socket.recv(into) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(Broken::PeerGone),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused().map(|()| None),
             Err(error) => Err(Broken::System("recv", error)),
         }
+    }
+
+    /// The peer's socket is closed. A sender closes when it has sent all, while we still take it from our queue.
+    fn refused(&self) -> Result<(), Broken> {
+        if matches!(self.flow, Held::Inward(_)) { Ok(()) } else { Err(Broken::PeerGone) }
     }
 
     fn take_reports(&mut self) -> Result<(), Broken> {
