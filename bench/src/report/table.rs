@@ -64,7 +64,7 @@ fn table(rows: &[Row]) -> Table {
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
         let tcp = tcp.and_then(|row| row.gbit_per_s);
-        columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, |row| gbit(row)));
+        columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, gbit));
         columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_per_s.zip(tcp).map(|(this, tcp)| this / tcp))));
     }
     table.set_header(columns.iter().map(|lines| lines[0].clone()));
