@@ -36,6 +36,11 @@ pub struct Row {
     pub half_rtt_ns: Option<Summary>,
     /// Smallest and largest p50 of a round.
     pub half_rtt_p50_spread_ns: Option<(f64, f64)>,
+    /// What the rung adds to the p50 of the rung below: median of the differences within each round, since a machine
+    /// that changes its pace between rounds shifts both rungs alike.
+    pub over_below_ns: Option<f64>,
+    /// How many times as fast as busy-polling TCP by p50: likewise.
+    pub faster_than_tcp_poll: Option<f64>,
     /// Messages a second one way, at the receiver: median over rounds.
     pub msgs_per_s: Option<f64>,
     /// The same for TCP that gathers small writes (no TCP_NODELAY).
@@ -92,6 +97,7 @@ impl Report {
                 }
             }
         }
+        compare(&mut rungs);
         Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), rungs }
     }
 
@@ -122,6 +128,8 @@ impl Row {
             size,
             half_rtt_ns: None,
             half_rtt_p50_spread_ns: None,
+            over_below_ns: None,
+            faster_than_tcp_poll: None,
             msgs_per_s: None,
             msgs_per_s_gathered: None,
             gbit_size: None,
@@ -179,6 +187,23 @@ impl Row {
             self.rounds.resize(index + 1, Round::default());
         }
         &mut self.rounds[index]
+    }
+}
+
+/// Fills in what takes two rows, round by round.
+fn compare(rows: &mut [Row]) {
+    let others = rows.to_vec();
+    for row in rows {
+        let (regime, size) = (row.regime, row.size);
+        let of = |name| others.iter().find(|other| (other.name, other.regime, other.size) == (name, regime, size));
+        let figures = |other: &Row, figure: fn(f64, f64) -> f64| {
+            let pairs = row.rounds.iter().zip(&other.rounds);
+            let p50s = pairs.filter_map(|(this, other)| this.half_rtt_ns.zip(other.half_rtt_ns));
+            median(&mut p50s.map(|(this, other)| figure(this.p50, other.p50)).collect::<Vec<_>>())
+        };
+        row.over_below_ns = row.name.below().and_then(of).and_then(|below| figures(below, |this, below| this - below));
+        row.faster_than_tcp_poll =
+            of(Rung::TcpPoll).and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));
     }
 }
 

@@ -41,29 +41,22 @@ fn title(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let of = |name: Rung| rows.iter().find(|row| row.name == name);
     let half = |row: &Row| row.half_rtt_ns.map(|half| half.p50);
-    let tcp = of(Rung::TcpPoll);
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     let mut columns = vec![column("rung", rows, |row| row.name.to_string())];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
-        let below = |row: &Row| row.name.below().and_then(of).and_then(half);
         columns.push(column(&format!("half RTT\n{} B, p50", rows[0].size), rows, |row| time(half(row))));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
         columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.map(|half| half.p99))));
-        columns.push(column("more than\nthe rung below", rows, |row| {
-            difference(half(row).zip(below(row)).map(|(this, below)| this - below), row)
-        }));
-        columns.push(column("faster than\ntcp-poll", rows, |row| {
-            ratio(tcp.and_then(half).zip(half(row)).map(|(tcp, this)| tcp / this))
-        }));
+        columns.push(column("more than\nthe rung below", rows, difference));
+        columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
         columns.push(column(&format!("messages/s\n{} B", rows[0].size), rows, |row| rate(row.msgs_per_s)));
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
-        let tcp = tcp.and_then(|row| row.gbit_per_s);
+        let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);
         columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, gbit));
         columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_per_s.zip(tcp).map(|(this, tcp)| this / tcp))));
     }
@@ -102,8 +95,8 @@ fn spread(range: Option<(f64, f64)>) -> String {
     range.map_or_else(|| NOTHING.to_owned(), |(low, high)| format!("{low:.0}..{high:.0}"))
 }
 
-fn difference(nanos: Option<f64>, row: &Row) -> String {
-    match (nanos, row.name.below()) {
+fn difference(row: &Row) -> String {
+    match (row.over_below_ns, row.name.below()) {
         (Some(nanos), Some(below)) => format!("{nanos:+.0} ns ({below})"),
         _ => NOTHING.to_owned(),
     }

@@ -16,11 +16,20 @@ fn half(p50: f64) -> Option<Summary> {
     Some(Summary { min: p50 - 10.0, p50, p99: p50 * 2.0, p999: p50 * 3.0, n: 1000 })
 }
 
+fn row(name: Rung, regime: Regime) -> Row {
+    Row::empty(name, NicKind::Uring, regime, 8)
+}
+
+/// A row of three rounds with these p50s.
+fn timed(name: Rung, p50s: [f64; 3]) -> Row {
+    let mut row = row(name, Regime::DefaultOffloads);
+    row.half_rtt_ns = half(median(&mut p50s.clone()).unwrap());
+    row.rounds = p50s.map(|p50| Round { half_rtt_ns: half(p50), ..Round::default() }).to_vec();
+    row
+}
+
 fn report() -> Report {
-    let row = |name, regime| Row::empty(name, NicKind::Uring, regime, 8);
-    let default = Regime::DefaultOffloads;
     let tcp = Row {
-        half_rtt_ns: half(2900.0),
         half_rtt_p50_spread_ns: Some((2850.0, 2950.0)),
         msgs_per_s: Some(400e3),
         msgs_per_s_gathered: Some(1.2e6),
@@ -28,13 +37,24 @@ fn report() -> Report {
         gbit_per_s: Some(70.0),
         congestion: Some("cubic".to_owned()),
         gbit_per_s_by_congestion: vec![("reno".to_owned(), 60.0), ("cubic".to_owned(), 70.0)],
-        rounds: vec![Round { half_rtt_ns: half(2900.0), msgs_per_s: Some(400e3), gbit_per_s: Some(70.0) }],
-        ..row(Rung::TcpPoll, default)
+        ..timed(Rung::TcpPoll, [2850.0, 2900.0, 2950.0])
     };
-    let raw = Row { half_rtt_ns: half(725.0), msgs_per_s: Some(1.2e6), ..row(Rung::Raw, default) };
-    let proto = Row { half_rtt_ns: half(800.0), msgs_per_s: Some(4e6), ..row(Rung::Proto, default) };
+    let raw = Row { msgs_per_s: Some(1.2e6), ..timed(Rung::Raw, [725.0, 725.0, 1000.0]) };
+    let proto = Row { msgs_per_s: Some(4e6), ..timed(Rung::Proto, [800.0, 790.0, 1080.0]) };
     let real = Row { gbit_size: Some(1 << 20), gbit_per_s: Some(12.0), ..row(Rung::Proto, Regime::RealFrames) };
-    Report { schema: SCHEMA.to_owned(), machine: machine(), rungs: vec![tcp, raw, proto, real] }
+    let mut rungs = vec![tcp, raw, proto, real];
+    compare(&mut rungs);
+    Report { schema: SCHEMA.to_owned(), machine: machine(), rungs }
+}
+
+#[test]
+fn rungs_are_compared_within_each_round() {
+    let report = report();
+    let proto = &report.rungs[2];
+    assert_eq!(proto.over_below_ns, Some(75.0), "of 75, 65 and 80");
+    assert_eq!(proto.faster_than_tcp_poll, Some(3.563), "of 3.563, 3.671 and 2.731");
+    assert_eq!(report.rungs[1].over_below_ns, None, "nothing is below raw");
+    assert_eq!(report.rungs[3].over_below_ns, None, "rungs of another regime are another ladder");
 }
 
 #[test]
