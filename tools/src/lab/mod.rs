@@ -6,8 +6,11 @@
 
 mod enter;
 mod error;
+pub mod keeper;
 mod offload;
 mod passing;
+mod place;
+pub mod process;
 mod seed;
 mod wiring;
 
@@ -15,6 +18,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use enter::Lifetime;
 pub use error::{Forbidden, LabError};
@@ -30,6 +34,9 @@ pub const INTERFACE: &str = "veth0";
 
 /// Length of the network's prefix: all hosts are neighbours.
 pub const PREFIX_LEN: u8 = 24;
+
+/// How long a left-over process may take to end by itself before it is killed.
+const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a lab shall be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +71,7 @@ pub struct Host {
     name: char,
     address: Address,
     entry: Entry,
-    control: OwnedFd,
+    offloads: Offloads,
 }
 
 /// Where a host is found, by IP and by Ethernet.
@@ -103,13 +110,14 @@ impl Lab {
             }
         }
         let user = namespaces.user.map(Arc::new);
-        let hosts = nets.into_iter().zip(addresses).enumerate().map(|(i, (net, address))| Host {
-            name: (b'A' + i as u8) as char,
-            address,
-            entry: Entry { user: user.clone(), net: Arc::new(net.namespace) },
-            control: net.control,
+        let hosts = nets.into_iter().zip(addresses).enumerate().map(|(i, (net, address))| {
+            let offloads = offload::read(net.control.as_fd(), INTERFACE)
+                .map_err(|source| LabError::System { doing: "read offloads", source })?;
+            let entry = Entry { user: user.clone(), net: Arc::new(net.namespace) };
+            Ok(Host { name: (b'A' + i as u8) as char, address, entry, offloads })
         });
-        Ok(Self { spec: *spec, hosts: hosts.collect(), bridge: bridge.map(|net| net.namespace) })
+        let hosts = hosts.collect::<Result<_, LabError>>()?;
+        Ok(Self { spec: *spec, hosts, bridge: bridge.map(|net| net.namespace) })
     }
 
     /// What it was made as.
@@ -130,6 +138,14 @@ impl Lab {
     /// True when the lab hangs together by a bridge in a namespace of its own.
     pub fn has_bridge(&self) -> bool {
         self.bridge.is_some()
+    }
+
+    /// Ends whatever still runs inside: what a command put in the background and left there.
+    pub fn end_inhabitants(&self) {
+        let inside: Vec<_> = self.hosts.iter().flat_map(|host| process::inhabitants(&host.entry.net)).collect();
+        for process in inside.into_iter().filter_map(process::Process::open) {
+            let _ = process.end(END_PATIENCE);
+        }
     }
 
     /// True when the lab is in a user namespace of its own: made without root's rights.
@@ -154,9 +170,9 @@ impl Host {
         INTERFACE
     }
 
-    /// What its interface leaves to others just now.
-    pub fn offloads(&self) -> std::io::Result<Offloads> {
-        offload::read(self.control.as_fd(), INTERFACE)
+    /// What its interface leaves to others, as read back when the lab was made.
+    pub fn offloads(&self) -> Offloads {
+        self.offloads
     }
 
     /// A command whose process will run in this host. It is killed when the THREAD that spawned it ends (prctl(2),

@@ -1,0 +1,304 @@
+//! A lab that outlives the command that made it: a small process holds the namespaces and hands out descriptors.
+//!
+//! The keeper listens on a unix socket in the user's own directory. A client sends one byte, the request; the answer is
+//! the lab's description as JSON, with the namespaces' descriptors beside its first byte. A socket on which nobody
+//! listens is a stale one, after a reboot or a kill, and is removed by whoever meets it.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::enter::{Entry, Lifetime};
+use super::process::{self, Process};
+use super::{INTERFACE, Lab, Offloads, place};
+
+/// What a keeper tells about its lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The lab's name.
+    pub name: String,
+    /// The keeper's process.
+    pub pid: u32,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Offloads are off.
+    pub real_frames: bool,
+    /// Made without root's rights.
+    pub user_namespace: bool,
+    /// All hosts, A first.
+    pub hosts: Vec<HostDescription>,
+}
+
+/// One host of a kept lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostDescription {
+    /// A, B, ...
+    pub name: char,
+    /// Its address.
+    pub ip: std::net::Ipv4Addr,
+    /// Its interface's address.
+    pub mac: String,
+    /// Its interface's name.
+    pub interface: String,
+    /// What its interface left to others when the lab was made.
+    pub offloads: Offloads,
+    /// The processes inside, when the lab was looked at.
+    #[serde(default)]
+    pub processes: Vec<u32>,
+}
+
+/// A kept lab, seen from another process.
+#[derive(Debug)]
+pub struct Kept {
+    /// What the keeper told.
+    pub description: Description,
+    entries: Vec<Entry>,
+}
+
+/// Why a kept lab could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// No lab of that name is up.
+    #[error("no lab named `{0}` is up; make one with `sidelane lab up`")]
+    NotUp(String),
+    /// The name is taken.
+    #[error("a lab named `{0}` is up already; end it with `sidelane lab down`, or give another `--name`")]
+    Up(String),
+    /// No such host.
+    #[error("this lab has no host `{0}`: its hosts are {first} to {last}", first = 'A', last = .1)]
+    NoHost(String, char),
+    /// The system failed.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+/// Listens for clients of `lab` until one asks for its end, a signal comes or the socket is removed. `ready` is called
+/// once, when clients can connect.
+pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce()) -> Result<(), KeepError> {
+    let (listener, path) = listen(name)?;
+    let description = describe(lab, name);
+    let text = serde_json::to_vec(&description).expect("a description has no maps and no foreign strings");
+    let descriptors: Vec<RawFd> = descriptors(lab).collect();
+    let ended = ending_signals().map_err(|e| KeepError::System("watch for signals", e))?;
+    let inode = fs::metadata(&path).map(|m| m.st_ino()).ok();
+    ready();
+    loop {
+        match wait(&listener, &ended) {
+            Wake::Signal => break,
+            Wake::Time if fs::metadata(&path).map(|m| m.st_ino()).ok() != inode => return Ok(()),
+            Wake::Time => {}
+            Wake::Client => {
+                let Ok((mut client, _)) = listener.accept() else { continue };
+                let _ = client.set_read_timeout(Some(CLIENT_WAIT));
+                let _ = client.set_write_timeout(Some(CLIENT_WAIT));
+                let mut request = [0];
+                match client.read_exact(&mut request).map(|()| request[0]) {
+                    Ok(DESCRIBE) => drop(answer(client, &text, &descriptors)),
+                    Ok(END) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+    let _ = fs::remove_file(&path);
+    Ok(())
+}
+
+impl Kept {
+    /// Finds the lab `name`. Removes its socket if its keeper is gone.
+    pub fn find(name: &str) -> Result<Self, KeepError> {
+        let system = |error| KeepError::System("ask the lab's keeper", error);
+        let path = place::socket(name).map_err(|e| KeepError::System("find this user's labs", e))?;
+        let Some(mut keeper) = connect(&path).map_err(system)? else {
+            return Err(KeepError::NotUp(name.to_owned()));
+        };
+        keeper.write_all(&[DESCRIBE]).map_err(system)?;
+        let mut text = vec![0; DESCRIPTION_MAX];
+        let (len, descriptors) = super::passing::receive(keeper.as_fd(), &mut text).map_err(system)?;
+        text.truncate(len);
+        keeper.read_to_end(&mut text).map_err(system)?;
+        let mut description: Description = serde_json::from_slice(&text).map_err(|e| system(e.into()))?;
+        let mut descriptors = descriptors.into_iter().map(Arc::new);
+        let user = if description.user_namespace { descriptors.next() } else { None };
+        // A process that is inside already can't enter once more (setns(2): EINVAL), and need not.
+        let user = user.filter(|user| !is_own_user_namespace(user));
+        let entries: Vec<Entry> = descriptors.map(|net| Entry { user: user.clone(), net }).collect();
+        if entries.len() != description.hosts.len() {
+            return Err(system(io::ErrorKind::InvalidData.into()));
+        }
+        for (host, entry) in description.hosts.iter_mut().zip(&entries) {
+            host.processes = process::inhabitants(&entry.net);
+        }
+        Ok(Self { description, entries })
+    }
+
+    /// All kept labs of this user. Stale ones are removed on the way.
+    pub fn all() -> Result<Vec<Self>, KeepError> {
+        let names = place::names().map_err(|e| KeepError::System("find this user's labs", e))?;
+        let found = names.iter().map(|name| Self::find(name)).filter(|lab| !matches!(lab, Err(KeepError::NotUp(_))));
+        found.collect()
+    }
+
+    /// A command that will run in `host` (`A`, `a`, `B`...) and lives on its own.
+    pub fn command(&self, host: &str, program: &std::ffi::OsStr) -> Result<Command, KeepError> {
+        let hosts = &self.description.hosts;
+        let found = hosts.iter().position(|h| host.eq_ignore_ascii_case(h.name.encode_utf8(&mut [0; 4])));
+        let Some(index) = found else {
+            return Err(KeepError::NoHost(host.to_owned(), hosts.last().map_or('A', |h| h.name)));
+        };
+        let mut command = Command::new(program);
+        command.env("SIDELANE_LAB", &self.description.name);
+        command.envs(environment(hosts, index));
+        self.entries[index].apply(&mut command, Lifetime::Free, None);
+        Ok(command)
+    }
+
+    /// Ends every process inside, then the keeper; returns once all are gone, with how many processes were ended.
+    pub fn end(self) -> Result<usize, KeepError> {
+        let system = |error| KeepError::System("end the lab", error);
+        let own = std::process::id();
+        let inside = self.description.hosts.iter().flat_map(|host| &host.processes).filter(|pid| **pid != own);
+        let inside: Vec<Process> = inside.filter_map(|pid| Process::open(*pid)).collect();
+        inside.iter().try_for_each(|process| process.signal(libc::SIGTERM)).map_err(system)?;
+        inside.iter().try_for_each(|process| process.end(PATIENCE)).map_err(system)?;
+        let keeper = Process::open(self.description.pid);
+        let path = place::socket(&self.description.name).map_err(system)?;
+        if let Some(mut stream) = connect(&path).map_err(system)? {
+            stream.write_all(&[END]).map_err(system)?;
+        }
+        if keeper.is_some_and(|keeper| !keeper.wait(PATIENCE)) {
+            return Err(system(io::ErrorKind::TimedOut.into()));
+        }
+        Ok(inside.len())
+    }
+}
+
+/// What a program inside a lab is told: its own host's name, and every host's address.
+pub fn environment(hosts: &[HostDescription], own: usize) -> Vec<(String, String)> {
+    let mut told = vec![("SIDELANE_HOST".to_owned(), hosts[own].name.to_string())];
+    for host in hosts {
+        told.push((format!("SIDELANE_{}_IP", host.name), host.ip.to_string()));
+        told.push((format!("SIDELANE_{}_MAC", host.name), host.mac.clone()));
+    }
+    told
+}
+
+/// The hosts of `lab` as a keeper describes them.
+pub fn describe_hosts(lab: &Lab) -> Vec<HostDescription> {
+    let hosts = lab.hosts().iter().map(|host| HostDescription {
+        name: host.name(),
+        ip: host.address().ip,
+        mac: host.address().mac_text(),
+        interface: INTERFACE.to_owned(),
+        offloads: host.offloads,
+        processes: Vec::new(),
+    });
+    hosts.collect()
+}
+
+const DESCRIBE: u8 = b'd';
+const END: u8 = b'e';
+
+/// 26 hosts of about 110 bytes each, and the lab itself. A longer text would only take another read.
+const DESCRIPTION_MAX: usize = 4096;
+
+/// A client has written its byte before we look.
+const CLIENT_WAIT: Duration = Duration::from_secs(1);
+
+/// How often the keeper looks whether its socket is still there: without it nobody could ever end the lab.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Time that a process inside gets to end by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+enum Wake {
+    Client,
+    Signal,
+    Time,
+}
+
+fn listen(name: &str) -> Result<(UnixListener, PathBuf), KeepError> {
+    let system = |error| KeepError::System("keep the lab", error);
+    let _lock = place::lock().map_err(system)?;
+    let path = place::socket(name).map_err(system)?;
+    if connect_or_clean(&path).map_err(system)?.is_some() {
+        return Err(KeepError::Up(name.to_owned()));
+    }
+    Ok((UnixListener::bind(&path).map_err(system)?, path))
+}
+
+/// The keeper behind `path`, or `None` when there is none. A stale socket is removed.
+fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _lock = place::lock()?;
+            connect_or_clean(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// As `connect`, for whoever holds the lock.
+fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn answer(client: UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+    super::passing::send(client.as_fd(), &text[..1], descriptors)?;
+    (&client).write_all(&text[1..])
+}
+
+fn describe(lab: &Lab, name: &str) -> Description {
+    Description {
+        name: name.to_owned(),
+        pid: std::process::id(),
+        mtu: lab.spec().mtu,
+        real_frames: lab.spec().real_frames,
+        user_namespace: lab.in_user_namespace(),
+        hosts: describe_hosts(lab),
+    }
+}
+
+fn descriptors(lab: &Lab) -> impl Iterator<Item = RawFd> {
+    let user = lab.hosts[0].entry.user.iter().map(|user| user.as_raw_fd());
+    user.chain(lab.hosts.iter().map(|host| host.entry.net.as_raw_fd()))
+}
+
+fn is_own_user_namespace(namespace: &OwnedFd) -> bool {
+    let identity = |path: &str| fs::metadata(path).map(|m| (m.st_dev(), m.st_ino())).ok();
+    identity("/proc/self/ns/user") == identity(&format!("/proc/self/fd/{}", namespace.as_raw_fd()))
+}
+
+/// A stream that becomes readable when the keeper is told to end. The terminal's hang-up is not meant for it.
+fn ending_signals() -> io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(libc::SIGTERM, writer.try_clone()?)?;
+    signal_hook::low_level::pipe::register(libc::SIGINT, writer)?;
+    Ok(reader)
+}
+
+#[allow(unsafe_code)] // std waits for one descriptor only.
+fn wait(listener: &UnixListener, ended: &UnixStream) -> Wake {
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polled = [entry(ended.as_raw_fd()), entry(listener.as_raw_fd())];
+    // SAFETY: Two pollfds, alive during the call.
+    unsafe { libc::poll(polled.as_mut_ptr(), 2, LOOK_EVERY.as_millis() as i32) };
+    match polled {
+        [signal, _] if signal.revents != 0 => Wake::Signal,
+        [_, client] if client.revents != 0 => Wake::Client,
+        _ => Wake::Time,
+    }
+}

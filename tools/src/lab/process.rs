@@ -1,0 +1,97 @@
+//! Other processes: who is inside a namespace, and how to end one and know that it is gone.
+#![allow(unsafe_code)] // pidfd_open(2) and pidfd_send_signal(2) have no safe interface.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::linux::fs::MetadataExt;
+use std::time::Duration;
+
+/// A process that cannot be taken for another one that got its number later.
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// `None` when there is no such process.
+    pub fn open(pid: u32) -> Option<Self> {
+        // SAFETY: Takes no pointer.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        // SAFETY: The call just opened the descriptor for us, so nobody else owns it.
+        (fd >= 0).then(|| Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Sends a signal. A process that is already gone is no error.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: A null siginfo is allowed and means that of kill(2).
+        let outcome = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, none, 0) };
+        match io::Error::last_os_error() {
+            error if outcome < 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until it has ended; false when that took longer.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: One pollfd, alive during the call. An interrupted wait counts as too long: nobody installs handlers
+        // that return while this runs.
+        unsafe { libc::poll(&raw mut poll, 1, at_most.as_millis() as i32) > 0 }
+    }
+
+    /// Ends it: asks first, and kills what has not listened after `patience`.
+    pub fn end(&self, patience: Duration) -> io::Result<()> {
+        self.signal(libc::SIGTERM)?;
+        if !self.wait(patience) {
+            self.signal(libc::SIGKILL)?;
+            self.wait(KILL_WAIT);
+        }
+        Ok(())
+    }
+}
+
+/// A killed process is gone as soon as it is next scheduled; only one stuck in a device lasts longer.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+
+/// The processes whose network namespace is `namespace`, as far as this user may see them.
+pub fn inhabitants(namespace: &OwnedFd) -> Vec<u32> {
+    let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", namespace.as_raw_fd())) else { return Vec::new() };
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::metadata(format!("/proc/{pid}/ns/net"))
+                .is_ok_and(|net| (net.st_dev(), net.st_ino()) == (own.st_dev(), own.st_ino()))
+        })
+        .collect()
+}
+
+/// The direct children of this process.
+pub fn children() -> Vec<u32> {
+    let own = std::process::id();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| parent(*pid) == Some(own))
+        .collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Leaves the session, the directory and the open files of whoever started this process, but not its standard streams.
+/// To be called first thing, before anything was opened.
+pub fn detach() -> io::Result<()> {
+    std::env::set_current_dir("/")?;
+    // SAFETY: setsid takes nothing. The other closes what was inherited (a script's lock, say) and nothing of ours,
+    // since nothing was opened yet.
+    unsafe {
+        libc::setsid();
+        libc::close_range(3, u32::MAX, 0);
+    }
+    Ok(())
+}
