@@ -1,0 +1,123 @@
+//! Which drivers can run here, why the others cannot, and what mends it.
+
+mod checks;
+mod facts;
+mod probe;
+
+use std::fmt;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+use serde::Serialize;
+
+pub use facts::Facts;
+pub use probe::main as probe;
+
+/// All that was found out.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of this text's form.
+    pub schema: &'static str,
+    /// True when a driver other than the simulated one can run.
+    pub ready: bool,
+    /// Each driver, in the order of preference.
+    pub drivers: Vec<Driver>,
+    /// Whether labs can be made.
+    pub lab: Verdict,
+    /// The machine.
+    pub machine: Facts,
+}
+
+/// One driver.
+#[derive(Debug, Clone, Serialize)]
+pub struct Driver {
+    /// As in `--nic`.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// Whether it can run.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Whether a thing works here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It was tried and it works.
+    Runs {
+        /// How far, where that is not everywhere.
+        note: Option<String>,
+    },
+    /// It was tried and refused.
+    Refused {
+        /// Why.
+        reason: String,
+        /// A command that mends it, where there is one.
+        remedy: Option<String>,
+    },
+    /// This version does not contain it.
+    NotBuilt,
+}
+
+impl Report {
+    /// Tries everything. Takes a few milliseconds and leaves nothing behind.
+    pub fn make() -> Self {
+        let lab = checks::lab();
+        let drivers = checks::drivers(&lab);
+        let ready = drivers.iter().any(|driver| driver.name != "mem" && driver.verdict.runs());
+        Self {
+            schema: "sidelane-doctor/1",
+            ready,
+            drivers,
+            lab: lab.map_or_else(|verdict| verdict, |_| Verdict::runs_everywhere()),
+            machine: Facts::gather(),
+        }
+    }
+}
+
+impl Verdict {
+    /// True when it works.
+    pub fn runs(&self) -> bool {
+        matches!(self, Self::Runs { .. })
+    }
+
+    fn runs_everywhere() -> Self {
+        Self::Runs { note: None }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(["driver", "what it is", "here"]);
+        for driver in &self.drivers {
+            table.add_row([driver.name, driver.what, &driver.verdict.to_string()]);
+        }
+        table.add_row(["lab", "network namespaces joined by veth", &self.lab.to_string()]);
+        writeln!(f, "{table}\n{}", self.machine)?;
+        let all = self.drivers.iter().map(|driver| (driver.name, &driver.verdict)).chain([("lab", &self.lab)]);
+        let remedies: Vec<String> = all
+            .filter_map(|(name, verdict)| match verdict {
+                Verdict::Refused { remedy: Some(remedy), .. } => Some(format!("  {name:<6} {remedy}")),
+                _ => None,
+            })
+            .collect();
+        if !remedies.is_empty() {
+            writeln!(f, "\nWhat mends it:\n{}", remedies.join("\n"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runs { note: None } => write!(f, "runs"),
+            Self::Runs { note: Some(note) } => write!(f, "runs {note}"),
+            Self::Refused { reason, .. } => write!(f, "cannot run: {reason}"),
+            Self::NotBuilt => write!(f, "not built yet"),
+        }
+    }
+}
