@@ -1,2 +1,50 @@
-//! TODO
-fn main() {}
+//! The command `sidelane`.
+
+#![deny(unsafe_code)]
+
+mod args;
+mod interrupt;
+mod lab_command;
+mod ladder;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sidelane::doctor::Report;
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_writer(std::io::stderr)
+        .init();
+    let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
+        None => ladder::run(&cli.ladder).map_err(Into::into),
+        Some(Command::Ladder(args)) => ladder::run(&args).map_err(Into::into),
+        Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
+        Some(Command::Doctor { json }) => Ok(show_doctor(json)),
+        Some(Command::Side) => return sidelane_bench::side::main(),
+        Some(Command::Probe) => Ok(sidelane::doctor::probe()),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the doctor's report; 0 when there is a driver to work with.
+fn show_doctor(json: bool) -> i32 {
+    let report = Report::make();
+    if json {
+        println!("{}", serde_json::to_string(&report).expect("a report has no maps and only finite numbers"));
+    } else {
+        println!("{report}");
+    }
+    i32::from(!report.ready)
+}

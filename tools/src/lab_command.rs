@@ -1,0 +1,181 @@
+//! `sidelane lab`: keeps labs, enters them, ends them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use sidelane::lab::keeper::{self, KeepError, Kept};
+use sidelane::lab::{Lab, LabError, LabSpec, process};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::{LabCommand, SpecArgs};
+use crate::interrupt::INTERRUPTED;
+
+/// Why a `lab` command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("cannot run `{0}`: {1}")]
+    Run(String, io::Error),
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+    #[error("{0}")]
+    Keeper(String),
+}
+
+/// Runs a `lab` command; returns the exit code.
+pub fn run(command: LabCommand) -> Result<i32, Failure> {
+    match command {
+        LabCommand::Up { spec, name } => up(&spec, &name.name),
+        LabCommand::Down { name } => down(&name.name),
+        LabCommand::Status { json } => status(json),
+        LabCommand::Exec { host, name, command } => exec(&name.name, &host, &command),
+        LabCommand::Run { spec, command } => run_in(&spec.spec(), &command),
+        LabCommand::Keep { spec, name } => Ok(keep(&spec.spec(), &name.name)),
+    }
+}
+
+fn up(spec: &SpecArgs, name: &str) -> Result<i32, Failure> {
+    let start = |error| Failure::System("start the lab's keeper", error);
+    match Kept::find(name) {
+        Err(KeepError::NotUp(_)) => {}
+        Ok(_) => return Err(KeepError::Up(name.to_owned()).into()),
+        Err(error) => return Err(error.into()),
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["lab", "keep", "--name", name, "--hosts", &spec.hosts.to_string(), "--mtu", &spec.mtu.to_string()]);
+    command.args(spec.real_frames.then_some("--real-frames"));
+    // Its error stream too is not ours: who captures our output waits for the last process that holds it.
+    let streams = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut keeper = streams.spawn().map_err(start)?;
+    let mut line = String::new();
+    let told = keeper.stdout.take().expect("its output is a pipe");
+    BufReader::new(told).read_line(&mut line).map_err(start)?;
+    if line.trim_end() != READY {
+        let _ = keeper.wait();
+        return Err(Failure::Keeper(if line.is_empty() {
+            "the lab's keeper ended".into()
+        } else {
+            line.trim().into()
+        }));
+    }
+    print_labs(&[Kept::find(name)?]);
+    Ok(0)
+}
+
+/// The life of the keeper. Its first line of output is [`READY`] or the reason why there is no lab.
+fn keep(spec: &LabSpec, name: &str) -> i32 {
+    let say = |text: &dyn fmt::Display| {
+        let mut out = io::stdout();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    };
+    let lab = match process::detach().map_err(|e| Failure::System("detach", e)).and_then(|()| Ok(Lab::build(spec)?)) {
+        Ok(lab) => lab,
+        Err(error) => {
+            say(&error);
+            return 1;
+        }
+    };
+    if let Err(error) = keeper::keep(&lab, name, || say(&READY)) {
+        say(&error);
+        return 1;
+    }
+    0
+}
+
+const READY: &str = "ready";
+
+fn down(name: &str) -> Result<i32, Failure> {
+    let ended = Kept::find(name)?.end()?;
+    let also = match ended {
+        0 => String::new(),
+        1 => ", and one process inside".to_owned(),
+        n => format!(", and {n} processes inside"),
+    };
+    println!("ended lab `{name}`{also}");
+    Ok(0)
+}
+
+fn status(json: bool) -> Result<i32, Failure> {
+    let labs = Kept::all()?;
+    if json {
+        let labs: Vec<_> = labs.iter().map(|lab| &lab.description).collect();
+        println!("{}", serde_json::json!({ "schema": "sidelane-labs/1", "labs": labs }));
+    } else if labs.is_empty() {
+        println!("no lab is up; make one with `sidelane lab up`");
+    } else {
+        print_labs(&labs);
+    }
+    Ok(0)
+}
+
+fn print_labs(labs: &[Kept]) {
+    for Kept { description: lab, .. } in labs {
+        let frames = if lab.real_frames { "real frames" } else { "default offloads" };
+        let owner = if lab.user_namespace { ", in a user namespace" } else { "" };
+        println!("lab `{}`: MTU {}, {frames}{owner}, kept by process {}", lab.name, lab.mtu, lab.pid);
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_header(["host", "address", "MAC", "interface", "processes"]);
+        for host in &lab.hosts {
+            let processes: Vec<String> = host.processes.iter().map(u32::to_string).collect();
+            let cells = [host.name.to_string(), host.ip.to_string(), host.mac.clone(), host.interface.clone()];
+            table.add_row(cells.into_iter().chain([processes.join(" ")]));
+        }
+        println!("{table}");
+    }
+}
+
+/// Becomes the command, so that its terminal, signals and exit code are its own.
+fn exec(name: &str, host: &str, command: &[OsString]) -> Result<i32, Failure> {
+    let (program, arguments) = split(command);
+    let mut inside = Kept::find(name)?.command(host, program)?;
+    Err(Failure::Run(program.to_string_lossy().into_owned(), inside.args(arguments).exec()))
+}
+
+fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
+    let signals = |error| Failure::System("watch for signals", error);
+    let mut watched = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP]).map_err(signals)?;
+    let lab = Lab::build(spec)?;
+    let (program, arguments) = split(command);
+    let mut inside = lab.host(0).command(program);
+    inside.args(arguments).envs(keeper::environment(&keeper::describe_hosts(&lab), 0));
+    let mut child = inside.spawn().map_err(|e| Failure::Run(program.to_string_lossy().into_owned(), e))?;
+    let code = watch(&mut child, &mut watched).map_err(signals)?;
+    lab.end_inhabitants();
+    Ok(code)
+}
+
+/// Waits for the command, which the first ending signal kills. On a terminal Ctrl-C reaches the command by itself, and
+/// what it makes of it is its own affair: a shell goes on.
+fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
+    let left_to_child = |signal| signal == SIGINT && io::stdin().is_terminal();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(code(status));
+        }
+        for signal in signals.wait() {
+            if signal != SIGCHLD && !left_to_child(signal) {
+                child.kill()?;
+                child.wait()?;
+                return Ok(INTERRUPTED);
+            }
+        }
+    }
+}
+
+/// As a shell reports it.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+fn split(command: &[OsString]) -> (&OsString, &[OsString]) {
+    command.split_first().expect("the command line requires a command")
+}

@@ -1,0 +1,137 @@
+//! `sidelane ladder`: makes a lab, has both sides measured in it, prints and writes what came out.
+
+mod place;
+mod plans;
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress};
+use sidelane_bench::report::Report;
+
+use crate::args::LadderArgs;
+use crate::interrupt;
+use place::Place;
+
+/// Why there is no ladder.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}: {1}")]
+    Ladder(NicKind, LadderError),
+    #[error("nothing can be measured: `--nic uring` needs a lab. {0}")]
+    NoLab(sidelane::lab::LabError),
+    #[error("cannot watch for signals: {0}")]
+    Signals(io::Error),
+    #[error("cannot write {}: {source}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+}
+
+/// Runs the ladder; returns the exit code.
+pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
+    // Before the minute of measuring, not after it.
+    for file in [&args.json, &args.csv].into_iter().flatten() {
+        write(file, "")?;
+    }
+    interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    let (place, nics) = choose(args)?;
+    let mut whole: Option<Report> = None;
+    for nic in nics {
+        let plan = plans::plan(args, nic);
+        let report = measure(&plan, &place)?;
+        println!("{}", report.to_table());
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.rungs.extend(report.rungs),
+        }
+    }
+    let Some(report) = whole else { return Ok(0) };
+    if let Some(file) = &args.json {
+        write(file, &report.to_json())?;
+    }
+    if let Some(file) = &args.csv {
+        write(file, &report.to_csv())?;
+    }
+    Ok(0)
+}
+
+/// Where to measure, and which drivers. Without labs there is still the loopback, which `uring` can't use.
+fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
+    let asked: Vec<NicKind> = args.nic.iter().map(|nic| plans::kind(*nic)).collect();
+    let error = match Place::lab() {
+        Ok(place) if asked.is_empty() => return Ok((place, vec![NicKind::Uring])),
+        Ok(place) => return Ok((place, asked)),
+        Err(error) => error,
+    };
+    if !asked.is_empty() && asked.iter().all(|nic| *nic == NicKind::Uring) {
+        return Err(Failure::NoLab(error));
+    }
+    eprintln!("no lab, so this runs on loopback and without `uring`: {error}");
+    let rest = if asked.is_empty() { vec![NicKind::Udp, NicKind::Shm] } else { asked };
+    Ok((Place::Loopback, rest.into_iter().filter(|nic| *nic != NicKind::Uring).collect()))
+}
+
+fn measure(plan: &Plan, place: &Place) -> Result<Report, Failure> {
+    let steps = Steps::start(plan);
+    let mut labs = Vec::new();
+    let hosts = |regime| place.hosts(plan.nic, regime, &mut labs);
+    let outcome = sidelane_bench::ladder::run(plan, hosts, |progress| {
+        steps.show(&progress);
+        true
+    });
+    steps.end();
+    outcome.map_err(|error| Failure::Ladder(plan.nic, error))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|source| Failure::Write { file: file.to_owned(), source })
+}
+
+/// How far it is: a bar on a terminal, a line each round elsewhere.
+enum Steps {
+    Bar(ProgressBar),
+    Lines { nic: NicKind, per_round: usize, rounds: usize },
+}
+
+impl Steps {
+    fn start(plan: &Plan) -> Self {
+        let per_round = plan.cells().len();
+        if !io::stderr().is_terminal() {
+            return Self::Lines { nic: plan.nic, per_round, rounds: plan.rounds };
+        }
+        let style = "{prefix} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
+        let style = ProgressStyle::with_template(style).expect("a constant template").progress_chars("=> ");
+        let bar = ProgressBar::new(0).with_style(style).with_prefix(plan.nic.to_string());
+        bar.enable_steady_tick(TICK);
+        Self::Bar(bar)
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        let cell = progress.cell;
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(progress.total as u64);
+                bar.set_position(progress.done as u64);
+                bar.set_message(format!("{} {} {} B", cell.rung, cell.kind, cell.size));
+            }
+            Self::Lines { nic, per_round, rounds } if progress.done.is_multiple_of(*per_round) => {
+                match progress.done / per_round {
+                    0 => eprintln!("{nic}: warming up"),
+                    round => eprintln!("{nic}: round {round} of {rounds}"),
+                }
+            }
+            Self::Lines { .. } => {}
+        }
+    }
+
+    fn end(self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Redraws while a measurement lasts, so that the time left goes down.
+const TICK: Duration = Duration::from_millis(250);

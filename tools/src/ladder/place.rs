@@ -1,0 +1,67 @@
+//! Where the two sides run: hosts of a lab, or this machine itself.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+
+use sidelane::lab::{Lab, LabError, LabSpec};
+use sidelane_bench::affinity;
+use sidelane_bench::ladder::{Host, NicKind, Regime};
+
+/// Where to measure.
+pub enum Place {
+    /// Namespaces joined by veth, made when they are asked for.
+    Lab,
+    /// 127.0.0.1.
+    Loopback,
+}
+
+impl Place {
+    /// A lab, if one can be made: one is, and given up at once.
+    pub fn lab() -> Result<Self, LabError> {
+        Lab::build(&LabSpec::default()).map(|_| Self::Lab)
+    }
+
+    /// The two places for `regime`, A first. What they need is kept in `labs`, to be held until the sides have ended.
+    pub fn hosts(&self, nic: NicKind, regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
+        let cores = affinity::cores();
+        // One core for both is crowded, and the sides are told so.
+        let core = |side: usize| cores[side.min(cores.len() - 1)];
+        let own = std::env::current_exe()?;
+        let side = |mut command: Command, ip: IpAddr, nic: String, core| {
+            command.arg("side");
+            Host { command, ip, nic, core }
+        };
+        match self {
+            Self::Lab => {
+                let real_frames = regime == Regime::RealFrames;
+                let lab = Lab::build(&LabSpec { real_frames, ..LabSpec::default() }).map_err(io::Error::other)?;
+                let host = |index| {
+                    let host = lab.host(index);
+                    let ip = IpAddr::V4(host.address().ip);
+                    let nic = driver(nic, host.interface(), ip, regime, index);
+                    side(host.pinned_command(&own, core(index)), ip, nic, core(index))
+                };
+                let both = (host(0), host(1));
+                labs.push(lab);
+                Ok(both)
+            }
+            Self::Loopback => {
+                let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                let host = |index| side(Command::new(&own), ip, driver(nic, "lo", ip, regime, index), core(index));
+                Ok((host(0), host(1)))
+            }
+        }
+    }
+}
+
+/// The driver as a string, at side number `side`.
+fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize) -> String {
+    match nic {
+        NicKind::Uring => format!("uring:{interface}"),
+        NicKind::Udp => format!("udp:{ip}:0"),
+        // The domain's name is this run's own; the endpoint is the side's number.
+        NicKind::Shm => format!("shm:ladder-{}-{regime}/{side}", std::process::id()),
+        NicKind::Mem => "mem:".to_owned(),
+    }
+}

@@ -1,0 +1,84 @@
+//! The command line as a plan of measurements.
+
+use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
+use sidelane_bench::pattern::Kind;
+
+use crate::args::{LadderArgs, NicArg, PatternArg};
+
+/// What `args` asks for on driver `nic`.
+pub fn plan(args: &LadderArgs, nic: NicKind) -> Plan {
+    let mut plan = Plan::new(nic);
+    // TODO: the rung goes in when a side can play it (`transport::nic`); until then every ladder on `uring` would fail.
+    plan.rungs.retain(|rung| *rung != Rung::SmoltcpTcp);
+    if args.quick {
+        plan = plan.quick();
+    }
+    if args.real_frames {
+        plan.regimes = vec![(Regime::RealFrames, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])];
+    }
+    if !args.patterns.is_empty() {
+        let asked: Vec<Kind> = args.patterns.iter().map(|pattern| pattern_kind(*pattern)).collect();
+        for (_, kinds) in &mut plan.regimes {
+            kinds.retain(|kind| asked.contains(kind));
+        }
+        plan.regimes.retain(|(_, kinds)| !kinds.is_empty());
+    }
+    if !args.sizes.is_empty() {
+        plan.sizes.clone_from(&args.sizes);
+    }
+    if let Some(rounds) = args.rounds {
+        plan.rounds = rounds as usize;
+    }
+    plan
+}
+
+/// The driver behind a word of the command line.
+pub fn kind(nic: NicArg) -> NicKind {
+    match nic {
+        NicArg::Uring => NicKind::Uring,
+        NicArg::Udp => NicKind::Udp,
+        NicArg::Shm => NicKind::Shm,
+        NicArg::Mem => NicKind::Mem,
+    }
+}
+
+fn pattern_kind(pattern: PatternArg) -> Kind {
+    match pattern {
+        PatternArg::PingPong => Kind::PingPong,
+        PatternArg::Flood => Kind::Flood,
+        PatternArg::Bandwidth => Kind::Bandwidth,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn plan_of(arguments: &[&str]) -> Plan {
+        let arguments = [&["sidelane"][..], arguments].concat();
+        plan(&Cli::parse_from(arguments).ladder, NicKind::Uring)
+    }
+
+    #[test]
+    fn without_arguments_the_plan_is_the_bench_s_own() {
+        let (ours, mut own) = (plan_of(&[]), Plan::new(NicKind::Uring));
+        own.rungs.retain(|rung| *rung != Rung::SmoltcpTcp);
+        assert_eq!((ours.cells(), ours.rounds), (own.cells(), own.rounds));
+    }
+
+    #[test]
+    fn real_frames_leave_no_other_regime() {
+        let plan = plan_of(&["--real-frames", "--patterns", "flood"]);
+        assert_eq!(plan.regimes, [(Regime::RealFrames, vec![Kind::Flood])]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_not_asked_for_is_not_measured() {
+        let plan = plan_of(&["--patterns", "ping-pong", "--sizes", "8,64", "--rounds", "2"]);
+        assert!(plan.cells().iter().all(|cell| cell.kind == Kind::PingPong));
+        assert_eq!((plan.sizes, plan.rounds), (vec![8, 64], 2));
+    }
+}

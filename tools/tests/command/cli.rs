@@ -1,0 +1,66 @@
+//! What the command says: help that teaches, errors that help, JSON that parses.
+
+use crate::stage::Stage;
+use serde_json::Value;
+
+fn error(arguments: &[&str]) -> String {
+    let output = Stage::own_user().output(arguments);
+    assert!(!output.status.success(), "sidelane {arguments:?} should fail");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn help_names_each_subcommand_and_gives_examples() {
+    let stage = Stage::own_user();
+    let help = stage.text(&["--help"]);
+    for word in ["ladder", "lab", "doctor", "--nic", "--real-frames", "--json", "Examples:", "SIDELANE_LOG"] {
+        assert!(help.contains(word), "`{word}` is missing in:\n{help}");
+    }
+    for hidden in ["probe", "side "] {
+        assert!(!help.contains(&format!("  {hidden}")), "`{hidden}` shows in:\n{help}");
+    }
+    let help = stage.text(&["lab", "--help"]);
+    for word in ["up", "down", "status", "exec", "run", "SIDELANE_A_IP"] {
+        assert!(help.contains(word), "`{word}` is missing in:\n{help}");
+    }
+    for subcommand in ["ladder", "doctor"] {
+        assert!(stage.text(&[subcommand, "--help"]).contains("Usage: sidelane"));
+    }
+}
+
+#[test]
+fn a_wrong_argument_is_answered_with_the_right_ones() {
+    let text = error(&["--nic", "carrier-pigeon"]);
+    assert!(text.contains("[possible values: uring, udp, shm, mem]"), "{text}");
+    let text = error(&["--patterns", "flod"]);
+    assert!(text.contains("flood"), "{text}");
+    assert!(error(&["lab", "up", "--name", "../x"]).contains("a-z, 0-9"));
+    assert!(error(&["lab", "up", "--hosts", "1"]).contains("2 to 26 hosts"));
+    assert!(error(&["lab", "up", "--mtu", "40"]).contains("68 to 65535"));
+    assert!(error(&["lab", "exec", "A", "--", "true"]).contains("`sidelane lab up`"));
+    assert!(error(&["lab", "down"]).contains("no lab named `lab`"));
+    assert!(error(&["ladder", "--rounds", "0"]).contains("1..=1000"));
+}
+
+#[test]
+fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
+    for stage in Stage::each_user() {
+        let output = stage.output(&["doctor", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["schema"], "sidelane-doctor/1");
+        assert_eq!(output.status.success(), report["ready"] == true);
+        let drivers = report["drivers"].as_array().unwrap();
+        let state = |name: &str| &drivers.iter().find(|driver| driver["name"] == name).unwrap()["state"];
+        assert_eq!(state("mem"), "runs");
+        assert_eq!(state("dpdk"), "not-built");
+        for driver in drivers.iter().filter(|driver| driver["state"] == "refused") {
+            assert!(!driver["reason"].as_str().unwrap().is_empty(), "{driver}");
+        }
+        assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
+        let table = String::from_utf8(stage.output(&["doctor"]).stdout).unwrap();
+        for driver in drivers {
+            assert!(table.contains(driver["name"].as_str().unwrap()), "{table}");
+        }
+        stage.assert_nothing_is_left();
+    }
+}

@@ -1,0 +1,195 @@
+//! Labs from the command line, as root and as an ordinary user: they work, and nothing of them is left.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::stage::{Stage, signal};
+use serde_json::Value;
+use sidelane::lab::process::Process;
+
+/// Runs `case` as each user that can have labs, and looks for leftovers after it.
+fn for_each_user(case: impl Fn(&Stage)) {
+    for stage in Stage::each_user().iter().filter(|stage| stage.has_labs()) {
+        println!("as {}", stage.who());
+        case(stage);
+        stage.assert_nothing_is_left();
+    }
+}
+
+/// Starts a command and waits for its first line that starts with `with`; returns the rest of that line too.
+fn start(command: &mut Command, with: &str) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.find_map(|line| line.unwrap().strip_prefix(with).map(str::to_owned));
+    // Goes on reading, so that the child never meets a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, line.expect("the command said what was expected"))
+}
+
+/// A `lab run` whose command says its number and then does nothing; returns both processes.
+fn start_idle(stage: &Stage) -> (Child, Process) {
+    let idle = ["lab", "run", "--", "sh", "-c", "echo at $$; exec sleep 1000"];
+    let (tool, inside) = start(&mut stage.sidelane(&idle), "at ");
+    let inside = Process::open(inside.parse().unwrap()).unwrap();
+    (tool, inside)
+}
+
+fn status(stage: &Stage) -> Vec<Value> {
+    let text = stage.text(&["lab", "status", "--json"]);
+    serde_json::from_str::<Value>(&text).unwrap()["labs"].as_array().unwrap().clone()
+}
+
+#[test]
+fn hosts_exchange_datagrams() {
+    for_each_user(|stage| {
+        let program = stage.test_program();
+        let part = |name| [program.as_str(), "--exact", name, "--ignored", "--nocapture"];
+        stage.text(&["lab", "up", "--hosts", "3"]);
+        let responder = [&["lab", "exec", "C", "--"][..], &part("lab::part_of_the_responder")].concat();
+        let (mut responder, _) = start(&mut stage.sidelane(&responder), "ready");
+        stage.text(&[&["lab", "exec", "A", "--"][..], &part("lab::part_of_the_initiator")].concat());
+        assert!(responder.wait().unwrap().success());
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
+#[ignore = "run inside a lab by `hosts_exchange_datagrams`"]
+fn part_of_the_responder() {
+    let socket = UdpSocket::bind((std::env::var("SIDELANE_C_IP").unwrap(), PORT)).unwrap();
+    println!("\nready");
+    let mut buffer = [0; 2000];
+    for _ in 0..EXCHANGES {
+        let (len, from) = socket.recv_from(&mut buffer).unwrap();
+        socket.send_to(&buffer[..len], from).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "run inside a lab by `hosts_exchange_datagrams`"]
+fn part_of_the_initiator() {
+    assert_eq!(std::env::var("SIDELANE_HOST").unwrap(), "A");
+    let socket = UdpSocket::bind((std::env::var("SIDELANE_A_IP").unwrap(), 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.connect((std::env::var("SIDELANE_C_IP").unwrap(), PORT)).unwrap();
+    let mut buffer = [0; 2000];
+    for i in 0..EXCHANGES {
+        // From nothing to the largest datagram that fits an MTU of 1500.
+        let message = vec![i as u8; i * 1472 / (EXCHANGES - 1)];
+        socket.send(&message).unwrap();
+        let len = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], message);
+    }
+}
+
+const PORT: u16 = 7000;
+const EXCHANGES: usize = 100;
+
+#[test]
+fn a_kept_lab_goes_through_its_whole_life() {
+    for_each_user(|stage| {
+        assert_eq!(status(stage).len(), 0);
+        stage.text(&["lab", "up"]);
+        stage.text(&["lab", "up", "--name", "second", "--real-frames", "--mtu", "9000"]);
+        let labs = status(stage);
+        assert_eq!(labs.iter().map(|lab| lab["name"].as_str().unwrap()).collect::<Vec<_>>(), ["lab", "second"]);
+        assert_eq!(labs[1]["mtu"], 9000);
+        for (lab, on) in labs.iter().zip([true, false]) {
+            for host in lab["hosts"].as_array().unwrap() {
+                assert_eq!(host["offloads"]["tso"], on, "{host}");
+                assert_eq!(host["offloads"]["gso"], on, "{host}");
+                assert_eq!(host["offloads"]["tx_checksum"], on, "{host}");
+                assert!(on || host["offloads"]["gro"] == false, "{host}");
+            }
+        }
+        let again = stage.output(&["lab", "up"]);
+        assert!(!again.status.success());
+        assert!(String::from_utf8_lossy(&again.stderr).contains("up already"));
+        let code = stage.output(&["lab", "exec", "b", "--", "sh", "-c", "exit 7"]).status.code();
+        assert_eq!(code, Some(7), "the exit code is the command's own");
+
+        let idle = ["lab", "exec", "B", "--", "sh", "-c", "echo at $$; exec sleep 1000"];
+        let (mut exec, inside) = start(&mut stage.sidelane(&idle), "at ");
+        let inside: u64 = inside.parse().unwrap();
+        assert_eq!(status(stage)[0]["hosts"][1]["processes"], serde_json::json!([inside]));
+        assert!(stage.text(&["lab", "down"]).contains("one process inside"));
+        assert!(!exec.wait().unwrap().success(), "the process inside was ended");
+        stage.text(&["lab", "down", "--name", "second"]);
+        assert_eq!(status(stage).len(), 0);
+        assert!(!stage.output(&["lab", "down"]).status.success());
+    });
+}
+
+#[test]
+fn a_lab_whose_keeper_was_killed_is_noticed_and_cleaned() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up"]);
+        let keeper = Process::open(status(stage)[0]["pid"].as_u64().unwrap() as u32).unwrap();
+        keeper.signal(libc::SIGKILL).unwrap();
+        assert!(keeper.wait(Duration::from_secs(5)));
+        let error = String::from_utf8(stage.output(&["lab", "exec", "A", "--", "true"]).stderr).unwrap();
+        assert!(error.contains("no lab named `lab` is up"), "{error}");
+        stage.assert_nothing_is_left();
+        stage.text(&["lab", "up"]);
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
+fn a_keeper_ends_cleanly_when_asked_by_a_signal() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up"]);
+        let keeper = Process::open(status(stage)[0]["pid"].as_u64().unwrap() as u32).unwrap();
+        keeper.signal(libc::SIGTERM).unwrap();
+        assert!(keeper.wait(Duration::from_secs(5)));
+        stage.assert_nothing_is_left();
+    });
+}
+
+#[test]
+fn a_run_ends_with_its_command_and_takes_its_exit_code() {
+    for_each_user(|stage| {
+        assert_eq!(stage.output(&["lab", "run", "--", "sh", "-c", "exit 3"]).status.code(), Some(3));
+        assert_eq!(stage.output(&["lab", "run", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    });
+}
+
+#[test]
+fn what_a_run_leaves_in_the_background_is_ended() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "run", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 &"]);
+    });
+}
+
+#[test]
+fn an_interrupted_run_ends_its_command_first() {
+    for_each_user(|stage| {
+        for number in [libc::SIGINT, libc::SIGTERM] {
+            let (mut tool, inside) = start_idle(stage);
+            signal(&tool, number);
+            assert_eq!(tool.wait().unwrap().code(), Some(130));
+            assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
+        }
+    });
+}
+
+#[test]
+fn nothing_survives_a_killed_tool() {
+    for_each_user(|stage| {
+        let (mut tool, inside) = start_idle(stage);
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        assert!(inside.wait(Duration::from_secs(5)), "the command is killed with the tool");
+    });
+}
+
+#[test]
+fn nothing_survives_a_killed_command() {
+    for_each_user(|stage| {
+        let (mut tool, inside) = start_idle(stage);
+        inside.signal(libc::SIGKILL).unwrap();
+        assert_eq!(tool.wait().unwrap().code(), Some(137));
+    });
+}

@@ -1,0 +1,5 @@
+//! The command as its users meet it.
+
+mod cli;
+mod lab;
+mod stage;

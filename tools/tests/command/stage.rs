@@ -1,0 +1,162 @@
+//! Runs the command as each user that is to be had, in a place of its own, and knows what it left behind.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use sidelane::lab::process::Process;
+use tempfile::TempDir;
+
+/// Copies of the programs that every user can execute, and a runtime directory of that user's.
+pub struct Stage {
+    place: TempDir,
+    uid: Option<u32>,
+    mark: String,
+}
+
+/// `nobody` everywhere (Debian policy 9.2.2, and the kernel's overflow id).
+const NOBODY: u32 = 65_534;
+
+impl Stage {
+    /// Root and nobody when root runs the tests, else only whoever does.
+    pub fn each_user() -> Vec<Self> {
+        let own = Self::set(None);
+        let is_root = fs::metadata(own.place.path()).is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+        if is_root {
+            vec![own, Self::set(Some(NOBODY))]
+        } else {
+            println!("not root: tested as this user only");
+            vec![own]
+        }
+    }
+
+    /// Whoever runs the tests.
+    pub fn own_user() -> Self {
+        Self::set(None)
+    }
+
+    fn set(uid: Option<u32>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let place = tempfile::Builder::new().prefix("sidelane-test").tempdir().unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_sidelane"), place.path().join("sidelane")).unwrap();
+        fs::copy(std::env::current_exe().unwrap(), place.path().join("test")).unwrap();
+        fs::create_dir(place.path().join("run")).unwrap();
+        fs::set_permissions(place.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+        if let Some(uid) = uid {
+            chown(place.path().join("run"), Some(uid), Some(uid)).unwrap();
+        }
+        let mark = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self { place, uid, mark }
+    }
+
+    /// The command, with everything that identifies what it starts.
+    pub fn sidelane(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.place.path().join("sidelane"));
+        command.args(arguments).stdin(Stdio::null()).current_dir("/");
+        command.env("XDG_RUNTIME_DIR", self.runtime()).env(MARK, &self.mark).env_remove("SIDELANE_NIC");
+        if let Some(uid) = self.uid {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// Runs the command to its end.
+    pub fn output(&self, arguments: &[&str]) -> Output {
+        self.sidelane(arguments).output().unwrap()
+    }
+
+    /// Runs the command, which must succeed, and returns what it printed.
+    pub fn text(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "sidelane {arguments:?} as {}: {}: {errors}", self.who(), output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// False, with the reason printed, when this user can't have labs here.
+    pub fn has_labs(&self) -> bool {
+        let output = self.output(&["lab", "run", "--", "true"]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return true;
+        }
+        assert!(errors.contains("may not make network namespaces"), "as {}: {errors}", self.who());
+        println!("skipped as {}: {}", self.who(), errors.trim());
+        false
+    }
+
+    /// For messages.
+    pub fn who(&self) -> String {
+        self.uid.map_or_else(|| "this user".to_owned(), |uid| format!("user {uid}"))
+    }
+
+    /// This test program, where every user can execute it.
+    pub fn test_program(&self) -> String {
+        self.place.path().join("test").to_str().unwrap().to_owned()
+    }
+
+    /// The directory in which kept labs have their sockets.
+    pub fn runtime(&self) -> PathBuf {
+        self.place.path().join("run")
+    }
+
+    /// Every process that the command started, directly or not, and that still runs.
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = format!("{MARK}={}\0", self.mark);
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| {
+            // A process without memory is one that nobody has waited for yet: it holds nothing any more.
+            let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|window| window == mark.as_bytes())
+        })
+        .collect()
+    }
+
+    /// Fails unless all processes end within moments and no name is left in the places where names would be.
+    pub fn assert_nothing_is_left(&self) {
+        let deadline = Instant::now() + GONE_WITHIN;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "left behind as {}: processes {left:?}", self.who());
+            for process in left.into_iter().filter_map(Process::open) {
+                process.wait(GONE_WITHIN);
+            }
+        }
+        for place in ["/var/run/netns", "/run/netns", "/dev/shm"] {
+            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                assert!(!name.contains(&self.mark), "left behind as {}: {place}/{name}", self.who());
+            }
+        }
+        let sockets: Vec<_> = fs::read_dir(self.runtime().join("sidelane")).into_iter().flatten().flatten().collect();
+        assert!(sockets.is_empty(), "left behind as {}: {sockets:?}", self.who());
+    }
+}
+
+const MARK: &str = "SIDELANE_TEST_MARK";
+
+/// A killed process takes a scheduling turn to be gone; this is a bound for a loaded machine.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for process in self.processes().into_iter().filter_map(Process::open) {
+            let _ = process.signal(libc::SIGKILL);
+            process.wait(GONE_WITHIN);
+        }
+    }
+}
+
+/// Sends a signal to a child.
+pub fn signal(child: &Child, signal: i32) {
+    Process::open(child.id()).unwrap().signal(signal).unwrap();
+}
