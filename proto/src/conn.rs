@@ -80,8 +80,8 @@ pub(crate) enum Phase {
     Accepted { asked: bool, give_up_at: Instant },
     /// Messages flow.
     Open,
-    /// The user closed. `marked`: the Close record is in the FIFO.
-    Closing { marked: bool },
+    /// The user closed; [`Owed::CLOSE`] until the Close record is in the FIFO.
+    Closing,
     /// Closed; still answers what the peer sends again for want of our ack.
     Lingering { until: Instant },
     /// Nothing is sent or taken in any more; messages that had arrived can still be received.
@@ -100,13 +100,30 @@ struct Keys {
     check_out: Check,
 }
 
-/// Frames that have to go out besides records.
-#[derive(Debug, Clone, Copy, Default)]
-struct Owed {
-    hello: bool,
-    hello_ack: bool,
-    ping: bool,
-    probe: bool,
+/// Frames that have to go out besides records: a set, so that "none" is one comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Owed(u8);
+
+impl Owed {
+    const NONE: Self = Self(0);
+    const HELLO: Self = Self(1);
+    const HELLO_ACK: Self = Self(2);
+    const PING: Self = Self(4);
+    const PROBE: Self = Self(8);
+    /// The Close record is not in the FIFO yet.
+    const CLOSE: Self = Self(16);
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    const fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    const fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
 }
 
 /// The next frame to write.
@@ -142,7 +159,7 @@ impl Conn {
     ) -> Self {
         let give_up_at = now + config.connect_timeout;
         let mut conn = Self::new(id, addr, link, token, path, now, Phase::Connecting { tries: 0, give_up_at }, config);
-        conn.owed.hello = true;
+        conn.owed.add(Owed::HELLO);
         conn.timers.set(Timer::Life, now + HELLO_INTERVAL);
         conn
     }
@@ -164,7 +181,7 @@ impl Conn {
         let phase = Phase::Accepted { asked: false, give_up_at };
         let mut conn = Self::new(id, addr, link, token, path, now, phase, config);
         conn.learn(hello, seen_len);
-        conn.owed.hello_ack = true;
+        conn.owed.add(Owed::HELLO_ACK);
         conn.timers.set(Timer::Life, give_up_at);
         conn
     }
@@ -245,7 +262,7 @@ impl Conn {
     pub fn recv<R>(&mut self, turn: &mut TurnContext<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match self.inbox.take(turn.spares, take) {
             Taken::Message(result) => {
-                if matches!(self.phase, Phase::Open | Phase::Closing { .. }) {
+                if matches!(self.phase, Phase::Open | Phase::Closing) {
                     self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
                 }
                 Some(result)
@@ -267,7 +284,7 @@ impl Conn {
     /// True when something is to be transmitted, as far as can be told cheaply.
     #[inline]
     pub fn wants_to_transmit(&self) -> bool {
-        self.ack.is_urgent() || self.fifo.has_unsent() || !self.in_flight.is_empty() || self.owes()
+        self.ack.is_urgent() || self.fifo.has_unsent() || self.in_flight.has_lost() || self.owed != Owed::NONE
     }
 
     /// True when an ack has to go out now.
@@ -279,6 +296,12 @@ impl Conn {
     /// True when everything that was sent is acknowledged.
     pub fn is_settled(&self) -> bool {
         self.fifo.is_empty()
+    }
+
+    /// True once nothing new can come of this connection, so that its address may be connected anew.
+    #[inline]
+    pub fn is_winding_down(&self) -> bool {
+        matches!(self.phase, Phase::Gone | Phase::Lingering { .. })
     }
 
     /// True while only the peer wants this connection, and has not confirmed it.
@@ -296,20 +319,18 @@ impl Conn {
         self.keys.theirs == tokens.from && self.keys.own == tokens.to
     }
 
-    fn owes(&self) -> bool {
-        let Owed { hello, hello_ack, ping, probe } = self.owed;
-        hello || hello_ack || ping || probe || matches!(self.phase, Phase::Closing { marked: false })
-    }
-
     /// Ends the connection once everything is acknowledged.
     pub fn close(&mut self, turn: &mut TurnContext<'_>) {
         match self.phase {
-            Phase::Open => self.phase = Phase::Closing { marked: false },
+            Phase::Open => {
+                self.phase = Phase::Closing;
+                self.owed.add(Owed::CLOSE);
+            }
             Phase::Connecting { .. } | Phase::Accepted { .. } => {
                 self.wind_up(turn);
                 turn.events.push_back(Event::Closed { peer: self.id });
             }
-            Phase::Closing { .. } | Phase::Lingering { .. } | Phase::Gone => {}
+            Phase::Closing | Phase::Lingering { .. } | Phase::Gone => {}
         }
     }
 
@@ -373,17 +394,17 @@ impl Conn {
             Phase::Connecting { give_up_at, .. } => {
                 self.learn(hello, seen_len);
                 self.phase = Phase::Accepted { asked: true, give_up_at };
-                self.owed.hello_ack = true;
+                self.owed.add(Owed::HELLO_ACK);
                 Ok(())
             }
             // Our answer was lost, or is late.
             _ if hello.token == self.keys.theirs => {
-                self.owed.hello_ack = true;
+                self.owed.add(Owed::HELLO_ACK);
                 Ok(())
             }
             // Perhaps the peer lives anew; perhaps somebody else wrote this. The peer is asked.
             _ => {
-                self.owed.ping = true;
+                self.owed.add(Owed::PING);
                 Err(Reject::Challenged)
             }
         }
@@ -456,6 +477,12 @@ impl Conn {
         self.timers.next()
     }
 
+    /// When the next timer fires, if that may have changed since the last call.
+    #[inline]
+    pub fn take_timeout_change(&mut self) -> Option<Instant> {
+        self.timers.take_change()
+    }
+
     /// True when the endpoint can forget this connection.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Gone && !self.inbox.is_ready()
@@ -469,33 +496,15 @@ impl Conn {
         match self.phase {
             Phase::Open => {}
             Phase::Connecting { tries, .. } => {
-                return self.owed.hello.then(|| Plan::Hello { len: self.path.hello_len(tries) });
+                return self.owed.has(Owed::HELLO).then(|| Plan::Hello { len: self.path.hello_len(tries) });
             }
-            Phase::Closing { marked: false } => {
-                if self.fifo.push_close() {
-                    self.phase = Phase::Closing { marked: true };
-                }
-            }
-            Phase::Accepted { .. } | Phase::Closing { marked: true } | Phase::Lingering { .. } => {}
+            Phase::Accepted { .. } | Phase::Closing | Phase::Lingering { .. } => {}
             Phase::Gone => return None,
         }
-        if self.owed.hello_ack {
-            return Some(Plan::HelloAck);
-        }
-        if self.owed.ping {
-            return Some(Plan::Ping);
-        }
-        if !plain {
-            if let Some((seq, span)) = self.in_flight.next_lost()
-                && self.in_flight.flying() < self.window as usize
-            {
-                return Some(Plan::Again { seq, span, probe: false });
-            }
-            if self.owed.probe
-                && let Some((seq, span)) = self.in_flight.newest_missing()
-            {
-                return Some(Plan::Again { seq, span, probe: true });
-            }
+        if (self.owed != Owed::NONE || self.in_flight.has_lost())
+            && let Some(plan) = self.poll_owed()
+        {
+            return Some(plan);
         }
         if self.fifo.has_unsent()
             && (plain || (self.in_flight.flying() < self.window as usize && self.in_flight.len() < WINDOW_MAX as usize))
@@ -508,6 +517,30 @@ impl Conn {
             self.on_stall(turn, plain);
         }
         self.ack.is_urgent().then_some(Plan::Ack)
+    }
+
+    #[cold]
+    fn poll_owed(&mut self) -> Option<Plan> {
+        if self.owed.has(Owed::CLOSE) && self.fifo.push_close() {
+            self.owed.remove(Owed::CLOSE);
+        }
+        if self.owed.has(Owed::HELLO_ACK) {
+            return Some(Plan::HelloAck);
+        }
+        if self.owed.has(Owed::PING) {
+            return Some(Plan::Ping);
+        }
+        if let Some((seq, span)) = self.in_flight.next_lost()
+            && self.in_flight.flying() < self.window as usize
+        {
+            return Some(Plan::Again { seq, span, probe: false });
+        }
+        if self.owed.has(Owed::PROBE)
+            && let Some((seq, span)) = self.in_flight.newest_missing()
+        {
+            return Some(Plan::Again { seq, span, probe: true });
+        }
+        None
     }
 
     /// Length of the frame that `plan` makes.
@@ -555,8 +588,7 @@ impl Conn {
         let ask = self.in_flight.flying() >= self.window as usize || self.in_flight.len() == WINDOW_MAX as usize;
         self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame);
         self.active_at = turn.now;
-        let due = turn.now + self.probe_timeout();
-        self.timers.set_if_idle(Timer::Retransmit, || due);
+        self.start_retransmit_timer(turn.now);
     }
 
     #[cold]
@@ -569,32 +601,31 @@ impl Conn {
                 self.in_flight.on_resent(turn.now, seq);
                 self.active_at = turn.now;
                 if probe {
-                    self.owed.probe = false;
+                    self.owed.remove(Owed::PROBE);
                     turn.counters.probes_sent += 1;
                 } else {
                     turn.counters.retransmitted += 1;
                 }
                 self.emit_header(Kind::Data, seq, flags::ACK_NOW, frame);
-                let due = turn.now + self.probe_timeout();
-                self.timers.set_if_idle(Timer::Retransmit, || due);
+                self.start_retransmit_timer(turn.now);
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
                 self.emit_any_header(Kind::Ack, frame, plain);
             }
             Plan::Ping => {
-                self.owed.ping = false;
+                self.owed.remove(Owed::PING);
                 turn.counters.pings_sent += 1;
                 Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
                 self.emit_any_header(Kind::Ping, frame, plain);
             }
             Plan::HelloAck => {
-                self.owed.hello_ack = false;
+                self.owed.remove(Owed::HELLO_ACK);
                 self.hello(self.keys.theirs).emit(&mut frame[header..]);
                 self.emit_open_header(Kind::HelloAck, self.keys.remote, frame, plain);
             }
             Plan::Hello { .. } => {
-                self.owed.hello = false;
+                self.owed.remove(Owed::HELLO);
                 if let Phase::Connecting { tries, .. } = &mut self.phase {
                     *tries += 1;
                 }
@@ -621,7 +652,6 @@ impl Conn {
         .emit(frame);
         self.keys.check_out.seal(frame);
         self.ack.on_sent(limit);
-        self.timers.stop(Timer::Ack);
     }
 
     #[inline]
@@ -747,7 +777,7 @@ impl Conn {
     /// Ends a close whose Close record is acknowledged.
     #[inline]
     fn finish_close(&mut self, turn: &mut TurnContext<'_>) {
-        if (self.phase == Phase::Closing { marked: true }) && self.fifo.is_empty() {
+        if self.phase == Phase::Closing && !self.owed.has(Owed::CLOSE) && self.fifo.is_empty() {
             self.linger(turn);
         }
     }
@@ -764,17 +794,18 @@ impl Conn {
     /// Something new was acknowledged: `passed` frames left the window.
     #[inline]
     fn on_progress(&mut self, turn: &mut TurnContext<'_>, passed: usize, has_sack: bool) {
-        self.backoff = 0;
-        self.owed.probe = false;
         self.active_at = turn.now;
+        if self.backoff > 0 {
+            self.backoff = 0;
+            self.owed.remove(Owed::PROBE);
+            self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
+        }
         self.window_credit += passed as u32;
         if self.window_credit >= self.window {
             self.window_credit = 0;
             self.window = (self.window + 1).min(self.window_max);
         }
         if self.in_flight.is_empty() {
-            self.timers.stop(Timer::Retransmit);
-            self.timers.stop(Timer::Reorder);
             self.finish_close(turn);
         } else if has_sack {
             self.detect_losses(turn.now);
@@ -793,8 +824,10 @@ impl Conn {
                 }
                 self.ack.on_frame(turn.now);
                 self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
-                if let Some(due) = self.ack.due() {
-                    self.timers.set_if_idle(Timer::Ack, || due);
+                if self.timers.is_idle(Timer::Ack)
+                    && let Some(due) = self.ack.due()
+                {
+                    self.timers.set(Timer::Ack, due);
                 }
                 Ok(())
             }
@@ -834,6 +867,14 @@ impl Conn {
         }
     }
 
+    /// Once set it is left alone, and checked against [`Self::active_at`] when it fires: acks come far more often.
+    #[inline]
+    fn start_retransmit_timer(&mut self, now: Instant) {
+        if self.timers.is_idle(Timer::Retransmit) {
+            self.timers.set(Timer::Retransmit, now + self.probe_timeout());
+        }
+    }
+
     fn probe_timeout(&self) -> Duration {
         self.rtt.probe_timeout(self.path.probe_floor, self.path.peer_ack_delay, self.backoff)
     }
@@ -844,8 +885,7 @@ impl Conn {
         turn.counters.credit_stalls += 1;
         if !plain {
             // The ack that opens the window again may be lost: then a Ping fetches another.
-            let due = turn.now + self.probe_timeout();
-            self.timers.set_if_idle(Timer::Retransmit, || due);
+            self.start_retransmit_timer(turn.now);
         }
     }
 
@@ -862,13 +902,15 @@ impl Conn {
             return;
         }
         if self.in_flight.is_empty() {
-            self.owed.ping = true;
+            self.owed.add(Owed::PING);
         } else if self.backoff == 0 {
-            self.owed.probe = true;
+            self.owed.add(Owed::PROBE);
         } else {
             self.in_flight.give_up_all();
             self.window = (self.window / 2).max(WINDOW_MIN.min(self.window_max));
-            self.owed.ping = self.backoff >= 2;
+            if self.backoff >= 2 {
+                self.owed.add(Owed::PING);
+            }
         }
         self.active_at = now;
         self.backoff += 1;
@@ -881,17 +923,17 @@ impl Conn {
         match self.phase {
             Phase::Connecting { give_up_at, .. } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
             Phase::Connecting { tries, .. } => {
-                self.owed.hello = true;
+                self.owed.add(Owed::HELLO);
                 self.timers.set(Timer::Life, now + HELLO_INTERVAL.saturating_mul(1 << tries.min(HELLO_BACKOFF_MAX)));
             }
             Phase::Accepted { asked: true, give_up_at } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
             Phase::Accepted { asked: true, .. } => {
-                self.owed.hello_ack = true;
+                self.owed.add(Owed::HELLO_ACK);
                 self.timers.set(Timer::Life, now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX));
             }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
-            Phase::Open | Phase::Closing { .. } => {
+            Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies; silence says nothing there.
                 if !plain {
                     let silent = now.since(self.heard_at);
@@ -901,7 +943,7 @@ impl Conn {
                     }
                     if silent >= turn.config.keep_alive {
                         // Asks four times as often from now on: on a lossy path one question is not enough.
-                        self.owed.ping = true;
+                        self.owed.add(Owed::PING);
                         self.timers.set(Timer::Life, now + Duration::from_nanos(turn.config.keep_alive.as_nanos() / 4));
                         return;
                     }

@@ -7,7 +7,7 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
-use crate::conn::{Conn, Phase, TurnContext, open_header};
+use crate::conn::{Conn, TurnContext, open_header};
 use crate::counters::{Counters, Reject};
 use crate::path::Path;
 use crate::peers::Peers;
@@ -40,6 +40,8 @@ struct State {
     ready: VecDeque<u16>,
     /// Messages that the front of `ready` may still give before the next one's turn.
     ready_turns: u32,
+    /// When the last turn began: near enough for what a user's call sets off.
+    now: Instant,
     /// Frames that need the NIC for an answer, put off until the burst is over.
     strangers: Vec<Stranger>,
     rng: Rng,
@@ -70,6 +72,7 @@ impl<N: Nic> Endpoint<N> {
             active: VecDeque::new(),
             ready: VecDeque::new(),
             ready_turns: READY_TURNS,
+            now: nic.now(),
             strangers: Vec::new(),
             rng: Rng::new(config.seed),
             config,
@@ -107,7 +110,10 @@ impl<N: Nic> Endpoint<N> {
             send_copied(conn, message, &state.config, &mut state.spares)?;
         }
         state.counters.messages_sent += 1;
-        state.activate(peer.index);
+        if !conn.queued {
+            conn.queued = true;
+            state.active.push_back(peer.index);
+        }
         Ok(())
     }
 
@@ -141,6 +147,7 @@ impl<N: Nic> Endpoint<N> {
     pub fn poll(&mut self) -> usize {
         let now = self.nic.now();
         let state = &mut self.state;
+        state.now = now;
         let received = self.nic.rx_burst(BURST, |frame, from| state.handle_frame(now, frame, from, N::RELIABLE));
         if !self.state.strangers.is_empty() {
             self.answer_strangers(now);
@@ -157,7 +164,7 @@ impl<N: Nic> Endpoint<N> {
     /// Shows the oldest message that waits, and takes it out of its FIFO. Peers take turns.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
-        if self.state.ready.is_empty() { None } else { self.state.recv_ready(self.nic.now(), take) }
+        if self.state.ready.is_empty() { None } else { self.state.recv_ready(take) }
     }
 
     /// Takes the next event.
@@ -243,13 +250,15 @@ impl<N: Nic> Endpoint<N> {
         for _ in 0..self.state.active.len() {
             let Some(index) = self.state.active.pop_front() else { break };
             let Some((conn, mut turn)) = self.state.conn_turn(index, now) else { continue };
-            conn.queued = false;
             let verdict = transmit_one(&mut self.nic, conn, &mut turn);
             committed |= verdict.committed;
-            if verdict.more {
-                self.state.activate(index);
+            conn.queued = verdict.more;
+            if let Some(next) = conn.take_timeout_change() {
+                self.state.peers.note_due(index, next);
             }
-            self.state.after_change(index);
+            if verdict.more {
+                self.state.active.push_back(index);
+            }
             if verdict.nic_full {
                 self.state.counters.nic_full += 1;
                 break;
@@ -270,13 +279,12 @@ impl<N: Nic> Endpoint<N> {
                 conn.handle_link_gone(&mut turn);
             }
             conn.handle_timeout(&mut turn, N::RELIABLE);
-            self.state.activate(index);
-            self.state.after_change(index);
-            if let Some(conn) = self.state.peers.at(index)
-                && conn.is_over()
-            {
-                let link = conn.link;
+            let (next, over, link) = (conn.next_timeout(), conn.is_over(), conn.link);
+            if over {
                 self.forget(index, link);
+            } else {
+                self.state.peers.note_due(index, next);
+                self.state.activate(index);
             }
         }
         self.due = due;
@@ -363,6 +371,9 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
             conn.emit(turn, plan, &mut slot, N::RELIABLE);
             slot.commit();
             committed = true;
+            if !conn.wants_to_transmit() {
+                return Transmitted { committed, more: false, nic_full: false };
+            }
             continue;
         }
         if !committed {
@@ -482,10 +493,10 @@ impl State {
     }
 
     #[inline]
-    fn recv_ready<R>(&mut self, now: Instant, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
+    fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(&index) = self.ready.front() {
-            let Some((conn, mut turn)) = self.conn_turn(index, now) else {
+            let Some((conn, mut turn)) = self.conn_turn(index, self.now) else {
                 self.ready.pop_front();
                 continue;
             };
@@ -537,21 +548,20 @@ impl State {
             conn.ready = true;
             self.ready.push_back(index);
         }
-        if conn.wants_to_transmit() {
-            self.activate(index);
+        if conn.wants_to_transmit() && !conn.queued {
+            conn.queued = true;
+            self.active.push_back(index);
         }
-        self.after_change(index);
+        if let Some(next) = conn.take_timeout_change() {
+            self.peers.note_due(index, next);
+        }
     }
 
-    /// Timers or phase of a connection may have changed.
+    /// The timers of a connection may have changed.
     #[inline]
     fn after_change(&mut self, index: u16) {
-        self.peers.note_due(index);
-        if let Some(conn) = self.peers.at(index)
-            && matches!(conn.phase, Phase::Gone | Phase::Lingering { .. })
-        {
-            let addr = conn.addr;
-            self.peers.release_addr(addr, index);
+        if let Some(next) = self.peers.at(index).and_then(Conn::take_timeout_change) {
+            self.peers.note_due(index, next);
         }
     }
 

@@ -193,6 +193,12 @@ impl InFlight {
         }
     }
 
+    /// True when a frame is lost and has not been written again.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
     /// The oldest frame that is lost and has to be written again.
     #[inline]
     pub fn next_lost(&self) -> Option<(Seq, Span)> {

@@ -48,10 +48,10 @@ impl Peers {
         entry.conn.as_mut()
     }
 
-    /// The connection with the peer at `addr`.
+    /// The connection with the peer at `addr`, unless it only winds down: then the address may be connected anew.
     pub fn by_addr(&mut self, addr: LinkAddr) -> Option<&mut Conn> {
         let index = *self.by_addr.get(&addr)?;
-        self.at(index)
+        self.at(index).filter(|conn| !conn.is_winding_down())
     }
 
     /// The name that the next [`Self::insert`] will give.
@@ -70,15 +70,9 @@ impl Peers {
         let index = self.free.pop().expect("next_id found a free entry");
         debug_assert_eq!(index, conn.id.index);
         self.by_addr.insert(conn.addr, index);
+        let next = conn.next_timeout();
         self.entries[usize::from(index)].conn = Some(conn);
-        self.note_due(index);
-    }
-
-    /// The peer's address may be connected anew: this connection is over, but not yet forgotten.
-    pub fn release_addr(&mut self, addr: LinkAddr, index: u16) {
-        if self.by_addr.get(&addr) == Some(&index) {
-            self.by_addr.remove(&addr);
-        }
+        self.note_due(index, next);
     }
 
     /// Forgets a connection.
@@ -88,16 +82,16 @@ impl Peers {
         entry.generation = entry.generation.wrapping_add(1);
         self.due[usize::from(index)] = Instant::FAR_FUTURE;
         self.free.push(index);
-        self.release_addr(conn.addr, index);
+        if self.by_addr.get(&conn.addr) == Some(&index) {
+            self.by_addr.remove(&conn.addr);
+        }
         Some(conn)
     }
 
-    /// The connection's timers changed.
+    /// The timers of the connection at `index` changed: the next one fires at `next`.
     #[inline]
-    pub fn note_due(&mut self, index: u16) {
-        let Some(conn) = &self.entries[usize::from(index)].conn else { return };
-        let next = conn.next_timeout();
-        let due = &mut self.due[usize::from(index)];
+    pub fn note_due(&mut self, index: u16, next: Instant) {
+        let Some(due) = self.due.get_mut(usize::from(index)) else { return };
         if next < *due {
             *due = next;
             self.earliest = Some(self.earliest.map_or(next, |earliest| earliest.min(next)));

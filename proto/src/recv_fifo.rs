@@ -25,6 +25,16 @@ pub(crate) struct RecvFifo {
     granted: u64,
 }
 
+/// True when `body` is whole messages from end to end: the common case, told without looking at anything but lengths.
+#[inline]
+fn is_run_of_messages(body: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(&[MESSAGE, _, low, high]) = body.get(at..at + RECORD_LEN) {
+        at += RECORD_LEN + u16::from_le_bytes([low, high]) as usize;
+    }
+    at == body.len() && at > 0
+}
+
 #[derive(Debug)]
 struct Assembly {
     buffer: Vec<u8>,
@@ -63,6 +73,16 @@ impl RecvFifo {
     /// Takes in the body of the frame whose turn it is. On an error nothing of it is kept.
     #[inline]
     pub fn accept(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
+        if is_run_of_messages(body) {
+            self.append(body)?;
+        } else {
+            self.accept_other(body, message_max, spares)?;
+        }
+        self.position += body.len() as u64;
+        Ok(())
+    }
+
+    fn accept_other(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
         let mut records = Records::new(body);
         let Some(first) = records.next() else { return Err(Reject::Malformed) };
         match first? {
@@ -72,17 +92,15 @@ impl RecvFifo {
                         return Err(Reject::Malformed);
                     }
                 }
-                self.append(body)?;
+                self.append(body)
             }
             // A part of a large message is alone in its frame.
             Record::First { total, part } if FIRST_LEN + part.len() == body.len() => {
-                self.begin(total as usize, part, message_max, spares)?;
+                self.begin(total as usize, part, message_max, spares)
             }
-            Record::More(part) if RECORD_LEN + part.len() == body.len() => self.continue_with(part)?,
-            Record::First { .. } | Record::More(_) => return Err(Reject::Malformed),
+            Record::More(part) if RECORD_LEN + part.len() == body.len() => self.continue_with(part),
+            Record::First { .. } | Record::More(_) => Err(Reject::Malformed),
         }
-        self.position += body.len() as u64;
-        Ok(())
     }
 
     /// Shows the oldest message to `take` and removes it.

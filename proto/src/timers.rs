@@ -20,6 +20,8 @@ pub(crate) enum Timer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timers {
     due: [Instant; Self::COUNT],
+    /// A timer was set since [`Self::take_change`]. One that was stopped fires early, for nothing, and that is all.
+    changed: bool,
 }
 
 impl Timers {
@@ -27,21 +29,20 @@ impl Timers {
 
     /// No timer runs.
     pub const fn new() -> Self {
-        Self { due: [Instant::FAR_FUTURE; Self::COUNT] }
+        Self { due: [Instant::FAR_FUTURE; Self::COUNT], changed: true }
     }
 
     /// Starts `timer`, or moves it.
     #[inline]
     pub fn set(&mut self, timer: Timer, at: Instant) {
         self.due[timer as usize] = at;
+        self.changed = true;
     }
 
-    /// Starts `timer` unless it runs.
+    /// True when `timer` does not run.
     #[inline]
-    pub fn set_if_idle(&mut self, timer: Timer, at: impl FnOnce() -> Instant) {
-        if self.due[timer as usize] == Instant::FAR_FUTURE {
-            self.due[timer as usize] = at();
-        }
+    pub fn is_idle(&self, timer: Timer) -> bool {
+        self.due[timer as usize] == Instant::FAR_FUTURE
     }
 
     /// Stops `timer`.
@@ -57,6 +58,16 @@ impl Timers {
             self.stop(timer);
         }
         due
+    }
+
+    /// When the next timer fires, if that may have changed.
+    #[inline]
+    pub fn take_change(&mut self) -> Option<Instant> {
+        if !self.changed {
+            return None;
+        }
+        self.changed = false;
+        Some(self.next())
     }
 
     /// When the next timer fires.

@@ -1,5 +1,6 @@
 //! The frame check: a CRC-32C keyed by the connection, so that damage and strangers both fail it.
 
+use super::crc::crc32c;
 use super::header::field;
 
 /// Key of the check in one direction of a connection, drawn from both sides' tokens. It keeps damaged frames out, and
@@ -22,7 +23,7 @@ impl Check {
     /// The check of a whole frame but for the check field, which stands first.
     #[inline]
     pub fn of(self, frame: &[u8]) -> u32 {
-        crc32c::crc32c_append(self.key, &frame[field::CHECK.end..])
+        crc32c(self.key, &frame[field::CHECK.end..])
     }
 
     /// Writes the check into a finished frame.

@@ -1,6 +1,7 @@
 //! The wire format, version 1. `PROTOCOL.md` says in words what stands here in offsets.
 
 mod check;
+mod crc;
 mod header;
 mod hello;
 mod record;
