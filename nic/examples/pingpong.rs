@@ -14,7 +14,7 @@
 #![allow(unsafe_code)] // sched_setaffinity.
 
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Link, Nic, TxSlot, clock, uring};
+use sidelane_nic::{Link, Nic, TxSlot, clock, udp, uring};
 
 /// First byte of a frame: what the far end does with it.
 const PING: u8 = 0;
@@ -30,6 +30,7 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (driver, at) = args[0].split_once(':').expect("DRIVER:ADDRESS");
     match driver {
+        "udp" => run(udp::Udp::open(&udp::Config::new(at.parse().expect("IP:PORT"))).unwrap(), &args[1..]),
         "uring" | "uring-real" => {
             let (interface, endpoint) = at.split_once('/').expect("INTERFACE/ENDPOINT");
             let mut config = uring::Config::new(interface, endpoint.parse().expect("number"));

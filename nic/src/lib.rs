@@ -23,10 +23,14 @@ mod counters;
 mod driver;
 pub mod encap;
 pub mod fault;
+mod interface;
 mod link_table;
 pub mod mem;
 pub mod rng;
+mod socket;
 pub mod time;
+mod tx_buffers;
+pub mod udp;
 pub mod uring;
 
 pub use addr::{AddrError, LinkAddr, parse_mac};

@@ -1,14 +1,16 @@
 //! What stands before a frame's payload on the wire.
 //!
 //! A frame's payload is the upper layer's; the bytes in front of it steer it from endpoint to endpoint and are written
-//! and read here, by whichever driver carries Ethernet frames. There are two forms:
+//! and read here, by whichever driver carries such frames. There are three forms:
 //!
 //! - [`ether`]: Ethernet with our own EtherType, for every frame that fits the interface's MTU.
 //! - [`gso`]: a segmentation-offload super-packet (Ethernet, IPv4, TCP), for frames of up to 61 KB between interfaces
 //!   that pass such packets on uncut.
+//! - [`datagram`]: within UDP datagrams, which bring addresses and ports of their own.
 //!
-//! Both parse into a plain struct and are emitted from one. Bytes from the wire never panic: they give a [`Reject`].
+//! Bytes from the wire never panic: they give a [`Reject`].
 
+pub mod datagram;
 pub mod ether;
 pub mod gso;
 

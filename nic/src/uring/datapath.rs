@@ -9,7 +9,7 @@ use super::tx_queue::{Kind, Lent};
 use crate::clock;
 use crate::encap::{Reject, ether, gso};
 use crate::time::Instant;
-use crate::{Link, LinkAddr, TxSlot};
+use crate::{Link, LinkAddr, TxSlot, socket};
 
 impl Uring {
     /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
@@ -79,8 +79,8 @@ impl Uring {
         self.counters.waits += 1;
         let small = self.small.socket();
         match self.large.as_ref() {
-            Some(large) => sys::poll(&[small, large.socket()], self.tx.is_backed_up(), limit)?,
-            None => sys::poll(&[small], self.tx.is_backed_up(), limit)?,
+            Some(large) => socket::poll(&[small, large.socket()], self.tx.is_backed_up(), limit)?,
+            None => socket::poll(&[small], self.tx.is_backed_up(), limit)?,
         }
         self.look_for_interface();
         Ok(())
@@ -140,14 +140,14 @@ impl Deref for Slot<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.0.payload
+        self.0.payload()
     }
 }
 
 impl DerefMut for Slot<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.payload
+        self.0.payload_mut()
     }
 }
 

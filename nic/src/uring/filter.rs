@@ -67,14 +67,14 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
-    use crate::uring::sys;
+    use crate::socket;
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0xb, 1];
 
     /// Lets the kernel itself judge: Unix datagram sockets run socket filters too, from the datagram's first byte.
     fn accepts(filter: &[sock_filter], frame: &[u8]) -> bool {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
-        sys::attach_filter(receiver.as_fd(), filter).unwrap();
+        socket::attach_filter(receiver.as_fd(), filter).unwrap();
         receiver.set_nonblocking(true).unwrap();
         // A rejected datagram reads to the sender as one that was sent.
         sender.send(frame).unwrap();

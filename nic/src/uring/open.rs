@@ -6,13 +6,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::rx_ring::RxRing;
-use super::sys::{self, Interface};
+use super::sys;
 use super::tx_queue::{LaneConfig, TxQueue};
 use super::{Config, Uring, filter};
 use crate::encap::{ether, gso};
+use crate::interface::Interface;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
-use crate::{Caps, Counters, LinkAddr};
+use crate::{Caps, Counters, LinkAddr, socket};
 
 /// Why an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +92,7 @@ impl Uring {
         let tx = lane(&small, TX_SMALL, port.mtu_safe)
             .and_then(|small| {
                 let large = large.as_ref().map(|large| lane(large, TX_LARGE, LARGE_PAYLOAD_MAX)).transpose()?;
-                TxQueue::new(small, large)
+                Ok(TxQueue::new(small, large))
             })
             .map_err(system("setting up the transmit queue"))?;
 
@@ -167,7 +168,7 @@ impl Port {
 fn open_small(socket: OwnedFd, port: &Port, config: &Config) -> io::Result<RxRing> {
     let fd = socket.as_fd();
     prepare(fd)?;
-    sys::attach_filter(fd, &filter::ether_frames_to(port.mac, config.endpoint))?;
+    socket::attach_filter(fd, &filter::ether_frames_to(port.mac, config.endpoint))?;
     let frame_len = ether::HEADER_LEN + port.mtu_safe;
     // Jumbo frames take more memory a slot: fewer slots then, that all of them stay in the cache.
     let slots = config.rx_slots.min(RING_BYTES_MAX / frame_len).max(RX_SLOTS_MIN);
@@ -180,9 +181,9 @@ fn open_large(port: &Port, config: &Config) -> io::Result<RxRing> {
     let socket = sys::packet_socket()?;
     let fd = socket.as_fd();
     // Before the ring is made: it decides on the layout of slots.
-    sys::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+    socket::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
     prepare(fd)?;
-    sys::attach_filter(fd, &filter::super_packets_to(port.mac, config.endpoint))?;
+    socket::attach_filter(fd, &filter::super_packets_to(port.mac, config.endpoint))?;
     let ring = RxRing::new(socket, gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX, RX_LARGE)?;
     sys::bind_packet(ring.socket(), port.interface, gso::ETHERTYPE)?;
     Ok(ring)
@@ -190,7 +191,7 @@ fn open_large(port: &Port, config: &Config) -> io::Result<RxRing> {
 
 /// What every socket of ours is set to before it has a ring.
 fn prepare(socket: BorrowedFd) -> io::Result<()> {
-    let set = |option, value| sys::set_int_option(socket, libc::SOL_PACKET, option, value);
+    let set = |option, value| socket::set_int_option(socket, libc::SOL_PACKET, option, value);
     set(libc::PACKET_VERSION, TPACKET_V2)?;
     // Not the frames that we and our neighbours send (Linux 4.20): on `lo` each would appear twice.
     set(libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -219,9 +220,9 @@ const RING_BYTES_MAX: usize = 4 << 20;
 const RX_SLOTS_MIN: usize = 64;
 
 /// Frames that may be queued until the interface takes them: eight bursts.
-const TX_SMALL: usize = 256;
+const TX_SMALL: u16 = 256;
 /// Super-packets likewise: 1 MiB, that they stay in the cache.
-const TX_LARGE: usize = 16;
+const TX_LARGE: u16 = 16;
 
 /// A submission of 8 to 64 frames costs the same a frame.
 const BURST: usize = 32;

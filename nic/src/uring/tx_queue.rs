@@ -1,7 +1,4 @@
-//! Frames on their way out: buffers, the queue of what was committed, and the doorbell.
-//!
-//! A packet socket copies a frame while it is sent, so a buffer is free again as soon as the kernel has taken it, and
-//! the next frame gets the buffer that is hottest in the cache (the free list is a stack).
+//! Frames on their way out: the queue of what was committed, and the doorbell.
 //!
 //! ```text
 //! free --lend, commit--> queued --flush--> free        sent, or refused for good
@@ -18,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::sys;
-use crate::Counters;
+use crate::tx_buffers::{Filled, Lease, TxBuffers};
+use crate::{Counters, socket};
 
 /// The transmit side of one interface: small frames, and super-packets where there are any.
 pub struct TxQueue {
@@ -43,20 +40,13 @@ pub enum Kind {
 /// One socket and the buffers of frames that go out by it.
 struct Lane {
     socket: OwnedFd,
-    area: Box<[u8]>,
-    buffer_len: usize,
-    /// Buffers neither lent nor queued; the last one is taken next.
-    free: Vec<u16>,
+    buffers: TxBuffers,
 }
 
 #[derive(Clone, Copy)]
 struct Queued {
     kind: Kind,
-    buffer: u16,
-    /// Where the frame ends in the buffer; it starts at `start`.
-    end: u32,
-    start: u16,
-    payload_len: u32,
+    frame: Filled,
     /// Flushes at which there was no room for it.
     tries: u16,
     fate: Fate,
@@ -73,42 +63,26 @@ enum Fate {
 
 /// A buffer that may become a frame.
 pub struct Lent<'a> {
-    /// To be written by the layer above.
-    pub payload: &'a mut [u8],
-    free: &'a mut Vec<u16>,
+    lease: Lease<'a>,
+    kind: Kind,
     queue: &'a mut Vec<Queued>,
-    entry: Queued,
 }
 
 impl TxQueue {
-    /// A queue over copies of the receive sockets' descriptors: `small` always, `large` where super-packets go.
-    pub fn new(small: LaneConfig, large: Option<LaneConfig>) -> io::Result<Self> {
-        let buffers = small.buffers + large.as_ref().map_or(0, |lane| lane.buffers);
+    /// A queue with a lane for small frames, and one for large where super-packets go.
+    pub fn new(small: LaneConfig, large: Option<LaneConfig>) -> Self {
+        let buffers = usize::from(small.buffers + large.as_ref().map_or(0, |lane| lane.buffers));
         let lanes = [Some(Lane::new(small)), large.map(Lane::new)];
         let ring = open_ring(buffers, &lanes);
-        Ok(Self { queue: Vec::with_capacity(buffers), lanes, ring })
+        Self { queue: Vec::with_capacity(buffers), lanes, ring }
     }
 
     /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
     #[inline]
     pub fn lend(&mut self, kind: Kind, header: &[u8], payload_len: usize) -> Option<Lent<'_>> {
         let lane = self.lanes[kind as usize].as_mut()?;
-        let buffer = *lane.free.last()?;
-        // The payload starts on a cache line, whatever stands before it.
-        let (start, end) = (PAYLOAD_AT - header.len(), PAYLOAD_AT + payload_len);
-        let at = usize::from(buffer) * lane.buffer_len;
-        let (front, back) = lane.area[at..at + lane.buffer_len].split_at_mut(PAYLOAD_AT);
-        front[start..].copy_from_slice(header);
-        let entry = Queued {
-            kind,
-            buffer,
-            start: start as u16,
-            end: end as u32,
-            payload_len: payload_len as u32,
-            tries: 0,
-            fate: Fate::Later,
-        };
-        Some(Lent { payload: &mut back[..payload_len], free: &mut lane.free, queue: &mut self.queue, entry })
+        let lease = lane.buffers.lend(header, payload_len)?;
+        Some(Lent { lease, kind, queue: &mut self.queue })
     }
 
     /// True when the interface did not take everything at the last flush.
@@ -123,10 +97,10 @@ impl TxQueue {
             [] => return Ok(()),
             [lone] => {
                 let lane = self.lanes[lone.kind as usize].as_mut().expect("a queued frame has a lane");
-                if let Ok(()) = sys::send(lane.socket.as_fd(), lane.frame(lone)) {
+                if let Ok(()) = socket::send(lane.socket.as_fd(), lane.buffers.bytes(lone.frame)) {
                     counters.tx_frames += 1;
-                    counters.tx_bytes += u64::from(lone.payload_len);
-                    lane.free.push(lone.buffer);
+                    counters.tx_bytes += lone.frame.payload_len() as u64;
+                    lane.buffers.free(lone.frame);
                     self.queue.clear();
                     return Ok(());
                 }
@@ -154,7 +128,7 @@ impl TxQueue {
         let mut submission = ring.submission();
         for (at, queued) in self.queue.iter_mut().enumerate() {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
-            let frame = lane.frame(queued);
+            let frame = lane.buffers.bytes(queued.frame);
             // Completes while it is submitted (MSG_DONTWAIT), and silently when all is well.
             let entry = opcode::Send::new(types::Fixed(queued.kind as u32), frame.as_ptr(), frame.len() as u32)
                 .flags(libc::MSG_DONTWAIT)
@@ -192,7 +166,7 @@ impl TxQueue {
     fn send_each(&mut self, from: usize, down: &mut Result<(), InterfaceDown>) {
         for queued in &mut self.queue[from..] {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
-            queued.fate = match sys::send(lane.socket.as_fd(), lane.frame(queued)) {
+            queued.fate = match socket::send(lane.socket.as_fd(), lane.buffers.bytes(queued.frame)) {
                 Ok(()) => Fate::Sent,
                 Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
             };
@@ -211,11 +185,11 @@ impl TxQueue {
                 Fate::Later | Fate::Refused => counters.tx_failed += 1,
                 Fate::Sent => {
                     counters.tx_frames += 1;
-                    counters.tx_bytes += u64::from(queued.payload_len);
+                    counters.tx_bytes += queued.frame.payload_len() as u64;
                 }
             }
             let lane = self.lanes[queued.kind as usize].as_mut().expect("a queued frame has a lane");
-            lane.free.push(queued.buffer);
+            lane.buffers.free(queued.frame);
             false
         });
     }
@@ -230,35 +204,35 @@ pub struct LaneConfig {
     /// Where its frames go out.
     pub socket: OwnedFd,
     /// How many may be queued.
-    pub buffers: usize,
+    pub buffers: u16,
     /// Longest payload.
     pub payload_max: usize,
 }
 
 impl Lane {
     fn new(config: LaneConfig) -> Self {
-        let buffer_len = (PAYLOAD_AT + config.payload_max).next_multiple_of(PAYLOAD_AT);
-        // Written, not just zero-allocated, so that every page is there before the first frame needs it
-        // (a first touch costs microseconds).
-        let mut area = Vec::with_capacity(config.buffers * buffer_len);
-        area.resize(config.buffers * buffer_len, 0xff);
-        let free = (0..config.buffers as u16).rev().collect();
-        Self { socket: config.socket, area: area.into_boxed_slice(), buffer_len, free }
-    }
-
-    #[inline]
-    fn frame(&self, queued: &Queued) -> &[u8] {
-        let at = usize::from(queued.buffer) * self.buffer_len;
-        &self.area[at..at + self.buffer_len][usize::from(queued.start)..queued.end as usize]
+        Self { socket: config.socket, buffers: TxBuffers::new(config.buffers, config.payload_max) }
     }
 }
 
 impl Lent<'_> {
+    /// Where the payload goes.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        self.lease.payload
+    }
+
+    /// Where the payload goes.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.lease.payload
+    }
+
     /// Puts the frame at the end of the queue.
     #[inline]
     pub fn commit(self) {
-        self.free.pop();
-        self.queue.push(self.entry);
+        let frame = self.lease.take();
+        self.queue.push(Queued { kind: self.kind, frame, tries: 0, fate: Fate::Later });
     }
 }
 
@@ -297,9 +271,6 @@ fn open_ring(entries: usize, lanes: &[Option<Lane>; 2]) -> Option<IoUring> {
         }
     }
 }
-
-/// Headers end and payloads start here in a buffer: one cache line.
-const PAYLOAD_AT: usize = 64;
 
 /// A frame that finds no room at this many flushes will never find any: a super-packet after its offload was switched
 /// off looks just so. A busy poll loop gets here in 10 ms, three times what 256 frames take on slow (1 Gbit/s) Ethernet.

@@ -1,0 +1,179 @@
+//! Network interfaces and their properties: netdevice(7), and ethtool by ioctl (linux/ethtool.h).
+#![allow(unsafe_code)] // ioctl.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::c_int;
+
+use crate::socket::check;
+
+/// A network interface by number and name.
+#[derive(Clone, Copy)]
+pub struct Interface {
+    index: c_int,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Interface {
+    /// `None` when there is none of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        let text = std::ffi::CString::new(name).ok()?;
+        // SAFETY: `text` is a C string that lives through the call.
+        let index = unsafe { libc::if_nametoindex(text.as_ptr()) };
+        let mut padded = [0; libc::IFNAMSIZ];
+        for (to, from) in padded.iter_mut().zip(text.as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        (index != 0).then_some(Self { index: c_int::try_from(index).ok()?, name: padded })
+    }
+
+    /// The interface that has this address; `None` when none has.
+    pub fn with_address(ip: IpAddr) -> Option<Self> {
+        // All of 127.0.0.0/8 is the loopback's, though it lists but one (RFC 1122, 3.2.1.3).
+        if ip.is_loopback() {
+            return Self::find("lo");
+        }
+        let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+        // SAFETY: `list` is a valid place for the answer.
+        if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+            return None;
+        }
+        let mut found = None;
+        let mut entry = list;
+        // SAFETY: the list is as getifaddrs(3) made it: entries end with a null `ifa_next`, names are C strings, and
+        // an address that is not null has the length of its family.
+        unsafe {
+            while !entry.is_null() && found.is_none() {
+                if address_of((*entry).ifa_addr) == Some(ip) {
+                    let name = std::ffi::CStr::from_ptr((*entry).ifa_name).to_str();
+                    found = name.ok().and_then(Self::find);
+                }
+                entry = (*entry).ifa_next;
+            }
+            libc::freeifaddrs(list);
+        }
+        found
+    }
+
+    /// Names of all interfaces in this network namespace.
+    pub fn names() -> Vec<String> {
+        // SAFETY: no argument; null is handled below.
+        let list = unsafe { libc::if_nameindex() };
+        if list.is_null() {
+            return Vec::new();
+        }
+        let mut names = Vec::new();
+        let mut entry = list;
+        // SAFETY: the list ends with an entry of number 0 (if_nameindex(3)), and we stop there.
+        unsafe {
+            while (*entry).if_index != 0 {
+                names.push(std::ffi::CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+                entry = entry.add(1);
+            }
+            libc::if_freenameindex(list);
+        }
+        names
+    }
+
+    /// The kernel's number for it.
+    pub fn index(&self) -> c_int {
+        self.index
+    }
+
+    /// `IFF_*` flags.
+    pub fn flags(&self, socket: BorrowedFd) -> io::Result<c_int> {
+        let mut request = self.request();
+        self.ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS has written this member of the union.
+        Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// The largest packet behind the Ethernet header.
+    pub fn mtu(&self, socket: BorrowedFd) -> io::Result<usize> {
+        let mut request = self.request();
+        self.ioctl(socket, libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: SIOCGIFMTU has written this member of the union.
+        Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    }
+
+    /// Its MAC address; `None` when it has another kind of address.
+    pub fn mac(&self, socket: BorrowedFd) -> io::Result<Option<[u8; 6]>> {
+        let mut request = self.request();
+        self.ioctl(socket, libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: SIOCGIFHWADDR has written this member of the union.
+        let addr = unsafe { request.ifr_ifru.ifru_hwaddr };
+        let ethernet = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&addr.sa_family);
+        Ok(ethernet.then(|| std::array::from_fn(|at| addr.sa_data[at] as u8)))
+    }
+
+    /// Name of its driver, as `ethtool -i` shows it.
+    pub fn driver(&self, socket: BorrowedFd) -> io::Result<String> {
+        /// `struct ethtool_drvinfo` (linux/ethtool.h) as bytes: the command, then the name in 32 bytes.
+        const DRVINFO_LEN: usize = 196;
+        let mut info = [0u32; DRVINFO_LEN / 4];
+        info[0] = ETHTOOL_GDRVINFO;
+        self.ethtool(socket, &mut info)?;
+        let bytes = info[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
+        Ok(String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned())
+    }
+
+    /// Whether it takes TCP super-packets (`tcp-segmentation-offload` of `ethtool -k`).
+    pub fn takes_super_packets(&self, socket: BorrowedFd) -> io::Result<bool> {
+        // `struct ethtool_value`: command, then answer.
+        let mut value = [ETHTOOL_GTSO, 0];
+        self.ethtool(socket, &mut value)?;
+        Ok(value[1] != 0)
+    }
+
+    /// `argument` is the struct of its own first word's command, in size at least.
+    fn ethtool(&self, socket: BorrowedFd, argument: &mut [u32]) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = argument.as_mut_ptr().cast();
+        self.ioctl(socket, libc::SIOCETHTOOL, &mut request)
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: all zeroes is a valid ifreq.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_name = self.name;
+        request
+    }
+
+    fn ioctl(&self, socket: BorrowedFd, call: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: `request` is a whole ifreq; where its union holds a pointer (ethtool), `ethtool` above made it point
+        // to a struct of the size of its command.
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), call as _, std::ptr::from_mut(request)) })?;
+        Ok(())
+    }
+}
+
+/// The IP address in a socket address, if it is of such a family.
+///
+/// # Safety
+/// `addr` is null, or points to a whole socket address of the family that it states.
+unsafe fn address_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
+    if addr.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises; unaligned reads need no more.
+    unsafe {
+        match i32::from((*addr).sa_family) {
+            libc::AF_INET => {
+                let addr = addr.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(addr.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let addr = addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(addr.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// linux/ethtool.h
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+/// linux/ethtool.h
+const ETHTOOL_GTSO: u32 = 0x1e;

@@ -1,0 +1,89 @@
+//! System calls on sockets of every kind, as safe functions.
+#![allow(unsafe_code)] // Raw system calls; each wrapper checks what the kernel needs and returns owned values.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, socklen_t};
+
+use crate::time::Duration;
+
+/// Sets a socket option whose value is one C int.
+pub fn set_int_option(socket: BorrowedFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    set_option(socket, level, option, &value)
+}
+
+/// Lets only frames through that `filter` accepts.
+pub fn attach_filter(socket: BorrowedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
+    // The kernel copies the program and does not write to it, whatever the pointer's type says.
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Sets a socket option. `T` is a plain struct of the kernel's, without pointers that outlive the call.
+pub fn set_option<T>(socket: BorrowedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is readable for its whole size through the call; the kernel checks that size against the option.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Clears the socket's pending error, which would wake every `poll`.
+pub fn clear_error(socket: BorrowedFd) {
+    let mut error: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `error` is writable for `len` bytes through the call. There is nothing to do about a failure.
+    unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &raw mut len);
+    }
+}
+
+/// Hands one frame to the interface, or says why not, without waiting.
+#[inline]
+pub fn send(socket: BorrowedFd, frame: &[u8]) -> io::Result<()> {
+    // SAFETY: `frame` is readable for its length through the call.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), at most `limit`.
+/// A signal ends it early.
+pub fn poll(sockets: &[BorrowedFd], writable: bool, limit: Option<Duration>) -> io::Result<()> {
+    const SOCKETS_MAX: usize = 8;
+    assert!(sockets.len() <= SOCKETS_MAX, "a driver polls its own few sockets");
+    let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
+    let mut set = [libc::pollfd { fd: -1, events, revents: 0 }; SOCKETS_MAX];
+    for (entry, socket) in set.iter_mut().zip(sockets) {
+        entry.fd = socket.as_raw_fd();
+    }
+    let timeout = limit.map(|limit| libc::timespec {
+        tv_sec: (limit.as_nanos() / 1_000_000_000) as libc::time_t,
+        tv_nsec: (limit.as_nanos() % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `set` holds the stated number of entries, and `timeout` is null or points to a timespec that lives on.
+    let ready = unsafe { libc::ppoll(set.as_mut_ptr(), sockets.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+    }
+    for (entry, socket) in set.iter().zip(sockets) {
+        if entry.revents & libc::POLLERR != 0 {
+            clear_error(*socket);
+        }
+    }
+    Ok(())
+}
+
+/// A system call's result, with what went wrong.
+pub fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

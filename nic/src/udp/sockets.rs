@@ -1,0 +1,233 @@
+//! The sockets of one endpoint: one that hears everybody, and connected ones for the first few peers.
+//!
+//! All are bound to the same address. The kernel gives a datagram to the socket that is connected to its sender, and to
+//! the unconnected one if there is none. So each has to be asked, and each asking is a system call: the one that was busy
+//! last is asked every turn, the others in rotation.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::sys;
+use crate::socket;
+use crate::time::Duration;
+
+/// The sockets, and whose turn it is.
+pub struct Sockets {
+    addr: SocketAddr,
+    main: UdpSocket,
+    connected: [Option<Connected>; CONNECTED_MAX],
+    /// The socket that is asked every turn.
+    hot: SocketId,
+    /// Datagrams that may still wait on the unconnected socket from before the last peer was connected. They come
+    /// first, so that a peer's frames keep their order.
+    older: u32,
+    /// Counts calls of `receive`.
+    turn: u32,
+    /// The socket that was asked last in rotation.
+    rotation: usize,
+    /// Drops of connected sockets that are closed by now.
+    drops_before: u64,
+}
+
+struct Connected {
+    socket: UdpSocket,
+    peer: SocketAddr,
+}
+
+/// Which socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketId {
+    /// The unconnected one.
+    Main,
+    /// A place among the connected ones.
+    Connected(u8),
+}
+
+/// What `receive` found.
+pub enum Received {
+    /// A datagram of so many bytes from this peer.
+    Datagram(usize, SocketAddr),
+    /// Nothing waits on the sockets that were asked.
+    Nothing,
+    /// A peer's host has refused an earlier frame (ICMP port unreachable).
+    Refusal,
+}
+
+impl Sockets {
+    /// Binds the unconnected socket.
+    pub fn bind(addr: SocketAddr) -> io::Result<Self> {
+        let main = UdpSocket::bind(addr)?;
+        prepare(&main)?;
+        Ok(Self {
+            addr: main.local_addr()?,
+            main,
+            connected: [const { None }; CONNECTED_MAX],
+            hot: SocketId::Main,
+            older: 0,
+            turn: 0,
+            rotation: 0,
+            drops_before: 0,
+        })
+    }
+
+    /// The bound address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The unconnected socket.
+    pub fn main(&self) -> &UdpSocket {
+        &self.main
+    }
+
+    /// Memory that the kernel keeps for frames that wait, per socket.
+    pub fn rx_bytes(&self) -> usize {
+        sys::rx_buffer_len(self.main.as_fd())
+    }
+
+    /// Connects a socket to `peer` if there is a place for one. Otherwise its frames go by the unconnected one.
+    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<SocketId> {
+        if peer.is_ipv4() != self.addr.is_ipv4() {
+            return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        }
+        let Some(place) = self.connected.iter().position(Option::is_none) else { return Ok(SocketId::Main) };
+        // Two sockets may have one address if both say so; the unconnected one says so only for this moment, so that
+        // no stranger binds our address.
+        socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        let socket = sys::bind_beside(self.addr);
+        socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
+        let socket = socket?;
+        if let Err(error) = socket.connect(peer) {
+            tracing::debug!("no connected socket to {peer} ({error}): its frames go by the unconnected one");
+            return Ok(SocketId::Main);
+        }
+        sys::detach_filter(socket.as_fd())?;
+        prepare(&socket)?;
+        self.connected[place] = Some(Connected { socket, peer });
+        self.older = OLDER_MAX;
+        Ok(SocketId::Connected(place as u8))
+    }
+
+    /// Closes the socket of a peer that is forgotten.
+    pub fn disconnect(&mut self, id: SocketId) {
+        let SocketId::Connected(place) = id else { return };
+        if let Some(closed) = self.connected[usize::from(place)].take() {
+            self.drops_before += sys::drops(closed.socket.as_fd());
+        }
+        if self.hot == id {
+            self.hot = SocketId::Main;
+        }
+    }
+
+    /// Receives one datagram into `buffer` if the busiest socket, or the one whose turn it is, has any.
+    #[inline]
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
+        if self.older > 0 {
+            match self.receive_from(SocketId::Main, buffer) {
+                Received::Nothing => self.older = 0,
+                received => {
+                    self.older -= 1;
+                    return received;
+                }
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        if self.turn.is_multiple_of(ROTATION) {
+            let next = self.next_in_rotation();
+            if next != self.hot {
+                match self.receive_from(next, buffer) {
+                    Received::Nothing => {}
+                    received => {
+                        self.hot = next;
+                        return received;
+                    }
+                }
+            }
+        }
+        self.receive_from(self.hot, buffer)
+    }
+
+    #[inline]
+    fn receive_from(&self, id: SocketId, buffer: &mut [u8]) -> Received {
+        let received = match id {
+            SocketId::Main => self.main.recv_from(buffer),
+            SocketId::Connected(place) => match &self.connected[usize::from(place)] {
+                // Not asking for the sender's address saves 70 ns of copying it.
+                Some(connected) => connected.socket.recv(buffer).map(|len| (len, connected.peer)),
+                None => return Received::Nothing,
+            },
+        };
+        match received {
+            Ok((len, from)) => Received::Datagram(len, from),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Received::Refusal,
+            // Would block; or an error of the path (no route to the host), which is for the layer above to outlive.
+            Err(_) => Received::Nothing,
+        }
+    }
+
+    fn next_in_rotation(&mut self) -> SocketId {
+        // Places in use are few; the unconnected socket is always there, so this ends.
+        loop {
+            self.rotation = (self.rotation + 1) % (CONNECTED_MAX + 1);
+            match self.rotation {
+                CONNECTED_MAX => return SocketId::Main,
+                place if self.connected[place].is_some() => return SocketId::Connected(place as u8),
+                _ => {}
+            }
+        }
+    }
+
+    /// The socket by which frames go out; the unconnected one in the place of one that is closed.
+    #[inline]
+    pub fn get(&self, id: SocketId) -> (&UdpSocket, bool) {
+        if let SocketId::Connected(place) = id
+            && let Some(connected) = &self.connected[usize::from(place)]
+        {
+            return (&connected.socket, true);
+        }
+        (&self.main, false)
+    }
+
+    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), at most `limit`.
+    pub fn poll(&self, writable: bool, limit: Option<Duration>) -> io::Result<()> {
+        let mut fds = [self.main.as_fd(); CONNECTED_MAX + 1];
+        let mut count = 1;
+        for fd in self.connected_fds() {
+            fds[count] = fd;
+            count += 1;
+        }
+        socket::poll(&fds[..count], writable, limit)
+    }
+
+    /// Datagrams that found their socket's buffer full.
+    pub fn drops(&self) -> u64 {
+        let open: u64 = self.connected_fds().map(sys::drops).sum();
+        self.drops_before + sys::drops(self.main.as_fd()) + open
+    }
+
+    fn connected_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.connected.iter().flatten().map(|connected| connected.socket.as_fd())
+    }
+}
+
+/// What every socket of ours is set to.
+fn prepare(socket: &UdpSocket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    sys::grow_buffers(socket.as_fd(), BUFFER_LEN);
+    // Linux 5.0. Without it frames come one by one.
+    let _ = socket::set_int_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    Ok(())
+}
+
+/// Each more makes the others wait longer for their turn in the rotation.
+const CONNECTED_MAX: usize = 4;
+/// Turns between two sockets of the rotation: a quarter of a system call a turn.
+const ROTATION: u32 = 4;
+
+/// More than a receive buffer holds of the smallest frames, and a bound where strangers keep it full.
+const OLDER_MAX: u32 = 1 << 15;
+
+/// Asked for each direction of a socket, given to root and clamped to `net.core.{r,w}mem_max` for others. It holds 64
+/// super-datagrams, or 2,000 small frames: a peer's window through any stall that we saw.
+const BUFFER_LEN: i32 = 8 << 20;

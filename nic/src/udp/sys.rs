@@ -1,0 +1,126 @@
+//! System calls on UDP sockets that the standard library lacks, as safe functions: udp(7), socket(7).
+#![allow(unsafe_code)] // Raw system calls; each wrapper checks what the kernel needs and returns owned values.
+
+use std::io;
+use std::mem::size_of;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, c_void, socklen_t};
+
+use crate::socket::{self, check};
+
+/// A socket bound to `addr` beside another that allows it, and deaf until [`detach_filter`]: before it is connected it
+/// would take datagrams from peers of the other.
+pub fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointer is passed.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    socket::set_int_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    const REJECT_ALL: libc::sock_filter =
+        libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    socket::attach_filter(socket.as_fd(), &[REJECT_ALL])?;
+    let raw = RawAddr::from(addr);
+    // SAFETY: `raw` is a whole socket address of `raw.len` bytes and lives through the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), raw.as_ptr().cast(), raw.len) })?;
+    Ok(UdpSocket::from(socket))
+}
+
+/// Lets everything through again.
+pub fn detach_filter(socket: BorrowedFd) -> io::Result<()> {
+    socket::set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
+/// Asks for `len` bytes each way, past the system's limit where that is allowed.
+pub fn grow_buffers(socket: BorrowedFd, len: c_int) {
+    for (forced, clamped) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if socket::set_int_option(socket, libc::SOL_SOCKET, forced, len).is_err() {
+            // Cannot fail, and if it did, the default would have to do.
+            let _ = socket::set_int_option(socket, libc::SOL_SOCKET, clamped, len);
+        }
+    }
+}
+
+/// What the receive buffer may hold, in the kernel's own accounting.
+pub fn rx_buffer_len(socket: BorrowedFd) -> usize {
+    let mut len = [0u32; 1];
+    read_option(socket, libc::SO_RCVBUF, &mut len);
+    len[0] as usize
+}
+
+/// Datagrams dropped at this socket since it was opened.
+pub fn drops(socket: BorrowedFd) -> u64 {
+    // `SK_MEMINFO_*` (linux/sock_diag.h); the last one is the drops.
+    const MEMINFO_VARS: usize = 9;
+    let mut meminfo = [0u32; MEMINFO_VARS];
+    read_option(socket, libc::SO_MEMINFO, &mut meminfo);
+    u64::from(meminfo[MEMINFO_VARS - 1])
+}
+
+/// Reads a socket-level option of some words; leaves them alone when the kernel has no such option.
+fn read_option<const WORDS: usize>(socket: BorrowedFd, option: c_int, words: &mut [u32; WORDS]) {
+    let mut len = (WORDS * size_of::<u32>()) as socklen_t;
+    // SAFETY: `words` is writable for `len` bytes through the call.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            words.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+        );
+    }
+}
+
+/// A socket address as the kernel reads it.
+#[derive(Clone, Copy)]
+pub struct RawAddr {
+    storage: Storage,
+    len: socklen_t,
+}
+
+#[derive(Clone, Copy)]
+union Storage {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl RawAddr {
+    /// Where it begins.
+    pub fn as_ptr(&self) -> *const c_void {
+        (&raw const self.storage).cast()
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> socklen_t {
+        self.len
+    }
+}
+
+impl From<SocketAddr> for RawAddr {
+    fn from(addr: SocketAddr) -> Self {
+        match addr {
+            SocketAddr::V4(addr) => {
+                let v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as u16,
+                    sin_port: addr.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(addr.ip().octets()) },
+                    sin_zero: [0; 8],
+                };
+                Self { storage: Storage { v4 }, len: size_of::<libc::sockaddr_in>() as socklen_t }
+            }
+            SocketAddr::V6(addr) => {
+                let v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as u16,
+                    sin6_port: addr.port().to_be(),
+                    sin6_flowinfo: addr.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: addr.ip().octets() },
+                    sin6_scope_id: addr.scope_id(),
+                };
+                Self { storage: Storage { v6 }, len: size_of::<libc::sockaddr_in6>() as socklen_t }
+            }
+        }
+    }
+}

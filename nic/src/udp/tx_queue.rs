@@ -1,0 +1,372 @@
+//! Frames on their way out: the queue of what was committed, cut into runs that leave as one datagram each.
+//!
+//! A run is a stretch of the queue to one peer whose frames are equally long, but for the last, which may be shorter:
+//! that is what UDP_SEGMENT can cut apart again. A lone frame leaves by `send`, one run by `sendmsg`, several in one
+//! io_uring submission.
+#![allow(unsafe_code)] // Message headers and io_uring submission entries hold raw pointers into our buffers.
+
+use std::io;
+use std::mem::{size_of, size_of_val};
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::Way;
+use super::sockets::Sockets;
+use crate::link_table::LinkTable;
+use crate::tx_buffers::{Filled, Lease, TxBuffers};
+use crate::{Counters, Link};
+
+/// The transmit side of one endpoint.
+pub struct TxQueue {
+    /// Committed and not yet sent, in order. Never longer than there are buffers.
+    queue: Vec<Queued>,
+    buffers: TxBuffers,
+    messages: Messages,
+    /// `None` where the system forbids io_uring: then every run is a system call.
+    ring: Option<IoUring>,
+    /// Whether runs of several frames are sent as one datagram: until a path refuses one.
+    segmentation: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Queued {
+    link: Link,
+    frame: Filled,
+    /// Flushes at which there was no room for it.
+    tries: u16,
+    fate: Fate,
+}
+
+/// What became of a frame that was handed to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Sent,
+    /// No room now.
+    Later,
+    Refused,
+}
+
+/// A stretch of the queue that leaves as one datagram, and the link's socket.
+#[derive(Clone, Copy)]
+struct Run {
+    start: usize,
+    end: usize,
+    fd: i32,
+}
+
+/// What the kernel reads while it sends: pointers into the buffers, valid for one flush.
+struct Messages {
+    runs: Vec<Run>,
+    /// One per frame, in the queue's order.
+    pieces: Vec<libc::iovec>,
+    /// One per run.
+    headers: Vec<libc::msghdr>,
+    segment_sizes: Vec<SegmentSize>,
+}
+
+// SAFETY: the pointers are read only within the flush that wrote them; between flushes they are dead values.
+unsafe impl Send for Messages {}
+
+/// A control message of type UDP_SEGMENT (udp(7)), as it stands in memory: `cmsghdr`, then its data.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SegmentSize {
+    header: libc::cmsghdr,
+    size: u16,
+}
+
+/// A buffer that may become a frame.
+pub struct Lent<'a> {
+    lease: Lease<'a>,
+    link: Link,
+    queue: &'a mut Vec<Queued>,
+}
+
+impl TxQueue {
+    /// A queue of `buffers` frames with payloads of up to `payload_max` bytes.
+    pub fn new(buffers: u16, payload_max: usize) -> Self {
+        let count = usize::from(buffers);
+        Self {
+            queue: Vec::with_capacity(count),
+            buffers: TxBuffers::new(buffers, payload_max),
+            messages: Messages {
+                runs: Vec::with_capacity(count),
+                pieces: Vec::with_capacity(count),
+                headers: Vec::with_capacity(count),
+                segment_sizes: Vec::with_capacity(count),
+            },
+            ring: open_ring(count),
+            segmentation: true,
+        }
+    }
+
+    /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
+    #[inline]
+    pub fn lend(&mut self, link: Link, header: &[u8], payload_len: usize) -> Option<Lent<'_>> {
+        let lease = self.buffers.lend(header, payload_len)?;
+        Some(Lent { lease, link, queue: &mut self.queue })
+    }
+
+    /// True when the kernel did not take everything at the last flush.
+    pub fn is_backed_up(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Hands everything queued to the kernel.
+    #[inline]
+    pub fn flush(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+        match self.queue.as_slice() {
+            [] => return,
+            [lone] => {
+                if let Some(way) = links.get_mut(lone.link) {
+                    let bytes = self.buffers.bytes(lone.frame);
+                    let sent = match sockets.get(way.socket) {
+                        (socket, true) => socket.send(bytes),
+                        (socket, false) => socket.send_to(bytes, way.addr),
+                    };
+                    match sent {
+                        Ok(_) => {
+                            counters.tx_frames += 1;
+                            counters.tx_bytes += lone.frame.payload_len() as u64;
+                            self.buffers.free(lone.frame);
+                            self.queue.clear();
+                            return;
+                        }
+                        // This says that an earlier frame was refused; the frame itself goes out below.
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => counters.tx_failed += 1,
+                        // Judged when it comes again, below.
+                        Err(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.flush_many(links, sockets, counters);
+    }
+
+    fn flush_many(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+        self.form_runs(links, sockets);
+        if self.messages.runs.len() > 1 && self.ring.is_some() {
+            self.submit();
+        } else {
+            self.send_each(0);
+        }
+        self.settle(counters);
+    }
+
+    /// Cuts the queue into runs. Frames whose link is forgotten stay out of them, and are refused.
+    fn form_runs(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets) {
+        let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
+        runs.clear();
+        pieces.clear();
+        headers.clear();
+        segment_sizes.clear();
+        for queued in &mut self.queue {
+            let bytes = self.buffers.bytes(queued.frame);
+            pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            queued.fate = Fate::Later;
+        }
+        let mut start = 0;
+        while let Some(first) = self.queue.get(start) {
+            let end = start + if self.segmentation { self.run_len(start) } else { 1 };
+            if let Some(way) = links.get_mut(first.link) {
+                let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
+                let (socket, connected) = sockets.get(way.socket);
+                runs.push(Run { start, end, fd: socket.as_raw_fd() });
+                // SAFETY: all zeroes is a valid msghdr.
+                let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+                if !connected {
+                    header.msg_name = way.raw.as_ptr().cast_mut();
+                    header.msg_namelen = way.raw.len();
+                }
+                header.msg_iov = pieces[start..].as_mut_ptr();
+                header.msg_iovlen = end - start;
+                segment_sizes.push(SegmentSize::new(pieces[start].iov_len as u16));
+                if end - start > 1 {
+                    let size = segment_sizes.last_mut().expect("just pushed");
+                    header.msg_control = std::ptr::from_mut(size).cast();
+                    header.msg_controllen = size_of_val(size);
+                }
+                headers.push(header);
+            } else {
+                set_fate(&mut self.queue[start..end], Fate::Refused);
+            }
+            start = end;
+        }
+    }
+
+    /// How many frames from `start` on leave as one datagram.
+    fn run_len(&self, start: usize) -> usize {
+        let len_of = |queued: &Queued| self.buffers.bytes(queued.frame).len();
+        let first = &self.queue[start];
+        let segment = len_of(first);
+        let mut total = segment;
+        let mut count = 1;
+        for next in &self.queue[start + 1..] {
+            let len = len_of(next);
+            if next.link != first.link || len > segment || count == SEGMENTS_MAX || total + len > DATAGRAM_MAX {
+                break;
+            }
+            total += len;
+            count += 1;
+            if len < segment {
+                break;
+            }
+        }
+        count
+    }
+
+    /// One io_uring submission for all runs.
+    fn submit(&mut self) {
+        let ring = self.ring.as_mut().expect("checked by the caller");
+        let mut submission = ring.submission();
+        for (at, (run, header)) in self.messages.runs.iter().zip(&self.messages.headers).enumerate() {
+            let entry = opcode::SendMsg::new(types::Fd(run.fd), header)
+                .flags(libc::MSG_DONTWAIT as u32)
+                .build()
+                .flags(squeue::Flags::SKIP_SUCCESS)
+                .user_data(at as u64);
+            set_fate(&mut self.queue[run.start..run.end], Fate::Sent);
+            // SAFETY: the header and all that it points to belong to `self` and to the link table, which are not touched
+            // until the submission is over; a send that may not wait is over when `submit` returns.
+            // The ring has at least as many entries as there are buffers, so one is free.
+            unsafe { submission.push(&entry) }.expect("a ring entry per buffer");
+        }
+        drop(submission);
+        let taken = loop {
+            match ring.submit() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break 0,
+                Ok(taken) => break taken,
+            }
+        };
+        for completion in ring.completion() {
+            if let Some(run) = self.messages.runs.get(completion.user_data() as usize) {
+                let frames = &mut self.queue[run.start..run.end];
+                let fate = fate_of(-completion.result(), frames.len(), &mut self.segmentation);
+                set_fate(frames, fate);
+            }
+        }
+        if taken < self.messages.runs.len() {
+            // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
+            // when the buffers have other content: without the ring there is none.
+            tracing::warn!("io_uring took {taken} of {} messages; going on without it", self.messages.runs.len());
+            self.ring = None;
+            self.send_each(taken);
+        }
+    }
+
+    /// One system call per run, from the `from`th on, as long as the kernel takes them.
+    fn send_each(&mut self, from: usize) {
+        let messages = &self.messages;
+        for (run, header) in messages.runs.iter().zip(&messages.headers).skip(from) {
+            // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
+            // caller for the whole flush.
+            let sent = unsafe { libc::sendmsg(run.fd, header, libc::MSG_DONTWAIT) };
+            let frames = &mut self.queue[run.start..run.end];
+            let fate = if sent >= 0 {
+                Fate::Sent
+            } else {
+                let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+                fate_of(errno, frames.len(), &mut self.segmentation)
+            };
+            set_fate(frames, fate);
+            if fate == Fate::Later {
+                break;
+            }
+        }
+    }
+
+    /// Takes what has met its fate out of the queue.
+    fn settle(&mut self, counters: &mut Counters) {
+        self.queue.retain_mut(|queued| {
+            queued.tries += 1;
+            match queued.fate {
+                Fate::Later if queued.tries < TRIES_MAX => return true,
+                Fate::Later | Fate::Refused => counters.tx_failed += 1,
+                Fate::Sent => {
+                    counters.tx_frames += 1;
+                    counters.tx_bytes += queued.frame.payload_len() as u64;
+                }
+            }
+            self.buffers.free(queued.frame);
+            false
+        });
+    }
+}
+
+impl Lent<'_> {
+    /// Where the payload goes.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        self.lease.payload
+    }
+
+    /// Where the payload goes.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.lease.payload
+    }
+
+    /// Puts the frame at the end of the queue.
+    #[inline]
+    pub fn commit(self) {
+        let frame = self.lease.take();
+        self.queue.push(Queued { link: self.link, frame, tries: 0, fate: Fate::Later });
+    }
+}
+
+impl SegmentSize {
+    fn new(size: u16) -> Self {
+        // SAFETY: all zeroes is a valid cmsghdr, and a valid number.
+        let mut message: Self = unsafe { std::mem::zeroed() };
+        message.header.cmsg_level = libc::SOL_UDP;
+        message.header.cmsg_type = libc::UDP_SEGMENT;
+        message.header.cmsg_len = size_of::<libc::cmsghdr>() + size_of::<u16>();
+        message.size = size;
+        message
+    }
+}
+
+fn set_fate(frames: &mut [Queued], fate: Fate) {
+    for queued in frames {
+        queued.fate = fate;
+    }
+}
+
+/// `count`: frames in the datagram that met this error.
+fn fate_of(errno: i32, count: usize, segmentation: &mut bool) -> Fate {
+    match errno {
+        // The socket's send buffer or the interface's queue is full.
+        libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
+        // Too old a kernel, an interface that cannot checksum, or a path narrower than the interface (udp(7)).
+        libc::EIO | libc::EINVAL | libc::EMSGSIZE if count > 1 => {
+            tracing::debug!("segmentation refused (error {errno}): frames go out one by one");
+            *segmentation = false;
+            Fate::Later
+        }
+        _ => Fate::Refused,
+    }
+}
+
+fn open_ring(entries: usize) -> Option<IoUring> {
+    let open = || -> io::Result<IoUring> {
+        // SUBMIT_ALL (Linux 5.18): one refused datagram does not hold back the ones behind it.
+        let ring = IoUring::builder().setup_submit_all().build(entries.next_power_of_two() as u32)?;
+        if !ring.params().is_feature_skip_cqe_on_success() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        Ok(ring)
+    };
+    open().inspect_err(|error| tracing::debug!("no io_uring ({error}): every datagram takes a system call")).ok()
+}
+
+/// Segments that every kernel with UDP_SEGMENT takes (`UDP_MAX_SEGMENTS`; 128 since Linux 6.8).
+pub const SEGMENTS_MAX: usize = 64;
+
+/// IP's 16 bits of length less its header and UDP's.
+pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
+
+/// A frame that finds no room at this many flushes is given up as failed.
+const TRIES_MAX: u16 = 10_000;

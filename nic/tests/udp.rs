@@ -1,0 +1,203 @@
+//! The `udp` driver on the loopback, and on a veth pair within a network namespace.
+
+mod namespace;
+
+use std::net::{SocketAddr, UdpSocket};
+
+use sidelane_nic::conformance::{self, Setup};
+use sidelane_nic::time::Duration;
+use sidelane_nic::udp::{Config, OpenError, Udp};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
+
+/// Endpoints at these hosts' addresses, on ports that the system chooses.
+struct At(&'static [&'static str]);
+
+impl Setup for At {
+    type Nic = Udp;
+
+    fn open(&mut self, count: usize) -> Result<Vec<Udp>, String> {
+        let endpoints = self.0.iter().cycle().take(count).map(|host| {
+            Udp::open(&Config::new(format!("{host}:0").parse().unwrap())).map_err(|error| error.to_string())
+        });
+        endpoints.collect()
+    }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        // Discard: nobody listens, and the host says so by ICMP.
+        Some(LinkAddr::Udp(format!("{}:9", self.0[0]).parse().unwrap()))
+    }
+
+    fn throw(&mut self, victim: &Udp, bytes: &[u8]) -> bool {
+        let host: SocketAddr = format!("{}:0", self.0[0]).parse().unwrap();
+        UdpSocket::bind(host).unwrap().send_to(bytes, addr_of(victim)).unwrap();
+        true
+    }
+}
+
+fn addr_of(nic: &Udp) -> SocketAddr {
+    let LinkAddr::Udp(addr) = nic.caps().addr else { unreachable!() };
+    addr
+}
+
+fn open() -> Udp {
+    Udp::open(&Config::new("127.0.0.1:0".parse().unwrap())).unwrap()
+}
+
+fn link(from: &mut Udp, to: &Udp) -> Link {
+    from.link(to.caps().addr).unwrap()
+}
+
+fn commit(nic: &mut Udp, link: Link, bytes: &[u8]) -> bool {
+    let Some(mut slot) = nic.tx_slot(link, bytes.len()) else { return false };
+    slot.copy_from_slice(bytes);
+    slot.commit();
+    true
+}
+
+fn send(nic: &mut Udp, link: Link, bytes: &[u8]) {
+    assert!(commit(nic, link, bytes), "no slot");
+    nic.flush();
+}
+
+/// The next frame and its sender, waited for.
+fn receive(nic: &mut Udp) -> (Vec<u8>, LinkAddr) {
+    let deadline = nic.now() + Duration::from_millis(5_000);
+    let mut got = None;
+    while nic.rx_burst(1, |frame, from| got = Some((frame.to_vec(), from))) == 0 {
+        assert!(nic.now() < deadline, "no frame came");
+        let soon = nic.now() + Duration::from_millis(1);
+        nic.wait(Some(soon)).unwrap();
+    }
+    got.unwrap()
+}
+
+#[test]
+fn loopback_keeps_the_contract() {
+    let mut setup = At(&["127.0.0.1"]);
+    setup.open(3).unwrap();
+    conformance::run(&mut setup).assert_passed();
+    conformance::run_threads(&mut setup).assert_passed();
+}
+
+#[test]
+fn ipv6_keeps_the_contract() {
+    // Where there is no IPv6 every case is skipped, with the reason.
+    conformance::run(&mut At(&["[::1]"])).assert_passed();
+}
+
+#[test]
+fn veth_keeps_the_contract() {
+    namespace::run_inside("inside::veth_keeps_the_contract");
+}
+
+mod inside {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+    fn veth_keeps_the_contract() {
+        namespace::veth("vA", "vB");
+        namespace::ip("link set lo up");
+        namespace::ip("addr add 10.0.0.1/24 dev vA");
+        namespace::ip("addr add 10.0.0.2/24 dev vB");
+        // Both ends in one namespace: the kernel takes the loopback between its own addresses, but the MTU is veth's.
+        let mut setup = At(&["10.0.0.1", "10.0.0.2", "10.0.0.2"]);
+        let mtu = setup.open(1).unwrap()[0].caps().mtu;
+        assert_eq!(mtu, 1_500 - 20 - 8 - 4);
+        conformance::run(&mut setup).assert_passed();
+        conformance::run_threads(&mut setup).assert_passed();
+    }
+}
+
+#[test]
+fn open_errors_say_what_to_do() {
+    let refusal = |text: &str| Udp::open(&Config::new(text.parse().unwrap())).err().expect("a refusal");
+    assert!(matches!(refusal("0.0.0.0:0"), OpenError::Unspecified(_)));
+    // TEST-NET-1, RFC 5737.
+    assert!(matches!(refusal("192.0.2.1:0"), OpenError::NotOurs(_)));
+    let mut first = open();
+    let taken = addr_of(&first).to_string();
+    assert!(matches!(refusal(&taken), OpenError::Taken(_)));
+    let somebody = open();
+    link(&mut first, &somebody);
+    assert!(matches!(refusal(&taken), OpenError::Taken(_)), "connected sockets keep strangers out too");
+}
+
+#[test]
+fn each_peer_is_heard_on_whichever_socket() {
+    let mut hub = open();
+    // More than there are connected sockets, linked one after the other, all of them talking all the time.
+    let mut peers: Vec<Udp> = (0..8).map(|_| open()).collect();
+    for round in 0..peers.len() {
+        let linked = hub.link(peers[round].caps().addr).unwrap();
+        send(&mut hub, linked, b"hello");
+        assert_eq!(receive(&mut peers[round]).0, b"hello");
+        for (number, peer) in (0u8..).zip(&mut peers) {
+            let to_hub = link(peer, &hub);
+            send(peer, to_hub, &[number]);
+        }
+        let mut heard: Vec<(Vec<u8>, LinkAddr)> = peers.iter().map(|_| receive(&mut hub)).collect();
+        heard.sort();
+        let expected: Vec<_> = peers.iter().enumerate().map(|(at, peer)| (vec![at as u8], peer.caps().addr)).collect();
+        assert_eq!(heard, expected);
+    }
+    assert_eq!(hub.counters().rx_foreign, 0);
+}
+
+#[test]
+fn bursts_of_all_shapes_arrive_whole_and_in_order() {
+    let (mut a, mut b, mut c) = (open(), open(), open());
+    let (to_b, to_c) = (link(&mut a, &b), link(&mut a, &c));
+    // Equal, growing, shrinking, empty; runs that end with a shorter frame; two peers mixed.
+    let lengths = [100, 100, 100, 40, 40, 0, 0, 0, 7, 8, 9, 8, 7, 1_200, 1_200, 1_200, 1_199, 1_200];
+    for round in 0..20usize {
+        for (at, len) in lengths.iter().enumerate() {
+            let to = if at % (round + 1) == round { to_c } else { to_b };
+            assert!(commit(&mut a, to, &vec![at as u8; *len]));
+        }
+        a.flush();
+        for (at, len) in lengths.iter().enumerate() {
+            let receiver = if at % (round + 1) == round { &mut c } else { &mut b };
+            assert_eq!(receive(receiver).0, vec![at as u8; *len], "round {round}, frame {at}");
+        }
+    }
+    assert_eq!(a.counters().tx_frames, 20 * lengths.len() as u64);
+}
+
+#[test]
+fn refusals_are_counted_and_a_late_peer_is_reached() {
+    let mut a = open();
+    let late = addr_of(&open());
+    let to_late = a.link(LinkAddr::Udp(late)).unwrap();
+    for number in 0..20u8 {
+        send(&mut a, to_late, &[number]);
+        let now = a.now();
+        a.rx_burst(1, |_, _| unreachable!());
+        a.wait(Some(now)).unwrap();
+    }
+    assert!(a.counters().tx_failed > 0, "{:?}", a.counters());
+    assert!(!a.is_gone(to_late));
+    let mut b = Udp::open(&Config::new(late)).unwrap();
+    send(&mut a, to_late, b"at last");
+    assert_eq!(receive(&mut b).0, b"at last");
+}
+
+#[test]
+fn frames_of_a_forgotten_link_go_nowhere() {
+    let (mut a, mut b) = (open(), open());
+    let to_b = link(&mut a, &b);
+    assert!(commit(&mut a, to_b, b"too late"));
+    a.unlink(to_b);
+    a.flush();
+    assert_eq!(a.counters().tx_failed, 1);
+    assert!(a.tx_slot(to_b, 1).is_none());
+    let again = link(&mut a, &b);
+    send(&mut a, again, b"again");
+    assert_eq!(receive(&mut b).0, b"again");
+}
+
+#[test]
+fn address_of_another_family_is_refused() {
+    let mut a = open();
+    assert!(a.link(LinkAddr::Udp("[::1]:9".parse().unwrap())).is_err());
+}
