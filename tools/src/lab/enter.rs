@@ -25,6 +25,15 @@ pub enum Lifetime {
     Free,
 }
 
+/// Ties `command` to the thread that spawns it, without moving it anywhere.
+pub fn tie(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: The closure makes only async-signal-safe system calls, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || die_with(parent));
+    }
+}
+
 impl Entry {
     /// Makes `command` run inside, pinned to `core` if one is given.
     pub fn apply(&self, command: &mut Command, lifetime: Lifetime, core: Option<usize>) {

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use enter::Lifetime;
+pub use enter::{Lifetime, tie};
 pub use error::{Forbidden, LabError};
 pub use offload::Offloads;
 

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use sidelane::lab::{Lab, LabError, LabSpec};
+use sidelane::lab::{self, Lab, LabError, LabSpec};
 use sidelane_bench::affinity;
 use sidelane_bench::ladder::{Host, NicKind, Regime};
 
@@ -29,7 +30,8 @@ impl Place {
         let core = |side: usize| cores[side.min(cores.len() - 1)];
         let own = std::env::current_exe()?;
         let side = |mut command: Command, ip: IpAddr, nic: String, core| {
-            command.arg("side");
+            // Out of the terminal's foreground group: a Ctrl-C reaches us alone, and we end the sides in order.
+            command.arg("side").process_group(0);
             Host { command, ip, nic, core }
         };
         match self {
@@ -48,7 +50,11 @@ impl Place {
             }
             Self::Loopback => {
                 let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                let host = |index| side(Command::new(&own), ip, driver(nic, "lo", ip, regime, index), core(index));
+                let host = |index| {
+                    let mut command = Command::new(&own);
+                    lab::tie(&mut command);
+                    side(command, ip, driver(nic, "lo", ip, regime, index), core(index))
+                };
                 Ok((host(0), host(1)))
             }
         }

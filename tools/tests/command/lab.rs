@@ -5,18 +5,9 @@ use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::stage::{Stage, signal};
+use crate::stage::{Stage, for_each_user, signal};
 use serde_json::Value;
 use sidelane::lab::process::Process;
-
-/// Runs `case` as each user that can have labs, and looks for leftovers after it.
-fn for_each_user(case: impl Fn(&Stage)) {
-    for stage in Stage::each_user().iter().filter(|stage| stage.has_labs()) {
-        println!("as {}", stage.who());
-        case(stage);
-        stage.assert_nothing_is_left();
-    }
-}
 
 /// Starts a command and waits for its first line that starts with `with`; returns the rest of that line too.
 fn start(command: &mut Command, with: &str) -> (Child, String) {

@@ -2,4 +2,5 @@
 
 mod cli;
 mod lab;
+mod ladder;
 mod stage;

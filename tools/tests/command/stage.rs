@@ -90,6 +90,17 @@ impl Stage {
         false
     }
 
+    /// True when this user's labs are in a user namespace of their own.
+    pub fn in_user_namespace(&self) -> bool {
+        self.text(&["lab", "run", "--", "cat", "/proc/self/uid_map"])
+            != fs::read_to_string("/proc/self/uid_map").unwrap()
+    }
+
+    /// The path of the command, where every user can execute it.
+    pub fn program(&self) -> String {
+        self.place.path().join("sidelane").to_str().unwrap().to_owned()
+    }
+
     /// For messages.
     pub fn who(&self) -> String {
         self.uid.map_or_else(|| "this user".to_owned(), |uid| format!("user {uid}"))
@@ -153,6 +164,15 @@ impl Drop for Stage {
             let _ = process.signal(libc::SIGKILL);
             process.wait(GONE_WITHIN);
         }
+    }
+}
+
+/// Runs `case` as each user that can have labs, and looks for leftovers after it.
+pub fn for_each_user(case: impl Fn(&Stage)) {
+    for stage in Stage::each_user().iter().filter(|stage| stage.has_labs()) {
+        println!("as {}", stage.who());
+        case(stage);
+        stage.assert_nothing_is_left();
     }
 }
 

@@ -1,0 +1,111 @@
+//! The ladder as a user runs it: figures come out, and nothing is left however it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use sidelane::lab::process::Process;
+
+use crate::stage::{Stage, for_each_user, signal};
+
+/// The shortest ladder that has every rung.
+const SHORT: [&str; 5] = ["--quick", "--rounds", "1", "--patterns", "ping-pong"];
+
+/// Starts a ladder that would take minutes, and waits until both sides measure; returns its further errors too.
+fn start_long(stage: &Stage) -> (Child, JoinHandle<String>) {
+    let long = ["ladder", "--quick", "--rounds", "1000", "--patterns", "ping-pong"];
+    let mut tool = stage.sidelane(&long).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let seen: Vec<String> = lines.by_ref().take_while(|line| !line.contains("round 1 of")).collect();
+    assert!(lines.next().is_some(), "ended before round 2: {seen:?}");
+    (tool, std::thread::spawn(move || lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// Both sides of a running ladder.
+fn sides(stage: &Stage, tool: &Child) -> Vec<Process> {
+    let others = stage.processes().into_iter().filter(|pid| *pid != tool.id());
+    let sides: Vec<Process> = others.filter_map(Process::open).collect();
+    assert_eq!(sides.len(), 2);
+    sides
+}
+
+#[test]
+fn a_short_ladder_prints_a_table_and_writes_both_files() {
+    for_each_user(|stage| {
+        let file = |name| stage.runtime().join(name).to_str().unwrap().to_owned();
+        let (json, csv) = (file("out.json"), file("out.csv"));
+        let table = stage.text(&[&SHORT[..], &["--json", &json, "--csv", &csv]].concat());
+        let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+        assert_eq!(report["schema"], "sidelane-ladder/1");
+        let names: Vec<&str> =
+            report["rungs"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        for name in ["tcp-block", "tcp-poll", "udp-poll", "raw", "proto"] {
+            assert!(names.contains(&name), "{names:?}");
+            assert!(table.contains(name), "{table}");
+        }
+        assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), names.len() + 1);
+    });
+}
+
+#[test]
+fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
+    // A user namespace has limits of its own: this forbids labs within, and nowhere else.
+    let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
+    for_each_user(|stage| {
+        if !stage.in_user_namespace() {
+            println!("skipped as {}: its limits are the machine's", stage.who());
+            return;
+        }
+        let program = stage.program();
+        let run = |arguments: &[&str]| {
+            let command = ["lab", "run", "--", "sh", "-c", forbid, "sh", &program];
+            stage.output(&[&command[..], &SHORT, arguments].concat())
+        };
+        let output = run(&["--nic", "uring,mem"]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{errors}");
+        assert!(errors.contains("user.max_net_namespaces"), "{errors}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("proto"));
+
+        let output = run(&["--nic", "uring"]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success());
+        assert!(errors.contains("`--nic uring` needs a lab"), "{errors}");
+    });
+}
+
+#[test]
+fn an_interrupted_ladder_ends_both_sides_first() {
+    for_each_user(|stage| {
+        let (mut tool, _) = start_long(stage);
+        let sides = sides(stage, &tool);
+        signal(&tool, libc::SIGINT);
+        assert_eq!(tool.wait().unwrap().code(), Some(130));
+        assert!(sides.iter().all(|side| side.wait(Duration::ZERO)), "both are gone before the tool is");
+    });
+}
+
+#[test]
+fn nothing_survives_a_killed_ladder() {
+    for_each_user(|stage| {
+        let (mut tool, _) = start_long(stage);
+        let sides = sides(stage, &tool);
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        assert!(sides.iter().all(|side| side.wait(Duration::from_secs(5))));
+    });
+}
+
+#[test]
+fn a_killed_side_ends_the_ladder_with_an_error() {
+    for_each_user(|stage| {
+        let (mut tool, errors) = start_long(stage);
+        sides(stage, &tool)[1].signal(libc::SIGKILL).unwrap();
+        assert_eq!(tool.wait().unwrap().code(), Some(1));
+        let errors = errors.join().unwrap();
+        assert!(errors.contains("error: "), "{errors}");
+    });
+}
