@@ -27,6 +27,7 @@ mod interface;
 mod link_table;
 pub mod mem;
 pub mod rng;
+pub mod shm;
 mod socket;
 pub mod time;
 mod tx_buffers;

@@ -4,6 +4,7 @@ use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::fault::{Fault, Faults};
 use sidelane_nic::mem::{Config, Fabric, LinkModel, MemNic};
+use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 
 struct Mem {
@@ -59,4 +60,29 @@ fn fault_over_mem() {
     for link in [LinkModel::default(), delayed()] {
         conformance::run(&mut FaultOverMem(Mem { link, config: Config::default() })).assert_passed();
     }
+}
+
+/// Endpoints of a domain that no other test uses.
+struct Shm {
+    domains: u32,
+}
+
+impl Setup for Shm {
+    type Nic = ShmNic;
+
+    fn open(&mut self, count: usize) -> Result<Vec<ShmNic>, String> {
+        self.domains += 1;
+        let domain = format!("conformance-{}-{}", std::process::id(), self.domains);
+        (0..count).map(|_| ShmNic::open(&domain, None).map_err(|error| error.to_string())).collect()
+    }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        Some(LinkAddr::Shm { endpoint: 999 })
+    }
+}
+
+#[test]
+fn shm() {
+    conformance::run(&mut Shm { domains: 0 }).assert_passed();
+    conformance::run_threads(&mut Shm { domains: 1_000 }).assert_passed();
 }

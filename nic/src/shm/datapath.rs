@@ -1,0 +1,355 @@
+//! Sending and receiving through the rings.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use super::doorbell;
+use super::handshake::Shared;
+use super::mapping::{Bell, Ring};
+use super::open::MTU;
+use super::ring::{Consumer, Producer, Room};
+use super::steward::{Command, Line, News};
+use super::sys;
+use crate::clock;
+use crate::time::Instant;
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+
+/// An endpoint of a shared-memory domain. See [`super`] for what it promises.
+pub struct ShmNic {
+    pub(super) caps: Caps,
+    pub(super) endpoint: u16,
+    pub(super) bell: Bell,
+    pub(super) line: Line,
+    /// News taken from the steward so far.
+    pub(super) news_heard: u32,
+    /// Indexed by link.
+    pub(super) peers: Vec<Option<Peer>>,
+    /// The present peer of each number; a predecessor that is gone may be in `peers` beside it.
+    pub(super) by_endpoint: HashMap<u16, u32>,
+    /// Peers that frames were published to since the last flush, each once.
+    pub(super) published: Vec<u32>,
+    /// Whose ring the next burst begins with.
+    pub(super) next_rx: usize,
+    /// Some peer is gone and has no link: it is forgotten once its frames are received.
+    pub(super) leaving: bool,
+    pub(super) counters: Counters,
+    pub(super) steward: Option<JoinHandle<()>>,
+}
+
+/// An endpoint that we have a link to, or that has one to us.
+pub(super) struct Peer {
+    endpoint: u16,
+    /// The layer above holds a link.
+    linked: bool,
+    /// `None`: not connected yet.
+    wire: Option<Wire>,
+}
+
+/// A connection.
+struct Wire {
+    number: u64,
+    tx: Producer<Ring>,
+    rx: Consumer<Ring>,
+    bell: Bell,
+    /// In `ShmNic::published`.
+    published: bool,
+    /// The process at the other end is gone; what it had sent is still in `rx`.
+    hung_up: bool,
+}
+
+/// A lent part of the ring to one peer. Dropping it costs nothing: nobody knows of it.
+struct Slot<'a> {
+    index: u32,
+    wire: &'a mut Wire,
+    room: Room,
+    published: &'a mut Vec<u32>,
+    counters: &'a mut Counters,
+}
+
+impl Nic for ShmNic {
+    const RELIABLE: bool = true;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Shm { endpoint } = to else { return Err(LinkError::WrongKind(to)) };
+        if endpoint == self.endpoint {
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, "an endpoint has no link to itself");
+            return Err(LinkError::Refused(to, reason));
+        }
+        self.hear_news();
+        if let Some(&index) = self.by_endpoint.get(&endpoint)
+            && let Some(peer) = &mut self.peers[index as usize]
+        {
+            match &peer.wire {
+                Some(wire) if wire.is_done() => self.line.command(Command::HangUp(wire.number)),
+                Some(wire) if wire.hung_up => {}
+                _ => {
+                    peer.linked = true;
+                    return Ok(Link(index));
+                }
+            }
+        }
+        if self.by_endpoint.len() >= PEERS_MAX {
+            return Err(LinkError::TableFull(PEERS_MAX));
+        }
+        let index = self.add(Peer { endpoint, linked: true, wire: None });
+        self.line.command(Command::Dial(endpoint));
+        Ok(Link(index))
+    }
+
+    fn unlink(&mut self, link: Link) {
+        let Some(Some(peer)) = self.peers.get_mut(link.0 as usize) else { return };
+        peer.linked = false;
+        self.leaving = true;
+        if peer.wire.is_none() {
+            let endpoint = peer.endpoint;
+            self.remove(link.0);
+            self.line.command(Command::Forget(endpoint));
+        }
+    }
+
+    #[inline]
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        if self.has_news() || self.leaving {
+            self.hear_news();
+        }
+        let mut left = budget;
+        for _ in 0..self.peers.len() {
+            if self.next_rx >= self.peers.len() {
+                self.next_rx = 0;
+            }
+            if let Some(Peer { endpoint, wire: Some(wire), .. }) = &mut self.peers[self.next_rx] {
+                let from = LinkAddr::Shm { endpoint: *endpoint };
+                while left > 0 {
+                    let counters = &mut self.counters;
+                    let taken = wire.rx.take(|frame| {
+                        counters.rx_frames += 1;
+                        counters.rx_bytes += frame.len() as u64;
+                        each(frame, from);
+                    });
+                    let Some(starved) = taken else { break };
+                    left -= 1;
+                    if starved {
+                        wire.wake();
+                    }
+                }
+            }
+            if left == 0 {
+                // This ring may have more: the next burst begins with another, so that none is starved.
+                self.next_rx += 1;
+                break;
+            }
+            self.next_rx += 1;
+        }
+        budget - left
+    }
+
+    #[inline]
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        if len > MTU {
+            return None;
+        }
+        let wire = self.peers.get_mut(link.0 as usize).and_then(Option::as_mut).and_then(|peer| peer.wire.as_mut());
+        let Some((wire, room)) = wire.and_then(|wire| wire.tx.reserve(len).map(|room| (wire, room))) else {
+            self.counters.tx_full += 1;
+            return None;
+        };
+        let (published, counters) = (&mut self.published, &mut self.counters);
+        Some(Slot { index: link.0, wire, room, published, counters })
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        if self.published.is_empty() {
+            return;
+        }
+        doorbell::published();
+        for index in self.published.drain(..) {
+            if let Some(Peer { wire: Some(wire), .. }) = &mut self.peers[index as usize] {
+                wire.published = false;
+                wire.ring();
+            }
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.flush();
+        self.hear_news();
+        let timeout = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        if timeout.is_some_and(|timeout| timeout.as_nanos() == 0) {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        let wait = |word: &_| sys::futex_wait(word, doorbell::ASLEEP, timeout);
+        doorbell::sleep(self.bell.word(), || self.is_ready(), wait)
+    }
+
+    fn is_gone(&self, link: Link) -> bool {
+        match self.peers.get(link.0 as usize) {
+            Some(Some(Peer { wire: Some(wire), .. })) => wire.is_done(),
+            Some(Some(_)) => false,
+            _ => true,
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn now(&self) -> Instant {
+        clock::monotonic()
+    }
+}
+
+impl ShmNic {
+    #[inline]
+    fn has_news(&self) -> bool {
+        // Pairs with the Release in `Steward::tell`.
+        self.line.news_sent.load(Ordering::Acquire) != self.news_heard
+    }
+
+    /// True when there is a reason not to sleep.
+    fn is_ready(&self) -> bool {
+        let has_work =
+            |peer: &Peer| peer.wire.as_ref().is_some_and(|wire| wire.rx.is_ready() || wire.tx.may_have_room());
+        self.has_news() || self.peers.iter().flatten().any(has_work)
+    }
+
+    #[cold]
+    fn hear_news(&mut self) {
+        while self.has_news() {
+            let Ok(news) = self.line.news.try_recv() else { break };
+            self.news_heard = self.news_heard.wrapping_add(1);
+            match news {
+                News::Up { endpoint, connection, shared } => self.connect(endpoint, Wire::new(connection, shared)),
+                News::Down { connection } => self.hang_up(connection),
+            }
+        }
+        if self.leaving {
+            self.forget_gone();
+        }
+    }
+
+    fn connect(&mut self, endpoint: u16, wire: Wire) {
+        if let Some(&index) = self.by_endpoint.get(&endpoint)
+            && let Some(peer @ Peer { wire: None, .. }) = &mut self.peers[index as usize]
+        {
+            peer.wire = Some(wire);
+        } else {
+            self.add(Peer { endpoint, linked: false, wire: Some(wire) });
+        }
+    }
+
+    fn hang_up(&mut self, number: u64) {
+        for wire in self.peers.iter_mut().flatten().filter_map(|peer| peer.wire.as_mut()) {
+            wire.hung_up |= wire.number == number;
+        }
+        self.leaving = true;
+    }
+
+    /// Frees what belongs to peers that are gone, have nothing unread, and no link.
+    fn forget_gone(&mut self) {
+        self.leaving = false;
+        for index in 0..self.peers.len() {
+            if let Some(Peer { linked: false, wire: Some(wire), .. }) = &self.peers[index] {
+                if wire.is_done() {
+                    self.line.command(Command::HangUp(wire.number));
+                    self.remove(index as u32);
+                } else {
+                    self.leaving |= wire.hung_up;
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, peer: Peer) -> u32 {
+        let index = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        if index == self.peers.len() {
+            self.peers.push(None);
+        }
+        self.by_endpoint.insert(peer.endpoint, index as u32);
+        self.peers[index] = Some(peer);
+        index as u32
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(peer) = self.peers[index as usize].take()
+            && self.by_endpoint.get(&peer.endpoint) == Some(&index)
+        {
+            self.by_endpoint.remove(&peer.endpoint);
+        }
+        self.published.retain(|&published| published != index);
+    }
+}
+
+impl Drop for ShmNic {
+    fn drop(&mut self) {
+        self.flush();
+        self.line.command(Command::Stop);
+        if let Some(steward) = self.steward.take() {
+            let _ = steward.join();
+        }
+    }
+}
+
+impl Wire {
+    fn new(number: u64, Shared { tx, rx, bell }: Shared) -> Self {
+        let (tx, rx) = (Producer::new(tx), Consumer::new(rx, MTU));
+        Self { number, tx, rx, bell, published: false, hung_up: false }
+    }
+
+    /// Nothing will ever come or go here any more.
+    fn is_done(&self) -> bool {
+        self.rx.is_broken() || self.tx.is_broken() || (self.hung_up && !self.rx.is_ready())
+    }
+
+    /// Wakes the peer if it sleeps, once what it is to see is published.
+    #[inline]
+    fn ring(&self) {
+        doorbell::ring(self.bell.word(), || sys::futex_wake(self.bell.word()));
+    }
+
+    /// Tells a peer that waited for room that there is some.
+    #[cold]
+    fn wake(&self) {
+        doorbell::published();
+        self.ring();
+    }
+}
+
+impl TxSlot for Slot<'_> {
+    #[inline]
+    fn commit(self) {
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += self.room.len() as u64;
+        self.wire.tx.publish(self.room);
+        if !self.wire.published {
+            self.wire.published = true;
+            self.published.push(self.index);
+        }
+    }
+}
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.wire.tx.payload(&self.room)
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.wire.tx.payload_mut(&mut self.room)
+    }
+}
+
+/// Peers of one endpoint at most: a pair's memory is half a megabyte.
+const PEERS_MAX: usize = 4096;

@@ -1,0 +1,35 @@
+//! Processes on one host, through shared memory. Reliable, in order, with back-pressure.
+//!
+//! Endpoints are numbered within a domain, a name that the processes of one user agree on. Each pair that talks shares
+//! one memory with a ring of frames for each direction ([`ring`](self)), and each endpoint has one word that it sleeps on.
+//! Nothing has a name in the file system: memory is memfds, and endpoints find each other through abstract sockets, so
+//! that nothing is left behind even by a process that is killed. The open socket of a pair tells each when the other is
+//! gone; what the other had sent is received first.
+//!
+//! Within one endpoint a thread of its own, asleep but when peers come and go, makes the connections (`steward`); the
+//! datapath makes no system call unless it sleeps or wakes a peer that sleeps.
+
+mod doorbell;
+mod ring;
+mod sync;
+
+#[cfg(not(loom))]
+mod datapath;
+#[cfg(not(loom))]
+mod handshake;
+#[cfg(not(loom))]
+mod mapping;
+#[cfg(not(loom))]
+mod open;
+#[cfg(not(loom))]
+mod steward;
+#[cfg(not(loom))]
+mod sys;
+
+#[cfg(all(loom, test))]
+mod models;
+
+#[cfg(not(loom))]
+pub use datapath::ShmNic;
+#[cfg(not(loom))]
+pub use open::OpenError;

@@ -1,0 +1,118 @@
+//! Joining a domain.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use super::datapath::ShmNic;
+use super::mapping::{BELL_BYTES, Bell, RING_BYTES};
+use super::ring::LINE_BYTES;
+use super::steward::Steward;
+use super::sys;
+use crate::time::Duration;
+use crate::{Caps, Counters, LinkAddr};
+
+/// Why a domain could not be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The domain's name is empty, too long, or has other characters than it may.
+    #[error("`{0}` cannot name a domain; use 1 to {DOMAIN_LEN_MAX} letters, digits, `.`, `_` or `-`")]
+    BadDomain(String),
+    /// Another process, or another endpoint of this one, has that number.
+    #[error("endpoint {endpoint} of domain `{domain}` is in use; choose another number, or none to get a free one")]
+    EndpointTaken {
+        /// The domain.
+        domain: String,
+        /// The number.
+        endpoint: u16,
+    },
+    /// Every number is in use.
+    #[error("all endpoints of domain `{0}` are in use")]
+    DomainFull(String),
+    /// The system refused.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+impl ShmNic {
+    /// Joins `domain` as `endpoint`, or as the lowest number that is free. Processes of one user and one network
+    /// namespace that name the same domain can reach one another. Nothing is left behind, however the process ends.
+    pub fn open(domain: &str, endpoint: Option<u16>) -> Result<Self, OpenError> {
+        let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if domain.is_empty() || domain.len() > DOMAIN_LEN_MAX || !domain.bytes().all(fine) {
+            return Err(OpenError::BadDomain(domain.to_owned()));
+        }
+        let (endpoint, listener) = match endpoint {
+            Some(endpoint) => (endpoint, claim(domain, endpoint)?),
+            None => claim_free(domain)?,
+        };
+        let memory = sys::sealed_memory(BELL_BYTES).map_err(|error| OpenError::System("make shared memory", error))?;
+        let bell = Bell::map(&memory).map_err(|error| OpenError::System("map shared memory", error))?;
+        let (steward, line) = Steward::new((domain.to_owned(), endpoint), listener, (bell.clone(), memory))
+            .map_err(|error| OpenError::System("make an event descriptor", error))?;
+        let steward = thread::Builder::new()
+            .name(format!("shm-{endpoint}"))
+            .spawn(|| steward.run())
+            .map_err(|error| OpenError::System("start the thread that makes connections", error))?;
+        Ok(Self {
+            caps: caps(endpoint),
+            endpoint,
+            bell,
+            line,
+            news_heard: 0,
+            peers: Vec::new(),
+            by_endpoint: HashMap::new(),
+            published: Vec::new(),
+            next_rx: 0,
+            leaving: false,
+            counters: Counters::default(),
+            steward: Some(steward),
+        })
+    }
+}
+
+/// The abstract socket of an endpoint. The user is part of it, so that users do not take each other's names.
+pub(super) fn socket_name(domain: &str, endpoint: u16) -> String {
+    format!("sidelane-shm-{}-{domain}-{endpoint}", sys::own_uid())
+}
+
+fn claim(domain: &str, endpoint: u16) -> Result<OwnedFd, OpenError> {
+    sys::listen(&socket_name(domain, endpoint)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => OpenError::EndpointTaken { domain: domain.to_owned(), endpoint },
+        _ => OpenError::System("listen on an abstract socket", error),
+    })
+}
+
+fn claim_free(domain: &str) -> Result<(u16, OwnedFd), OpenError> {
+    for endpoint in 0..=u16::MAX {
+        match claim(domain, endpoint) {
+            Ok(listener) => return Ok((endpoint, listener)),
+            Err(OpenError::EndpointTaken { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(OpenError::DomainFull(domain.to_owned()))
+}
+
+fn caps(endpoint: u16) -> Caps {
+    Caps {
+        addr: LinkAddr::Shm { endpoint },
+        mtu: MTU,
+        mtu_safe: MTU,
+        // Frames of two lines; nothing is dropped in any case.
+        rx_frames: RING_BYTES / LINE_BYTES / 2,
+        burst: 64,
+        // Nothing is ever lost. A peer that is not scheduled is silent for a few of the kernel's time slices.
+        rto_floor: Duration::from_millis(10),
+    }
+}
+
+/// Longest payload.
+pub(super) const MTU: usize = 16 << 10;
+
+/// A frame must fit beside another, however the end of the ring lies, while the consumer withholds an eighth.
+const _: () = assert!(MTU <= RING_BYTES / 8);
+
+/// With the user, the number and what stands around them it must fit into the 107 bytes of an abstract name (unix(7)).
+const DOMAIN_LEN_MAX: usize = 64;

@@ -1,0 +1,282 @@
+//! A ring of frames of any length between one producer and one consumer, in memory that both can write.
+//!
+//! The memory is a power-of-two array of 64-byte lines. A frame takes whole lines in a row: a header word, then the
+//! payload, so that the first 56 bytes travel in the header's cache line. The consumer polls the header word where the
+//! next frame will start and nothing else:
+//!
+//! ```text
+//!   header    0: no frame yet      len + 1: a frame of len bytes      WRAP: the next frame is at line 0
+//! ```
+//!
+//! Old payload may lie wherever a header will come to be, so the producer keeps one free line behind its last frame with
+//! a zeroed header in it. The consumer writes nothing but `head`, on a line of its own, once for an eighth of the ring;
+//! the producer reads it only when the ring looks full.
+//!
+//! Neither side trusts the other's words: positions are masked and lengths are checked against the ring before use.
+
+use super::sync::{AtomicU32, Ordering, fence};
+
+/// The shared memory of one ring.
+pub(super) trait Memory {
+    /// Number of lines, a power of two; the same at every call.
+    fn lines(&self) -> u32;
+    /// The header word of a line below [`Memory::lines`].
+    fn header(&self, line: u32) -> &AtomicU32;
+    /// What the two sides tell each other beside the frames.
+    fn control(&self) -> &Control;
+}
+
+/// Each word is written often by one side and read seldom by the other.
+#[repr(C)]
+pub(super) struct Control {
+    /// Lines that the consumer has given back since the ring was made, modulo 2^32.
+    head: OwnLine,
+    /// 1 when the producer found the ring full since the consumer last looked here.
+    starved: OwnLine,
+}
+
+/// Two lines, since processors fetch them in pairs.
+#[repr(C, align(128))]
+struct OwnLine(AtomicU32);
+
+#[cfg(all(loom, test))]
+impl Control {
+    pub(super) fn new() -> Self {
+        Self { head: OwnLine(AtomicU32::new(0)), starved: OwnLine(AtomicU32::new(0)) }
+    }
+}
+
+/// The writing side. There is one for a ring.
+pub(super) struct Producer<M> {
+    memory: M,
+    /// Lines written since the ring was made.
+    tail: u32,
+    /// The latest `head` that was read and found possible: never more than a ring behind `tail`.
+    head_seen: u32,
+    /// The last frame found no room.
+    starving: bool,
+    /// The consumer has broken the rules; nothing more is written.
+    broken: bool,
+}
+
+/// Lines that a frame may be written to, all within the ring and given back by the consumer. Costs nothing to drop.
+pub(super) struct Room {
+    line: u32,
+    len: usize,
+    /// Lines left unused before the end of the array.
+    skip: u32,
+}
+
+/// The reading side. There is one for a ring.
+pub(super) struct Consumer<M> {
+    memory: M,
+    /// Longest payload that the producer may send.
+    len_max: usize,
+    /// Lines given back since the ring was made; `published` is what the producer knows of it.
+    head: u32,
+    published: u32,
+    /// The producer has broken the rules; nothing more is read.
+    broken: bool,
+}
+
+/// A frame that is there, all within the ring.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    line: u32,
+    len: usize,
+    /// Lines to give back with it.
+    span: u32,
+}
+
+impl Room {
+    /// Where the frame starts.
+    pub(super) fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// Bytes of its payload.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Frame {
+    /// Where it starts.
+    pub(super) fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// Bytes of its payload.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<M: Memory> Producer<M> {
+    /// The writing side of a ring that is all zeroes.
+    pub(super) fn new(memory: M) -> Self {
+        Self { memory, tail: 0, head_seen: 0, starving: false, broken: false }
+    }
+
+    pub(super) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Finds room for a frame. `None`: the ring is full, and [`Consumer::release`] will say when it no longer is.
+    #[inline]
+    pub(super) fn reserve(&mut self, len: usize) -> Option<Room> {
+        let (size, lines) = (self.memory.lines(), lines_for(len));
+        let line = self.tail & (size - 1);
+        let room =
+            if lines <= size - line { Room { line, len, skip: 0 } } else { Room { line: 0, len, skip: size - line } };
+        let span = room.skip + lines;
+        if self.fits(span) || self.fits_after_all(span) { Some(room) } else { None }
+    }
+
+    /// Makes the frame visible that was written to `room`.
+    #[inline]
+    pub(super) fn publish(&mut self, room: Room) {
+        let (mask, lines) = (self.memory.lines() - 1, lines_for(room.len));
+        // The consumer comes here only after the stores below.
+        self.memory.header((room.line + lines) & mask).store(NO_FRAME, Ordering::Relaxed);
+        // Pairs with the Acquire in `Consumer::peek`: who sees the header sees the payload, and the zero behind it.
+        self.memory.header(room.line).store(room.len as u32 + 1, Ordering::Release);
+        if room.skip > 0 {
+            self.memory.header(self.tail & mask).store(WRAP, Ordering::Release);
+        }
+        self.tail = self.tail.wrapping_add(room.skip + lines);
+    }
+
+    /// True when the last frame found no room and some was given back since.
+    pub(super) fn may_have_room(&self) -> bool {
+        self.starving && !self.broken && self.memory.control().head.0.load(Ordering::Acquire) != self.head_seen
+    }
+
+    /// True once the consumer has broken the rules of the ring.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// One line stays free behind the frame for the next header.
+    fn fits(&self, span: u32) -> bool {
+        let used = self.tail.wrapping_sub(self.head_seen);
+        span < self.memory.lines() - used
+    }
+
+    /// Looks at the consumer's line, which the ring spares as long as it can.
+    #[cold]
+    fn fits_after_all(&mut self, span: u32) -> bool {
+        self.look();
+        self.starving = !self.fits(span);
+        if !self.starving {
+            return true;
+        }
+        // Either the consumer's next publication sees the flag, or we see what it published: both sides have a fence
+        // between their store and their load. See `Consumer::publish`.
+        self.memory.control().starved.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.look();
+        self.starving = !self.fits(span);
+        !self.starving
+    }
+
+    fn look(&mut self) {
+        // Pairs with the Release in `Consumer::publish`: the consumer has read what it gives back.
+        let head = self.memory.control().head.0.load(Ordering::Acquire);
+        // A head that cannot be is a broken peer's: the ring then stays as full as it is.
+        if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head_seen) {
+            self.broken = true;
+        } else {
+            self.head_seen = head;
+        }
+    }
+}
+
+impl<M: Memory> Consumer<M> {
+    /// The reading side of a ring that is all zeroes, for frames of at most `len_max` bytes.
+    pub(super) fn new(memory: M, len_max: usize) -> Self {
+        Self { memory, len_max, head: 0, published: 0, broken: false }
+    }
+
+    pub(super) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// True when there is a frame, or something that should have been one.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        !self.broken && self.memory.header(self.head & (self.memory.lines() - 1)).load(Ordering::Acquire) != NO_FRAME
+    }
+
+    /// True once the producer has broken the rules of the ring.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The next frame. It stays until it is released.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Option<Frame> {
+        let (size, mut line, mut skip) = (self.memory.lines(), self.head & (self.memory.lines() - 1), 0);
+        // Pairs with the Release in `Producer::publish`.
+        let mut word = self.memory.header(line).load(Ordering::Acquire);
+        if word == NO_FRAME {
+            return None;
+        }
+        if word == WRAP {
+            (line, skip) = (0, size - line);
+            word = self.memory.header(0).load(Ordering::Acquire);
+        }
+        // A word of 0 becomes the longest length there is, and WRAP the one below: both are refused here.
+        let len = word.wrapping_sub(1) as usize;
+        if len > self.len_max || lines_for(len) > size - line || skip == size || self.broken {
+            return self.refuse();
+        }
+        Some(Frame { line, len, span: skip + lines_for(len) })
+    }
+
+    /// Gives a frame's lines back. True when the producer waits for them: ring its doorbell.
+    #[inline]
+    pub(super) fn release(&mut self, frame: Frame) -> bool {
+        self.head = self.head.wrapping_add(frame.span);
+        self.head.wrapping_sub(self.published) >= self.memory.lines() / PUBLICATIONS && self.publish()
+    }
+
+    /// Tells the producer what is free. At most an eighth of the ring is ever withheld from it.
+    #[cold]
+    fn publish(&mut self) -> bool {
+        self.published = self.head;
+        let control = self.memory.control();
+        // Pairs with the Acquire in `Producer::look`: its writes come after our reads.
+        control.head.0.store(self.head, Ordering::Release);
+        // Pairs with the fence in `Producer::fits_after_all`.
+        fence(Ordering::SeqCst);
+        let starved = control.starved.0.load(Ordering::Relaxed) != 0;
+        if starved {
+            control.starved.0.store(0, Ordering::Relaxed);
+        }
+        starved
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> Option<Frame> {
+        self.broken = true;
+        None
+    }
+}
+
+/// Lines that a frame of `len` bytes takes.
+pub(super) const fn lines_for(len: usize) -> u32 {
+    (HEADER_BYTES + len).div_ceil(LINE_BYTES) as u32
+}
+
+/// A cache line of every processor that this is likely to run on.
+pub(super) const LINE_BYTES: usize = 64;
+
+/// The header word, and four bytes that keep the payload at a multiple of eight.
+pub(super) const HEADER_BYTES: usize = 8;
+
+/// Largest part of the ring that the consumer withholds, as a fraction: its line is touched this often in a round.
+const PUBLICATIONS: u32 = 8;
+
+const NO_FRAME: u32 = 0;
+const WRAP: u32 = u32::MAX;

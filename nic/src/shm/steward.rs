@@ -1,0 +1,280 @@
+//! The thread that makes and ends connections, so that the datapath never waits for one.
+//!
+//! It sleeps in poll(2). For each peer it is in one of these states:
+//!
+//! ```text
+//!            link              answered by the listener            answer
+//!   unknown ------> Waiting --------------------------> Asked --------------> Connected
+//!      |               ^                                  |                       |
+//!      |               +------- closed, after a pause ----+                       |
+//!      |                                                                          |
+//!      +--------------- greeting received, answered ----------------------------->+--- closed ---> unknown
+//! ```
+//!
+//! When two endpoints dial each other at once, the call of the lower one stands: it refuses the other's greeting, and
+//! the higher one drops its own call when it gets the lower's.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+
+use super::doorbell;
+use super::handshake::{self, Asked, Shared};
+use super::mapping::Bell;
+use super::open::socket_name;
+use super::sys;
+
+/// What the datapath wants.
+pub(super) enum Command {
+    /// A connection to this endpoint, whenever it is there.
+    Dial(u16),
+    /// No connection to it, if there is none yet.
+    Forget(u16),
+    /// The end of this connection: the peer has broken the rules.
+    HangUp(u64),
+    /// The end.
+    Stop,
+}
+
+/// What the steward tells the datapath.
+pub(super) enum News {
+    /// A connection, and its number.
+    Up { endpoint: u16, connection: u64, shared: Shared },
+    /// The process at the other end of this connection is gone, or has another one.
+    Down { connection: u64 },
+}
+
+/// The datapath's end of both.
+pub(super) struct Line {
+    commands: mpsc::Sender<Command>,
+    pub(super) news: mpsc::Receiver<News>,
+    /// News sent so far: one load tells the datapath that there is none.
+    pub(super) news_sent: Arc<AtomicU32>,
+    /// Raised after a command.
+    event: Arc<OwnedFd>,
+}
+
+pub(super) struct Steward {
+    domain: String,
+    own: u16,
+    listener: OwnedFd,
+    bell: Bell,
+    bell_memory: OwnedFd,
+    commands: mpsc::Receiver<Command>,
+    event: Arc<OwnedFd>,
+    news: mpsc::Sender<News>,
+    news_sent: Arc<AtomicU32>,
+    /// Accepted, and the greeting is not there yet.
+    callers: Vec<OwnedFd>,
+    calls: HashMap<u16, Call>,
+    connected: HashMap<u16, Connection>,
+    connections: u64,
+    /// Milliseconds until waiting calls are tried again.
+    pause_ms: i32,
+}
+
+/// A peer that is to be connected to.
+enum Call {
+    Waiting,
+    Asked(Asked),
+}
+
+struct Connection {
+    number: u64,
+    socket: OwnedFd,
+}
+
+impl Line {
+    pub(super) fn command(&self, command: Command) {
+        // A steward that is gone ended with everything that it could be told to end.
+        let _ = self.commands.send(command);
+        sys::raise(&self.event);
+    }
+}
+
+impl Steward {
+    pub(super) fn new(
+        (domain, own): (String, u16),
+        listener: OwnedFd,
+        (bell, bell_memory): (Bell, OwnedFd),
+    ) -> std::io::Result<(Self, Line)> {
+        let (commands, received_commands) = mpsc::channel();
+        let (news, received_news) = mpsc::channel();
+        let (event, news_sent) = (Arc::new(sys::event()?), Arc::new(AtomicU32::new(0)));
+        let line = Line { commands, news: received_news, news_sent: Arc::clone(&news_sent), event: Arc::clone(&event) };
+        let steward = Self {
+            domain,
+            own,
+            listener,
+            bell,
+            bell_memory,
+            commands: received_commands,
+            event,
+            news,
+            news_sent,
+            callers: Vec::new(),
+            calls: HashMap::new(),
+            connected: HashMap::new(),
+            connections: 0,
+            pause_ms: PAUSE_MIN_MS,
+        };
+        Ok((steward, line))
+    }
+
+    /// Works until it is told to stop, or the datapath is gone.
+    pub(super) fn run(mut self) {
+        while self.obey() {
+            self.dial_waiting();
+            let ready = self.sleep();
+            self.hear_connected(&ready);
+            self.hear_answers(&ready);
+            self.hear_callers(&ready);
+            self.accept();
+        }
+    }
+
+    /// Takes the datapath's commands. False: the end.
+    fn obey(&mut self) -> bool {
+        sys::lower(&self.event);
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Dial(peer)) => {
+                    if !self.connected.contains_key(&peer) {
+                        self.calls.entry(peer).or_insert(Call::Waiting);
+                        self.pause_ms = PAUSE_MIN_MS;
+                    }
+                }
+                Ok(Command::Forget(peer)) => drop(self.calls.remove(&peer)),
+                Ok(Command::HangUp(number)) => {
+                    let peer = self.connected.iter().find(|(_, connection)| connection.number == number);
+                    if let Some((&endpoint, _)) = peer {
+                        self.disconnect(endpoint);
+                    }
+                }
+                Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
+                Err(mpsc::TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    /// Tries the calls that nobody has answered yet.
+    fn dial_waiting(&mut self) {
+        for (&peer, call) in &mut self.calls {
+            if let Call::Waiting = call
+                && let Ok(asked) = handshake::dial(&socket_name(&self.domain, peer), self.own, &self.bell_memory)
+            {
+                *call = Call::Asked(asked);
+            }
+        }
+    }
+
+    /// Until something happens on a socket, or it is time to dial again. Returns the sockets that have something.
+    fn sleep(&mut self) -> HashSet<RawFd> {
+        let waiting = self.calls.values().any(|call| matches!(call, Call::Waiting));
+        let asked = self.calls.values().filter_map(|call| match call {
+            Call::Asked(asked) => Some(asked.socket.as_raw_fd()),
+            Call::Waiting => None,
+        });
+        let mut fds = vec![self.listener.as_raw_fd(), self.event.as_raw_fd()];
+        fds.extend(self.callers.iter().map(AsRawFd::as_raw_fd));
+        fds.extend(asked);
+        fds.extend(self.connected.values().map(|connection| connection.socket.as_raw_fd()));
+        let ready = sys::poll(&fds, waiting.then_some(self.pause_ms));
+        if waiting {
+            self.pause_ms = (self.pause_ms * 2).min(PAUSE_MAX_MS);
+        }
+        fds.into_iter().zip(ready).filter_map(|(fd, ready)| ready.then_some(fd)).collect()
+    }
+
+    /// A connected peer has nothing to say: whatever is heard is the end.
+    fn hear_connected(&mut self, ready: &HashSet<RawFd>) {
+        let heard = |socket: &OwnedFd| ready.contains(&socket.as_raw_fd());
+        let ended: Vec<u16> =
+            self.connected.iter().filter(|(_, peer)| heard(&peer.socket)).map(|(&endpoint, _)| endpoint).collect();
+        for endpoint in ended {
+            self.disconnect(endpoint);
+        }
+    }
+
+    fn hear_answers(&mut self, ready: &HashSet<RawFd>) {
+        let answered: Vec<u16> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| matches!(call, Call::Asked(asked) if ready.contains(&asked.socket.as_raw_fd())))
+            .map(|(&peer, _)| peer)
+            .collect();
+        for peer in answered {
+            let Some(Call::Asked(asked)) = self.calls.insert(peer, Call::Waiting) else { continue };
+            // Refused or closed: dialled again after a pause, unless the peer's own call comes first.
+            if let Ok(shared) = asked.conclude(peer) {
+                self.connect(peer, asked.socket, shared);
+            }
+        }
+    }
+
+    fn hear_callers(&mut self, ready: &HashSet<RawFd>) {
+        for socket in std::mem::take(&mut self.callers) {
+            if ready.contains(&socket.as_raw_fd()) {
+                self.hear_caller(socket);
+            } else {
+                self.callers.push(socket);
+            }
+        }
+    }
+
+    fn hear_caller(&mut self, socket: OwnedFd) {
+        let Ok(greeting) = handshake::greeting(&socket) else { return };
+        let peer = greeting.endpoint;
+        let ours_stands = self.own < peer && matches!(self.calls.get(&peer), Some(Call::Asked(_)));
+        if peer == self.own || ours_stands {
+            return;
+        }
+        if let Ok(shared) = greeting.answer(&socket, self.own, &self.bell_memory) {
+            self.connect(peer, socket, shared);
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Some(socket) = sys::accept(&self.listener) {
+            if handshake::same_user(&socket).is_ok() {
+                self.callers.push(socket);
+            }
+            if self.callers.len() > CALLERS_MAX {
+                self.callers.remove(0);
+            }
+        }
+    }
+
+    fn connect(&mut self, endpoint: u16, socket: OwnedFd, shared: Shared) {
+        // Only one process can have the endpoint's name: an older connection is one with its predecessor.
+        self.disconnect(endpoint);
+        self.calls.remove(&endpoint);
+        self.connections += 1;
+        self.connected.insert(endpoint, Connection { number: self.connections, socket });
+        self.tell(News::Up { endpoint, connection: self.connections, shared });
+    }
+
+    fn disconnect(&mut self, endpoint: u16) {
+        if let Some(Connection { number, .. }) = self.connected.remove(&endpoint) {
+            self.tell(News::Down { connection: number });
+        }
+    }
+
+    /// Wakes the datapath if it sleeps: a sender waits for a connection, a receiver may have to hear of an end.
+    fn tell(&mut self, news: News) {
+        // Without a receiver the end is near anyway.
+        let _ = self.news.send(news);
+        // Pairs with the Acquire in the datapath: who sees the count finds the news.
+        self.news_sent.fetch_add(1, Ordering::Release);
+        doorbell::published();
+        doorbell::ring(self.bell.word(), || sys::futex_wake(self.bell.word()));
+    }
+}
+
+/// Pauses between two tries of a call: short while a job starts, then long enough to cost nothing.
+const PAUSE_MIN_MS: i32 = 1;
+const PAUSE_MAX_MS: i32 = 50;
+
+/// Connections that may be silent at once; beyond it the oldest is closed. A peer greets within microseconds.
+const CALLERS_MAX: usize = 256;
