@@ -1,0 +1,168 @@
+//! Instructions per 8-byte message, counted by callgrind: the regression check that no noise disturbs.
+//!
+//! `cargo run --release -p sidelane-bench --example instructions` runs itself under valgrind twice for each figure, with
+//! different numbers of messages; the difference is free of everything that happens once.
+
+use std::process::{Command, ExitCode};
+
+use sidelane_nic::mem::{self, Fabric};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{Nic, TxSlot};
+use sidelane_proto::{Config, Endpoint, Event, PeerId};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => table(),
+        [study, messages] => {
+            let messages = messages.parse().expect("a number of messages");
+            let study = STUDIES.iter().find(|(name, _)| name == study).expect("the name of a study");
+            study.1(messages);
+            ExitCode::SUCCESS
+        }
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// What runs under callgrind, and how it is called.
+type Study = (&'static str, fn(u64));
+
+const STUDIES: [Study; 3] =
+    [("raw-ping-pong", raw_ping_pong), ("proto-ping-pong", proto_ping_pong), ("proto-flood", proto_flood)];
+
+fn table() -> ExitCode {
+    println!("{:<18}{:>10}{:>10}", "mem, 8 B", "send", "receive");
+    for (study, _) in STUDIES {
+        let Some((send, receive)) = per_message(study, "send_side").zip(per_message(study, "receive_side")) else {
+            eprintln!("valgrind counted nothing; is it there? (Debian: apt install valgrind)");
+            return ExitCode::FAILURE;
+        };
+        println!("{study:<18}{send:>10.1}{receive:>10.1}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Instructions within functions of this name, per message.
+fn per_message(study: &str, function: &str) -> Option<f64> {
+    const FEW: u64 = 20_000;
+    const MANY: u64 = 40_000;
+    let counted = |messages| collected(study, function, messages);
+    Some((counted(MANY)? - counted(FEW)?) as f64 / (MANY - FEW) as f64)
+}
+
+fn collected(study: &str, function: &str, messages: u64) -> Option<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(format!("--toggle-collect=*{function}*"))
+        .arg(std::env::current_exe().ok()?)
+        .args([study, &messages.to_string()])
+        .output()
+        .ok()?;
+    let said = String::from_utf8(output.stderr).ok()?;
+    said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
+}
+
+/// Frames back and forth: what the driver costs.
+fn raw_ping_pong(messages: u64) {
+    let (_fabric, mut a, mut b) = two_nics();
+    let to_b = a.link(b.caps().addr).expect("both are on the fabric");
+    let to_a = b.link(a.caps().addr).expect("both are on the fabric");
+    for _ in 0..messages / 2 {
+        raw::send_side(&mut a, to_b);
+        assert_eq!(raw::receive_side(&mut b), 1);
+        raw::send_side(&mut b, to_a);
+        assert_eq!(raw::receive_side(&mut a), 1);
+    }
+}
+
+mod raw {
+    use sidelane_nic::Link;
+
+    use super::{MESSAGE, Nic, TxSlot};
+
+    #[inline(never)]
+    pub fn send_side<N: Nic>(nic: &mut N, link: Link) {
+        let mut slot = nic.tx_slot(link, MESSAGE.len()).expect("one frame is always free");
+        slot.copy_from_slice(&MESSAGE);
+        slot.commit();
+        nic.flush();
+    }
+
+    #[inline(never)]
+    pub fn receive_side<N: Nic>(nic: &mut N) -> usize {
+        nic.rx_burst(1, |frame, _| assert_eq!(frame, MESSAGE))
+    }
+}
+
+/// Messages back and forth: every frame acknowledges the one before it.
+fn proto_ping_pong(messages: u64) {
+    let (_fabric, (mut a, to_b), (mut b, to_a)) = connected();
+    for _ in 0..messages / 2 {
+        send_side(&mut a, to_b, 1);
+        assert_eq!(receive_side(&mut b), 1);
+        send_side(&mut b, to_a, 1);
+        assert_eq!(receive_side(&mut a), 1);
+    }
+}
+
+/// Messages one way, 64 between two flushes. The polls that take acknowledgements count as the sender's.
+fn proto_flood(messages: u64) {
+    const BURST: u64 = 64;
+    let (_fabric, (mut a, to_b), (mut b, _)) = connected();
+    for _ in 0..messages / BURST {
+        send_side(&mut a, to_b, BURST);
+        assert_eq!(receive_side(&mut b), BURST);
+        poll_in_send_side(&mut a);
+    }
+}
+
+#[inline(never)]
+fn send_side<N: Nic>(endpoint: &mut Endpoint<N>, peer: PeerId, messages: u64) {
+    for _ in 0..messages {
+        endpoint.send(peer, &MESSAGE).expect("the FIFO has room");
+    }
+    endpoint.flush();
+}
+
+#[inline(never)]
+fn receive_side<N: Nic>(endpoint: &mut Endpoint<N>) -> u64 {
+    let mut messages = 0;
+    endpoint.poll();
+    while endpoint.recv(|_, message| assert_eq!(message, MESSAGE)).is_some() {
+        messages += 1;
+    }
+    messages
+}
+
+#[inline(never)]
+fn poll_in_send_side<N: Nic>(endpoint: &mut Endpoint<N>) {
+    endpoint.poll();
+}
+
+fn two_nics() -> (Fabric, mem::MemNic, mem::MemNic) {
+    let fabric = Fabric::new(0);
+    let (a, b) = (fabric.nic(mem::Config::default()), fabric.nic(mem::Config::default()));
+    (fabric, a, b)
+}
+
+type End = (Endpoint<mem::MemNic>, PeerId);
+
+fn connected() -> (Fabric, End, End) {
+    let (fabric, a, b) = two_nics();
+    let at_b = b.caps().addr;
+    let (mut a, mut b) =
+        (Endpoint::new(a, Config::default()), Endpoint::new(b, Config { seed: 1, ..Config::default() }));
+    let to_b = a.connect(at_b).expect("both are on the fabric");
+    loop {
+        a.poll();
+        b.poll();
+        fabric.advance_to(fabric.now() + Duration::from_micros(1));
+        if let Some(Event::Connected { peer: to_a, .. }) = b.poll_event() {
+            // What is left of the handshake.
+            while a.poll() + b.poll() > 0 {}
+            return (fabric, (a, to_b), (b, to_a));
+        }
+    }
+}
+
+const MESSAGE: [u8; 8] = *b"8 bytes.";
