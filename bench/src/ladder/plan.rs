@@ -121,8 +121,8 @@ impl Plan {
     /// The same in about ten seconds: good for a look, not for a comparison.
     pub fn quick(mut self) -> Self {
         self.rounds = 3;
-        self.warm = Duration::from_millis(10);
-        self.measure = Duration::from_millis(30);
+        self.warm = Duration::from_millis(5);
+        self.measure = Duration::from_millis(20);
         self
     }
 
