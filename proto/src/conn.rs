@@ -60,6 +60,8 @@ pub(crate) struct Conn {
     inbox: RecvFifo,
     ack: AckState,
     heard_at: Instant,
+    /// When a frame with records was last taken in.
+    taken_at: Instant,
     timers: Timers,
 }
 
@@ -223,6 +225,7 @@ impl Conn {
             backoff: 0,
             active_at: now,
             heard_at: now,
+            taken_at: now,
             timers: Timers::new(),
         }
     }
@@ -239,6 +242,7 @@ impl Conn {
     #[inline]
     pub fn takes_messages(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Connecting { .. } | Phase::Accepted { .. })
+            && !self.owed.has(Owed::CLOSE)
     }
 
     /// Puts a message that fits one record into the FIFO.
@@ -326,10 +330,12 @@ impl Conn {
                 self.phase = Phase::Closing;
                 self.owed.add(Owed::CLOSE);
             }
-            Phase::Connecting { .. } | Phase::Accepted { .. } => {
+            Phase::Connecting { .. } | Phase::Accepted { .. } if self.fifo.is_empty() => {
                 self.wind_up(turn);
                 turn.events.push_back(Event::Closed { peer: self.id });
             }
+            // What was sent has to arrive first: the close waits for the peer's answer.
+            Phase::Connecting { .. } | Phase::Accepted { .. } => self.owed.add(Owed::CLOSE),
             Phase::Closing | Phase::Lingering { .. } | Phase::Gone => {}
         }
     }
@@ -351,6 +357,10 @@ impl Conn {
             AckVerdict::Stale => {}
             AckVerdict::Fresh { progress } => {
                 self.raise_limit(header.credit);
+                if !progress && self.in_flight.is_empty() {
+                    // A Ping was answered: the peer lives, however long it gives no credit.
+                    self.backoff = 0;
+                }
                 if progress {
                     self.on_progress(turn, before - self.in_flight.len(), header.sack != 0);
                 }
@@ -382,6 +392,7 @@ impl Conn {
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
             self.inbox.accept(&frame[PLAIN_LEN..], turn.config.message_max, turn.spares)?;
+            self.taken_at = turn.now;
             self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
         }
         Ok(())
@@ -394,6 +405,7 @@ impl Conn {
             Phase::Connecting { give_up_at, .. } => {
                 self.learn(hello, seen_len);
                 self.phase = Phase::Accepted { asked: true, give_up_at };
+                self.owed.remove(Owed::HELLO);
                 self.owed.add(Owed::HELLO_ACK);
                 Ok(())
             }
@@ -423,6 +435,13 @@ impl Conn {
                 self.ack.on_request();
                 Ok(())
             }
+            // The echo proves that this peer saw our Hello, which the Hello that we accepted does not prove of its sender.
+            Phase::Accepted { asked: true, .. } if hello.token != self.keys.theirs => {
+                self.learn(hello, hello.seen_len as usize);
+                self.open(turn);
+                self.ack.on_request();
+                Ok(())
+            }
             Phase::Accepted { .. } if hello.token == self.keys.theirs => {
                 self.open(turn);
                 self.ack.on_request();
@@ -438,8 +457,14 @@ impl Conn {
         if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
             return Err(Reject::Epoch);
         }
-        if !matches!(self.phase, Phase::Lingering { .. } | Phase::Gone) {
-            self.gone(turn, GoneReason::Restarted);
+        match self.phase {
+            Phase::Lingering { .. } | Phase::Gone => {}
+            // It closed, and forgot us while our user had not come so far.
+            Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
+            Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
+            // It has all but perhaps our Close, whose acks were lost.
+            Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            _ => self.gone(turn, GoneReason::Restarted),
         }
         Ok(())
     }
@@ -521,7 +546,7 @@ impl Conn {
 
     #[cold]
     fn poll_owed(&mut self) -> Option<Plan> {
-        if self.owed.has(Owed::CLOSE) && self.fifo.push_close() {
+        if self.owed.has(Owed::CLOSE) && self.phase == Phase::Closing && self.fifo.push_close() {
             self.owed.remove(Owed::CLOSE);
         }
         if self.owed.has(Owed::HELLO_ACK) {
@@ -730,10 +755,13 @@ impl Conn {
 
     #[cold]
     fn open(&mut self, turn: &mut TurnContext<'_>) {
-        self.phase = Phase::Open;
+        self.phase = if self.owed.has(Owed::CLOSE) { Phase::Closing } else { Phase::Open };
         self.heard_at = turn.now;
         self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
         turn.events.push_back(Event::Connected { peer: self.id, addr: self.addr });
+        if self.fifo.longest_large() > self.path.message_max {
+            self.gone(turn, GoneReason::MessageTooLong);
+        }
     }
 
     #[cold]
@@ -822,6 +850,7 @@ impl Conn {
                 } else {
                     self.reorder.advance();
                 }
+                self.taken_at = turn.now;
                 self.ack.on_frame(turn.now);
                 self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
                 if self.timers.is_idle(Timer::Ack)
@@ -934,8 +963,8 @@ impl Conn {
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             Phase::Open | Phase::Closing => {
-                // A reliable driver knows when the other process dies; silence says nothing there.
-                if !plain {
+                // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
+                if !plain && !(self.inbox.is_closed() && self.fifo.is_empty()) {
                     let silent = now.since(self.heard_at);
                     if silent >= turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES) {
                         self.gone(turn, GoneReason::Silent);
@@ -959,7 +988,7 @@ impl Conn {
 
     /// A peer that has been quiet for long gives its FIFOs' memory back.
     fn shrink_if_idle(&mut self, now: Instant, keep_alive: Duration) {
-        if now.since(self.active_at) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {
+        if now.since(self.active_at.max(self.taken_at)) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {
             self.fifo.shrink();
             self.in_flight.shrink();
             if !self.inbox.is_ready() {

@@ -61,6 +61,8 @@ pub enum GoneReason {
     Restarted,
     /// The driver says so: its process died, or the interface is gone.
     LinkGone,
+    /// A message that was sent before it answered is longer than it takes.
+    MessageTooLong,
     /// It closed while messages to it were not yet acknowledged.
     ClosedByPeer,
 }

@@ -23,6 +23,8 @@ pub(crate) struct RecvFifo {
     position: u64,
     /// Stream position up to which the peer may send. Never goes back.
     granted: u64,
+    /// The peer's Close has arrived, though the user may not have come so far.
+    closed: bool,
 }
 
 /// True when `body` is whole messages from end to end: the common case, told without looking at anything but lengths.
@@ -67,6 +69,7 @@ impl RecvFifo {
             large_held: 0,
             position: 0,
             granted: capacity as u64,
+            closed: false,
         }
     }
 
@@ -92,7 +95,10 @@ impl RecvFifo {
                         return Err(Reject::Malformed);
                     }
                 }
-                self.append(body)
+                self.append(body)?;
+                // Only a Close keeps a body of whole records from being a run of messages.
+                self.closed = true;
+                Ok(())
             }
             // A part of a large message is alone in its frame.
             Record::First { total, part } if FIRST_LEN + part.len() == body.len() => {
@@ -135,6 +141,12 @@ impl RecvFifo {
         let window = self.position + self.ring.capacity() as u64;
         self.granted = self.granted.max(window.saturating_sub(held));
         self.granted
+    }
+
+    /// True once the peer's Close has arrived.
+    #[inline]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Gives memory back if nothing is held.

@@ -121,6 +121,16 @@ impl SendFifo {
         self.ring.used() == 0
     }
 
+    /// True when nothing but the Close record is held.
+    pub const fn holds_only_close(&self) -> bool {
+        self.ring.used() == RECORD_LEN
+    }
+
+    /// Length of the longest message that has a buffer of its own.
+    pub fn longest_large(&self) -> usize {
+        self.large.iter().map(|large| large.buffer.len()).max().unwrap_or(0)
+    }
+
     /// The next span that was never sent, in a frame body of at most `room` bytes; `None` when nothing waits or
     /// nothing fits.
     #[inline]
