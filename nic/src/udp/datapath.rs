@@ -36,6 +36,9 @@ impl Udp {
                 }
             }
         }
+        if shown > 1 {
+            self.sockets.on_merged();
+        }
         shown
     }
 

@@ -6,6 +6,7 @@
 //! (UDP_GRO): a walk through the kernel's network stack for dozens of frames.
 
 mod datapath;
+mod merging;
 mod open;
 mod sockets;
 mod sys;
