@@ -29,6 +29,8 @@ pub mod mem;
 pub mod rng;
 pub mod shm;
 mod socket;
+#[cfg(not(loom))]
+pub mod spec;
 pub mod time;
 mod tx_buffers;
 pub mod udp;

@@ -1,0 +1,259 @@
+//! The string that names a driver, and the one place where it picks a type.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use crate::mem::Fabric;
+use crate::{Nic, mem, shm, udp, uring};
+
+/// What `--nic` and `SIDELANE_NIC` say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// `uring:INTERFACE[,endpoint=N][,real-frames]`
+    Uring {
+        /// Name of the interface.
+        interface: String,
+        /// Which of the interface's endpoints to be. 0 unless it is said.
+        endpoint: u16,
+        /// No frames larger than every path carries.
+        real_frames: bool,
+    },
+    /// `udp:IP:PORT`
+    Udp {
+        /// The address to be reached at.
+        bind: SocketAddr,
+    },
+    /// `shm:DOMAIN[,endpoint=N]`
+    Shm {
+        /// Name of the domain.
+        domain: String,
+        /// Which of its endpoints to be; `None`: the lowest that is free.
+        endpoint: Option<u16>,
+    },
+    /// `mem:`
+    Mem,
+}
+
+/// What is done with a driver once it is open, for whichever type it has.
+pub trait NicUser {
+    /// What comes of it.
+    type Out;
+
+    /// Uses the driver.
+    fn run<N: Nic + 'static>(self, nic: N) -> Self::Out;
+}
+
+impl Spec {
+    /// Opens the driver and gives it to `user`. All `mem:` endpoints that one thread opens are nodes of one fabric,
+    /// whose frames take no time.
+    pub fn open<U: NicUser>(&self, user: U) -> Result<U::Out, OpenError> {
+        Ok(match self {
+            Self::Uring { interface, endpoint, real_frames } => {
+                let config = uring::Config { real_frames: *real_frames, ..uring::Config::new(interface, *endpoint) };
+                user.run(uring::Uring::open(&config)?)
+            }
+            Self::Udp { bind } => user.run(udp::Udp::open(&udp::Config::new(*bind))?),
+            Self::Shm { domain, endpoint } => user.run(shm::ShmNic::open(domain, *endpoint)?),
+            Self::Mem => user.run(own_fabric().nic(mem::Config::default())),
+        })
+    }
+}
+
+/// Why a driver could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The interface could not.
+    #[error(transparent)]
+    Uring(#[from] uring::OpenError),
+    /// The address could not.
+    #[error(transparent)]
+    Udp(#[from] udp::OpenError),
+    /// The domain could not.
+    #[error(transparent)]
+    Shm(#[from] shm::OpenError),
+}
+
+/// A text that names no driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// What stands before the colon is no driver.
+    #[error("there is no driver `{0}`; write uring:INTERFACE, udp:IP:PORT, shm:DOMAIN or mem:")]
+    NoSuchDriver(String),
+    /// The driver needs to be told where.
+    #[error("{0} what? write {1}")]
+    Nowhere(&'static str, &'static str),
+    /// No IP address with a port.
+    #[error("`{0}` is no address to bind to; write IP:PORT, such as 10.0.0.1:4000, with port 0 for any that is free")]
+    BadAddress(String),
+    /// No number of an endpoint.
+    #[error("`{0}` is no endpoint; write endpoint=N with a number from 0 to 65535")]
+    BadEndpoint(String),
+    /// The driver has no such option.
+    #[error("{driver} has no option `{option}`; it has {known}")]
+    NoSuchOption {
+        /// The driver.
+        driver: &'static str,
+        /// What was written.
+        option: String,
+        /// What may be.
+        known: &'static str,
+    },
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (driver, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (place, options) = rest.split_once(',').unwrap_or((rest, ""));
+        let options = options.split(',').filter(|option| !option.is_empty());
+        match driver {
+            "uring" => {
+                let mut spec = (0, false);
+                for option in options {
+                    match option.split_once('=') {
+                        Some(("endpoint", number)) => spec.0 = endpoint(number)?,
+                        None if option == "real-frames" => spec.1 = true,
+                        _ => return Err(no_option("uring", option, "endpoint=N and real-frames")),
+                    }
+                }
+                let interface = somewhere("uring", place, "uring:INTERFACE, such as uring:eth0; `ip link` lists them")?;
+                Ok(Self::Uring { interface, endpoint: spec.0, real_frames: spec.1 })
+            }
+            "udp" => {
+                no_options("udp", options)?;
+                let place = somewhere("udp", place, "udp:IP:PORT with an address of this host")?;
+                place.parse().map(|bind| Self::Udp { bind }).map_err(|_| SpecError::BadAddress(place))
+            }
+            "shm" => {
+                let mut number = None;
+                for option in options {
+                    match option.split_once('=') {
+                        Some(("endpoint", text)) => number = Some(endpoint(text)?),
+                        _ => return Err(no_option("shm", option, "endpoint=N")),
+                    }
+                }
+                let domain = somewhere("shm", place, "shm:DOMAIN, a name of your choice that all processes use")?;
+                Ok(Self::Shm { domain, endpoint: number })
+            }
+            "mem" => {
+                no_options("mem", options)?;
+                if place.is_empty() { Ok(Self::Mem) } else { Err(no_option("mem", place, "none")) }
+            }
+            _ => Err(SpecError::NoSuchDriver(driver.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring { interface, endpoint, real_frames } => {
+                write!(f, "uring:{interface}")?;
+                if *endpoint != 0 {
+                    write!(f, ",endpoint={endpoint}")?;
+                }
+                if *real_frames { f.write_str(",real-frames") } else { Ok(()) }
+            }
+            Self::Udp { bind } => write!(f, "udp:{bind}"),
+            Self::Shm { domain, endpoint: None } => write!(f, "shm:{domain}"),
+            Self::Shm { domain, endpoint: Some(endpoint) } => write!(f, "shm:{domain},endpoint={endpoint}"),
+            Self::Mem => f.write_str("mem:"),
+        }
+    }
+}
+
+fn own_fabric() -> Fabric {
+    thread_local!(static FABRIC: OnceCell<Fabric> = const { OnceCell::new() });
+    FABRIC.with(|fabric| fabric.get_or_init(|| Fabric::new(0)).clone())
+}
+
+fn somewhere(driver: &'static str, place: &str, example: &'static str) -> Result<String, SpecError> {
+    if place.is_empty() { Err(SpecError::Nowhere(driver, example)) } else { Ok(place.to_owned()) }
+}
+
+fn endpoint(number: &str) -> Result<u16, SpecError> {
+    number.parse().map_err(|_| SpecError::BadEndpoint(number.to_owned()))
+}
+
+fn no_options<'a>(driver: &'static str, mut options: impl Iterator<Item = &'a str>) -> Result<(), SpecError> {
+    options.next().map_or(Ok(()), |option| Err(no_option(driver, option, "none")))
+}
+
+fn no_option(driver: &'static str, option: &str, known: &'static str) -> SpecError {
+    SpecError::NoSuchOption { driver, option: option.to_owned(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinkAddr, TxSlot};
+
+    #[test]
+    fn every_driver_reads_back_as_it_was_written() {
+        for text in [
+            "uring:eth0",
+            "uring:vA,endpoint=7",
+            "uring:vA,endpoint=7,real-frames",
+            "udp:10.0.0.1:4000",
+            "udp:[::1]:0",
+            "shm:job.1",
+            "shm:job,endpoint=0",
+            "mem:",
+        ] {
+            assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
+        }
+        assert_eq!("mem".parse(), Ok(Spec::Mem));
+        let Ok(Spec::Uring { endpoint, real_frames, .. }) = "uring:a,real-frames,endpoint=3".parse() else { panic!() };
+        assert_eq!((endpoint, real_frames), (3, true));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        for (text, says) in [
+            ("", "there is no driver ``; write uring:INTERFACE"),
+            ("tcp:1", "there is no driver `tcp`"),
+            ("uring", "uring what? write uring:INTERFACE"),
+            ("uring:,real-frames", "uring what?"),
+            ("uring:a,fast", "uring has no option `fast`; it has endpoint=N and real-frames"),
+            ("uring:a,endpoint=x", "`x` is no endpoint; write endpoint=N"),
+            ("uring:a,endpoint=70000", "from 0 to 65535"),
+            ("udp:", "udp what? write udp:IP:PORT"),
+            ("udp:10.0.0.1", "`10.0.0.1` is no address to bind to"),
+            ("udp:10.0.0.1:1,endpoint=2", "udp has no option `endpoint=2`; it has none"),
+            ("shm:", "shm what? write shm:DOMAIN"),
+            ("shm:a,size=3", "shm has no option `size=3`; it has endpoint=N"),
+            ("mem:x", "mem has no option `x`"),
+        ] {
+            let error = text.parse::<Spec>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    /// Sends a frame to an address, and tells its own.
+    struct Greet(LinkAddr);
+
+    impl NicUser for Greet {
+        type Out = LinkAddr;
+
+        fn run<N: Nic + 'static>(self, mut nic: N) -> LinkAddr {
+            let link = nic.link(self.0).unwrap();
+            if let Some(slot) = nic.tx_slot(link, 4) {
+                slot.commit();
+            }
+            nic.flush();
+            nic.caps().addr
+        }
+    }
+
+    #[test]
+    fn a_spec_opens_its_driver() {
+        let at = |spec: &str, to: &str| spec.parse::<Spec>().unwrap().open(Greet(to.parse().unwrap()));
+        assert_eq!(at("mem:", "mem/3").unwrap().to_string(), "mem/0");
+        assert_eq!(at("shm:spec-test,endpoint=5", "shm/6").unwrap().to_string(), "shm/5");
+        assert!(matches!(at("udp:127.0.0.1:0", "127.0.0.1:9").unwrap(), LinkAddr::Udp(_)));
+        assert!(matches!(at("uring:no-such-if", "shm/1"), Err(OpenError::Uring(_))));
+    }
+}
