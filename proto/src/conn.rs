@@ -964,7 +964,8 @@ impl Conn {
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
-                if !plain && !(self.inbox.is_closed() && self.fifo.is_empty()) {
+                let owes_life = !self.inbox.is_closed() || !self.fifo.is_empty();
+                if !plain && owes_life {
                     let silent = now.since(self.heard_at);
                     if silent >= turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES) {
                         self.gone(turn, GoneReason::Silent);

@@ -23,7 +23,7 @@ impl Check {
     /// The check of a whole frame but for the check field, which stands first.
     #[inline]
     pub fn of(self, frame: &[u8]) -> u32 {
-        crc32c(self.key, &frame[field::CHECK.end..])
+        self.key ^ crc32c(&frame[field::CHECK.end..])
     }
 
     /// Writes the check into a finished frame.
