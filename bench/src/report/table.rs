@@ -46,14 +46,14 @@ fn table(rows: &[Row]) -> Table {
     table.load_style(UTF8_BORDERS_ONLY);
     let mut columns = vec![column("rung", rows, |row| row.name.to_string())];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
-        columns.push(column(&format!("half RTT\n{} B, p50", rows[0].size), rows, |row| time(half(row))));
+        columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, |row| time(half(row))));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
         columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.map(|half| half.p99))));
         columns.push(column("more than\nthe rung below", rows, difference));
         columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
-        columns.push(column(&format!("messages/s\n{} B", rows[0].size), rows, |row| rate(row.msgs_per_s)));
+        columns.push(column(&format!("messages/s\n{}", bytes(rows[0].size)), rows, |row| rate(row.msgs_per_s)));
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
         let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);
@@ -107,7 +107,11 @@ fn ratio(ratio: Option<f64>) -> String {
 }
 
 fn rate(per_second: Option<f64>) -> String {
-    per_second.map_or_else(|| NOTHING.to_owned(), |rate| format!("{:.2} M", rate / 1e6))
+    match per_second {
+        None => NOTHING.to_owned(),
+        Some(rate) if rate < 100e3 => format!("{:.1} k", rate / 1e3),
+        Some(rate) => format!("{:.2} M", rate / 1e6),
+    }
 }
 
 fn bytes(size: usize) -> String {

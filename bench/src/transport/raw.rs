@@ -3,7 +3,7 @@
 
 use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
-use super::window::{REPORT_LEN, RecvWindow, SendWindow};
+use super::window::{REPORT_LEN, Windows, cut};
 use super::{Broken, Flow, Transport};
 
 /// One end of a path over a driver.
@@ -20,46 +20,22 @@ pub struct Raw<N: Nic> {
     staged: usize,
     /// Bytes of the message under way that were received.
     filled: usize,
-    flow: Held,
-}
-
-enum Held {
-    /// By the answers, or by a driver that pushes back.
-    Itself,
-    Outward(SendWindow),
-    Inward(RecvWindow),
+    windows: Windows,
 }
 
 impl<N: Nic> Raw<N> {
     /// A path to `peer`, whose driver is of the same kind and opened alike.
     pub fn new(mut nic: N, peer: LinkAddr, size: usize, flow: Flow) -> Result<Self, Broken> {
         let link = nic.link(peer).map_err(|error| Broken::Driver(error.to_string()))?;
-        let chunk = nic.caps().mtu.min(size);
+        let chunk = cut(size, nic.caps().mtu);
         let window = (nic.caps().rx_frames / 2).min(WINDOW_BYTES / chunk).max(1);
-        let flow = match flow {
-            _ if N::RELIABLE => Held::Itself,
-            Flow::Alternating => Held::Itself,
-            Flow::Outward => Held::Outward(SendWindow::new(window)),
-            Flow::Inward => Held::Inward(RecvWindow::new(window)),
-        };
-        Ok(Self { nic, link, peer, size, chunk, sent: 0, staged: 0, filled: 0, flow })
-    }
-
-    #[inline]
-    fn take_reports(&mut self) {
-        if let Held::Outward(window) = &mut self.flow {
-            let peer = self.peer;
-            self.nic.rx_burst(RX_BURST, |frame, from| {
-                if from == peer {
-                    window.on_report(frame);
-                }
-            });
-        }
+        let windows = if N::RELIABLE { Windows::none() } else { Windows::new(flow, window, size.div_ceil(chunk)) };
+        Ok(Self { nic, link, peer, size, chunk, sent: 0, staged: 0, filled: 0, windows })
     }
 
     #[inline]
     fn send_report(&mut self, frames: usize) {
-        let Held::Inward(window) = &mut self.flow else { return };
+        let Some(window) = &mut self.windows.recv else { return };
         window.on_taken(frames);
         let Some(report) = window.report() else { return };
         // Without a slot the report stays due, and goes with the next frames.
@@ -76,7 +52,7 @@ impl<N: Nic> Transport for Raw<N> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         while self.sent < message.len() {
-            if let Held::Outward(window) = &mut self.flow {
+            if let Some(window) = &mut self.windows.send {
                 if !window.is_open() {
                     return Ok(false);
                 }
@@ -84,7 +60,7 @@ impl<N: Nic> Transport for Raw<N> {
             }
             let end = message.len().min(self.sent + self.chunk);
             let Some(mut slot) = self.nic.tx_slot(self.link, end - self.sent) else {
-                if let Held::Outward(window) = &mut self.flow {
+                if let Some(window) = &mut self.windows.send {
                     window.on_unsent(1);
                 }
                 return Ok(false);
@@ -110,24 +86,26 @@ impl<N: Nic> Transport for Raw<N> {
 
     #[inline]
     fn recv(&mut self, budget: usize, into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        if let Held::Outward(_) = self.flow {
-            self.take_reports();
-            return Ok(0);
-        }
+        let Self { peer, size, chunk, ref mut filled, ref mut windows, .. } = *self;
+        let budget = if windows.send.is_some() { RX_BURST } else { budget.min(RX_BURST) };
         if budget == 0 {
             return Ok(0);
         }
-        let Self { peer, size, chunk, ref mut filled, .. } = *self;
-        let (mut messages, mut broken) = (0, None);
-        let frames = self.nic.rx_burst(budget.min(RX_BURST), |frame, from| {
+        let (mut frames, mut messages, mut broken) = (0, 0, None);
+        self.nic.rx_burst(budget, |frame, from| {
             if from != peer || broken.is_some() {
                 return;
             }
             let expected = chunk.min(size - *filled);
-            if frame.len() != expected {
+            if windows.is_report(frame.len(), expected) {
+                windows.send.as_mut().expect("only a sender takes reports").on_report(frame);
+                return;
+            }
+            if frame.len() != expected || into.len() < size {
                 broken = Some(Broken::Length { got: frame.len(), expected });
                 return;
             }
+            frames += 1;
             into[*filled..*filled + expected].copy_from_slice(frame);
             *filled += expected;
             if *filled == size {
@@ -153,7 +131,8 @@ impl<N: Nic> Transport for Raw<N> {
 
 /// Frames of one receive call: the drivers' own burst is of this order.
 const RX_BURST: usize = 64;
-/// Bytes between two flushes at most: the receiver shall copy out while we copy in.
-const FLUSH_BYTES: usize = 32 << 10;
+/// Bytes between two flushes: a super-packet of uring, or what udp makes a train of. More, and the receiver would not copy
+/// out while we copy in.
+const FLUSH_BYTES: usize = 60 << 10;
 /// Bytes under way at most. Beyond about 1 MiB a ring leaves the second-level cache and halves the bandwidth.
 const WINDOW_BYTES: usize = 512 << 10;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-use super::window::{REPORT_LEN, RecvWindow, SendWindow};
+use super::window::{REPORT_LEN, Windows, cut};
 use super::{Broken, Flow, Transport, sockopt};
 
 /// One end of a pair of sockets.
@@ -20,13 +20,7 @@ pub struct Udp {
     sent: usize,
     /// Bytes of the message under way that were received.
     filled: usize,
-    flow: Held,
-}
-
-enum Held {
-    Alternating,
-    Outward(SendWindow),
-    Inward(RecvWindow),
+    windows: Windows,
 }
 
 impl Udp {
@@ -48,18 +42,15 @@ impl Udp {
         sockopt::set_send_buffer(socket.as_fd(), SOCKET_BUFFER).map_err(failed)?;
         let datagram =
             sockopt::ip_mtu(socket.as_fd()).map_err(failed)?.saturating_sub(IP_UDP_HEADERS).min(DATAGRAM_MAX);
+        let datagram = cut(size, datagram);
         let segmented = size > datagram
             && sockopt::set_udp_gro(socket.as_fd()).is_ok()
             && sockopt::set_udp_segment(socket.as_fd(), datagram as i32).is_ok();
         let chunk = if segmented { (DATAGRAM_MAX / datagram).min(SEGMENTS_MAX) * datagram } else { datagram };
         let unit = chunk.min(size);
         let window = unit * (room / (2 * (unit + DATAGRAM_OVERHEAD))).min(WINDOW_BYTES / unit).clamp(1, WINDOW_MAX);
-        let flow = match flow {
-            Flow::Alternating => Held::Alternating,
-            Flow::Outward => Held::Outward(SendWindow::new(window)),
-            Flow::Inward => Held::Inward(RecvWindow::new(window)),
-        };
-        Ok(Self { socket, size, chunk, segmented, sent: 0, filled: 0, flow })
+        let windows = Windows::new(flow, window, size);
+        Ok(Self { socket, size, chunk, segmented, sent: 0, filled: 0, windows })
     }
 
     /// Sends one datagram or train. False when the socket's buffer is full.
@@ -94,27 +85,17 @@ impl Udp {
 
     /// The peer's socket is closed. A sender closes when it has sent all, while we still take it from our queue.
     fn refused(&self) -> Result<(), Broken> {
-        if matches!(self.flow, Held::Inward(_)) { Ok(()) } else { Err(Broken::PeerGone) }
-    }
-
-    fn take_reports(&mut self) -> Result<(), Broken> {
-        let mut report = [0; REPORT_LEN];
-        while let Some(bytes) = self.read(&mut report)? {
-            if let Held::Outward(window) = &mut self.flow {
-                window.on_report(&report[..bytes]);
-            }
-        }
-        Ok(())
+        if self.windows.send.is_none() && self.windows.recv.is_some() { Ok(()) } else { Err(Broken::PeerGone) }
     }
 
     fn send_report(&mut self, bytes: usize) -> Result<(), Broken> {
-        let Held::Inward(window) = &mut self.flow else { return Ok(()) };
+        let Some(window) = &mut self.windows.recv else { return Ok(()) };
         window.on_taken(bytes);
-        if let Some(report) = window.report() {
-            let sent = self.write(&report)?;
-            if sent && let Held::Inward(window) = &mut self.flow {
-                window.on_reported();
-            }
+        let Some(report) = window.report() else { return Ok(()) };
+        if self.write(&report)?
+            && let Some(window) = &mut self.windows.recv
+        {
+            window.on_reported();
         }
         Ok(())
     }
@@ -124,16 +105,14 @@ impl Transport for Udp {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         while self.sent < message.len() {
-            if let Held::Outward(window) = &self.flow
-                && !window.is_open()
-            {
+            if self.windows.send.as_ref().is_some_and(|window| !window.is_open()) {
                 return Ok(false);
             }
             let end = message.len().min(self.sent + self.chunk);
             if !self.write(&message[self.sent..end])? {
                 return Ok(false);
             }
-            if let Held::Outward(window) = &mut self.flow {
+            if let Some(window) = &mut self.windows.send {
                 window.on_sent(end - self.sent);
             }
             self.sent = end;
@@ -149,13 +128,16 @@ impl Transport for Udp {
 
     #[inline]
     fn recv(&mut self, budget: usize, into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        if matches!(self.flow, Held::Outward(_)) {
-            self.take_reports()?;
-            return Ok(0);
-        }
-        let mut messages = 0;
-        while messages < budget {
-            let Some(bytes) = self.read(&mut into[self.filled..])? else { break };
+        let mut spare = [0; REPORT_LEN];
+        let (mut messages, mut reports) = (0, self.windows.send.is_some());
+        while messages < budget || reports {
+            // A sender has nowhere to put a message, and gets none.
+            let room = if into.is_empty() { &mut spare[..] } else { &mut into[self.filled..] };
+            let Some(bytes) = self.read(room)? else { break };
+            if self.windows.is_report(bytes, self.size - self.filled) {
+                self.windows.send.as_mut().expect("only a sender takes reports").on_report(&room[..bytes]);
+                continue;
+            }
             self.filled += bytes;
             // A datagram of ours is never longer than what is left of a message.
             if self.filled > self.size {
@@ -165,6 +147,7 @@ impl Transport for Udp {
                 each(&into[..self.size]);
                 self.filled = 0;
                 messages += 1;
+                reports = false;
             }
             self.send_report(bytes)?;
         }

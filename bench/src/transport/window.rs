@@ -1,6 +1,47 @@
 //! Holds back a sender on a path that drops what overruns it: the receiver returns how much it took.
 //! Counted in the units that both ends see alike: frames, or bytes where the kernel cuts and joins datagrams.
 
+use super::Flow;
+
+/// What holds back the messages we send, and what we return for those that we receive.
+pub(super) struct Windows {
+    pub(super) send: Option<SendWindow>,
+    pub(super) recv: Option<RecvWindow>,
+}
+
+impl Windows {
+    /// Nothing is held back: the path pushes back by itself.
+    pub(super) fn none() -> Self {
+        Self { send: None, recv: None }
+    }
+
+    /// For a path that holds `window` units, of which a message has `message`. Messages that alternate need no window
+    /// as long as a whole one fits.
+    pub(super) fn new(flow: Flow, window: usize, message: usize) -> Self {
+        let both_ways = flow == Flow::Alternating && message > window;
+        Self {
+            send: (both_ways || flow == Flow::Outward).then(|| SendWindow::new(window)),
+            recv: (both_ways || flow == Flow::Inward).then(|| RecvWindow::new(window)),
+        }
+    }
+
+    /// Whether what came is a report and no part of a message, where `expected` bytes of one would come next.
+    #[inline]
+    pub(super) fn is_report(&self, len: usize, expected: usize) -> bool {
+        match (&self.send, &self.recv) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(_), Some(_)) => len == REPORT_LEN && expected != REPORT_LEN,
+        }
+    }
+}
+
+/// The largest piece of at most `piece` bytes into which `size` can be cut so that no rest looks like a report.
+pub(super) fn cut(size: usize, piece: usize) -> usize {
+    let piece = piece.min(size);
+    (REPORT_LEN + 1..=piece).rev().find(|piece| size % piece != REPORT_LEN).unwrap_or(piece)
+}
+
 /// The sender's half.
 pub(super) struct SendWindow {
     sent: u64,
@@ -98,6 +139,29 @@ mod tests {
         receiver.on_reported();
         assert_eq!(receiver.report(), None);
         assert!(sender.is_open());
+    }
+
+    #[test]
+    fn alternating_messages_have_windows_only_when_one_is_longer_than_that() {
+        let of = |flow, message| {
+            let windows = Windows::new(flow, 4, message);
+            (windows.send.is_some(), windows.recv.is_some())
+        };
+        assert_eq!(of(Flow::Alternating, 4), (false, false));
+        assert_eq!(of(Flow::Alternating, 5), (true, true));
+        assert_eq!(of(Flow::Outward, 1), (true, false));
+        assert_eq!(of(Flow::Inward, 1), (false, true));
+    }
+
+    #[test]
+    fn no_rest_of_a_message_looks_like_a_report() {
+        assert_eq!(cut(8, 100), 8);
+        assert_eq!(cut(1000, 100), 100);
+        assert_eq!(cut(1008, 100), 99);
+        for (size, piece) in [(16, 8), (2808, 1400), (1 << 20, 1432)] {
+            let cut = cut(size, piece);
+            assert!(cut <= piece && (size % cut != REPORT_LEN || size < 3 * REPORT_LEN), "{size} by {cut}");
+        }
     }
 
     #[test]
