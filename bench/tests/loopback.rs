@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     kernel_rungs_have_every_figure();
     both_ends_of_the_fabric_run_in_one_side();
     our_rungs_run_on_udp_sockets();
+    our_rungs_run_on_shared_memory();
     a_side_that_dies_ends_the_run_with_its_name();
     a_side_that_is_silent_ends_the_run_with_its_name();
     a_run_can_be_called_off();
@@ -69,9 +70,20 @@ fn our_rungs_run_on_udp_sockets() {
     our_rungs_have_every_figure(NicKind::Udp);
 }
 
+fn our_rungs_run_on_shared_memory() {
+    our_rungs_have_every_figure(NicKind::Shm);
+}
+
 fn our_rungs_have_every_figure(nic: NicKind) {
     let plan = Plan { sizes: vec![8, 700_000], ..tiny(nic, vec![Rung::Raw, Rung::Proto]) };
-    let report = ladder::run(&plan, |_| Ok((this_program(0), this_program(1))), |_| true).unwrap();
+    let place = |side| Host {
+        nic: match nic {
+            NicKind::Shm => format!("shm:loopback-{},endpoint={side}", std::process::id()),
+            _ => "udp:127.0.0.1:0".to_owned(),
+        },
+        ..this_program(side)
+    };
+    let report = ladder::run(&plan, |_| Ok((place(0), place(1))), |_| true).unwrap();
     for row in &report.rungs {
         assert!(row.half_rtt_ns.is_some() && row.msgs_per_s.is_some(), "{row:?}");
         assert_eq!(row.gbit_per_s.is_some(), row.size == 8, "{row:?}");

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use sidelane_nic::mem::{Config, Fabric};
+use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 
 use super::{Layer, Measurement, Path};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
-use crate::transport::{Broken, Proto, Raw, Tcp, TcpMode, Udp, nic};
+use crate::transport::{Broken, Proto, Raw, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -33,7 +34,11 @@ pub fn measure(
             play(pattern, *role, &mut Udp::connect(socket, peer, pattern.size, pattern.flow(*role))?)
         }
         Path::Nic { layer, nic, real_frames } => {
-            nic::open(nic, *real_frames, OverNic { measurement, layer: *layer, meet })
+            let mut spec: Spec = nic.parse().map_err(driver)?;
+            if let Spec::Uring { real_frames: of_driver, .. } = &mut spec {
+                *of_driver = *real_frames;
+            }
+            spec.open(OverNic { measurement, layer: *layer, meet }).map_err(driver)?
         }
         Path::Fabric { layer } => {
             meet("fabric".to_owned())?;
@@ -70,13 +75,13 @@ struct OverNic<'a, M> {
     meet: M,
 }
 
-impl<M: FnOnce(String) -> Result<String, Broken>> nic::Use for OverNic<'_, M> {
-    type Output = Outcome;
+impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
+    type Out = Result<Outcome, Broken>;
 
-    fn with<N: Nic>(self, nic: N) -> Result<Outcome, Broken> {
+    fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Measurement { role, pattern, .. } = self.measurement;
         let peer = (self.meet)(nic.caps().addr.to_string())?;
-        let peer: LinkAddr = peer.parse().map_err(|_| Broken::Driver(format!("`{peer}` is no link address")))?;
+        let peer: LinkAddr = peer.parse().map_err(driver)?;
         match (self.layer, role) {
             (Layer::Raw, _) => play(pattern, *role, &mut Raw::new(nic, peer, pattern.size, pattern.flow(*role))?),
             (Layer::Proto, Role::Initiator) => {
@@ -109,6 +114,10 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
+}
+
+fn driver(error: impl std::fmt::Display) -> Broken {
+    Broken::Driver(error.to_string())
 }
 
 fn address(text: &str) -> Result<SocketAddr, Broken> {

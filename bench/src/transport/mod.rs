@@ -1,6 +1,5 @@
 //! What carries the messages of a pattern: one file a transport.
 
-pub mod nic;
 mod proto;
 mod raw;
 mod sockopt;

@@ -67,7 +67,7 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
         NicKind::Uring => format!("uring:{interface}"),
         NicKind::Udp => format!("udp:{ip}:0"),
         // The domain's name is this run's own; the endpoint is the side's number.
-        NicKind::Shm => format!("shm:ladder-{}-{regime}/{side}", std::process::id()),
+        NicKind::Shm => format!("shm:ladder-{}-{regime},endpoint={side}", std::process::id()),
         NicKind::Mem => "mem:".to_owned(),
     }
 }
