@@ -21,9 +21,12 @@ const PING: u8 = 0;
 const COUNT: u8 = 1;
 const STOP: u8 = 2;
 
-/// Frames in flight while flooding, and how many of them the far end confirms at a time.
-const WINDOW: u64 = 32;
+/// Frames that the far end confirms at a time while it is flooded.
 const CONFIRM: u64 = 8;
+/// Most frames in flight; half of what the far end's ring holds if that is less.
+const WINDOW_MAX: u64 = 256;
+/// As many large frames as stay in the cache.
+const WINDOW_LARGE: u64 = 16;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -136,7 +139,7 @@ fn ping(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
 
 fn flood(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
     let (mut sent, mut confirmed) = (0u64, 0u64);
-    let window = if size > 9000 { WINDOW / 2 } else { WINDOW * 2 };
+    let window = if size > 9000 { WINDOW_LARGE } else { (nic.caps().rx_frames as u64 / 2).min(WINDOW_MAX) };
     let start = clock::monotonic();
     let mut last = start;
     while sent < count as u64 {

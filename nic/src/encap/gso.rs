@@ -1,6 +1,6 @@
 //! Frames above the interface's MTU, dressed as segmentation-offload super-packets.
 //!
-//! A kernel takes a 61 KB packet from a packet socket only as a TCP or UDP packet "to be segmented later", with the
+//! A kernel takes a 64 KB packet from a packet socket only as a TCP or UDP packet "to be segmented later", with the
 //! virtio-net header that says how (virtio 1.2, 5.1.6). Between two ends of a veth pair, or ports of a bridge of veths,
 //! nobody ever segments it: it arrives whole. Nothing of TCP is meant but the shape: no connection, sequence or port
 //! exists, and the destination MAC differs from the interface's, so that the receiving kernel's own IP ignores the
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn ip_header_sums_to_zero_at_every_length() {
         let mut header = HEADER.emit(1448);
-        for len in [0, 1, 1500, 61_440, PAYLOAD_MAX as u16] {
+        for len in [0, 1, 1500, 65_408, PAYLOAD_MAX as u16] {
             set_len(&mut header, len);
             assert_eq!(internet_checksum(&header[VNET_LEN + VERSION_IHL..][..20]), 0, "{len}");
         }

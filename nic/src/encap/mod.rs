@@ -4,7 +4,7 @@
 //! and read here, by whichever driver carries such frames. There are three forms:
 //!
 //! - [`ether`]: Ethernet with our own EtherType, for every frame that fits the interface's MTU.
-//! - [`gso`]: a segmentation-offload super-packet (Ethernet, IPv4, TCP), for frames of up to 61 KB between interfaces
+//! - [`gso`]: a segmentation-offload super-packet (Ethernet, IPv4, TCP), for frames of up to 64 KB between interfaces
 //!   that pass such packets on uncut.
 //! - [`datagram`]: within UDP datagrams, which bring addresses and ports of their own.
 //!

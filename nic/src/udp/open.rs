@@ -92,8 +92,9 @@ fn kernel_memory(mtu: usize) -> usize {
 const ETHERNET_MTU: usize = 1500;
 /// Interfaces below IPv6's least MTU (1280, RFC 8200) have their frames cut by IP.
 const FRAME_MIN: usize = 1_200;
-/// Where the interface has no MTU to speak of (the loopback's 64 KiB): as the `uring` driver.
-const FRAME_MAX: usize = 61_440;
+/// Where the interface has no MTU to speak of (the loopback's 64 KiB): as the `uring` driver. 48 Gbit/s over the
+/// loopback; 35 with 8 KiB, 17 with frames of Ethernet's size.
+const FRAME_MAX: usize = 65_408;
 
 /// Buffers for frames that wait for a flush, and two bursts of them at least. Only those that are in use together are
 /// ever touched, so their number costs no cache.

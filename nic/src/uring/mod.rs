@@ -2,7 +2,7 @@
 //!
 //! Frames are received from rings that the kernel fills and we poll in shared memory, without a system call; they are
 //! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. Where the
-//! interface is a veth with segmentation offload, a second socket carries frames of up to 61 KB as super-packets
+//! interface is a veth with segmentation offload, a second socket carries frames of up to 64 KB as super-packets
 //! ([`crate::encap::gso`]). Socket filters steer by destination endpoint, so processes share an interface.
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
