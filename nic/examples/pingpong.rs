@@ -16,14 +16,12 @@
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, Nic, TxSlot, clock, udp, uring};
 
-/// First byte of a frame: what the far end does with it.
+/// First byte of a frame: what the far end does with it. Second byte: how many frames it confirms at a time.
 const PING: u8 = 0;
 const COUNT: u8 = 1;
 const STOP: u8 = 2;
 
-/// Frames that the far end confirms at a time while it is flooded.
-const CONFIRM: u64 = 8;
-/// Most frames in flight; half of what the far end's ring holds if that is less.
+/// Most frames in flight while flooding; half of what the far end's ring holds if that is less.
 const WINDOW_MAX: u64 = 256;
 /// As many large frames as stay in the cache.
 const WINDOW_LARGE: u64 = 16;
@@ -63,7 +61,7 @@ fn run(mut nic: impl Nic, args: &[&str]) {
                 "flood" => flood(&mut nic, link, size, count),
                 other => panic!("no pattern {other}"),
             }
-            send(&mut nic, link, STOP, 1);
+            send(&mut nic, link, [STOP, 0], 2);
             nic.flush();
         }
         _ => panic!("NIC echo | NIC PATTERN PEER SIZE"),
@@ -83,22 +81,22 @@ fn echo(nic: &mut impl Nic) {
                 _ => stop = true,
             }
             sink[..frame.len()].copy_from_slice(frame);
-            reply = Some((from, frame.len(), frame[0]));
+            reply = Some((from, frame.len(), frame[0], frame[1]));
         });
         match reply {
-            Some((from, len, PING)) => {
+            Some((from, len, PING, _)) => {
                 let link = nic.link(from).unwrap();
                 for _ in 0..pings {
-                    send(nic, link, PING, len);
+                    send(nic, link, [PING, 0], len);
                 }
                 nic.flush();
             }
-            Some((from, _, COUNT)) if seen >= CONFIRM => {
+            Some((from, _, COUNT, step)) if seen >= u64::from(step) => {
                 let link = nic.link(from).unwrap();
-                for _ in 0..seen / CONFIRM {
-                    send(nic, link, COUNT, 8);
+                for _ in 0..seen / u64::from(step) {
+                    send(nic, link, [COUNT, step], 2);
                 }
-                seen %= CONFIRM;
+                seen %= u64::from(step);
                 nic.flush();
             }
             _ => {}
@@ -114,7 +112,7 @@ fn ping(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
     let mut lost = 0;
     for _ in 0..count {
         let start = clock::monotonic();
-        send(nic, link, PING, size);
+        send(nic, link, [PING, 0], size);
         nic.flush();
         while nic.rx_burst(1, |_, _| {}) == 0 {
             std::hint::spin_loop();
@@ -140,18 +138,19 @@ fn ping(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
 fn flood(nic: &mut impl Nic, link: Link, size: usize, count: usize) {
     let (mut sent, mut confirmed) = (0u64, 0u64);
     let window = if size > 9000 { WINDOW_LARGE } else { (nic.caps().rx_frames as u64 / 2).min(WINDOW_MAX) };
+    let step = window / 4;
     let start = clock::monotonic();
     let mut last = start;
     while sent < count as u64 {
         let room = (confirmed + window).saturating_sub(sent);
         for _ in 0..room.min(nic.caps().burst as u64) {
-            if !send(nic, link, COUNT, size) {
+            if !send(nic, link, [COUNT, step as u8], size) {
                 break;
             }
             sent += 1;
         }
         nic.flush();
-        if nic.rx_burst(32, |_, _| confirmed += CONFIRM) > 0 {
+        if nic.rx_burst(32, |_, _| confirmed += step) > 0 {
             last = clock::monotonic();
         } else {
             std::hint::spin_loop();
@@ -173,9 +172,9 @@ fn seconds(since: Instant) -> f64 {
     clock::monotonic().since(since).as_nanos() as f64 / 1e9
 }
 
-fn send(nic: &mut impl Nic, link: Link, kind: u8, len: usize) -> bool {
-    let Some(mut slot) = nic.tx_slot(link, len.max(1)) else { return false };
-    slot[0] = kind;
+fn send(nic: &mut impl Nic, link: Link, kind_and_step: [u8; 2], len: usize) -> bool {
+    let Some(mut slot) = nic.tx_slot(link, len.max(2)) else { return false };
+    slot[..2].copy_from_slice(&kind_and_step);
     slot.commit();
     true
 }
