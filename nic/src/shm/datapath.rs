@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -25,6 +26,8 @@ pub struct ShmNic {
     pub(super) line: Line,
     /// News taken from the steward so far.
     pub(super) news_heard: u32,
+    /// There was some since the last wait, so that the layer above may have what to do.
+    pub(super) news_fresh: bool,
     /// Indexed by link.
     pub(super) peers: Vec<Option<Peer>>,
     /// The present peer of each number; a predecessor that is gone may be in `peers` beside it.
@@ -33,7 +36,9 @@ pub struct ShmNic {
     pub(super) published: Vec<u32>,
     /// Whose ring the next burst begins with.
     pub(super) next_rx: usize,
-    /// Some peer is gone and has no link: it is forgotten once its frames are received.
+    /// Connections with the next life of a peer whose last frames are not received yet.
+    pub(super) successors: Vec<(u16, Wire)>,
+    /// Some peer is gone and has a successor or no link: it is looked at until its frames are received.
     pub(super) leaving: bool,
     pub(super) counters: Counters,
     pub(super) steward: Option<JoinHandle<()>>,
@@ -49,7 +54,7 @@ pub(super) struct Peer {
 }
 
 /// A connection.
-struct Wire {
+pub(super) struct Wire {
     number: u64,
     tx: Producer<Ring>,
     rx: Consumer<Ring>,
@@ -182,7 +187,7 @@ impl Nic for ShmNic {
         self.flush();
         self.hear_news();
         let timeout = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        if timeout.is_some_and(|timeout| timeout.as_nanos() == 0) {
+        if mem::take(&mut self.news_fresh) || timeout.is_some_and(|timeout| timeout.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;
@@ -226,6 +231,7 @@ impl ShmNic {
         while self.has_news() {
             let Ok(news) = self.line.news.try_recv() else { break };
             self.news_heard = self.news_heard.wrapping_add(1);
+            self.news_fresh = true;
             match news {
                 News::Up { endpoint, connection, shared } => self.connect(endpoint, Wire::new(connection, shared)),
                 News::Down { connection } => self.hang_up(connection),
@@ -237,7 +243,12 @@ impl ShmNic {
     }
 
     fn connect(&mut self, endpoint: u16, wire: Wire) {
-        if let Some(&index) = self.by_endpoint.get(&endpoint)
+        let is_unread =
+            |peer: &Peer| peer.endpoint == endpoint && peer.wire.as_ref().is_some_and(|wire| !wire.is_done());
+        if self.peers.iter().flatten().any(is_unread) {
+            self.successors.push((endpoint, wire));
+            self.leaving = true;
+        } else if let Some(&index) = self.by_endpoint.get(&endpoint)
             && let Some(peer @ Peer { wire: None, .. }) = &mut self.peers[index as usize]
         {
             peer.wire = Some(wire);
@@ -247,15 +258,22 @@ impl ShmNic {
     }
 
     fn hang_up(&mut self, number: u64) {
+        // A successor that is gone itself before it was let in.
+        for (_, wire) in &mut self.successors {
+            wire.hung_up |= wire.number == number;
+        }
         for wire in self.peers.iter_mut().flatten().filter_map(|peer| peer.wire.as_mut()) {
             wire.hung_up |= wire.number == number;
         }
         self.leaving = true;
     }
 
-    /// Frees what belongs to peers that are gone, have nothing unread, and no link.
+    /// Frees what belongs to peers that are gone, have nothing unread, and no link; lets their successors in.
     fn forget_gone(&mut self) {
         self.leaving = false;
+        for (endpoint, wire) in mem::take(&mut self.successors) {
+            self.connect(endpoint, wire);
+        }
         for index in 0..self.peers.len() {
             if let Some(Peer { linked: false, wire: Some(wire), .. }) = &self.peers[index] {
                 if wire.is_done() {

@@ -28,6 +28,8 @@ mod sys;
 
 #[cfg(all(loom, test))]
 mod models;
+#[cfg(all(not(loom), test))]
+mod tests;
 
 #[cfg(not(loom))]
 pub use datapath::ShmNic;

@@ -46,6 +46,14 @@ impl Control {
     }
 }
 
+#[cfg(all(not(loom), test))]
+impl Control {
+    /// What a hostile consumer does.
+    pub(super) fn forge_head(&self, head: u32) {
+        self.head.0.store(head, Ordering::Release);
+    }
+}
+
 /// The writing side. There is one for a ring.
 pub(super) struct Producer<M> {
     memory: M,

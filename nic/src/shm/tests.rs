@@ -1,0 +1,301 @@
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use proptest::prelude::*;
+
+use super::mapping::{PAIR_BYTES, Ring, map_pair};
+use super::open::{MTU, socket_name};
+use super::ring::{Consumer, Memory, Producer};
+use super::sync::Ordering;
+use super::{OpenError, ShmNic, sys};
+use crate::clock;
+use crate::rng::Rng;
+use crate::time::Duration;
+use crate::{Link, LinkAddr, LinkError, Nic, TxSlot};
+
+/// The two ends of one ring, each over a mapping of its own, and a third mapping for whoever breaks the rules.
+fn ring() -> (Producer<Ring>, Consumer<Ring>, Ring) {
+    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let [[tx, _], [rx, _], [other, _]] = [(); 3].map(|()| map_pair(&memory).unwrap());
+    (Producer::new(tx), Consumer::new(rx, MTU), other)
+}
+
+fn push(producer: &mut Producer<Ring>, byte: u8, len: usize) -> bool {
+    let Some(mut room) = producer.reserve(len) else { return false };
+    producer.payload_mut(&mut room).fill(byte);
+    producer.publish(room);
+    true
+}
+
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![0..200usize, 0..=MTU, Just(MTU), Just(56), Just(57)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_ring_is_a_queue(steps in prop::collection::vec((sizes(), 0..3u8), 1..500)) {
+        let (mut producer, mut consumer, _) = ring();
+        let mut queue = VecDeque::new();
+        for (number, (len, takes)) in steps.into_iter().enumerate() {
+            let byte = number as u8 | 1;
+            if push(&mut producer, byte, len) {
+                queue.push_back((byte, len));
+            } else {
+                prop_assert!(!queue.is_empty(), "an empty ring is full");
+            }
+            for _ in 0..takes {
+                let mut taken = None;
+                consumer.take(|frame| taken = Some((frame.first().copied(), frame.len(), frame.to_vec())));
+                let expected = queue.pop_front();
+                prop_assert_eq!(taken.is_some(), expected.is_some());
+                if let (Some((first, len, bytes)), Some((byte, expected))) = (taken, expected) {
+                    prop_assert_eq!(len, expected);
+                    prop_assert!(bytes.iter().all(|&other| other == byte) && first.is_none_or(|first| first == byte));
+                }
+            }
+        }
+        prop_assert!(!consumer.is_broken() && !producer.is_broken());
+    }
+
+    #[test]
+    fn a_hostile_producer_gets_nothing_but_frames_within_the_ring_read(seed: u64) {
+        let (mut producer, mut consumer, other) = ring();
+        let mut rng = Rng::new(seed);
+        for _ in 0..2_000 {
+            let line = rng.below(u64::from(other.lines())) as u32;
+            let word = match rng.below(4) {
+                0 => u32::MAX,
+                1 => rng.below(MTU as u64 + 2) as u32,
+                2 => rng.next_u64() as u32,
+                _ => 0,
+            };
+            other.header(line).store(word, Ordering::Relaxed);
+            push(&mut producer, 7, rng.below(300) as usize);
+            // Reads every byte: one outside of the mapping would end the test.
+            consumer.take(|frame| assert!(frame.len() <= MTU && frame.iter().map(|&byte| usize::from(byte)).sum::<usize>() < usize::MAX));
+        }
+    }
+
+    #[test]
+    fn a_hostile_consumer_does_no_harm(seed: u64) {
+        let (mut producer, _, other) = ring();
+        let mut rng = Rng::new(seed);
+        for _ in 0..2_000 {
+            if rng.chance(0.3) {
+                other.control().forge_head(rng.next_u64() as u32 >> rng.below(32));
+            }
+            push(&mut producer, 7, rng.below(MTU as u64) as usize);
+        }
+    }
+}
+
+#[test]
+fn a_word_that_cannot_be_stops_the_reader_for_good() {
+    for word in [u32::MAX, MTU as u32 + 2, u32::MAX - 1] {
+        let (mut producer, mut consumer, other) = ring();
+        // WRAP at line 0 would lead nowhere.
+        other.header(0).store(word, Ordering::Relaxed);
+        assert_eq!(consumer.take(|_| ()), None);
+        assert!(consumer.is_broken() && !consumer.is_ready());
+        assert!(push(&mut producer, 1, 1));
+        assert_eq!(consumer.take(|_| ()), None);
+    }
+}
+
+#[test]
+fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
+    let (mut producer, mut consumer, _) = ring();
+    let mut frames = 0;
+    while push(&mut producer, 1, 50) {
+        frames += 1;
+    }
+    assert_eq!(frames, producer.memory().lines() - 1);
+    assert!(!producer.may_have_room());
+    let eighth = producer.memory().lines() / 8;
+    let told = (0..eighth).filter(|_| consumer.take(|_| ()) == Some(true)).count();
+    assert_eq!(told, 1, "the producer is told once that there is room");
+    assert!(producer.may_have_room());
+    assert!(push(&mut producer, 1, 50));
+}
+
+// Endpoints.
+
+fn domain(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn commit(nic: &mut ShmNic, link: Link, byte: u8) -> bool {
+    let Some(mut slot) = nic.tx_slot(link, 1) else { return false };
+    slot[0] = byte;
+    slot.commit();
+    true
+}
+
+/// Sends one byte, however long the connection takes.
+fn send(nic: &mut ShmNic, link: Link, byte: u8) {
+    while !commit(nic, link, byte) {
+        nic.wait(Some(nic.now() + Duration::from_millis(1))).unwrap();
+        nic.rx_burst(0, |_, _| {});
+    }
+    nic.flush();
+}
+
+/// Receives one byte; fails after a while.
+fn receive(nic: &mut ShmNic) -> (u8, LinkAddr) {
+    let give_up = nic.now() + Duration::from_millis(10_000);
+    let mut got = None;
+    while nic.rx_burst(1, |frame, from| got = Some((frame[0], from))) == 0 {
+        assert!(nic.now() < give_up, "no frame came");
+        nic.wait(Some(give_up)).unwrap();
+    }
+    got.unwrap()
+}
+
+fn until_gone(nic: &mut ShmNic, link: Link) {
+    let give_up = clock::monotonic() + Duration::from_millis(10_000);
+    while !nic.is_gone(link) {
+        assert!(nic.now() < give_up, "the peer never was gone");
+        nic.wait(Some(give_up)).unwrap();
+        nic.rx_burst(1, |_, _| {});
+    }
+}
+
+#[test]
+fn two_that_dial_each_other_at_once_get_one_connection() {
+    let domain = domain("both");
+    for round in 0..50 {
+        let mut a = ShmNic::open(&domain, Some(3)).unwrap();
+        let mut b = ShmNic::open(&domain, Some(4)).unwrap();
+        let (to_b, to_a) = (a.link(b.caps().addr).unwrap(), b.link(a.caps().addr).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..10).for_each(|n| send(&mut a, to_b, n + round)));
+            scope.spawn(|| (0..10).for_each(|n| send(&mut b, to_a, n + round)));
+        });
+        for n in 0..10 {
+            assert_eq!(receive(&mut b), (n + round, a.caps().addr));
+            assert_eq!(receive(&mut a), (n + round, b.caps().addr));
+        }
+        assert!(!a.is_gone(to_b) && !b.is_gone(to_a));
+    }
+}
+
+#[test]
+fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_end() {
+    let domain = domain("restart");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let (old, to_a) = (a.link(b.caps().addr).unwrap(), b.link(a.caps().addr).unwrap());
+    send(&mut a, old, 1);
+    assert_eq!(receive(&mut b).0, 1);
+    for word in 2..5 {
+        send(&mut b, to_a, word);
+    }
+    drop(b);
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let to_a = b.link(a.caps().addr).unwrap();
+    send(&mut b, to_a, 9);
+    assert_eq!([(); 4].map(|()| receive(&mut a).0), [2, 3, 4, 9]);
+    until_gone(&mut a, old);
+    let new = a.link(b.caps().addr).unwrap();
+    assert_ne!(old, new);
+    a.unlink(old);
+    send(&mut a, new, 10);
+    assert_eq!(receive(&mut b).0, 10);
+    assert!(!a.is_gone(new));
+}
+
+#[test]
+fn a_link_that_waits_for_its_peer_comes_up_with_it_and_wakes_its_owner() {
+    let domain = domain("early");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let link = a.link(LinkAddr::Shm { endpoint: 2 }).unwrap();
+    assert!(!commit(&mut a, link, 1));
+    let late = std::thread::spawn({
+        let domain = domain.clone();
+        move || receive(&mut ShmNic::open(&domain, Some(2)).unwrap())
+    });
+    a.wait(Some(a.now() + Duration::from_millis(10_000))).unwrap();
+    send(&mut a, link, 7);
+    assert_eq!(late.join().unwrap(), (7, a.caps().addr));
+}
+
+#[test]
+fn a_sender_that_sleeps_before_a_full_ring_wakes_when_there_is_room() {
+    let domain = domain("full");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let link = a.link(b.caps().addr).unwrap();
+    send(&mut a, link, 0);
+    receive(&mut b);
+    const FRAMES: usize = 100_000;
+    let receiver = std::thread::spawn(move || {
+        for n in 1..FRAMES {
+            assert_eq!(receive(&mut b).0, n as u8);
+        }
+    });
+    for n in 1..FRAMES {
+        while !commit(&mut a, link, n as u8) {
+            let asleep = a.now();
+            a.wait(Some(asleep + Duration::from_millis(10_000))).unwrap();
+            assert!(a.now().since(asleep) < Duration::from_millis(9_000), "nobody woke the sender");
+        }
+    }
+    a.flush();
+    receiver.join().unwrap();
+}
+
+#[test]
+fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
+    let domain = domain("names");
+    let mut first = ShmNic::open(&domain, Some(7)).unwrap();
+    let taken = ShmNic::open(&domain, Some(7)).err().unwrap();
+    assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, .. }), "{taken}");
+    let free = ShmNic::open(&domain, None).unwrap();
+    assert_eq!(free.caps().addr, LinkAddr::Shm { endpoint: 0 });
+    for name in ["", "a/b", "a,b", "x".repeat(65).as_str()] {
+        assert!(matches!(ShmNic::open(name, None), Err(OpenError::BadDomain(_))), "{name}");
+    }
+    assert!(ShmNic::open(&"x".repeat(64), Some(65_535)).is_ok());
+    assert!(matches!(first.link(first.caps().addr), Err(LinkError::Refused(..))));
+}
+
+#[test]
+fn greetings_that_are_none_harm_nobody() {
+    let domain = domain("rude");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let name = socket_name(&domain, 1);
+    let greeting = [&b"sidelan\x01"[..], &(PAIR_BYTES as u32).to_le_bytes(), &9u16.to_le_bytes()].concat();
+    let own = [&greeting[..12], &1u16.to_le_bytes()].concat();
+    let small = sys::sealed_memory(4096).unwrap();
+    let bell = sys::sealed_memory(4096).unwrap();
+    let event = sys::event().unwrap();
+    let pair = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let attempts: [(&[u8], &[&OwnedFd]); 8] = [
+        (b"", &[]),
+        (b"GET / HTTP/1.1", &[]),
+        (&greeting, &[]),
+        (&greeting, &[&pair]),
+        (&greeting, &[&small, &bell]),
+        (&greeting, &[&event, &event]),
+        (&greeting[..5], &[&pair, &bell]),
+        // To the endpoint as if from itself.
+        (&own, &[&pair, &bell]),
+    ];
+    let mut silent = Vec::new();
+    for (bytes, fds) in attempts {
+        let socket = sys::connect(&name).unwrap();
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
+        if !bytes.is_empty() {
+            sys::send_with_fds(&socket, bytes, &fds).unwrap();
+        }
+        silent.push(socket);
+    }
+    let link = b.link(a.caps().addr).unwrap();
+    for n in 0..100 {
+        send(&mut b, link, n);
+        assert_eq!(receive(&mut a), (n, b.caps().addr));
+    }
+}
