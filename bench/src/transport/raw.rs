@@ -123,7 +123,7 @@ impl<N: Nic> Transport for Raw<N> {
 
     fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
         self.nic.flush();
-        if self.nic.is_gone(self.link) { Err(Broken::PeerGone) } else { Ok(()) }
+        Ok(())
     }
 }
 
