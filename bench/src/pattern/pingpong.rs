@@ -82,7 +82,8 @@ impl Part for Initiator {
                 if self.sent_at >= self.warm_until {
                     self.samples.push(u32::try_from(now - self.sent_at).unwrap_or(u32::MAX));
                 }
-                if now >= self.end || self.samples.len() == SAMPLES_MAX {
+                // One sample at least, however long a round trip takes; the time limit is the end of patience.
+                if (now >= self.end && !self.samples.is_empty()) || self.samples.len() == SAMPLES_MAX {
                     self.outgoing[0] = LAST;
                 }
                 self.sent_at = now;
