@@ -544,6 +544,28 @@ impl Conn {
         self.ack.is_urgent().then_some(Plan::Ack)
     }
 
+    /// The next frame of a reliable driver, in the common case: whole records and nothing else to do. Where they stand,
+    /// and the frame's length. `None`: ask [`Self::poll_transmit`].
+    #[inline]
+    pub fn poll_run(&self) -> Option<(usize, usize)> {
+        if self.phase != Phase::Open || self.owed != Owed::NONE {
+            return None;
+        }
+        let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let (at, len) = self.fifo.next_run((self.path.mtu - PLAIN_LEN).min(credit))?;
+        Some((at, PLAIN_LEN + len))
+    }
+
+    /// Writes the frame from [`Self::poll_run`].
+    #[inline]
+    pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8]) {
+        self.position += (frame.len() - PLAIN_LEN) as u64;
+        self.fifo.hand_over_run(at, &mut frame[PLAIN_LEN..]);
+        self.active_at = turn.now;
+        self.emit_plain_header(Kind::Data, frame);
+        turn.counters.frames_sent += 1;
+    }
+
     #[cold]
     fn poll_owed(&mut self) -> Option<Plan> {
         if self.owed.has(Owed::CLOSE) && self.phase == Phase::Closing && self.fifo.push_close() {
@@ -600,6 +622,7 @@ impl Conn {
             self.position += SendFifo::body_len(span) as u64;
             self.fifo.advance(span);
             settle(self.fifo.release(span), self.id, turn.spares, turn.events);
+            self.active_at = turn.now;
             self.emit_plain_header(Kind::Data, frame);
             self.finish_close(turn);
             return;

@@ -11,6 +11,7 @@ use crate::conn::{Conn, TurnContext, open_header};
 use crate::counters::{Counters, Reject};
 use crate::path::Path;
 use crate::peers::Peers;
+use crate::queue::PeerQueue;
 use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
@@ -37,9 +38,9 @@ struct State {
     spares: Spares,
     events: VecDeque<Event>,
     /// Connections that may have something to transmit.
-    active: VecDeque<u16>,
+    active: PeerQueue,
     /// Connections with messages to receive.
-    ready: VecDeque<u16>,
+    ready: PeerQueue,
     /// Messages that the front of `ready` may still give before the next one's turn.
     ready_turns: u32,
     /// When the last turn began: near enough for what a user's call sets off.
@@ -71,8 +72,8 @@ impl<N: Nic> Endpoint<N> {
             counters: Counters::default(),
             spares: Spares::default(),
             events: VecDeque::new(),
-            active: VecDeque::new(),
-            ready: VecDeque::new(),
+            active: PeerQueue::new(),
+            ready: PeerQueue::new(),
             ready_turns: READY_TURNS,
             now: nic.now(),
             strangers: Vec::new(),
@@ -377,6 +378,18 @@ struct Transmitted {
 fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>) -> Transmitted {
     let mut committed = false;
     for _ in 0..BURST {
+        if N::RELIABLE
+            && let Some((at, len)) = conn.poll_run()
+            && let Some(mut slot) = nic.tx_slot(conn.link, len)
+        {
+            conn.emit_run(turn, at, &mut slot);
+            slot.commit();
+            committed = true;
+            if !conn.wants_to_transmit() {
+                return Transmitted { committed, more: false, nic_full: false };
+            }
+            continue;
+        }
         let Some(plan) = conn.poll_transmit(turn, N::RELIABLE) else {
             return Transmitted { committed, more: false, nic_full: false };
         };
@@ -415,19 +428,12 @@ impl State {
         let header = Header::parse(frame)?;
         match header.kind {
             Kind::Data | Kind::Ack => {
-                let (conn, mut turn) = self.conn_turn(header.peer, now).ok_or(Reject::NoPeer)?;
-                let taken = conn.handle_frame(&mut turn, &header, frame);
-                self.after_frame(header.peer);
-                taken
+                self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame))
             }
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[FULL_LEN..])?;
-                if let Some((conn, mut turn)) = self.conn_turn(header.peer, now)
-                    && conn.is_between(tokens)
-                {
-                    let taken = conn.handle_frame(&mut turn, &header, frame);
-                    self.after_frame(header.peer);
-                    return taken;
+                if self.peers.at(header.peer).is_some_and(|conn| conn.is_between(tokens)) {
+                    return self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame));
                 }
                 // The check is keyed by both tokens, and both are in the frame.
                 if !Check::between(tokens.from, tokens.to).holds(frame) {
@@ -449,10 +455,7 @@ impl State {
         let header = PlainHeader::parse(frame)?;
         match header.kind {
             Kind::Data | Kind::Ack => {
-                let (conn, mut turn) = self.conn_turn(header.peer, now).ok_or(Reject::NoPeer)?;
-                let taken = conn.handle_plain(&mut turn, &header, frame);
-                self.after_frame(header.peer);
-                taken
+                self.with_conn(header.peer, now, |conn, turn| conn.handle_plain(turn, &header, frame))
             }
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[PLAIN_LEN..])?;
@@ -509,7 +512,7 @@ impl State {
     #[inline]
     fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
         let mut take = Some(take);
-        while let Some(&index) = self.ready.front() {
+        while let Some(index) = self.ready.front() {
             let Some((conn, mut turn)) = self.conn_turn(index, self.now) else {
                 self.ready.pop_front();
                 continue;
@@ -554,21 +557,29 @@ impl State {
         Some((conn, turn))
     }
 
-    /// A frame was handled: its connection may have messages, and something to say.
+    /// Gives a frame to its connection, which may then have messages, and something to say.
     #[inline]
-    fn after_frame(&mut self, index: u16) {
-        let Some(conn) = self.peers.at(index) else { return };
+    fn with_conn(
+        &mut self,
+        index: u16,
+        now: Instant,
+        handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
+    ) -> Result<(), Reject> {
+        let Self { peers, config, counters, spares, events, ready, active, .. } = self;
+        let conn = peers.at(index).ok_or(Reject::NoPeer)?;
+        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events });
         if conn.has_message() && !conn.ready {
             conn.ready = true;
-            self.ready.push_back(index);
+            ready.push_back(index);
         }
         if conn.wants_to_transmit() && !conn.queued {
             conn.queued = true;
-            self.active.push_back(index);
+            active.push_back(index);
         }
         if let Some(next) = conn.take_timeout_change() {
-            self.peers.note_due(index, next);
+            peers.note_due(index, next);
         }
+        handled
     }
 
     /// The timers of a connection may have changed.

@@ -5,6 +5,7 @@
 mod ack;
 mod config;
 mod conn;
+mod copy;
 mod counters;
 mod endpoint;
 mod error;
@@ -12,6 +13,7 @@ mod event;
 mod in_flight;
 mod path;
 mod peers;
+mod queue;
 mod recv_fifo;
 mod reorder;
 mod ring;

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::copy::copy;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
 use crate::spares::Spares;
@@ -166,7 +167,7 @@ impl RecvFifo {
             return Err(Reject::Malformed);
         }
         let at = self.ring.push(body.len()).ok_or(Reject::Overrun)?;
-        self.ring.slice_mut(at, body.len()).copy_from_slice(body);
+        copy(self.ring.slice_mut(at, body.len()), body);
         Ok(())
     }
 

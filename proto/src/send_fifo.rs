@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::copy::copy;
 use crate::ring::ByteRing;
 use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_message, put_more};
 
@@ -83,7 +84,7 @@ impl SendFifo {
         let Some(at) = self.append(len) else { return false };
         let record = self.ring.slice_mut(at, len);
         put_message(record, message.len() as u16);
-        record[RECORD_LEN..].copy_from_slice(message);
+        copy(&mut record[RECORD_LEN..], message);
         true
     }
 
@@ -159,7 +160,7 @@ impl SendFifo {
     #[inline]
     pub fn write(&self, span: Span, body: &mut [u8]) {
         match span {
-            Span::Run { at, len } => body.copy_from_slice(self.ring.slice(at, len)),
+            Span::Run { at, len } => self.write_run(at, body, len),
             Span::Part { number, offset, len } => {
                 let message = &self.large[number.wrapping_sub(self.large_first) as usize].buffer;
                 let header = if offset == 0 {
@@ -172,6 +173,32 @@ impl SendFifo {
                 body[header..].copy_from_slice(&message[offset..offset + len]);
             }
         }
+    }
+
+    #[inline]
+    fn write_run(&self, at: usize, body: &mut [u8], len: usize) {
+        copy(body, self.ring.slice(at, len));
+    }
+
+    /// The run that is next, whole records that were never sent, if it fits `room`; `None` when it does not, or is not
+    /// the common case.
+    #[inline]
+    pub fn next_run(&self, room: usize) -> Option<(usize, usize)> {
+        if self.large_unsent > 0 || self.unsent == 0 {
+            return None;
+        }
+        let run = self.ring.contiguous(self.next).min(self.unsent);
+        (run <= room).then_some((self.next, run))
+    }
+
+    /// Writes the run from [`Self::next_run`] and forgets it: a reliable driver has it now.
+    #[inline]
+    pub fn hand_over_run(&mut self, at: usize, body: &mut [u8]) {
+        let len = body.len();
+        self.write_run(at, body, len);
+        self.next = self.ring.after(at, len);
+        self.unsent -= len;
+        self.ring.pop(len);
     }
 
     /// The span from [`Self::next_span`] was sent: the next one follows it.
