@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress};
+use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime};
 use sidelane_bench::report::Report;
 
 use crate::args::LadderArgs;
@@ -39,7 +39,10 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     let (place, nics) = choose(args)?;
     let mut whole: Option<Report> = None;
     for nic in nics {
-        let plan = plans::plan(args, nic);
+        if args.real_frames && !place.has(nic, Regime::RealFrames) {
+            eprintln!("{nic}: no frames on a wire here, so no --real-frames");
+        }
+        let plan = plans::plan(args, nic, &place);
         let report = measure(&plan, &place)?;
         println!("{}", report.to_table());
         match &mut whole {

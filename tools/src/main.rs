@@ -7,6 +7,7 @@ mod interrupt;
 mod lab_command;
 mod ladder;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
         None => ladder::run(&cli.ladder).map_err(Into::into),

@@ -1,13 +1,14 @@
 //! Where the two sides run: hosts of a lab, or this machine itself.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
 use sidelane_bench::affinity;
 use sidelane_bench::ladder::{Host, NicKind, Regime};
+use sidelane_nic::spec::Spec;
 
 /// Where to measure.
 pub enum Place {
@@ -23,6 +24,11 @@ impl Place {
         Lab::build(&LabSpec::default()).map(|_| Self::Lab)
     }
 
+    /// True when `regime` can be had here for `nic`: loopback never cuts a segment, and what is not a network has no frames.
+    pub fn has(&self, nic: NicKind, regime: Regime) -> bool {
+        regime == Regime::DefaultOffloads || (matches!(self, Self::Lab) && crosses_a_wire(nic))
+    }
+
     /// The two places for `regime`, A first. What they need is kept in `labs`, to be held until the sides have ended.
     pub fn hosts(&self, nic: NicKind, regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
         let cores = affinity::cores();
@@ -35,7 +41,7 @@ impl Place {
             Host { command, ip, nic, core }
         };
         match self {
-            Self::Lab => {
+            Self::Lab if crosses_a_wire(nic) => {
                 let real_frames = regime == Regime::RealFrames;
                 let lab = Lab::build(&LabSpec { real_frames, ..LabSpec::default() }).map_err(io::Error::other)?;
                 let host = |index| {
@@ -48,7 +54,9 @@ impl Place {
                 labs.push(lab);
                 Ok(both)
             }
-            Self::Loopback => {
+            // Processes on one host share memory within one network namespace (`shm` meets over abstract sockets), and
+            // what they are compared with is the kernel's loopback.
+            Self::Lab | Self::Loopback => {
                 let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 let host = |index| {
                     let mut command = Command::new(&own);
@@ -61,13 +69,21 @@ impl Place {
     }
 }
 
+fn crosses_a_wire(nic: NicKind) -> bool {
+    matches!(nic, NicKind::Uring | NicKind::Udp)
+}
+
 /// The driver as a string, at side number `side`.
 fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize) -> String {
-    match nic {
-        NicKind::Uring => format!("uring:{interface}"),
-        NicKind::Udp => format!("udp:{ip}:0"),
-        // The domain's name is this run's own; the endpoint is the side's number.
-        NicKind::Shm => format!("shm:ladder-{}-{regime},endpoint={side}", std::process::id()),
-        NicKind::Mem => "mem:".to_owned(),
-    }
+    let spec = match nic {
+        // Both the interface and the namespace are the side's own, so any endpoint will do.
+        NicKind::Uring => Spec::Uring { interface: interface.to_owned(), endpoint: 0, real_frames: false },
+        NicKind::Udp => Spec::Udp { bind: SocketAddr::new(ip, 0) },
+        // The domain is this run's own.
+        NicKind::Shm => {
+            Spec::Shm { domain: format!("ladder-{}-{regime}", std::process::id()), endpoint: Some(side as u16) }
+        }
+        NicKind::Mem => Spec::Mem,
+    };
+    spec.to_string()
 }

@@ -3,17 +3,19 @@
 use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 
+use super::place::Place;
 use crate::args::{LadderArgs, NicArg, PatternArg};
 
-/// What `args` asks for on driver `nic`.
-pub fn plan(args: &LadderArgs, nic: NicKind) -> Plan {
+/// What `args` asks for on driver `nic`, as far as `place` has it.
+pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
     let mut plan = Plan::new(nic);
     // TODO: the rung goes in when a side can play it (`transport::nic`); until then every ladder on `uring` would fail.
     plan.rungs.retain(|rung| *rung != Rung::SmoltcpTcp);
     if args.quick {
         plan = plan.quick();
     }
-    if args.real_frames {
+    plan.regimes.retain(|(regime, _)| place.has(nic, *regime));
+    if args.real_frames && place.has(nic, Regime::RealFrames) {
         plan.regimes = vec![(Regime::RealFrames, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])];
     }
     if !args.patterns.is_empty() {
@@ -59,7 +61,7 @@ mod tests {
 
     fn plan_of(arguments: &[&str]) -> Plan {
         let arguments = [&["sidelane"][..], arguments].concat();
-        plan(&Cli::parse_from(arguments).ladder, NicKind::Uring)
+        plan(&Cli::parse_from(arguments).ladder, NicKind::Uring, &Place::Lab)
     }
 
     #[test]
@@ -73,6 +75,16 @@ mod tests {
     fn real_frames_leave_no_other_regime() {
         let plan = plan_of(&["--real-frames", "--patterns", "flood"]);
         assert_eq!(plan.regimes, [(Regime::RealFrames, vec![Kind::Flood])]);
+    }
+
+    #[test]
+    fn without_a_wire_there_are_no_real_frames() {
+        let args = Cli::parse_from(["sidelane", "--real-frames"]).ladder;
+        for (nic, place) in [(NicKind::Shm, Place::Lab), (NicKind::Udp, Place::Loopback)] {
+            let plan = plan(&args, nic, &place);
+            assert!(plan.regimes.iter().all(|(regime, _)| *regime == Regime::DefaultOffloads));
+            assert!(!plan.cells().is_empty());
+        }
     }
 
     #[test]

@@ -64,11 +64,14 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
             let command = ["lab", "run", "--", "sh", "-c", forbid, "sh", &program];
             stage.output(&[&command[..], &SHORT, arguments].concat())
         };
-        let output = run(&["--nic", "uring,mem"]);
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{errors}");
-        assert!(errors.contains("user.max_net_namespaces"), "{errors}");
-        assert!(String::from_utf8(output.stdout).unwrap().contains("proto"));
+        for (arguments, measured) in [(&[][..], ["on udp", "on shm"]), (&["--nic", "uring,mem"], ["on mem", "proto"])] {
+            let output = run(arguments);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{errors}");
+            assert!(errors.contains("user.max_net_namespaces"), "{errors}");
+            let table = String::from_utf8(output.stdout).unwrap();
+            assert!(measured.iter().all(|word| table.contains(word)), "{table}");
+        }
 
         let output = run(&["--nic", "uring"]);
         let errors = String::from_utf8(output.stderr).unwrap();
