@@ -87,6 +87,14 @@ impl Ring {
     }
 }
 
+#[cfg(test)]
+impl Ring {
+    /// The same ring through the same mapping, which race detectors need to see that it is the same.
+    pub(super) fn twin(&self) -> Self {
+        Self { control: self.control, lines: self.lines, _mapping: Arc::clone(&self._mapping) }
+    }
+}
+
 impl Producer<Ring> {
     /// The payload of the frame that `room` was reserved for, with whatever the ring held there.
     #[inline]

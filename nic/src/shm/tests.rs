@@ -120,6 +120,32 @@ fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
     assert!(push(&mut producer, 1, 50));
 }
 
+#[test]
+fn two_threads_share_a_ring_without_a_race() {
+    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let [ring, _] = map_pair(&memory).unwrap();
+    let mut consumer = Consumer::new(ring.twin(), MTU);
+    let mut producer = Producer::new(ring);
+    let len = |number: usize| number * 61 % 2_000;
+    const FRAMES: usize = 20_000;
+    let receiver = std::thread::spawn(move || {
+        for number in 0..FRAMES {
+            let fine = |frame: &[u8]| {
+                assert!(frame.len() == len(number) && frame.iter().all(|&byte| byte == number as u8), "{number}");
+            };
+            while consumer.take(fine).is_none() {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for number in 0..FRAMES {
+        while !push(&mut producer, number as u8, len(number)) {
+            std::thread::yield_now();
+        }
+    }
+    receiver.join().unwrap();
+}
+
 // Endpoints.
 
 fn domain(name: &str) -> String {
