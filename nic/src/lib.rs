@@ -26,11 +26,13 @@ pub mod fault;
 mod interface;
 mod link_table;
 pub mod mem;
+pub mod pcap;
 pub mod rng;
 pub mod shm;
 mod socket;
 #[cfg(not(loom))]
 pub mod spec;
+pub mod tcpip;
 pub mod time;
 mod tx_buffers;
 pub mod udp;

@@ -1,0 +1,110 @@
+//! TCP between two user-level stacks, over drivers of both kinds.
+
+use sidelane_nic::fault::Faults;
+use sidelane_nic::mem::{Config, Fabric, LinkModel, MemNic};
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic, tcpip};
+use smoltcp::iface::{Interface, SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, SocketBuffer};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+
+/// One TCP/IP stack with one socket.
+struct Stack<N: Nic> {
+    device: tcpip::Device<N>,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    socket: SocketHandle,
+}
+
+const PORT: u16 = 7;
+
+fn address(host: u8) -> IpAddress {
+    IpAddress::v4(10, 0, 0, host)
+}
+
+impl<N: Nic> Stack<N> {
+    fn new(nic: N, peer: LinkAddr, host: u8) -> Self {
+        let mut device = tcpip::Device::new(nic, peer).unwrap();
+        let config = smoltcp::iface::Config::new(HardwareAddress::Ip);
+        let now = device.now();
+        let mut interface = Interface::new(config, &mut device, now);
+        interface.update_ip_addrs(|addresses| addresses.push(IpCidr::new(address(host), 24)).unwrap());
+        let buffer = || SocketBuffer::new(vec![0; 1 << 16]);
+        let mut sockets = SocketSet::new(Vec::new());
+        let socket = sockets.add(Socket::new(buffer(), buffer()));
+        Self { device, interface, sockets, socket }
+    }
+
+    fn socket(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.socket)
+    }
+
+    fn poll(&mut self) {
+        self.device.poll(&mut self.interface, &mut self.sockets);
+    }
+}
+
+/// Sends `len` bytes from one stack to the other and back; `idle` lets time pass.
+fn echo<N: Nic>(client: N, server: N, len: usize, mut idle: impl FnMut(&mut N, &mut N)) {
+    let (at_client, at_server) = (client.caps().addr, server.caps().addr);
+    let mut client = Stack::new(client, at_server, 1);
+    let mut server = Stack::new(server, at_client, 2);
+    server.socket().listen(PORT).unwrap();
+    let Stack { interface, sockets, socket, .. } = &mut client;
+    sockets.get_mut::<Socket>(*socket).connect(interface.context(), (address(2), PORT), 49_152).unwrap();
+
+    let data: Vec<u8> = (0..len).map(|at| (at * 31 % 251) as u8).collect();
+    let (mut sent, mut back) = (0, Vec::new());
+    let give_up = client.device.nic().now() + Duration::from_millis(60_000);
+    while back.len() < len {
+        client.poll();
+        server.poll();
+        let socket = client.socket();
+        if socket.may_send() {
+            sent += socket.send_slice(&data[sent..]).unwrap();
+        }
+        if socket.can_recv() {
+            socket.recv(|bytes| (bytes.len(), back.extend_from_slice(bytes))).unwrap();
+        }
+        let socket = server.socket();
+        let room = socket.send_capacity() - socket.send_queue();
+        if socket.can_recv() && room > 0 {
+            let mut echoed = Vec::new();
+            socket
+                .recv(|bytes| (bytes.len().min(room), echoed.extend_from_slice(&bytes[..bytes.len().min(room)])))
+                .unwrap();
+            assert_eq!(socket.send_slice(&echoed), Ok(echoed.len()));
+        }
+        idle(client.device.nic_mut(), server.device.nic_mut());
+        assert!(client.device.nic().now() < give_up, "{} of {len} bytes came back", back.len());
+    }
+    assert!(back == data);
+}
+
+fn mem(link: LinkModel, mtu: usize) {
+    let fabric = Fabric::new(1);
+    fabric.set_default_link(link);
+    let config = Config { mtu, mtu_safe: mtu, ..Config::default() };
+    let step = |a: &mut MemNic, _: &mut MemNic| a.fabric().advance_to(a.now() + Duration::from_micros(20));
+    echo(fabric.nic(config), fabric.nic(config), 300_000, step);
+}
+
+#[test]
+fn tcp_echoes_over_the_fabric() {
+    mem(LinkModel::default(), 1500);
+    mem(LinkModel { delay: Duration::from_micros(50), ..LinkModel::default() }, 65_535);
+}
+
+#[test]
+fn tcp_echoes_over_a_fabric_that_loses_and_damages() {
+    let faults = Faults { loss: 0.01, corrupt: 0.01, reorder: 0.01, duplicate: 0.01, ..Faults::NONE };
+    mem(LinkModel { delay: Duration::from_micros(50), faults, ..LinkModel::default() }, 1500);
+}
+
+#[test]
+fn tcp_echoes_over_shared_memory() {
+    let domain = format!("tcpip-{}", std::process::id());
+    let open = || ShmNic::open(&domain, None).unwrap();
+    echo(open(), open(), 3_000_000, |_, _| {});
+}
