@@ -42,3 +42,7 @@ pub use addr::{AddrError, LinkAddr, parse_mac};
 pub use caps::Caps;
 pub use counters::Counters;
 pub use driver::{Link, LinkError, Nic, TxSlot};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
