@@ -6,6 +6,7 @@
 use std::process::{Command, ExitCode};
 
 use sidelane_nic::mem::{self, Fabric};
+use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Nic, TxSlot};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
@@ -27,17 +28,23 @@ fn main() -> ExitCode {
 /// What runs under callgrind, and how it is called.
 type Study = (&'static str, fn(u64));
 
-const STUDIES: [Study; 3] =
-    [("raw-ping-pong", raw_ping_pong), ("proto-ping-pong", proto_ping_pong), ("proto-flood", proto_flood)];
+const STUDIES: [Study; 6] = [
+    ("mem raw ping-pong", |messages| raw_ping_pong(on_fabric(), messages)),
+    ("mem proto ping-pong", |messages| proto_ping_pong(on_fabric(), messages)),
+    ("mem proto flood", |messages| proto_flood(on_fabric(), messages)),
+    ("shm raw ping-pong", |messages| raw_ping_pong(on_shared_memory(), messages)),
+    ("shm proto ping-pong", |messages| proto_ping_pong(on_shared_memory(), messages)),
+    ("shm proto flood", |messages| proto_flood(on_shared_memory(), messages)),
+];
 
 fn table() -> ExitCode {
-    println!("{:<18}{:>10}{:>10}", "mem, 8 B", "send", "receive");
+    println!("{:<22}{:>10}{:>10}", "8 B", "send", "receive");
     for (study, _) in STUDIES {
         let Some((send, receive)) = per_message(study, "send_side").zip(per_message(study, "receive_side")) else {
             eprintln!("valgrind counted nothing; is it there? (Debian: apt install valgrind)");
             return ExitCode::FAILURE;
         };
-        println!("{study:<18}{send:>10.1}{receive:>10.1}");
+        println!("{study:<22}{send:>10.1}{receive:>10.1}");
     }
     ExitCode::SUCCESS
 }
@@ -63,10 +70,15 @@ fn collected(study: &str, function: &str, messages: u64) -> Option<u64> {
 }
 
 /// Frames back and forth: what the driver costs.
-fn raw_ping_pong(messages: u64) {
-    let (_fabric, mut a, mut b) = two_nics();
-    let to_b = a.link(b.caps().addr).expect("both are on the fabric");
-    let to_a = b.link(a.caps().addr).expect("both are on the fabric");
+fn raw_ping_pong<N: Nic>((mut a, mut b): (N, N), messages: u64) {
+    let to_b = a.link(b.caps().addr).expect("both are on one path");
+    let to_a = b.link(a.caps().addr).expect("both are on one path");
+    // The first frame also waits for the path to be there.
+    while a.tx_slot(to_b, MESSAGE.len()).is_none() || b.tx_slot(to_a, MESSAGE.len()).is_none() {
+        a.rx_burst(0, |_, _| {});
+        b.rx_burst(0, |_, _| {});
+        std::thread::yield_now();
+    }
     for _ in 0..messages / 2 {
         raw::send_side(&mut a, to_b);
         assert_eq!(raw::receive_side(&mut b), 1);
@@ -95,8 +107,8 @@ mod raw {
 }
 
 /// Messages back and forth: every frame acknowledges the one before it.
-fn proto_ping_pong(messages: u64) {
-    let (_fabric, (mut a, to_b), (mut b, to_a)) = connected();
+fn proto_ping_pong<N: Nic>(nics: (N, N), messages: u64) {
+    let ((mut a, to_b), (mut b, to_a)) = connected(nics);
     for _ in 0..messages / 2 {
         send_side(&mut a, to_b, 1);
         assert_eq!(receive_side(&mut b), 1);
@@ -106,9 +118,9 @@ fn proto_ping_pong(messages: u64) {
 }
 
 /// Messages one way, 64 between two flushes. The polls that take acknowledgements count as the sender's.
-fn proto_flood(messages: u64) {
+fn proto_flood<N: Nic>(nics: (N, N), messages: u64) {
     const BURST: u64 = 64;
-    let (_fabric, (mut a, to_b), (mut b, _)) = connected();
+    let ((mut a, to_b), (mut b, _)) = connected(nics);
     for _ in 0..messages / BURST {
         send_side(&mut a, to_b, BURST);
         assert_eq!(receive_side(&mut b), BURST);
@@ -139,28 +151,34 @@ fn poll_in_send_side<N: Nic>(endpoint: &mut Endpoint<N>) {
     endpoint.poll();
 }
 
-fn two_nics() -> (Fabric, mem::MemNic, mem::MemNic) {
+fn on_fabric() -> (mem::MemNic, mem::MemNic) {
     let fabric = Fabric::new(0);
-    let (a, b) = (fabric.nic(mem::Config::default()), fabric.nic(mem::Config::default()));
-    (fabric, a, b)
+    (fabric.nic(mem::Config::default()), fabric.nic(mem::Config::default()))
 }
 
-type End = (Endpoint<mem::MemNic>, PeerId);
+fn on_shared_memory() -> (ShmNic, ShmNic) {
+    let domain = format!("instructions-{}", std::process::id());
+    let open = |endpoint| ShmNic::open(&domain, Some(endpoint)).expect("a domain of our own");
+    (open(0), open(1))
+}
 
-fn connected() -> (Fabric, End, End) {
-    let (fabric, a, b) = two_nics();
+/// An endpoint and its peer.
+type End<N> = (Endpoint<N>, PeerId);
+
+fn connected<N: Nic>((a, b): (N, N)) -> (End<N>, End<N>) {
     let at_b = b.caps().addr;
     let (mut a, mut b) =
         (Endpoint::new(a, Config::default()), Endpoint::new(b, Config { seed: 1, ..Config::default() }));
-    let to_b = a.connect(at_b).expect("both are on the fabric");
+    let to_b = a.connect(at_b).expect("both are on one path");
     loop {
         a.poll();
         b.poll();
-        fabric.advance_to(fabric.now() + Duration::from_micros(1));
+        // Virtual time passes on the fabric, and the threads of shared memory make their connection.
+        a.wait(Some(a.nic().now() + Duration::from_micros(10))).expect("a wait for a moment");
         if let Some(Event::Connected { peer: to_a, .. }) = b.poll_event() {
             // What is left of the handshake.
             while a.poll() + b.poll() > 0 {}
-            return (fabric, (a, to_b), (b, to_a));
+            return ((a, to_b), (b, to_a));
         }
     }
 }

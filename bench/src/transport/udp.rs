@@ -85,7 +85,7 @@ impl Udp {
 
     /// The peer's socket is closed. A sender closes when it has sent all, while we still take it from our queue.
     fn refused(&self) -> Result<(), Broken> {
-        if self.windows.send.is_none() && self.windows.recv.is_some() { Ok(()) } else { Err(Broken::PeerGone) }
+        if self.windows.recv.is_some() { Ok(()) } else { Err(Broken::PeerGone) }
     }
 
     fn send_report(&mut self, bytes: usize) -> Result<(), Broken> {
