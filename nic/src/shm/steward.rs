@@ -230,8 +230,13 @@ impl Steward {
         if peer == self.own || ours_stands {
             return;
         }
+        // Our own call ends before the answer leaves: otherwise the peer, connected by then, could take our greeting for
+        // that of a successor of ours.
+        let called = self.calls.remove(&peer).is_some();
         if let Ok(shared) = greeting.answer(&socket, self.own, &self.bell_memory) {
             self.connect(peer, socket, shared);
+        } else if called {
+            self.calls.insert(peer, Call::Waiting);
         }
     }
 
