@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::copy::copy;
+use crate::copy::copy_ends;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
 use crate::spares::Spares;
@@ -167,7 +167,7 @@ impl RecvFifo {
             return Err(Reject::Malformed);
         }
         let at = self.ring.push(body.len()).ok_or(Reject::Overrun)?;
-        copy(self.ring.slice_mut(at, body.len()), body);
+        copy_ends(self.ring.slice_mut(at, body.len()), body);
         Ok(())
     }
 

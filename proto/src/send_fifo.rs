@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::copy::copy;
+use crate::copy::copy_words;
 use crate::ring::ByteRing;
 use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_message, put_more};
 
@@ -83,8 +83,7 @@ impl SendFifo {
         let len = RECORD_LEN + message.len();
         let Some(at) = self.append(len) else { return false };
         let record = self.ring.slice_mut(at, len);
-        put_message(record, message.len() as u16);
-        copy(&mut record[RECORD_LEN..], message);
+        put_message(record, message);
         true
     }
 
@@ -177,7 +176,7 @@ impl SendFifo {
 
     #[inline]
     fn write_run(&self, at: usize, body: &mut [u8], len: usize) {
-        copy(body, self.ring.slice(at, len));
+        copy_words(body, self.ring.slice(at, len));
     }
 
     /// The run that is next, whole records that were never sent, if it fits `room`; `None` when it does not, or is not

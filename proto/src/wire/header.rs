@@ -136,15 +136,14 @@ impl Header {
     /// Writes the header, but for the check, which covers what follows too.
     #[inline]
     pub fn emit(&self, frame: &mut [u8]) {
-        let frame = &mut frame[..FULL_LEN];
-        frame[field::KIND] = self.kind.emit();
-        frame[field::FLAGS] = self.flags;
-        frame[field::PEER].copy_from_slice(&self.peer.to_le_bytes());
-        frame[field::SEQ].copy_from_slice(&self.seq.0.to_le_bytes());
-        frame[field::ACK].copy_from_slice(&self.ack.0.to_le_bytes());
-        frame[field::SACK].copy_from_slice(&self.sack.to_le_bytes());
-        frame[field::CREDIT].copy_from_slice(&self.credit.to_le_bytes());
-        frame[field::EPOCH].copy_from_slice(&self.epoch.to_le_bytes());
+        // Three words, one store each: the check reads them in the next moment (see `crate::copy`).
+        let first = u64::from(self.kind.emit()) << 32 | u64::from(self.flags) << 40 | u64::from(self.peer) << 48;
+        let second = u64::from(self.seq.0) | u64::from(self.ack.0) << 32;
+        let third = u64::from(self.sack) | u64::from(self.credit) << 32 | u64::from(self.epoch) << 48;
+        let (words, _) = frame[..FULL_LEN].as_chunks_mut::<8>();
+        for (word, value) in words.iter_mut().zip([first, second, third]) {
+            *word = value.to_le_bytes();
+        }
     }
 }
 
@@ -171,12 +170,12 @@ impl PlainHeader {
     /// Writes the header.
     #[inline]
     pub fn emit(&self, frame: &mut [u8]) {
-        let frame = &mut frame[..PLAIN_LEN];
-        frame[field::PLAIN_KIND] = self.kind.emit();
-        frame[field::PLAIN_FLAGS] = self.flags;
-        frame[field::PLAIN_PEER].copy_from_slice(&self.peer.to_le_bytes());
-        frame[field::PLAIN_EPOCH].copy_from_slice(&self.epoch.to_le_bytes());
-        frame[field::PLAIN_CREDIT].copy_from_slice(&self.credit.to_le_bytes());
+        let word = u64::from(self.kind.emit())
+            | u64::from(self.flags) << 8
+            | u64::from(self.peer) << 16
+            | u64::from(self.epoch) << 32
+            | u64::from(self.credit) << 48;
+        frame[..PLAIN_LEN].copy_from_slice(&word.to_le_bytes());
     }
 }
 

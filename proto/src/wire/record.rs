@@ -1,6 +1,7 @@
 //! Records: what a Data frame carries. Several to one peer share a frame.
 
 use super::{u16_at, u32_at};
+use crate::copy::copy_words;
 use crate::counters::Reject;
 
 mod field {
@@ -34,10 +35,20 @@ pub(crate) enum Record<'a> {
     Close,
 }
 
-/// Writes the header of a whole message of `len` bytes.
+/// Writes a whole message. Header and first bytes are one store, since they are read as one word next.
 #[inline]
-pub(crate) fn put_message(out: &mut [u8], len: u16) {
-    put(out, MESSAGE, len);
+pub(crate) fn put_message(out: &mut [u8], message: &[u8]) {
+    let [low, high] = (message.len() as u16).to_le_bytes();
+    if let (Some((first, rest)), Some((word, out))) =
+        (message.split_first_chunk::<4>(), out.split_first_chunk_mut::<8>())
+    {
+        let [a, b, c, d] = *first;
+        *word = [MESSAGE, 0, low, high, a, b, c, d];
+        copy_words(out, rest);
+    } else {
+        put(out, MESSAGE, message.len() as u16);
+        out[RECORD_LEN..].copy_from_slice(message);
+    }
 }
 
 /// Writes the header of the first `len` bytes of a message of `total`.
@@ -123,8 +134,8 @@ mod tests {
         let mut body = Vec::new();
         for len in [0u16, 1, 300] {
             let at = body.len();
-            body.resize(at + RECORD_LEN + len as usize, 7);
-            put_message(&mut body[at..], len);
+            body.resize(at + RECORD_LEN + len as usize, 0);
+            put_message(&mut body[at..], &vec![7; len as usize]);
         }
         let at = body.len();
         body.resize(at + FIRST_LEN + 2, 8);
