@@ -17,7 +17,8 @@ use crate::send_fifo::{Released, SendFifo, Span};
 use crate::spares::Spares;
 use crate::timers::{Timer, Timers};
 use crate::wire::{
-    Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Seq, Tokens, flags,
+    Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq,
+    Tokens, flags, put_message,
 };
 use crate::{Config, SendError};
 
@@ -544,6 +545,27 @@ impl Conn {
         self.ack.is_urgent().then_some(Plan::Ack)
     }
 
+    /// Length of the frame that takes a lone message past the FIFO, where the driver is reliable and nothing waits before
+    /// it. `None`: [`Self::send`].
+    #[inline]
+    pub fn lone_frame_len(&self, message: &[u8]) -> Option<usize> {
+        let body = RECORD_LEN + message.len();
+        let free = self.phase == Phase::Open
+            && !self.queued
+            && self.owed == Owed::NONE
+            && message.len() <= self.path.record_max
+            && self.position + body as u64 <= self.limit;
+        free.then_some(PLAIN_LEN + body)
+    }
+
+    /// Writes the frame with a lone message.
+    #[inline]
+    pub fn emit_lone(&mut self, turn: &mut TurnContext<'_>, message: &[u8], frame: &mut [u8]) {
+        put_message(&mut frame[PLAIN_LEN..], message);
+        self.position += (frame.len() - PLAIN_LEN) as u64;
+        self.finish_plain(turn, frame);
+    }
+
     /// The next frame of a reliable driver, in the common case: whole records and nothing else to do. Where they stand,
     /// and the frame's length. `None`: ask [`Self::poll_transmit`].
     #[inline]
@@ -561,6 +583,11 @@ impl Conn {
     pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8]) {
         self.position += (frame.len() - PLAIN_LEN) as u64;
         self.fifo.hand_over_run(at, &mut frame[PLAIN_LEN..]);
+        self.finish_plain(turn, frame);
+    }
+
+    #[inline]
+    fn finish_plain(&mut self, turn: &mut TurnContext<'_>, frame: &mut [u8]) {
         self.active_at = turn.now;
         self.emit_plain_header(Kind::Data, frame);
         turn.counters.frames_sent += 1;

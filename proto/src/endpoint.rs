@@ -28,6 +28,8 @@ pub struct Endpoint<N: Nic> {
     due: Vec<u16>,
     /// Turns taken.
     turns: u32,
+    /// A lone message was committed to the driver since its last flush.
+    committed: bool,
 }
 
 /// Everything but the NIC, so that frames can be handled while the NIC lends them.
@@ -80,7 +82,7 @@ impl<N: Nic> Endpoint<N> {
             rng: Rng::new(config.seed),
             config,
         };
-        Self { nic, state, due: Vec::new(), turns: 0 }
+        Self { nic, state, due: Vec::new(), turns: 0, committed: false }
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
@@ -106,16 +108,25 @@ impl<N: Nic> Endpoint<N> {
     #[inline]
     pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
         let state = &mut self.state;
-        let conn = state.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
-        if message.len() <= conn.record_max() {
+        let State { peers, config, counters, spares, events, active, now, .. } = state;
+        let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        if N::RELIABLE
+            && let Some(len) = conn.lone_frame_len(message)
+            && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
+        {
+            let mut turn = TurnContext { now: *now, config, counters, spares, events };
+            conn.emit_lone(&mut turn, message, &mut slot);
+            slot.commit();
+            self.committed = true;
+        } else if message.len() <= conn.record_max() {
             conn.send(message)?;
         } else {
-            send_copied(conn, message, &state.config, &mut state.spares)?;
+            send_copied(conn, message, config, spares)?;
         }
-        state.counters.messages_sent += 1;
+        counters.messages_sent += 1;
         if !conn.queued {
             conn.queued = true;
-            state.active.push_back(peer.index);
+            active.push_back(peer.index);
         }
         Ok(())
     }
@@ -261,7 +272,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// Lets every connection that may have something to transmit do so, each a burst at the most.
     fn transmit(&mut self, now: Instant) {
-        let mut committed = false;
+        let mut committed = std::mem::take(&mut self.committed);
         for _ in 0..self.state.active.len() {
             let Some(index) = self.state.active.pop_front() else { break };
             let Some((conn, mut turn)) = self.state.conn_turn(index, now) else { continue };
