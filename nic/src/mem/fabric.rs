@@ -80,7 +80,7 @@ impl Fabric {
 
     /// Sets how frames travel between all pairs that no [`Fabric::set_link`] speaks of.
     pub fn set_default_link(&self, model: LinkModel) {
-        self.state.borrow_mut().default_link = model;
+        self.state.borrow_mut().set_default_link(model);
     }
 
     /// Sets how frames travel from one node to another (not back), beginning with the next one sent.

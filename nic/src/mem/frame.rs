@@ -2,8 +2,13 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// One frame: a buffer that is kept for the next frame, and how much of it this one takes.
-pub(super) struct Frame {
+/// One frame. A single pointer, since it is moved from queue to queue: four words, written in parts and read as a whole,
+/// stalled the processor at each move, which was half of a frame's way (perf on two endpoints of one thread).
+pub(super) struct Frame(Box<Buffer>);
+
+/// A buffer that is kept for the next frame, and how much of it this one takes.
+#[derive(Default)]
+struct Buffer {
     bytes: Vec<u8>,
     len: usize,
 }
@@ -16,18 +21,18 @@ pub(super) struct Pool {
 
 impl Frame {
     pub(super) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        self.0.len = self.0.len.min(len);
     }
 }
 
 impl Pool {
     /// A frame of `len` bytes with whatever its buffer held before.
     pub(super) fn take(&mut self, len: usize) -> Frame {
-        let mut frame = self.spare.pop().unwrap_or(Frame { bytes: Vec::new(), len: 0 });
-        if frame.bytes.len() < len {
-            frame.bytes.resize(len.next_power_of_two(), 0);
+        let mut frame = self.spare.pop().unwrap_or_else(|| Frame(Box::default()));
+        if frame.0.bytes.len() < len {
+            frame.0.bytes.resize(len.next_power_of_two(), 0);
         }
-        frame.len = len;
+        frame.0.len = len;
         frame
     }
 
@@ -38,7 +43,7 @@ impl Pool {
     }
 
     pub(super) fn copy(&mut self, original: &Frame) -> Frame {
-        let mut copy = self.take(original.len);
+        let mut copy = self.take(original.len());
         copy.copy_from_slice(original);
         copy
     }
@@ -47,13 +52,13 @@ impl Pool {
 impl Deref for Frame {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0.bytes[..self.0.len]
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
+        &mut self.0.bytes[..self.0.len]
     }
 }
 

@@ -43,7 +43,9 @@ pub(super) struct State {
     nodes: Vec<Node>,
     paths: Vec<Path>,
     path_of: HashMap<(u32, u32), u32>,
-    pub(super) default_link: LinkModel,
+    default_link: LinkModel,
+    /// Nothing was ever set: frames go straight to their receivers.
+    plain: bool,
     partitions: Vec<Partition>,
     in_flight: BinaryHeap<InFlight>,
     /// Frames that were ever in flight: settles which of two frames due at one time comes first.
@@ -106,6 +108,7 @@ impl State {
             paths: Vec::new(),
             path_of: HashMap::new(),
             default_link: LinkModel::default(),
+            plain: true,
             partitions: Vec::new(),
             in_flight: BinaryHeap::new(),
             flights: 0,
@@ -160,10 +163,12 @@ impl State {
     }
 
     pub(super) fn set_uplink(&mut self, node: u32, model: LineModel) {
+        self.plain = false;
         self.node_mut(node).uplink.0 = model;
     }
 
     pub(super) fn set_downlink(&mut self, node: u32, model: LineModel) {
+        self.plain = false;
         self.node_mut(node).downlink.0 = model;
     }
 
@@ -207,12 +212,19 @@ impl State {
         path
     }
 
+    pub(super) fn set_default_link(&mut self, model: LinkModel) {
+        self.plain = false;
+        self.default_link = model;
+    }
+
     pub(super) fn set_link(&mut self, from: u32, to: u32, model: LinkModel) {
+        self.plain = false;
         let path = self.path(from, to);
         self.paths[path as usize].model = Some(model);
     }
 
     pub(super) fn partition(&mut self, a: u32, b: u32, until: Instant) {
+        self.plain = false;
         let now = self.now;
         self.partitions.retain(|partition| partition.until > now);
         self.partitions.push(Partition { a, b, until });
@@ -229,6 +241,14 @@ impl State {
     /// Puts a frame on the wire.
     pub(super) fn send(&mut self, path_index: u32, frame: Frame) {
         self.counters.sent += 1;
+        let Path { from, to, .. } = self.paths[path_index as usize];
+        if self.plain {
+            return self.deliver(from, to, frame);
+        }
+        self.send_modelled(path_index, frame);
+    }
+
+    fn send_modelled(&mut self, path_index: u32, frame: Frame) {
         let Path { from, to, model, .. } = self.paths[path_index as usize];
         let model = model.unwrap_or(self.default_link);
         let (uplink, line) = &mut self.nodes[from as usize].uplink;
