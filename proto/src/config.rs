@@ -28,7 +28,8 @@ impl Default for Config {
             recv_fifo: 1 << 20,
             peers_max: 10_000,
             connect_timeout: Duration::from_millis(10_000),
-            keep_alive: Duration::from_millis(250),
+            // Four of them, and a stall of the machine, fit into a second.
+            keep_alive: Duration::from_millis(225),
             message_max: i32::MAX as usize,
             seed: 0,
         }

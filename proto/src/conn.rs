@@ -458,23 +458,13 @@ impl Conn {
         if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
             return Err(Reject::Epoch);
         }
-        match self.phase {
-            Phase::Lingering { .. } | Phase::Gone => {}
-            // It closed, and forgot us while our user had not come so far.
-            Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
-            Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
-            // It has all but perhaps our Close, whose acks were lost.
-            Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
-            _ => self.gone(turn, GoneReason::Restarted),
-        }
+        self.lost(turn, GoneReason::Restarted);
         Ok(())
     }
 
     /// The driver knows that the peer cannot be reached any more.
     pub fn handle_link_gone(&mut self, turn: &mut TurnContext<'_>) {
-        if !matches!(self.phase, Phase::Lingering { .. } | Phase::Gone) {
-            self.gone(turn, GoneReason::LinkGone);
-        }
+        self.lost(turn, GoneReason::LinkGone);
     }
 
     /// Fires every timer that is due.
@@ -814,6 +804,20 @@ impl Conn {
         }
     }
 
+    /// The peer does not answer any more. Where both sides had closed already, that is as agreed.
+    #[cold]
+    fn lost(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
+        match self.phase {
+            Phase::Lingering { .. } | Phase::Gone => {}
+            // It closed, and forgot us while our user had not come so far.
+            Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
+            Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
+            // It has all but perhaps our Close, whose acks were lost.
+            Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            _ => self.gone(turn, reason),
+        }
+    }
+
     #[cold]
     fn gone(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
         self.wind_up(turn);
@@ -1016,15 +1020,16 @@ impl Conn {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
                 let owes_life = !self.inbox.is_closed() || !self.fifo.is_empty();
                 if !plain && owes_life {
-                    let silent = now.since(self.heard_at);
-                    if silent >= turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES) {
-                        self.gone(turn, GoneReason::Silent);
+                    let gone_at = self.heard_at + turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
+                    if now >= gone_at {
+                        self.lost(turn, GoneReason::Silent);
                         return;
                     }
-                    if silent >= turn.config.keep_alive {
+                    if now.since(self.heard_at) >= turn.config.keep_alive {
                         // Asks four times as often from now on: on a lossy path one question is not enough.
                         self.owed.add(Owed::PING);
-                        self.timers.set(Timer::Life, now + Duration::from_nanos(turn.config.keep_alive.as_nanos() / 4));
+                        let ask_again = now + Duration::from_nanos(turn.config.keep_alive.as_nanos() / 4);
+                        self.timers.set(Timer::Life, ask_again.min(gone_at));
                         return;
                     }
                 }
