@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sidelane::lab::LabSpec;
+use sidelane::soak::SoakArgs;
 
 /// Kernel-bypass user-level networking: what does each layer cost?
 ///
@@ -50,6 +51,9 @@ pub enum Command {
     /// Tries a socket in the namespace it is started in; started by `doctor`
     #[command(hide = true)]
     Probe,
+    /// Traffic that checks itself; started by tests
+    #[command(hide = true)]
+    Soak(SoakArgs),
 }
 
 const LADDER_EXAMPLES: &str = "\

@@ -4,3 +4,4 @@
 
 pub mod doctor;
 pub mod lab;
+pub mod soak;

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
         Some(Command::Probe) => Ok(sidelane::doctor::probe()),
+        Some(Command::Soak(args)) => return sidelane::soak::run(&args),
     };
     match outcome {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),

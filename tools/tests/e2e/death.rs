@@ -1,0 +1,95 @@
+//! A killed peer is noticed in bounded time, and whoever comes after it at its address is somebody else.
+
+use std::process::Command;
+use std::time::Duration;
+
+use sidelane::soak::Ending;
+
+use crate::party::Party;
+use crate::stage::{Stage, turn};
+
+/// The port of an address that may have one: another process shall have the same.
+fn port(address: &str) -> u16 {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
+}
+
+/// A peer is killed; how long until the survivor says so. `idle`: nothing was under way.
+fn noticed_after(stage: &Stage, idle: bool, keep_alive_ms: Option<u64>) -> Duration {
+    let with = |mut command: Command| {
+        if idle {
+            command.arg("--idle");
+        }
+        if let Some(millis) = keep_alive_ms {
+            command.args(["--keep-alive-ms", &millis.to_string()]);
+        }
+        command
+    };
+    let (survivor, address) = Party::open("survivor", &mut with(stage.side(0, 0)));
+    let (mut victim, _) = Party::open("victim", with(stage.side(1, 0)).args(["--connect", &address]));
+    survivor.connected();
+    victim.connected();
+    // Well into the traffic, or the silence.
+    victim.progress();
+    let killed_at = victim.kill();
+    let ended = survivor.ended();
+    assert!(matches!(ended.how, Ending::Gone(_)), "{}: {:?}", stage.name(), ended.how);
+    let after = ended.at.saturating_duration_since(killed_at);
+    println!("{}, idle: {idle}, keep-alive {keep_alive_ms:?} ms: {:?} after {after:?}", stage.name(), ended.how);
+    after
+}
+
+#[test]
+fn a_killed_peer_is_noticed_within_a_second() {
+    let _turn = turn();
+    for stage in Stage::all("kill") {
+        for idle in [false, true] {
+            let after = noticed_after(&stage, idle, None);
+            assert!(after <= Duration::from_secs(1), "{}: {after:?}", stage.name());
+        }
+    }
+}
+
+#[test]
+fn the_time_to_notice_is_settable() {
+    let _turn = turn();
+    for stage in Stage::all("set") {
+        let after = noticed_after(&stage, false, Some(KEEP_ALIVE_SHORT_MS));
+        assert!(after <= Duration::from_millis(4 * KEEP_ALIVE_SHORT_MS) + STALL, "{}: {after:?}", stage.name());
+    }
+}
+
+#[test]
+fn a_restarted_peer_is_not_taken_for_the_old_one() {
+    let _turn = turn();
+    for stage in Stage::all("restart") {
+        let (survivor, address) =
+            Party::open("survivor", stage.side(0, 0).args(["--messages", "1000", "--lives", "2"]));
+        let (mut first, at) = Party::open("first", stage.side(1, 0).args(["--seed", "2", "--connect", &address]));
+        let (_, old_name) = survivor.connected();
+        first.progress();
+        first.kill();
+        let mut again = stage.side(1, port(&at));
+        let (second, at_again) =
+            Party::open("second", again.args(["--seed", "3", "--messages", "1000", "--connect", &address]));
+        assert_eq!(at, at_again);
+        let old = survivor.ended();
+        assert!(old.life == 0 && matches!(old.how, Ending::Gone(_)), "{}: {old:?}", stage.name());
+        let (life, new_name) = survivor.connected();
+        assert!(life == 1 && old_name != new_name);
+        let (theirs, ours) = (second.ended(), survivor.ended());
+        for ended in [&theirs, &ours] {
+            assert!(ended.how == Ending::Closed && ended.complete, "{}: {ended:?}", stage.name());
+            assert_eq!((ended.sent, ended.received), (1000, 1000));
+        }
+        assert_eq!(
+            (ours.life, ours.received_digest, theirs.received_digest),
+            (1, theirs.sent_digest, ours.sent_digest)
+        );
+        println!("{}: the old one {:?}, then {new_name}", stage.name(), old.how);
+    }
+}
+
+/// A quarter of the default.
+const KEEP_ALIVE_SHORT_MS: u64 = 56;
+/// What a loaded machine may add between a timer and a line of output.
+const STALL: Duration = Duration::from_millis(100);

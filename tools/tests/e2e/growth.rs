@@ -1,0 +1,46 @@
+//! Traffic does not make a process grow.
+
+use crate::party::Party;
+use crate::stage::{Stage, turn};
+
+/// Endless traffic for `seconds`; the resident memory of the second quarter beside that of the last.
+fn soak(stage: &Stage, seconds: usize) {
+    let limit = (seconds + 60).to_string();
+    let settings = |at: usize| {
+        let mut command = stage.side(at, 0);
+        command.args(["--limit-s", &limit]);
+        command
+    };
+    let (mut b, address) = Party::open("B", &mut settings(1));
+    let (mut a, _) = Party::open("A", settings(0).args(["--connect", &address]));
+    // A side tells about once a second.
+    let samples: Vec<[(u64, u64); 2]> = (0..seconds).map(|_| [a.progress(), b.progress()]).collect();
+    a.stop();
+    b.stop();
+    assert!(a.ended().complete && b.ended().complete);
+    for side in [0, 1] {
+        let largest = |from: usize, to: usize| samples[from..to].iter().map(|sample| sample[side].1).max().unwrap_or(0);
+        let (early, late) = (largest(seconds / 4, seconds / 2), largest(seconds * 3 / 4, seconds));
+        println!("{}: {} messages, {early} KiB, then {late} KiB", stage.name(), samples[seconds - 1][side].0);
+        assert!(late <= early + GROWTH_MAX_KIB, "{}: {early} KiB grew to {late} KiB", stage.name());
+    }
+}
+
+#[test]
+fn half_a_minute_of_traffic_does_not_grow_a_process() {
+    let _turn = turn();
+    let [.., shm] = &Stage::all("growth")[..] else { unreachable!("shared memory is everywhere") };
+    soak(shm, 30);
+}
+
+#[test]
+#[ignore = "takes ten minutes a driver"]
+fn ten_minutes_of_traffic_do_not_grow_a_process() {
+    let _turn = turn();
+    for stage in Stage::all("growth-long") {
+        soak(&stage, 600);
+    }
+}
+
+/// The allocator settles within some hundred KiB; a leak of one byte a message passes this within seconds.
+const GROWTH_MAX_KIB: u64 = 1024;

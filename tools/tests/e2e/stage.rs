@@ -1,0 +1,85 @@
+//! Where two sides meet: hosts of a lab, or this host's loopback or shared memory.
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sidelane::lab::{Lab, LabError, LabSpec};
+
+/// A driver with a place for two endpoints, A and B.
+pub enum Stage {
+    /// A veth between two hosts, one endpoint on each.
+    Uring(Lab),
+    /// Loopback.
+    Udp,
+    /// A domain of its own.
+    Shm(String),
+}
+
+impl Stage {
+    /// Two hosts and a veth; `None`, and the reason printed, where there is none to be had.
+    pub fn uring(real_frames: bool) -> Option<Self> {
+        match Lab::build(&LabSpec { real_frames, ..LabSpec::default() }) {
+            Ok(lab) => Some(Self::Uring(lab)),
+            Err(LabError::Forbidden(reason)) => {
+                println!("skipped: {reason}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Every driver that can run here; `test` makes names that no other test has.
+    pub fn all(test: &str) -> Vec<Self> {
+        let mut stages: Vec<Self> = Self::uring(false).into_iter().collect();
+        stages.push(Self::Udp);
+        stages.push(Self::Shm(format!("e2e-{test}-{}", std::process::id())));
+        stages
+    }
+
+    /// For messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Uring(_) => "uring",
+            Self::Udp => "udp",
+            Self::Shm(_) => "shm",
+        }
+    }
+
+    /// `sidelane soak`, at A (0) or B (1).
+    pub fn soak(&self, at: usize) -> Command {
+        let program = program();
+        let mut command = match self {
+            Self::Uring(lab) => lab.host(at).command(program),
+            Self::Udp | Self::Shm(_) => Command::new(program),
+        };
+        command.arg("soak");
+        command
+    }
+
+    /// A side at A or B. It takes the address that `at` had, if it had one.
+    pub fn side(&self, at: usize, port: u16) -> Command {
+        let mut command = self.soak(at);
+        let nic = match self {
+            Self::Uring(lab) => format!("uring:{},endpoint=1", lab.host(at).interface()),
+            Self::Udp => format!("udp:127.0.0.1:{port}"),
+            Self::Shm(domain) => format!("shm:{domain},endpoint={}", at + 1),
+        };
+        command.args(["side", "--nic", &nic]);
+        command
+    }
+}
+
+/// Names another place of the program than where it was built.
+pub const PROGRAM: &str = "SIDELANE_E2E_PROGRAM";
+
+/// The program that all processes run.
+pub fn program() -> String {
+    std::env::var(PROGRAM).unwrap_or_else(|_| env!("CARGO_BIN_EXE_sidelane").to_owned())
+}
+
+/// One test at a time: they measure times, and fill every core on their own.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A test that failed has left nothing behind but its turn.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
