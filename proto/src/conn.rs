@@ -543,6 +543,7 @@ impl Conn {
         let free = self.phase == Phase::Open
             && !self.queued
             && self.owed == Owed::NONE
+            && !self.fifo.has_unsent()
             && message.len() <= self.path.record_max
             && self.position + body as u64 <= self.limit;
         free.then_some(PLAIN_LEN + body)

@@ -1,0 +1,153 @@
+//! The short ways that a reliable driver allows, played on a fabric that loses nothing: order, credit, back-pressure.
+
+use std::collections::VecDeque;
+use std::io;
+
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
+use sidelane_nic::rng::Rng;
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
+
+/// A node of a fabric without faults, whose receive queue is never full: as reliable as shared memory.
+struct Reliable(MemNic);
+
+impl Nic for Reliable {
+    const RELIABLE: bool = true;
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        self.0.link(to)
+    }
+    fn unlink(&mut self, link: Link) {
+        self.0.unlink(link);
+    }
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.0.rx_burst(budget, each)
+    }
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        self.0.tx_slot(link, len)
+    }
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.0.wait(deadline)
+    }
+    fn is_gone(&self, link: Link) -> bool {
+        self.0.is_gone(link)
+    }
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+struct Side {
+    endpoint: Endpoint<Reliable>,
+    peer: PeerId,
+    /// What the other side still has to receive, in order.
+    sent: VecDeque<Vec<u8>>,
+}
+
+fn side(fabric: &Fabric, seed: u64, fifo: usize) -> (Endpoint<Reliable>, LinkAddr) {
+    let nic =
+        fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, rx_frames: 1 << 20, tx_frames: 8, ..Default::default() });
+    let addr = nic.caps().addr;
+    (Endpoint::new(Reliable(nic), Config { seed, send_fifo: fifo, recv_fifo: fifo, ..Config::default() }), addr)
+}
+
+fn connected(seed: u64, fifo: usize) -> [Side; 2] {
+    let fabric = Fabric::new(seed);
+    let (mut a, _) = side(&fabric, seed ^ 1, fifo);
+    let (mut b, to) = side(&fabric, seed ^ 2, fifo);
+    let at_a = a.connect(to).unwrap();
+    for _ in 0..4 {
+        a.poll();
+        b.poll();
+    }
+    let Some(Event::Connected { peer: at_b, .. }) = b.poll_event() else { panic!("not connected") };
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    [a, b]
+        .into_iter()
+        .zip([at_a, at_b])
+        .map(|(endpoint, peer)| Side { endpoint, peer, sent: VecDeque::new() })
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap_or_else(|_| unreachable!("two sides"))
+}
+
+fn send_some(side: &mut Side, rng: &mut Rng) -> bool {
+    let mut stalled = false;
+    for _ in 0..rng.below(20) {
+        let len = if rng.chance(0.7) { rng.below(24) } else { rng.below(3000) };
+        let mut message = vec![0; len as usize];
+        rng.fill(&mut message);
+        match side.endpoint.send(side.peer, &message) {
+            Ok(()) => side.sent.push_back(message),
+            Err(SendError::Full) => stalled = true,
+            Err(error) => panic!("{error}"),
+        }
+        if rng.chance(0.2) {
+            side.endpoint.flush();
+        }
+    }
+    stalled
+}
+
+fn receive_some(side: &mut Side, expected: &mut VecDeque<Vec<u8>>, most: u64) {
+    side.endpoint.poll();
+    for _ in 0..most {
+        let due = expected.front();
+        let got = side.endpoint.recv(|_, message| assert_eq!(Some(message), due.map(Vec::as_slice)));
+        if got.is_none() {
+            break;
+        }
+        expected.pop_front();
+    }
+}
+
+#[test]
+fn messages_keep_their_order_however_full_the_fifos_are() {
+    let mut stalls = 0;
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let [mut a, mut b] = connected(seed, 1 << (6 + rng.below(8)));
+        for _ in 0..60 {
+            stalls += u32::from(send_some(&mut a, &mut rng));
+            stalls += u32::from(send_some(&mut b, &mut rng));
+            let (most_a, most_b) = (rng.below(30), rng.below(30));
+            receive_some(&mut a, &mut b.sent, most_a);
+            receive_some(&mut b, &mut a.sent, most_b);
+        }
+        for _ in 0..2_000 {
+            receive_some(&mut a, &mut b.sent, u64::MAX);
+            receive_some(&mut b, &mut a.sent, u64::MAX);
+        }
+        assert!(a.sent.is_empty() && b.sent.is_empty(), "seed {seed}: {} and {} missing", a.sent.len(), b.sent.len());
+        assert_eq!(
+            (a.endpoint.counters().rejected_total(), b.endpoint.counters().rejected_total()),
+            (0, 0),
+            "seed {seed}"
+        );
+    }
+    assert!(stalls > 100, "the FIFOs were never full: {stalls}");
+}
+
+#[test]
+fn a_lone_message_needs_no_second_frame() {
+    let [mut a, mut b] = connected(7, 1 << 16);
+    let before = a.endpoint.counters().frames_sent;
+    for number in 0..100u64 {
+        a.endpoint.send(a.peer, &number.to_le_bytes()).unwrap();
+        a.endpoint.flush();
+        b.endpoint.poll();
+        assert_eq!(b.endpoint.recv(|_, message| message == number.to_le_bytes()), Some(true));
+    }
+    assert_eq!(a.endpoint.counters().frames_sent - before, 100);
+    assert_eq!(b.endpoint.counters().acks_sent, 0);
+}
