@@ -182,7 +182,7 @@ impl NicKind {
     }
 
     fn carries(self, rung: Rung) -> bool {
-        rung != Rung::SmoltcpTcp || self == Self::Uring
+        rung != Rung::SmoltcpTcp || self != Self::Mem
     }
 }
 

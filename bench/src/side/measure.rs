@@ -10,7 +10,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use super::{Layer, Measurement, Path};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
-use crate::transport::{Broken, Proto, Raw, Tcp, TcpMode, Udp};
+use crate::transport::{Broken, Proto, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -90,7 +90,10 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
             (Layer::Proto, Role::Responder) => {
                 play(pattern, *role, &mut Proto::accept(nic, pattern.size, now_ns() + pattern.limit_ns)?)
             }
-            (Layer::SmoltcpTcp, _) => Err(Broken::Driver("smoltcp is not there yet".to_owned())),
+            (Layer::SmoltcpTcp, _) => {
+                let deadline_ns = now_ns() + pattern.limit_ns;
+                play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod proto;
 mod raw;
+mod smoltcp;
 mod sockopt;
 mod tcp;
 mod udp;
@@ -9,6 +10,7 @@ mod window;
 
 pub use proto::Proto;
 pub use raw::Raw;
+pub use smoltcp::Smoltcp;
 pub use tcp::{Tcp, TcpMode};
 pub use udp::Udp;
 

@@ -178,6 +178,6 @@ fn config() -> Config {
 /// Larger messages are handed over, smaller ones copied: the endpoint's own limit is a quarter of its FIFO.
 const COPIED_MAX: usize = 64 << 10;
 /// Large messages under way at once.
-const OWNED_BUFFERS: usize = 4;
+const OWNED_BUFFERS: usize = 2;
 /// How long an end stays for the other's last acknowledgement.
 const LINGER_NS: u64 = 200_000_000;

@@ -1,6 +1,6 @@
 //! The command line as a plan of measurements.
 
-use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
+use sidelane_bench::ladder::{NicKind, Plan, Regime};
 use sidelane_bench::pattern::Kind;
 
 use super::place::Place;
@@ -9,8 +9,6 @@ use crate::args::{LadderArgs, NicArg, PatternArg};
 /// What `args` asks for on driver `nic`, as far as `place` has it.
 pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
     let mut plan = Plan::new(nic);
-    // TODO: the rung goes in when a side can play it (`transport::nic`); until then every ladder on `uring` would fail.
-    plan.rungs.retain(|rung| *rung != Rung::SmoltcpTcp);
     if args.quick {
         plan = plan.quick();
     }
@@ -66,8 +64,7 @@ mod tests {
 
     #[test]
     fn without_arguments_the_plan_is_the_bench_s_own() {
-        let (ours, mut own) = (plan_of(&[]), Plan::new(NicKind::Uring));
-        own.rungs.retain(|rung| *rung != Rung::SmoltcpTcp);
+        let (ours, own) = (plan_of(&[]), Plan::new(NicKind::Uring));
         assert_eq!((ours.cells(), ours.rounds), (own.cells(), own.rounds));
     }
 
