@@ -1,6 +1,8 @@
 //! Ctrl-C and SIGTERM: the children end before the command does.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sidelane::lab::process::{self, Process};
@@ -10,18 +12,25 @@ use signal_hook::iterator::Signals;
 /// What a shell reports for a command that Ctrl-C ended: 128 and SIGINT.
 pub const INTERRUPTED: i32 = 130;
 
-/// From now on such a signal kills every direct child, waits until each is gone, and exits with [`INTERRUPTED`].
+/// From now on such a signal sets the flag that is returned, kills every direct child, waits until each is gone, and exits
+/// with [`INTERRUPTED`]. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
 /// Starts a thread, so nothing after it can enter a user namespace.
-pub fn end_children_on_signal() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+pub fn end_children_on_signal() -> io::Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in ENDING {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let mut signals = Signals::new(ENDING)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
             kill_children();
             std::process::exit(INTERRUPTED);
         }
     })?;
-    Ok(())
+    Ok(interrupted)
 }
+
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Kills every direct child and waits until all are gone.
 fn kill_children() {

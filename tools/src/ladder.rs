@@ -6,6 +6,7 @@ mod plans;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,7 +36,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     for file in [&args.json, &args.csv].into_iter().flatten() {
         write(file, "")?;
     }
-    interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
     let mut whole: Option<Report> = None;
     for nic in nics {
@@ -43,7 +44,11 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
             eprintln!("{nic}: no frames on a wire here, so no --real-frames");
         }
         let plan = plans::plan(args, nic, &place);
-        let report = measure(&plan, &place)?;
+        let report = match measure(&plan, &place, &interrupted) {
+            // Its sides are gone by now, whoever ended them.
+            _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
+            report => report?,
+        };
         println!("{}", report.to_table());
         match &mut whole {
             None => whole = Some(report),
@@ -76,13 +81,13 @@ fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
     Ok((Place::Loopback, rest.into_iter().filter(|nic| *nic != NicKind::Uring).collect()))
 }
 
-fn measure(plan: &Plan, place: &Place) -> Result<Report, Failure> {
+fn measure(plan: &Plan, place: &Place, interrupted: &AtomicBool) -> Result<Report, Failure> {
     let steps = Steps::start(plan);
     let mut labs = Vec::new();
     let hosts = |regime| place.hosts(plan.nic, regime, &mut labs);
     let outcome = sidelane_bench::ladder::run(plan, hosts, |progress| {
         steps.show(&progress);
-        true
+        !interrupted.load(Ordering::Relaxed)
     });
     steps.end();
     outcome.map_err(|error| Failure::Ladder(plan.nic, error))
