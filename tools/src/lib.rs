@@ -5,3 +5,8 @@
 pub mod doctor;
 pub mod lab;
 pub mod soak;
+
+/// The project's README: its example has to compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
