@@ -1,5 +1,7 @@
 //! What a user may set. Every bound has a name and a default.
 
+use std::hash::{BuildHasher, RandomState};
+
 use sidelane_nic::time::Duration;
 
 /// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
@@ -17,7 +19,8 @@ pub struct Config {
     pub keep_alive: Duration,
     /// Most bytes of one message that is accepted from a peer.
     pub message_max: usize,
-    /// What tokens and jitter are drawn from. Take it from the system's random numbers unless a run is to be repeated.
+    /// What tokens are drawn from. The default is the system's chance; set it only where a run is to be repeated: a
+    /// process that lives anew with its old seed is taken for the old one.
     pub seed: u64,
 }
 
@@ -31,7 +34,20 @@ impl Default for Config {
             // Four of them, and a stall of the machine, fit into a second.
             keep_alive: Duration::from_millis(225),
             message_max: i32::MAX as usize,
-            seed: 0,
+            seed: RandomState::new().hash_one(SEED),
         }
+    }
+}
+
+/// Any value: the standard library's hasher is keyed by the system's random numbers.
+const SEED: u64 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_lives_with_default_settings_draw_from_different_seeds() {
+        assert_ne!(Config::default().seed, Config::default().seed);
     }
 }
