@@ -314,6 +314,15 @@ impl Conn {
         matches!(self.phase, Phase::Accepted { asked: false, .. })
     }
 
+    /// Our user wants this connection. One that only the peer wanted so far is waited for like one that we began.
+    pub fn ask(&mut self, now: Instant, config: &Config) {
+        if self.is_unconfirmed() {
+            let give_up_at = now + config.connect_timeout;
+            self.phase = Phase::Accepted { asked: true, give_up_at };
+            self.timers.set(Timer::Life, now + HELLO_INTERVAL);
+        }
+    }
+
     /// True if `token` is the peer's in this connection.
     pub fn knows(&self, token: u64) -> bool {
         self.keys.theirs == token
@@ -1006,14 +1015,16 @@ impl Conn {
         let now = turn.now;
         match self.phase {
             Phase::Connecting { give_up_at, .. } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
-            Phase::Connecting { tries, .. } => {
+            Phase::Connecting { tries, give_up_at } => {
                 self.owed.add(Owed::HELLO);
-                self.timers.set(Timer::Life, now + HELLO_INTERVAL.saturating_mul(1 << tries.min(HELLO_BACKOFF_MAX)));
+                let next = now + HELLO_INTERVAL.saturating_mul(1 << tries.min(HELLO_BACKOFF_MAX));
+                self.timers.set(Timer::Life, next.min(give_up_at));
             }
             Phase::Accepted { asked: true, give_up_at } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
-            Phase::Accepted { asked: true, .. } => {
+            Phase::Accepted { asked: true, give_up_at } => {
                 self.owed.add(Owed::HELLO_ACK);
-                self.timers.set(Timer::Life, now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX));
+                let next = now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX);
+                self.timers.set(Timer::Life, next.min(give_up_at));
             }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
@@ -1048,6 +1059,7 @@ impl Conn {
         if now.since(self.active_at.max(self.taken_at)) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {
             self.fifo.shrink();
             self.in_flight.shrink();
+            self.reorder.shrink();
             if !self.inbox.is_ready() {
                 self.inbox.shrink();
             }
@@ -1056,7 +1068,7 @@ impl Conn {
 
     /// Bytes of memory held by the FIFOs and tables, beside `size_of::<Conn>()`.
     pub fn memory(&self) -> usize {
-        self.fifo.memory() + self.inbox.memory() + self.in_flight.memory()
+        self.fifo.memory() + self.inbox.memory() + self.in_flight.memory() + self.reorder.memory()
     }
 }
 

@@ -88,14 +88,17 @@ impl<N: Nic> Endpoint<N> {
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
     /// which there is a connection it returns that one.
     pub fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        let now = self.nic.now();
         if let Some(conn) = self.state.peers.by_addr(to) {
-            return Ok(conn.id);
+            conn.ask(now, &self.state.config);
+            let id = conn.id;
+            self.state.after_change(id.index);
+            return Ok(id);
         }
         if !self.state.has_room() {
             return Err(ConnectError::TableFull(self.state.config.peers_max));
         }
         let link = self.nic.link(to)?;
-        let now = self.nic.now();
         let path = Path::new(self.nic.caps(), &self.state.config, N::RELIABLE);
         let token = self.state.draw_token();
         let id = self.state.peers.next_id();
@@ -195,7 +198,7 @@ impl<N: Nic> Endpoint<N> {
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
-        if !self.state.ready.is_empty() || !self.state.events.is_empty() {
+        if !self.state.ready.is_empty() || !self.state.events.is_empty() || !self.state.active.is_empty() {
             return Ok(());
         }
         let timer = self.poll_timeout();
@@ -317,8 +320,11 @@ impl<N: Nic> Endpoint<N> {
     }
 
     fn forget(&mut self, index: u16, link: Link) {
-        self.state.peers.remove(index);
-        self.nic.unlink(link);
+        let Some(conn) = self.state.peers.remove(index) else { return };
+        // The same address has the same link: one that is connected anew still needs it.
+        if !self.state.peers.holds_addr(conn.addr) {
+            self.nic.unlink(link);
+        }
     }
 
     #[cold]
@@ -372,7 +378,7 @@ impl<N: Nic> Endpoint<N> {
             slot.commit();
         }
         self.nic.flush();
-        if self.state.peers.by_addr(to).is_none() {
+        if !self.state.peers.holds_addr(to) {
             self.nic.unlink(link);
         }
     }

@@ -54,6 +54,11 @@ impl Peers {
         self.at(index).filter(|conn| !conn.is_winding_down())
     }
 
+    /// True if any connection holds `addr`, winding down or not.
+    pub fn holds_addr(&self, addr: LinkAddr) -> bool {
+        self.by_addr.contains_key(&addr)
+    }
+
     /// The name that the next [`Self::insert`] will give.
     pub fn next_id(&mut self) -> PeerId {
         if self.free.is_empty() {

@@ -102,6 +102,18 @@ impl Reorder {
         if self.ahead.is_empty() { 0 } else { self.sack_bits() }
     }
 
+    /// Gives memory back if nothing is held.
+    pub fn shrink(&mut self) {
+        if self.ahead.is_empty() {
+            self.ahead.shrink_to_fit();
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.ahead.capacity() * size_of::<Option<Vec<u8>>>() + self.held
+    }
+
     fn sack_bits(&self) -> u32 {
         self.ahead.iter().take(32).enumerate().fold(0, |bits, (i, body)| bits | u32::from(body.is_some()) << i)
     }

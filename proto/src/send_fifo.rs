@@ -309,8 +309,9 @@ impl SendFifo {
         let large = &self.large[place];
         let header = if large.sent == 0 { FIRST_LEN } else { RECORD_LEN };
         let left = large.buffer.len() - large.sent;
-        let len = left.min(room.saturating_sub(header)).min(u16::MAX as usize);
-        if len == 0 {
+        let len = left.min(room.checked_sub(header)?).min(u16::MAX as usize);
+        // An empty message is a First record without a part.
+        if len == 0 && left > 0 {
             return None;
         }
         let number = self.large_first.wrapping_add(place as u32);
