@@ -1,0 +1,187 @@
+//! Frames that nobody who follows the rules would send.
+
+use sidelane_nic::LinkAddr;
+use sidelane_nic::mem::Config as NodeConfig;
+use sidelane_nic::rng::Rng;
+use sidelane_nic::time::Duration;
+use sidelane_proto::{Config, Counters, Event, Reject};
+
+use crate::world::{World, addr, config, good_link, numbered};
+
+/// Two connected nodes, and all frames that node 1 heard, the handshake among them.
+fn recorded() -> (World, sidelane_proto::PeerId, sidelane_proto::PeerId, Vec<Vec<u8>>) {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    for node in 0..2 {
+        world.node(node).controls.borrow_mut().heard = Some(Vec::new());
+    }
+    let (peer, back) = world.join(0, 1);
+    for number in 0..20 {
+        world.send(0, peer, &numbered(number, number as usize * 150));
+        world.pass(Duration::from_micros(300));
+        world.send(1, back, b"reply");
+        world.pass(Duration::from_micros(300));
+    }
+    world.node(0).got.clear();
+    world.node(1).got.clear();
+    // A Ping and its answer.
+    world.pass(Duration::from_millis(300));
+    let heard = (0..2).flat_map(|node| world.node(node).controls.borrow_mut().heard.take().unwrap()).collect();
+    (world, peer, back, heard)
+}
+
+/// CRC-32C bit by bit (RFC 3720, 12.1), written anew so that it proves `PROTOCOL.md`.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
+const OPEN_KEY: u32 = u32::from_le_bytes(*b"SDL1");
+
+fn seal(frame: &mut [u8], key: u32) {
+    if frame.len() >= 24 {
+        let check = crc32c(&frame[4..]) ^ key;
+        frame[..4].copy_from_slice(&check.to_le_bytes());
+    }
+}
+
+/// The key that a frame was sealed with: whoever reads a frame has it.
+fn stolen_key(frame: &[u8]) -> u32 {
+    crc32c(&frame[4..]) ^ u32::from_le_bytes(frame[..4].try_into().unwrap())
+}
+
+fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    match rng.below(4) {
+        0 => bytes.truncate(rng.below(bytes.len() as u64) as usize),
+        1 => bytes.extend([rng.next_u64() as u8; 9]),
+        2 => {
+            for _ in 0..=rng.below(8) {
+                let bit = rng.below(bytes.len() as u64 * 8) as usize;
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        _ => {
+            // A field of the header or of the first record, set to an extreme.
+            let at = 4 + rng.below(28) as usize;
+            let value = [0, 1, 0x7f, 0x80, 0xff][rng.below(5) as usize];
+            let end = (at + 1 + rng.below(4) as usize).min(bytes.len());
+            if at < end {
+                bytes[at..end].fill(value);
+            }
+        }
+    }
+}
+
+fn from_whom(rng: &mut Rng) -> LinkAddr {
+    addr([0, 7, 50_000][rng.below(3) as usize])
+}
+
+/// Frames are counted once: taken in, or refused under a reason. Only a Hello that is looked at is counted for both.
+fn assert_all_counted(shown: u64, counters: &Counters) {
+    let twice = counters.rejected(Reject::Challenged) + counters.rejected(Reject::TableFull);
+    let counted = counters.frames_received + counters.rejected_total();
+    assert!(counted >= shown && counted - twice <= shown, "{shown} frames, {counters:?}");
+}
+
+#[test]
+fn what_strangers_forge_is_counted_and_changes_nothing() {
+    let (mut world, peer, back, heard) = recorded();
+    let mut rng = Rng::new(99);
+    for round in 0..2_000u32 {
+        for _ in 0..20 {
+            let mut bytes = heard[rng.below(heard.len() as u64) as usize].clone();
+            match rng.below(4) {
+                // As it was: a replay.
+                0 => {}
+                1 => {
+                    bytes = vec![0; rng.below(200) as usize];
+                    rng.fill(&mut bytes);
+                }
+                2 => mutate(&mut bytes, &mut rng),
+                _ => {
+                    mutate(&mut bytes, &mut rng);
+                    seal(&mut bytes, OPEN_KEY);
+                }
+            }
+            let from = from_whom(&mut rng);
+            world.node(round % 2).controls.borrow_mut().forged.push_back((from, bytes));
+        }
+        world.send(0, peer, &numbered(round, 40));
+        world.send(1, back, &numbered(round, 40));
+        assert!(world.run(Duration::from_millis(50), |world| {
+            !world.node(0).got.is_empty() && !world.node(1).got.is_empty()
+        }));
+        assert_eq!(world.node(0).got, [(peer, numbered(round, 40))]);
+        assert_eq!(world.node(1).got, [(back, numbered(round, 40))]);
+        world.node(0).got.clear();
+        world.node(1).got.clear();
+    }
+    for node in 0..2 {
+        let touched = world.node(node).events.iter().any(|event| {
+            let (Event::Connected { peer: named, .. } | Event::Gone { peer: named, .. }) = event else { return true };
+            *named == [peer, back][node as usize]
+        });
+        assert!(!touched, "{:?}", world.node(node).events);
+        let shown = world.node(node).controls.borrow().shown;
+        let counters = world.counters(node);
+        println!("{shown} frames, rejected {:?}", counters.rejected);
+        assert_all_counted(shown, &counters);
+        for reason in [Reject::Truncated, Reject::Version, Reject::Check, Reject::Epoch, Reject::NoPeer, Reject::Tag] {
+            assert!(counters.rejected(reason) > 0, "{reason:?}");
+        }
+    }
+}
+
+/// Without authentication tags it can end the connection or lie in it; it cannot make an endpoint panic or hoard.
+#[test]
+fn who_reads_the_traffic_can_forge_but_not_crash() {
+    let (mut world, peer, _, heard) = recorded();
+    let keys: Vec<u32> = heard.iter().map(|frame| stolen_key(frame)).collect();
+    let mut rng = Rng::new(3);
+    for round in 0..5_000u32 {
+        for _ in 0..10 {
+            let place = rng.below(heard.len() as u64) as usize;
+            let mut bytes = heard[place].clone();
+            mutate(&mut bytes, &mut rng);
+            seal(&mut bytes, keys[place]);
+            world.node(round % 2).controls.borrow_mut().forged.push_back((addr(1 - round % 2), bytes));
+        }
+        let _ = world.node(0).endpoint.send(peer, &numbered(round, 100));
+        world.pass(Duration::from_micros(100));
+        for node in 0..2 {
+            world.node(node).got.clear();
+            world.node(node).events.clear();
+        }
+    }
+    assert!(world.node(0).endpoint.peers() <= 3 && world.node(1).endpoint.peers() <= 3);
+}
+
+#[test]
+fn a_flood_of_hellos_is_bounded_and_passes() {
+    let (_, _, _, heard) = recorded();
+    let hello = heard.iter().find(|frame| frame[4] == 0x12).expect("it began with a Hello")[..64].to_vec();
+    let mut world = World::new(2, good_link());
+    world.add(NodeConfig::default(), Config { peers_max: 100, ..config() });
+    world.add(NodeConfig::default(), config());
+    let (peer, back) = world.join(0, 1);
+    for stranger in 0..3_000u32 {
+        let mut bytes = hello.clone();
+        bytes[24..28].copy_from_slice(&(stranger + 1).to_le_bytes());
+        seal(&mut bytes, OPEN_KEY);
+        world.node(0).controls.borrow_mut().forged.push_back((addr(100 + stranger), bytes));
+        if stranger % 50 == 0 {
+            world.pass(Duration::from_micros(50));
+        }
+    }
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(0).endpoint.peers(), 100);
+    assert_eq!(world.counters(0).rejected(Reject::TableFull), 3_000 - 99);
+    world.send(1, back, b"meanwhile");
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(0).got, [(peer, b"meanwhile".to_vec())]);
+    world.pass(Duration::from_millis(1_100));
+    assert_eq!(world.node(0).endpoint.peers(), 1);
+    assert!(world.node(0).events.is_empty(), "its user hears nothing of them: {:?}", world.node(0).events);
+}

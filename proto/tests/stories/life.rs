@@ -1,0 +1,159 @@
+//! Peers that die, come back, and stay silent.
+
+use sidelane_nic::mem::Config as NodeConfig;
+use sidelane_nic::time::Duration;
+use sidelane_proto::{Config, Event, GoneReason, SendError};
+
+use crate::world::{World, addr, config, good_link};
+
+#[test]
+fn a_crashed_peer_is_gone_within_four_keep_alives_and_a_quarter() {
+    for keep_alive in [Duration::from_millis(250), Duration::from_millis(20)] {
+        // Dying at various points of the keep-alive's cycle, with and without something outstanding.
+        for (part, outstanding) in [(0, false), (3, false), (7, true), (9, false), (9, true)] {
+            let mut world = World::new(1, good_link());
+            world.add(NodeConfig::default(), Config { keep_alive, ..config() });
+            world.add(NodeConfig::default(), Config { keep_alive, ..config() });
+            let (peer, _) = world.join(0, 1);
+            world.pass(Duration::from_nanos(keep_alive.as_nanos() * (20 + part) / 10));
+            world.crash(1);
+            let died = world.now();
+            if outstanding {
+                world.send(0, peer, b"are you there?");
+            }
+            let limit = Duration::from_nanos(keep_alive.as_nanos() * 17 / 4 + 1_000_000);
+            assert!(world.run(limit, |world| !world.node(0).events.is_empty()), "not noticed in {limit:?}");
+            println!("keep-alive {keep_alive:?}: noticed after {:?}", world.now().since(died));
+            assert_eq!(world.node(0).events, [Event::Gone { peer, reason: GoneReason::Silent }]);
+            assert_eq!(world.node(0).endpoint.send(peer, b"?"), Err(SendError::NoPeer));
+        }
+    }
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error_within_the_connect_timeout() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), Config { connect_timeout: Duration::from_millis(300), ..config() });
+    let peer = world.connect(0, 9);
+    world.node(0).endpoint.send_owned(peer, vec![1; 5_000]).unwrap();
+    world.pass(Duration::from_millis(310));
+    let gone = Event::Gone { peer, reason: GoneReason::NoAnswer };
+    assert!(world.node(0).events == [Event::Unsent { peer, buffer: vec![1; 5_000] }, gone]);
+    assert_eq!(world.node(0).endpoint.peers(), 0);
+}
+
+#[test]
+fn an_idle_connection_lives_on() {
+    let (mut world, peer, back) = World::pair();
+    world.pass(Duration::from_millis(60_000));
+    assert!(world.node(0).events.is_empty() && world.node(1).events.is_empty());
+    world.send(0, peer, b"still here");
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(1).got, [(back, b"still here".to_vec())]);
+}
+
+/// The new life connects by itself, or is connected to.
+#[test]
+fn a_restarted_peer_is_not_mistaken_for_the_old_one() {
+    for connects in [true, false] {
+        let (mut world, old, back) = World::pair();
+        world.send(1, back, b"from the old life");
+        world.send(0, old, b"to the old life");
+        world.crash(1);
+        world.start(1, NodeConfig::default(), config());
+        if connects {
+            let peer = world.connect(1, 0);
+            world.send(1, peer, b"from the new life");
+        }
+        let gone = world.run(Duration::from_millis(1_100), |world| {
+            world.node(0).events.iter().any(|event| matches!(event, Event::Gone { .. }))
+        });
+        assert!(gone);
+        let Some(Event::Gone { peer, reason }) = world.node(0).events.first() else {
+            panic!("{:?}", world.node(0).events)
+        };
+        assert_eq!((*peer, *reason), (old, GoneReason::Restarted));
+        assert_eq!(world.node(0).endpoint.send(old, b"more"), Err(SendError::NoPeer));
+        if !connects {
+            let peer = world.node(0).endpoint.connect(addr(1)).unwrap();
+            assert_ne!(peer, old);
+            world.send(0, peer, b"to the new life");
+        }
+        world.pass(Duration::from_millis(100));
+        if connects {
+            let [(peer, message)] = &world.node(0).got[..] else { panic!("{:?}", world.node(0).got) };
+            assert_ne!(*peer, old);
+            assert_eq!(message, b"from the new life");
+            let peer = *peer;
+            world.send(0, peer, b"welcome");
+            world.pass(Duration::from_millis(1));
+        }
+        let got: Vec<_> = world.node(1).got.iter().map(|(_, message)| message.clone()).collect();
+        assert_eq!(got, [if connects { b"welcome".to_vec() } else { b"to the new life".to_vec() }]);
+    }
+}
+
+#[test]
+fn a_partition_shorter_than_four_keep_alives_is_survived() {
+    let (mut world, peer, back) = World::pair();
+    let until = world.now() + Duration::from_millis(900);
+    world.fabric.partition(0, 1, until);
+    world.send(0, peer, b"through the dark");
+    world.pass(Duration::from_millis(1_300));
+    assert!(world.node(0).events.is_empty() && world.node(1).events.is_empty());
+    assert_eq!(world.node(1).got, [(back, b"through the dark".to_vec())]);
+}
+
+#[test]
+fn a_longer_partition_ends_in_an_error_on_both_sides_and_a_new_connection_works() {
+    let (mut world, peer, back) = World::pair();
+    let until = world.now() + Duration::from_millis(1_500);
+    world.fabric.partition(0, 1, until);
+    world.send(0, peer, b"lost");
+    world.pass(Duration::from_millis(1_100));
+    assert_eq!(world.node(0).events, [Event::Gone { peer, reason: GoneReason::Silent }]);
+    assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::Silent }]);
+    world.pass(Duration::from_millis(500));
+    world.node(0).events.clear();
+    world.node(1).events.clear();
+    let (again, _) = world.join(0, 1);
+    assert_ne!(again, peer);
+    world.send(0, again, b"anew");
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(1).got.last().unwrap().1, b"anew");
+    assert_eq!(world.node(1).got.len(), 1);
+}
+
+#[test]
+fn both_sides_connecting_at_once_get_one_connection() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    let (a, b) = (world.connect(0, 1), world.connect(1, 0));
+    world.send(0, a, b"from a");
+    world.send(1, b, b"from b");
+    world.pass(Duration::from_millis(50));
+    assert_eq!(world.node(0).got, [(a, b"from b".to_vec())]);
+    assert_eq!(world.node(1).got, [(b, b"from a".to_vec())]);
+    assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (1, 1));
+    assert_eq!(world.node(0).events, [Event::Connected { peer: a, addr: addr(1) }]);
+}
+
+#[test]
+fn connecting_twice_gives_the_same_connection() {
+    let (mut world, peer, _) = World::pair();
+    assert_eq!(world.connect(0, 1), peer);
+}
+
+#[test]
+fn a_connection_that_only_the_peer_wanted_is_an_error_once_our_user_wants_it() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), Config { connect_timeout: Duration::from_millis(3_000), ..config() });
+    world.add(NodeConfig::default(), config());
+    world.connect(1, 0);
+    assert!(world.run(Duration::from_millis(1), |world| world.node(0).endpoint.peers() == 1));
+    world.crash(1);
+    let peer = world.connect(0, 1);
+    world.pass(Duration::from_millis(3_100));
+    assert_eq!(world.node(0).events, [Event::Gone { peer, reason: GoneReason::NoAnswer }]);
+}

@@ -1,0 +1,11 @@
+//! Stories: endpoints on the simulated fabric in virtual time, each test one behaviour that `PROTOCOL.md` promises.
+
+mod close;
+mod cost;
+mod flow;
+mod hostile;
+mod life;
+mod loss;
+mod sizes;
+mod tap;
+mod world;

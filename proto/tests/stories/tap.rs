@@ -1,0 +1,101 @@
+//! A NIC around the fabric's: it keeps what it receives, and lets in what a test forges.
+
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::rc::Rc;
+
+use sidelane_nic::mem::MemNic;
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+
+/// What a test has in its hand while the endpoint owns the NIC.
+#[derive(Default)]
+pub struct Controls {
+    /// Frames are kept here, if there is such a list.
+    pub heard: Option<Vec<Vec<u8>>>,
+    /// Frames that arrive next, whoever they claim to be from.
+    pub forged: VecDeque<(LinkAddr, Vec<u8>)>,
+    /// Frames shown to the endpoint.
+    pub shown: u64,
+}
+
+pub struct Tap {
+    inner: MemNic,
+    controls: Rc<RefCell<Controls>>,
+    /// Unlike the fabric, real drivers forget what is unlinked.
+    linked: HashSet<Link>,
+}
+
+impl Tap {
+    pub fn new(inner: MemNic) -> (Self, Rc<RefCell<Controls>>) {
+        let controls = Rc::new(RefCell::new(Controls::default()));
+        (Self { inner, controls: controls.clone(), linked: HashSet::new() }, controls)
+    }
+}
+
+impl Nic for Tap {
+    const RELIABLE: bool = false;
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let link = self.inner.link(to)?;
+        self.linked.insert(link);
+        Ok(link)
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.linked.remove(&link);
+    }
+
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let forged: Vec<_> = {
+            let mut controls = self.controls.borrow_mut();
+            let count = controls.forged.len().min(budget);
+            controls.shown += count as u64;
+            controls.forged.drain(..count).collect()
+        };
+        for (from, bytes) in &forged {
+            each(bytes, *from);
+        }
+        let controls = &self.controls;
+        let received = self.inner.rx_burst(budget - forged.len(), |bytes, from| {
+            let mut controls = controls.borrow_mut();
+            if let Some(heard) = &mut controls.heard {
+                heard.push(bytes.to_vec());
+            }
+            controls.shown += 1;
+            drop(controls);
+            each(bytes, from);
+        });
+        forged.len() + received
+    }
+
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        assert!(self.linked.contains(&link), "the endpoint uses a link that it has forgotten");
+        self.inner.tx_slot(link, len)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.inner.wait(deadline)
+    }
+
+    fn is_gone(&self, link: Link) -> bool {
+        self.inner.is_gone(link)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+}
