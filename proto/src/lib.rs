@@ -2,6 +2,11 @@
 //! any [`sidelane_nic::Nic`]. `PROTOCOL.md` beside the sources gives the rules and the wire format in words.
 #![deny(unsafe_code)]
 
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod ack;
 mod config;
 mod conn;
