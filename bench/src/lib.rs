@@ -5,6 +5,11 @@
 
 #![deny(unsafe_code)]
 
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod affinity;
 pub mod clock;
 pub mod idle;

@@ -114,7 +114,7 @@ impl Plan {
             bandwidth_size: 1 << 20,
             rounds: 7,
             warm: Duration::from_millis(30),
-            measure: Duration::from_millis(120),
+            measure: Duration::from_millis(110),
         }
     }
 

@@ -40,7 +40,9 @@ impl<N: Nic> Smoltcp<N> {
             // The list is empty and holds two at least.
             let _ = addresses.push(IpCidr::new(own, 24));
         });
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
+        // smoltcp has no congestion control that would keep a window below what the receive ring holds.
+        let bytes = BUFFER_MAX.min(device.nic().caps().rx_frames / 2 * device.nic().caps().mtu);
+        let buffer = || SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
         let refused = |error: &dyn std::fmt::Display| Broken::Driver(format!("smoltcp: {error}"));
@@ -135,7 +137,7 @@ const ADDRESS_B: IpAddress = IpAddress::v4(192, 168, 69, 2);
 const PORT: u16 = 7;
 /// First of the dynamic ports (RFC 6335, 6).
 const EPHEMERAL: u16 = 49_152;
-/// Of each direction: eight super-packets, as much as the bare frames have under way.
-const BUFFER: usize = 512 << 10;
+/// Bytes of each direction's buffer at most: eight super-packets, as much as the bare frames have under way.
+const BUFFER_MAX: usize = 512 << 10;
 /// How long an end stays for the other's last segment.
 const LINGER_NS: u64 = 200_000_000;
