@@ -1,7 +1,7 @@
 //! Traffic that checks itself, and an attacker: the processes of the end-to-end tests.
 //!
-//! [`side`] is one endpoint: it sends numbered messages of random sizes to every peer, checks every byte that it
-//! receives, and tells as [`Line`]s what happened. [`flood`] throws random and mutated frames at an interface, among
+//! `side` is one endpoint: it sends numbered messages of random sizes to every peer, checks every byte that it
+//! receives, and tells as [`Line`]s what happened. `flood` throws random and mutated frames at an interface, among
 //! them live ones that [`sniff`] wrote down on another host.
 
 mod flood;
