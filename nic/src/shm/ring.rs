@@ -8,8 +8,8 @@
 //!   header    0: no frame yet      len + 1: a frame of len bytes      WRAP: the next frame is at line 0
 //! ```
 //!
-//! Old payload may lie wherever a header will come to be, so the producer keeps one free line behind its last frame with
-//! a zeroed header in it. The consumer writes nothing but `head`, on a line of its own, once for an eighth of the ring;
+//! Old payload may lie wherever a header will come to be, so the header behind the last frame is zeroed before the frame
+//! is published. That line must be free, which costs the ring one line. The consumer writes nothing but `head`, on a line of its own, once for an eighth of the ring;
 //! the producer reads it only when the ring looks full.
 //!
 //! Neither side trusts the other's words: positions are masked and lengths are checked against the ring before use.
@@ -59,6 +59,8 @@ pub(super) struct Producer<M> {
     memory: M,
     /// Lines written since the ring was made.
     tail: u32,
+    /// The headers of all lines from `tail` to before here are zero: at least the first of them.
+    zeroed: u32,
     /// The latest `head` that was read and found possible: never more than a ring behind `tail`.
     head_seen: u32,
     /// The last frame found no room.
@@ -123,7 +125,8 @@ impl Frame {
 impl<M: Memory> Producer<M> {
     /// The writing side of a ring that is all zeroes.
     pub(super) fn new(memory: M) -> Self {
-        Self { memory, tail: 0, head_seen: 0, starving: false, broken: false }
+        let zeroed = memory.lines();
+        Self { memory, tail: 0, zeroed, head_seen: 0, starving: false, broken: false }
     }
 
     pub(super) fn memory(&self) -> &M {
@@ -144,15 +147,29 @@ impl<M: Memory> Producer<M> {
     /// Makes the frame visible that was written to `room`.
     #[inline]
     pub(super) fn publish(&mut self, room: Room) {
-        let (mask, lines) = (self.memory.lines() - 1, lines_for(room.len));
-        // The consumer comes here only after the stores below.
-        self.memory.header((room.line + lines) & mask).store(NO_FRAME, Ordering::Relaxed);
+        let (mask, old_tail) = (self.memory.lines() - 1, self.tail);
+        self.tail = self.tail.wrapping_add(room.skip + lines_for(room.len));
+        if self.tail.wrapping_sub(old_tail) >= self.zeroed.wrapping_sub(old_tail) {
+            self.memory.header(self.tail & mask).store(NO_FRAME, Ordering::Relaxed);
+            self.zeroed = self.tail.wrapping_add(1);
+        }
         // Pairs with the Acquire in `Consumer::peek`: who sees the header sees the payload, and the zero behind it.
         self.memory.header(room.line).store(room.len as u32 + 1, Ordering::Release);
         if room.skip > 0 {
-            self.memory.header(self.tail & mask).store(WRAP, Ordering::Release);
+            self.memory.header(old_tail & mask).store(WRAP, Ordering::Release);
         }
-        self.tail = self.tail.wrapping_add(room.skip + lines);
+        self.zero_ahead();
+    }
+
+    /// Zeroes headers that later frames will need zeroed. The consumer has their lines in its cache from the last round,
+    /// so each zero waits for the other processor, and a frame published behind it would wait as long.
+    #[inline]
+    fn zero_ahead(&mut self) {
+        let free = self.memory.lines() - self.tail.wrapping_sub(self.head_seen);
+        while self.zeroed.wrapping_sub(self.tail) < ZEROED_AHEAD.min(free) {
+            self.memory.header(self.zeroed & (self.memory.lines() - 1)).store(NO_FRAME, Ordering::Relaxed);
+            self.zeroed = self.zeroed.wrapping_add(1);
+        }
     }
 
     /// True when the last frame found no room and some was given back since.
@@ -282,6 +299,11 @@ pub(super) const LINE_BYTES: usize = 64;
 
 /// The header word, and four bytes that keep the payload at a multiple of eight.
 pub(super) const HEADER_BYTES: usize = 8;
+
+/// The next small frame's, and the one behind it. Half a round trip of 8 bytes takes 55 ns with 2, 65 with 8, and 90 when
+/// the zero is written right before the frame; with cores far apart 185, 240 and 290 (two virtual processors of an EPYC
+/// 9004, median of 100,000, where the bare cache line takes 30 and 160).
+const ZEROED_AHEAD: u32 = 2;
 
 /// Largest part of the ring that the consumer withholds, as a fraction: its line is touched this often in a round.
 const PUBLICATIONS: u32 = 8;
