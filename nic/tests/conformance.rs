@@ -1,11 +1,17 @@
-//! The conformance suite over the drivers that need nothing from the system.
+//! The conformance suite over the drivers that need nothing from the system, and over the wrappers.
 
-use sidelane_nic::LinkAddr;
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::fault::{Fault, Faults};
 use sidelane_nic::mem::{Config, Fabric, LinkModel, MemNic};
+use sidelane_nic::pcap::{Capture, Origin};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic};
 
 struct Mem {
     link: LinkModel,
@@ -26,14 +32,29 @@ impl Setup for Mem {
     }
 }
 
-/// The simulated fabric below a wrapper that draws no faults: what is left is the wrapper's own conduct.
-struct FaultOverMem(Mem);
+/// A driver below a wrapper that draws no faults: what is left is the wrapper's own conduct.
+struct FaultOver<S>(S);
 
-impl Setup for FaultOverMem {
-    type Nic = Fault<MemNic>;
+impl<S: Setup> Setup for FaultOver<S> {
+    type Nic = Fault<S::Nic>;
 
     fn open(&mut self, count: usize) -> Result<Vec<Self::Nic>, String> {
         Ok(self.0.open(count)?.into_iter().map(|nic| Fault::new(nic, Faults::NONE, 1)).collect())
+    }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        self.0.absent()
+    }
+}
+
+/// A driver below a wrapper that writes down what passes.
+struct CaptureOver<S>(S);
+
+impl<S: Setup> Setup for CaptureOver<S> {
+    type Nic = Capture<S::Nic, Vec<u8>>;
+
+    fn open(&mut self, count: usize) -> Result<Vec<Self::Nic>, String> {
+        Ok(self.0.open(count)?.into_iter().map(|nic| Capture::new(nic, Vec::new(), Origin::Wall)).collect())
     }
 
     fn absent(&mut self) -> Option<LinkAddr> {
@@ -58,13 +79,29 @@ fn mem() {
 #[test]
 fn fault_over_mem() {
     for link in [LinkModel::default(), delayed()] {
-        conformance::run(&mut FaultOverMem(Mem { link, config: Config::default() })).assert_passed();
+        conformance::run(&mut FaultOver(Mem { link, config: Config::default() })).assert_passed();
     }
 }
 
-/// Endpoints of a domain that no other test uses.
+#[test]
+fn capture_over_mem() {
+    conformance::run(&mut CaptureOver(Mem { link: delayed(), config: Config::default() })).assert_passed();
+}
+
+/// Endpoints of domains that no other test uses.
 struct Shm {
+    name: &'static str,
     domains: u32,
+}
+
+impl Shm {
+    fn new(name: &'static str) -> Self {
+        Self { name, domains: 0 }
+    }
+
+    fn domain(&self) -> String {
+        format!("{}-{}-{}", self.name, std::process::id(), self.domains)
+    }
 }
 
 impl Setup for Shm {
@@ -72,17 +109,32 @@ impl Setup for Shm {
 
     fn open(&mut self, count: usize) -> Result<Vec<ShmNic>, String> {
         self.domains += 1;
-        let domain = format!("conformance-{}-{}", std::process::id(), self.domains);
-        (0..count).map(|_| ShmNic::open(&domain, None).map_err(|error| error.to_string())).collect()
+        (0..count).map(|_| ShmNic::open(&self.domain(), None).map_err(|error| error.to_string())).collect()
     }
 
     fn absent(&mut self) -> Option<LinkAddr> {
         Some(LinkAddr::Shm { endpoint: 999 })
     }
+
+    fn throw(&mut self, victim: &ShmNic, bytes: &[u8]) -> bool {
+        let LinkAddr::Shm { endpoint } = victim.caps().addr else { unreachable!() };
+        let user = std::fs::metadata("/proc/self").unwrap().uid();
+        let name = format!("sidelane-shm-{user}-{}-{endpoint}", self.domain());
+        let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        // It may have hung up before everything was said.
+        let _ = socket.write_all(bytes);
+        true
+    }
 }
 
 #[test]
 fn shm() {
-    conformance::run(&mut Shm { domains: 0 }).assert_passed();
-    conformance::run_threads(&mut Shm { domains: 1_000 }).assert_passed();
+    conformance::run(&mut Shm::new("shm")).assert_passed();
+    conformance::run_threads(&mut Shm::new("shm-threads")).assert_passed();
+}
+
+#[test]
+fn fault_over_shm() {
+    conformance::run(&mut FaultOver(Shm::new("fault"))).assert_passed();
+    conformance::run_threads(&mut FaultOver(Shm::new("fault-threads"))).assert_passed();
 }
