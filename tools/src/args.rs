@@ -48,9 +48,12 @@ pub enum Command {
     /// One side of a measurement; started by `ladder`
     #[command(hide = true)]
     Side,
-    /// Tries a socket in the namespace it is started in; started by `doctor`
+    /// Opens a driver in the namespace it is started in; started by `doctor`
     #[command(hide = true)]
-    Probe,
+    Probe {
+        /// The driver as a string
+        spec: String,
+    },
     /// Traffic that checks itself; started by tests
     #[command(hide = true)]
     Soak(SoakArgs),

@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 
 use crate::args::{LabCommand, SpecArgs};
 use crate::interrupt::INTERRUPTED;
+use crate::say;
 
 /// Why a `lab` command failed.
 #[derive(Debug, thiserror::Error)]
@@ -73,19 +74,19 @@ fn up(spec: &SpecArgs, name: &str) -> Result<i32, Failure> {
 
 /// The life of the keeper. Its first line of output is [`READY`] or the reason why there is no lab.
 fn keep(spec: &LabSpec, name: &str) -> i32 {
-    let say = |text: &dyn fmt::Display| {
+    let tell = |text: &dyn fmt::Display| {
         let mut out = io::stdout();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
     let lab = match process::detach().map_err(|e| Failure::System("detach", e)).and_then(|()| Ok(Lab::build(spec)?)) {
         Ok(lab) => lab,
         Err(error) => {
-            say(&error);
+            tell(&error);
             return 1;
         }
     };
-    if let Err(error) = keeper::keep(&lab, name, || say(&READY)) {
-        say(&error);
+    if let Err(error) = keeper::keep(&lab, name, || tell(&READY)) {
+        tell(&error);
         return 1;
     }
     0
@@ -100,7 +101,7 @@ fn down(name: &str) -> Result<i32, Failure> {
         1 => ", and one process inside".to_owned(),
         n => format!(", and {n} processes inside"),
     };
-    println!("ended lab `{name}`{also}");
+    say(format_args!("ended lab `{name}`{also}"));
     Ok(0)
 }
 
@@ -108,9 +109,9 @@ fn status(json: bool) -> Result<i32, Failure> {
     let labs = Kept::all()?;
     if json {
         let labs: Vec<_> = labs.iter().map(|lab| &lab.description).collect();
-        println!("{}", serde_json::json!({ "schema": "sidelane-labs/1", "labs": labs }));
+        say(serde_json::json!({ "schema": "sidelane-labs/1", "labs": labs }));
     } else if labs.is_empty() {
-        println!("no lab is up; make one with `sidelane lab up`");
+        say("no lab is up; make one with `sidelane lab up`");
     } else {
         print_labs(&labs);
     }
@@ -121,7 +122,7 @@ fn print_labs(labs: &[Kept]) {
     for Kept { description: lab, .. } in labs {
         let frames = if lab.real_frames { "real frames" } else { "default offloads" };
         let owner = if lab.user_namespace { ", in a user namespace" } else { "" };
-        println!("lab `{}`: MTU {}, {frames}{owner}, kept by process {}", lab.name, lab.mtu, lab.pid);
+        say(format_args!("lab `{}`: MTU {}, {frames}{owner}, kept by process {}", lab.name, lab.mtu, lab.pid));
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header(["host", "address", "MAC", "interface", "processes"]);
         for host in &lab.hosts {
@@ -129,7 +130,7 @@ fn print_labs(labs: &[Kept]) {
             let cells = [host.name.to_string(), host.ip.to_string(), host.mac.clone(), host.interface.clone()];
             table.add_row(cells.into_iter().chain([processes.join(" ")]));
         }
-        println!("{table}");
+        say(table);
     }
 }
 

@@ -49,7 +49,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
             _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
             report => report?,
         };
-        println!("{}", report.to_table());
+        crate::say(report.to_table());
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.rungs.extend(report.rungs),

@@ -7,7 +7,8 @@ mod interrupt;
 mod lab_command;
 mod ladder;
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
-        Some(Command::Probe) => Ok(sidelane::doctor::probe()),
+        Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),
         Some(Command::Soak(args)) => return sidelane::soak::run(&args),
     };
     match outcome {
@@ -45,9 +46,14 @@ fn main() -> ExitCode {
 fn show_doctor(json: bool) -> i32 {
     let report = Report::make();
     if json {
-        println!("{}", serde_json::to_string(&report).expect("a report has no maps and only finite numbers"));
+        say(serde_json::to_string(&report).expect("a report has no maps and only finite numbers"));
     } else {
-        println!("{report}");
+        say(&report);
     }
     i32::from(!report.ready)
+}
+
+/// Prints a line. A reader that has seen enough (`| head`) is no failure, and no reason to leave other work undone.
+fn say(text: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }

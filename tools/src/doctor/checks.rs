@@ -1,10 +1,11 @@
 //! Tries each driver's means.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
 use io_uring::IoUring;
+use sidelane_nic::spec::Spec;
 
 use super::{Driver, Verdict, probe};
 use crate::lab::{Lab, LabError, LabSpec};
@@ -38,54 +39,58 @@ pub fn drivers(lab: &Result<Lab, Verdict>) -> Vec<Driver> {
 }
 
 fn shm() -> Verdict {
-    match probe::shared_memory() {
-        Ok(()) => Verdict::runs_everywhere(),
-        Err(error) => Verdict::Refused { reason: format!("no shared memory to be had: {error}"), remedy: None },
-    }
+    let domain = format!("doctor-{}", std::process::id());
+    verdict(probe::open(&Spec::Shm { domain, endpoint: None }), None)
 }
 
 fn udp() -> Verdict {
     if let Err(verdict) = ring() {
         return verdict;
     }
-    match UdpSocket::bind("127.0.0.1:0") {
-        Ok(_) => Verdict::runs_everywhere(),
-        Err(error) => Verdict::Refused {
-            reason: format!("no UDP socket on loopback: {error}"),
-            remedy: Some("sudo ip link set lo up".to_owned()),
-        },
-    }
+    let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    verdict(probe::open(&Spec::Udp { bind }), Some("sudo ip link set lo up"))
 }
 
 fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
     if let Err(verdict) = ring() {
         return verdict;
     }
-    let refusal = match probe::packet_socket() {
+    // Every machine has a loopback.
+    let refusal = match probe::open(&on_interface("lo")) {
         Ok(()) => return Verdict::runs_everywhere(),
         Err(error) => error,
     };
     let Ok(lab) = lab else {
-        return Verdict::Refused {
-            reason: format!("no packet socket without CAP_NET_RAW ({refusal}), and no lab that would have one"),
-            remedy: Some("sudo sidelane (or the remedy for `lab`)".to_owned()),
-        };
+        return verdict(Err(format!("{refusal}; and there is no lab to run in")), Some("sudo sidelane"));
     };
     match in_lab(lab) {
         Ok(()) => Verdict::Runs { note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()) },
-        Err(reason) => Verdict::Refused { reason, remedy: Some("sudo sidelane".to_owned()) },
+        refused => verdict(refused, Some("sudo sidelane")),
     }
 }
 
-/// Tries the packet socket where a lab's program would open it.
+/// Tries the driver where a lab's program would open it.
 fn in_lab(lab: &Lab) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut probe: Command = lab.host(0).command(own);
-    let output = probe.arg("probe").stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let host = lab.host(0);
+    let mut probe: Command = host.command(own);
+    let spec = on_interface(host.interface()).to_string();
+    let output = probe.args(["probe", &spec]).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("no packet socket even in a lab: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!("not even in a lab: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn on_interface(name: &str) -> Spec {
+    Spec::Uring { interface: name.to_owned(), endpoint: 0, real_frames: false }
+}
+
+fn verdict(outcome: Result<(), String>, remedy: Option<&str>) -> Verdict {
+    match outcome {
+        Ok(()) => Verdict::runs_everywhere(),
+        Err(reason) => Verdict::Refused { reason, remedy: remedy.map(str::to_owned) },
+    }
 }
 
 /// An io_uring instance with the entries that a driver at least asks for.

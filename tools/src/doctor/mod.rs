@@ -76,6 +76,9 @@ impl Report {
     }
 }
 
+/// Columns of a table that does not go to a terminal.
+const FILE_WIDTH: u16 = 120;
+
 impl Verdict {
     /// True when it works.
     pub fn runs(&self) -> bool {
@@ -91,6 +94,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        if table.width().is_none() {
+            table.set_width(FILE_WIDTH);
+        }
         table.set_header(["driver", "what it is", "here"]);
         for driver in &self.drivers {
             table.add_row([driver.name, driver.what, &driver.verdict.to_string()]);

@@ -1,12 +1,12 @@
-//! The system calls whose success decides.
-#![allow(unsafe_code)] // std opens neither packet sockets nor anonymous memory files.
+//! Opens a driver as a program would, and lets it go.
 
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use sidelane_nic::Nic;
+use sidelane_nic::spec::{NicUser, Spec};
 
-/// The hidden subcommand: exit code 0 when a packet socket opens in the namespace it was started in.
-pub fn main() -> i32 {
-    match packet_socket() {
+/// The hidden subcommand: exit code 0 when the driver that `text` names opens in the namespace it was started in.
+pub fn main(text: &str) -> i32 {
+    let outcome = text.parse().map_err(|error| format!("{error}")).and_then(|spec| open(&spec));
+    match outcome {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("{error}");
@@ -15,28 +15,12 @@ pub fn main() -> i32 {
     }
 }
 
-/// Opens an `AF_PACKET` socket that receives nothing, and closes it.
-pub fn packet_socket() -> io::Result<()> {
-    // SAFETY: Takes no pointer.
-    close(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
-}
-
-/// Makes an anonymous file of shared memory with one page, and closes it.
-pub fn shared_memory() -> io::Result<()> {
-    // SAFETY: The name is a terminated string.
-    let fd = unsafe { libc::memfd_create(c"sidelane-probe".as_ptr(), libc::MFD_CLOEXEC) };
-    // SAFETY: Takes no pointer; a bad descriptor is an error as any other.
-    let sized = unsafe { libc::ftruncate(fd, 4096) };
-    let refused = io::Error::last_os_error();
-    close(fd)?;
-    if sized < 0 { Err(refused) } else { Ok(()) }
-}
-
-fn close(fd: i32) -> io::Result<()> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+/// Opens `spec` and closes it, or says why not.
+pub fn open(spec: &Spec) -> Result<(), String> {
+    struct LetGo;
+    impl NicUser for LetGo {
+        type Out = ();
+        fn run<N: Nic + 'static>(self, _nic: N) {}
     }
-    // SAFETY: The caller opened it for this one purpose.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(())
+    spec.open(LetGo).map_err(|error| error.to_string())
 }
