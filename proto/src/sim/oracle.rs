@@ -1,9 +1,11 @@
-//! Judges what is delivered: exactly once, in order, unaltered, nothing invented.
+//! Judges what is delivered (exactly once, in order, unaltered, nothing invented), what comes back to its sender, and
+//! that a lost peer is noticed in time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use sidelane_nic::rng::Rng;
+use sidelane_nic::time::Instant;
 
 use crate::PeerId;
 
@@ -32,6 +34,12 @@ pub(super) struct Oracle {
     /// By receiver and its name for the connection: which stream that is, and which message is due.
     receiving: HashMap<(u32, u32, PeerId), (Stream, u32)>,
     seen: HashSet<Stream>,
+    /// Messages of each stream that were delivered.
+    delivered_of: HashMap<Stream, u32>,
+    /// Messages lent to an endpoint by `send_owned`, by sender and its name for the connection; oldest first.
+    lent: HashMap<(u32, u32, PeerId), VecDeque<(Stream, u32)>>,
+    /// Connections whose peer cannot be heard any more, and when their end must be known.
+    silenced: Vec<(Instant, u32, PeerId)>,
     pub delivered: u64,
 }
 
@@ -85,7 +93,66 @@ impl Oracle {
             return fail(format!("message {number} of {stream:?} where {due} was due"));
         }
         *due += 1;
+        self.delivered_of.insert(stream, *due);
         self.delivered += 1;
         Ok(())
+    }
+
+    /// Messages of `stream` that came out at its receiver.
+    pub fn delivered_of(&self, stream: Stream) -> u32 {
+        self.delivered_of.get(&stream).copied().unwrap_or(0)
+    }
+
+    /// An endpoint took message `number` of `stream` by `send_owned`.
+    pub fn lend(&mut self, node: u32, life: u32, peer: PeerId, stream: Stream, number: u32) {
+        self.lent.entry((node, life, peer)).or_default().push_back((stream, number));
+    }
+
+    /// An endpoint gave a buffer back: each once, in order, as it was.
+    pub fn give_back(&mut self, node: u32, life: u32, peer: PeerId, buffer: &[u8]) -> Result<(), Violation> {
+        let lent = self.lent.get_mut(&(node, life, peer)).and_then(VecDeque::pop_front);
+        match lent {
+            Some((stream, number)) if buffer == message(stream, number, buffer.len()) => Ok(()),
+            Some((stream, number)) => Err(Violation(format!(
+                "node {node}, {peer:?}: another buffer came back than that of message {number} of {stream:?}"
+            ))),
+            None => Err(Violation(format!("node {node}, {peer:?}: a buffer came back that was not lent"))),
+        }
+    }
+
+    /// `node` cannot hear `peer` any more, and must know by `deadline`.
+    pub fn silence(&mut self, deadline: Instant, node: u32, peer: PeerId) {
+        self.silenced.push((deadline, node, peer));
+    }
+
+    /// A node died: what it had lent is lost with it, and it owes no answer.
+    pub fn forget_node(&mut self, node: u32) {
+        self.silenced.retain(|&(_, silenced, _)| silenced != node);
+    }
+
+    /// A connection ended with an error: by then every lent buffer is back.
+    pub fn end(&mut self, node: u32, life: u32, peer: PeerId) -> Result<(), Violation> {
+        self.silenced.retain(|&(_, silenced, of)| (silenced, of) != (node, peer));
+        match self.lent.remove(&(node, life, peer)) {
+            Some(lent) if !lent.is_empty() => {
+                Err(Violation(format!("node {node}, {peer:?}: gone, and {} buffers did not come back", lent.len())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// At the end, or at any time when all is acknowledged: nothing is lent that is not back.
+    pub fn still_lent(&self, node: u32, life: u32, peer: PeerId) -> usize {
+        self.lent.get(&(node, life, peer)).map_or(0, VecDeque::len)
+    }
+
+    /// The time is `now`: is there an end that should be known?
+    pub fn check_silences(&self, now: Instant) -> Result<(), Violation> {
+        match self.silenced.iter().find(|&&(deadline, ..)| deadline < now) {
+            Some((deadline, node, peer)) => {
+                Err(Violation(format!("node {node} should have lost {peer:?} by {deadline:?}, and it is {now:?}")))
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Plays a scenario and judges it.
 
 use sidelane_nic::LinkAddr;
-use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel, MemNic};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
@@ -62,6 +62,8 @@ struct Outlet {
     /// Messages of this stream.
     count: u32,
     waiting: Option<Vec<u8>>,
+    /// The endpoint said that the peer answered.
+    connected: bool,
     over: bool,
 }
 
@@ -127,9 +129,10 @@ impl<'a> Game<'a> {
                 }
             }
             if self.is_done() {
-                return Ok(());
+                return self.judge_end();
             }
             let now = self.fabric.now();
+            self.oracle.check_silences(now)?;
             if now.since(Instant::ZERO) > self.scenario.time_limit {
                 return Err(self.fail("not everything is delivered or ended with an error in time"));
             }
@@ -150,7 +153,10 @@ impl<'a> Game<'a> {
         let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
         let mut busy = false;
         for outlet in &mut node.outlets {
-            busy |= feed(&mut node.endpoint, outlet, &mut self.rng, self.scenario.longest);
+            let life = self.lives[number as usize];
+            busy |= feed(&mut node.endpoint, outlet, &mut self.rng, self.scenario.longest, |outlet| {
+                self.oracle.lend(number, life, outlet.peer, outlet.stream, outlet.next);
+            });
         }
         busy |= node.endpoint.poll() > 0;
         if now >= node.receives_at {
@@ -166,7 +172,22 @@ impl<'a> Game<'a> {
         }
         while let Some(event) = node.endpoint.poll_event() {
             busy = true;
-            let Event::Gone { peer, reason } = event else { continue };
+            let life = self.lives[number as usize];
+            let (peer, reason) = match event {
+                Event::Gone { peer, reason } => (peer, reason),
+                Event::Sent { peer, buffer } | Event::Unsent { peer, buffer } => {
+                    self.oracle.give_back(number, life, peer, &buffer)?;
+                    continue;
+                }
+                Event::Connected { peer, .. } => {
+                    node.outlets.iter_mut().filter(|outlet| outlet.peer == peer).for_each(|o| o.connected = true);
+                    continue;
+                }
+                Event::Closed { peer } => {
+                    return Err(Violation(format!("node {number}: {peer:?} is closed, and nobody closed it")));
+                }
+            };
+            self.oracle.end(number, life, peer)?;
             self.gone += 1;
             if reason == GoneReason::NoAnswer && self.scenario.crash.is_none() && self.scenario.partitions.is_empty() {
                 return Err(Violation(format!("node {number}: nobody answered, though everybody is there")));
@@ -187,18 +208,64 @@ impl<'a> Game<'a> {
         while let Some(partition) = partitions.get(self.partitions_begun).filter(|partition| partition.from <= now) {
             self.fabric.partition(partition.a, partition.b, partition.until);
             self.partitions_begun += 1;
+            if partition.until > self.silence_deadline() {
+                self.expect_silence(partition.a, partition.b);
+                self.expect_silence(partition.b, partition.a);
+            }
         }
         if let Some(crash) = self.scenario.crash {
             if !self.crashed && now >= crash.at {
                 self.crashed = true;
                 self.fabric.crash(crash.node);
                 self.nodes[crash.node as usize] = None;
+                self.oracle.forget_node(crash.node);
+                for node in 0..self.scenario.nodes {
+                    self.expect_silence(node, crash.node);
+                }
             }
             if !self.restarted && now >= crash.restart_at {
                 self.restarted = true;
                 self.start(crash.node, self.scenario.messages / 2);
             }
         }
+    }
+
+    /// `node` hears nothing of its connection with `silent` from now on.
+    fn expect_silence(&mut self, node: u32, silent: u32) {
+        let deadline = self.silence_deadline();
+        let outlets = self.nodes[node as usize].iter().flat_map(|node| &node.outlets);
+        for outlet in outlets.filter(|outlet| outlet.to == silent && outlet.connected && !outlet.over) {
+            self.oracle.silence(deadline, node, outlet.peer);
+        }
+    }
+
+    /// By when a silence that begins now must be noticed: what is still on its way, four keep-alives, and the time in
+    /// which a frame with its repetitions may be late.
+    fn silence_deadline(&self) -> Instant {
+        let LinkModel { line, delay, faults, .. } = self.scenario.link;
+        let mtu = self.scenario.mtu.iter().max().copied().unwrap_or_default() as u64;
+        let queued = line.rate_bits_per_s.map_or(0, |rate| 4 * 256 * mtu * 8 * 1_000_000_000 / rate);
+        let late = delay + faults.delay_span + faults.reorder_span + Duration::from_nanos(queued);
+        self.fabric.now() + late + KEEP_ALIVE.saturating_mul(4) + Duration::from_millis(1)
+    }
+
+    /// What was acknowledged and is not lost with a crash was delivered, and what was lent is back.
+    fn judge_end(&self) -> Result<(), Violation> {
+        for (number, node) in self.nodes.iter().enumerate() {
+            for outlet in node.iter().flat_map(|node| &node.outlets).filter(|outlet| !outlet.over) {
+                let stream = outlet.stream;
+                let still_lent = self.oracle.still_lent(number as u32, self.lives[number], outlet.peer);
+                if still_lent > 0 {
+                    return Err(Violation(format!("{stream:?}: settled, and {still_lent} buffers are not back")));
+                }
+                let crashed = self.crashed && self.scenario.crash.is_some_and(|crash| crash.node == outlet.to);
+                let delivered = self.oracle.delivered_of(stream);
+                if !crashed && delivered != outlet.count {
+                    return Err(Violation(format!("{stream:?}: {delivered} of {} settled arrived", outlet.count)));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn next_time(&self) -> Option<Instant> {
@@ -252,7 +319,7 @@ fn open(endpoint: &mut Endpoint<MemNic>, from: u32, to: u32, next_stream: &mut u
     let peer = endpoint.connect(LinkAddr::Mem { node: to }).expect("the table has room");
     let stream = Stream { from, to, number: *next_stream };
     *next_stream += 1;
-    Outlet { to, peer, stream, next: 0, count, waiting: None, over: false }
+    Outlet { to, peer, stream, next: 0, count, waiting: None, connected: false, over: false }
 }
 
 fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream: &mut u32) -> Outlet {
@@ -262,20 +329,30 @@ fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream:
 }
 
 /// Gives the endpoint what it takes of an outlet's messages.
-fn feed(endpoint: &mut Endpoint<MemNic>, outlet: &mut Outlet, rng: &mut Rng, longest: usize) -> bool {
+fn feed(
+    endpoint: &mut Endpoint<MemNic>,
+    outlet: &mut Outlet,
+    rng: &mut Rng,
+    longest: usize,
+    mut lend: impl FnMut(&Outlet),
+) -> bool {
     let mut fed = false;
     while !outlet.over && outlet.next < outlet.count {
         let bytes = outlet.waiting.take().unwrap_or_else(|| {
             let len = if rng.chance(0.7) { rng.below(64) as usize } else { rng.below(longest as u64 + 1) as usize };
             message(outlet.stream, outlet.next, len)
         });
-        let taken = if bytes.len() > 1000 && rng.chance(0.5) {
+        let lent = bytes.len() > 1000 && rng.chance(0.5);
+        let taken = if lent {
             endpoint.send_owned(outlet.peer, bytes).map_err(|refused| (refused.reason, refused.buffer))
         } else {
             endpoint.send(outlet.peer, &bytes).map_err(|reason| (reason, bytes))
         };
         match taken {
             Ok(()) => {
+                if lent {
+                    lend(outlet);
+                }
                 outlet.next += 1;
                 fed = true;
             }
