@@ -36,6 +36,10 @@ impl Check {
     /// True when the frame is as its sender sealed it.
     #[inline]
     pub fn holds(self, frame: &[u8]) -> bool {
+        // A fuzzer would never get past it.
+        if cfg!(fuzzing) {
+            return true;
+        }
         let c = &frame[field::CHECK];
         self.of(frame) == u32::from_le_bytes([c[0], c[1], c[2], c[3]])
     }
