@@ -531,9 +531,7 @@ impl Conn {
         {
             return Some(plan);
         }
-        if self.fifo.has_unsent()
-            && (plain || (self.in_flight.flying() < self.window as usize && self.in_flight.len() < WINDOW_MAX as usize))
-        {
+        if self.fifo.has_unsent() && (plain || self.window_has_room()) {
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
             if let Some(span) = self.fifo.next_span((self.path.mtu - header).min(credit)) {
@@ -566,21 +564,31 @@ impl Conn {
         self.finish_plain(turn, frame);
     }
 
-    /// The next frame of a reliable driver, in the common case: whole records and nothing else to do. Where they stand,
-    /// and the frame's length. `None`: ask [`Self::poll_transmit`].
+    /// The next frame in the common case: whole records, and nothing else to do. Where they stand, and the frame's
+    /// length. `None`: ask [`Self::poll_transmit`].
     #[inline]
-    pub fn poll_run(&self) -> Option<(usize, usize)> {
+    pub fn poll_run(&self, plain: bool) -> Option<(usize, usize)> {
         if self.phase != Phase::Open || self.owed != Owed::NONE {
             return None;
         }
+        if !plain && (self.in_flight.has_lost() || !self.window_has_room()) {
+            return None;
+        }
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
         let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let (at, len) = self.fifo.next_run((self.path.mtu - PLAIN_LEN).min(credit))?;
-        Some((at, PLAIN_LEN + len))
+        let (at, len) = self.fifo.next_run((self.path.mtu - header).min(credit))?;
+        Some((at, header + len))
     }
 
     /// Writes the frame from [`Self::poll_run`].
     #[inline]
-    pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8]) {
+    pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8], plain: bool) {
+        if !plain {
+            let span = Span::Run { at, len: frame.len() - FULL_LEN };
+            self.emit_new(turn, span, frame, false);
+            turn.counters.frames_sent += 1;
+            return;
+        }
         self.position += (frame.len() - PLAIN_LEN) as u64;
         self.fifo.hand_over_run(at, &mut frame[PLAIN_LEN..]);
         self.finish_plain(turn, frame);
@@ -660,7 +668,7 @@ impl Conn {
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does.
-        let ask = self.in_flight.flying() >= self.window as usize || self.in_flight.len() == WINDOW_MAX as usize;
+        let ask = !self.window_has_room();
         self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame);
         self.active_at = turn.now;
         self.start_retransmit_timer(turn.now);
@@ -966,6 +974,11 @@ impl Conn {
         if self.timers.is_idle(Timer::Retransmit) {
             self.timers.set(Timer::Retransmit, now + self.probe_timeout());
         }
+    }
+
+    #[inline]
+    fn window_has_room(&self) -> bool {
+        self.in_flight.flying() < self.window as usize && self.in_flight.len() < WINDOW_MAX as usize
     }
 
     fn probe_timeout(&self) -> Duration {

@@ -395,11 +395,10 @@ struct Transmitted {
 fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>) -> Transmitted {
     let mut committed = false;
     for _ in 0..BURST {
-        if N::RELIABLE
-            && let Some((at, len)) = conn.poll_run()
+        if let Some((at, len)) = conn.poll_run(N::RELIABLE)
             && let Some(mut slot) = nic.tx_slot(conn.link, len)
         {
-            conn.emit_run(turn, at, &mut slot);
+            conn.emit_run(turn, at, &mut slot, N::RELIABLE);
             slot.commit();
             committed = true;
             if !conn.wants_to_transmit() {
