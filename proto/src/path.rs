@@ -4,7 +4,6 @@ use sidelane_nic::Caps;
 use sidelane_nic::time::Duration;
 
 use crate::Config;
-use crate::conn::CREDIT_UNIT;
 use crate::in_flight::WINDOW_MAX;
 use crate::wire::{FULL_LEN, Hello, PLAIN_LEN, RECORD_LEN};
 
@@ -103,3 +102,5 @@ impl Path {
 
 /// No peer makes us wait longer for an ack before we ask.
 const ACK_DELAY_MAX_NS: u64 = 10_000_000;
+/// Credit travels in these units, so that 16 bits span 4 MiB; half of that is the largest FIFO.
+pub(crate) const CREDIT_UNIT: u64 = 64;

@@ -1,0 +1,235 @@
+//! How a connection opens, waits, and ends: its timers and phases.
+
+use sidelane_nic::time::{Duration, Instant};
+
+use super::{Conn, Owed, Phase, TurnContext};
+use crate::event::{Event, GoneReason};
+use crate::in_flight::InFlight;
+use crate::send_fifo::SendFifo;
+use crate::timers::{Timer, Timers};
+use crate::wire::Seq;
+
+impl Conn {
+    /// Fires every timer that is due.
+    pub fn handle_timeout(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+        let now = turn.now;
+        if self.timers.fire(Timer::Ack, now) {
+            self.ack.on_timeout(now);
+            if let Some(due) = self.ack.due().filter(|_| !self.ack.is_urgent()) {
+                self.timers.set(Timer::Ack, due);
+            }
+        }
+        if self.timers.fire(Timer::Reorder, now) {
+            self.detect_losses(now);
+        }
+        if self.timers.fire(Timer::Retransmit, now) {
+            self.on_retransmit_timeout(now);
+        }
+        if self.timers.fire(Timer::Life, now) {
+            self.on_life_timeout(turn, plain);
+        }
+    }
+
+    /// When the next timer fires.
+    #[inline]
+    pub fn next_timeout(&self) -> Instant {
+        self.timers.next()
+    }
+
+    /// When the next timer fires, if that may have changed since the last call.
+    #[inline]
+    pub fn take_timeout_change(&mut self) -> Option<Instant> {
+        self.timers.take_change()
+    }
+
+    /// True when the endpoint can forget this connection.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Gone && !self.inbox.is_ready()
+    }
+
+    #[cold]
+    pub(super) fn open(&mut self, turn: &mut TurnContext<'_>) {
+        self.phase = if self.owed.has(Owed::CLOSE) { Phase::Closing } else { Phase::Open };
+        self.heard_at = turn.now;
+        self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
+        turn.events.push_back(Event::Connected { peer: self.id, addr: self.addr });
+        if self.fifo.longest_large() > self.path.message_max {
+            self.gone(turn, GoneReason::MessageTooLong);
+        }
+    }
+
+    /// The peer does not answer any more. Where both sides had closed already, that is as agreed.
+    #[cold]
+    pub(super) fn lost(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
+        match self.phase {
+            Phase::Lingering { .. } | Phase::Gone => {}
+            // It closed, and forgot us while our user had not come so far.
+            Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
+            Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
+            // It has all but perhaps our Close, whose acks were lost.
+            Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            _ => self.gone(turn, reason),
+        }
+    }
+
+    #[cold]
+    pub(super) fn gone(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
+        self.wind_up(turn);
+        turn.counters.peers_gone += 1;
+        turn.events.push_back(Event::Gone { peer: self.id, reason });
+    }
+
+    /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
+    pub(super) fn wind_up(&mut self, turn: &mut TurnContext<'_>) {
+        let peer = self.id;
+        turn.events.extend(self.fifo.drain_lent().map(|buffer| Event::Unsent { peer, buffer }));
+        self.fifo = SendFifo::new(0, 0);
+        self.in_flight = InFlight::new(Seq(0));
+        self.owed = Owed::default();
+        self.timers = Timers::new();
+        self.timers.set(Timer::Life, turn.now);
+        self.phase = Phase::Gone;
+    }
+
+    /// The user has taken everything up to the peer's Close.
+    #[cold]
+    pub(super) fn on_close_taken(&mut self, turn: &mut TurnContext<'_>) {
+        match self.phase {
+            Phase::Open if self.fifo.is_empty() => self.linger(turn),
+            Phase::Open => self.gone(turn, GoneReason::ClosedByPeer),
+            // Our own Close is under way, and ends this as well.
+            _ => {}
+        }
+    }
+
+    pub(super) fn linger(&mut self, turn: &mut TurnContext<'_>) {
+        let until = turn.now + LINGER;
+        self.phase = Phase::Lingering { until };
+        self.timers = Timers::new();
+        self.timers.set(Timer::Life, until);
+        turn.events.push_back(Event::Closed { peer: self.id });
+    }
+
+    /// Ends a close whose Close record is acknowledged.
+    #[inline]
+    pub(super) fn finish_close(&mut self, turn: &mut TurnContext<'_>) {
+        if self.phase == Phase::Closing && !self.owed.has(Owed::CLOSE) && self.fifo.is_empty() {
+            self.linger(turn);
+        }
+    }
+
+    pub(super) fn detect_losses(&mut self, now: Instant) {
+        match self.in_flight.detect(now, &self.rtt) {
+            Some(look_again) => self.timers.set(Timer::Reorder, look_again),
+            None => self.timers.stop(Timer::Reorder),
+        }
+    }
+
+    /// Once set it is left alone, and checked against [`Self::active_at`] when it fires: acks come far more often.
+    #[inline]
+    pub(super) fn start_retransmit_timer(&mut self, now: Instant) {
+        if self.timers.is_idle(Timer::Retransmit) {
+            self.timers.set(Timer::Retransmit, now + self.probe_timeout());
+        }
+    }
+
+    pub(super) fn probe_timeout(&self) -> Duration {
+        self.rtt.probe_timeout(self.path.probe_floor, self.path.peer_ack_delay, self.backoff)
+    }
+
+    /// Nothing was acknowledged for a while. Timers are set once and checked late, so first: is it really due?
+    #[cold]
+    pub(super) fn on_retransmit_timeout(&mut self, now: Instant) {
+        let waiting = self.fifo.has_unsent();
+        if self.in_flight.is_empty() && !waiting {
+            return;
+        }
+        let due = self.active_at + self.probe_timeout();
+        if now < due {
+            self.timers.set(Timer::Retransmit, due);
+            return;
+        }
+        if self.in_flight.is_empty() {
+            self.owed.add(Owed::PING);
+        } else if self.backoff == 0 {
+            self.owed.add(Owed::PROBE);
+        } else {
+            self.in_flight.give_up_all();
+            self.window = (self.window / 2).max(WINDOW_MIN.min(self.window_max));
+            if self.backoff >= 2 {
+                self.owed.add(Owed::PING);
+            }
+        }
+        self.active_at = now;
+        self.backoff += 1;
+        self.timers.set(Timer::Retransmit, now + self.probe_timeout());
+    }
+
+    #[cold]
+    pub(super) fn on_life_timeout(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+        let now = turn.now;
+        match self.phase {
+            Phase::Connecting { give_up_at, .. } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
+            Phase::Connecting { tries, give_up_at } => {
+                self.owed.add(Owed::HELLO);
+                let next = now + HELLO_INTERVAL.saturating_mul(1 << tries.min(HELLO_BACKOFF_MAX));
+                self.timers.set(Timer::Life, next.min(give_up_at));
+            }
+            Phase::Accepted { asked: true, give_up_at } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
+            Phase::Accepted { asked: true, give_up_at } => {
+                self.owed.add(Owed::HELLO_ACK);
+                let next = now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX);
+                self.timers.set(Timer::Life, next.min(give_up_at));
+            }
+            // It said Hello and was never heard again. The user has not heard of it either.
+            Phase::Accepted { asked: false, .. } => self.wind_up(turn),
+            Phase::Open | Phase::Closing => {
+                // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
+                let owes_life = !self.inbox.is_closed() || !self.fifo.is_empty();
+                if !plain && owes_life {
+                    let gone_at = self.heard_at + turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
+                    if now >= gone_at {
+                        self.lost(turn, GoneReason::Silent);
+                        return;
+                    }
+                    if now.since(self.heard_at) >= turn.config.keep_alive {
+                        // Asks four times as often from now on: on a lossy path one question is not enough.
+                        self.owed.add(Owed::PING);
+                        let ask_again = now + Duration::from_nanos(turn.config.keep_alive.as_nanos() / 4);
+                        self.timers.set(Timer::Life, ask_again.min(gone_at));
+                        return;
+                    }
+                }
+                self.shrink_if_idle(now, turn.config.keep_alive);
+                self.timers.set(Timer::Life, now + turn.config.keep_alive);
+            }
+            Phase::Lingering { .. } => self.wind_up(turn),
+            Phase::Gone if self.inbox.is_ready() => self.timers.set(Timer::Life, now + LINGER),
+            Phase::Gone => {}
+        }
+    }
+
+    /// A peer that has been quiet for long gives its FIFOs' memory back.
+    pub(super) fn shrink_if_idle(&mut self, now: Instant, keep_alive: Duration) {
+        if now.since(self.active_at.max(self.taken_at)) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {
+            self.fifo.shrink();
+            self.in_flight.shrink();
+            self.reorder.shrink();
+            if !self.inbox.is_ready() {
+                self.inbox.shrink();
+            }
+        }
+    }
+}
+
+/// Frames that fly at least, however often the time-out struck.
+const WINDOW_MIN: u32 = 4;
+/// First wait for the answer to a Hello; doubles each time, up to 64 ms.
+pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(2);
+const HELLO_BACKOFF_MAX: u32 = 5;
+/// A peer that was silent for so many keep-alive spans is gone.
+pub(super) const SILENT_KEEP_ALIVES: u64 = 4;
+/// A peer without messages for so many keep-alive spans gives memory back.
+const IDLE_KEEP_ALIVES: u64 = 16;
+/// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.
+const LINGER: Duration = Duration::from_millis(50);

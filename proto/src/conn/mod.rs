@@ -1,0 +1,371 @@
+//! One connection: routes frames, timers and the user's calls to the parts that know what to do.
+
+mod life;
+mod receive;
+mod transmit;
+
+pub(crate) use transmit::open_header;
+
+use life::{HELLO_INTERVAL, SILENT_KEEP_ALIVES};
+
+use std::collections::VecDeque;
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Link, LinkAddr};
+
+use crate::ack::AckState;
+use crate::counters::Counters;
+use crate::event::{Event, PeerId};
+use crate::in_flight::InFlight;
+use crate::path::Path;
+use crate::recv_fifo::{RecvFifo, Taken};
+use crate::reorder::Reorder;
+use crate::rtt::Rtt;
+use crate::send_fifo::{Released, SendFifo, Span};
+use crate::spares::Spares;
+use crate::timers::{Timer, Timers};
+use crate::wire::{Check, Hello, NO_PEER, Seq, Tokens};
+use crate::{Config, SendError};
+
+/// One side of a connection, without I/O and without a clock.
+///
+/// Frames go in by `handle_*`, which send nothing. What is to be sent comes out of `poll_transmit`, one frame a call, and is
+/// written by `emit`. After any call, `next_timeout` says when `handle_timeout` is due. Time never runs backwards.
+///
+/// `plain` tells whether the driver is reliable; it is a constant wherever these methods are inlined.
+pub(crate) struct Conn {
+    pub id: PeerId,
+    pub addr: LinkAddr,
+    pub link: Link,
+    pub phase: Phase,
+    /// The endpoint holds this connection in its list of those that may have something to transmit.
+    pub queued: bool,
+    /// The endpoint holds this connection in its list of those with messages.
+    pub ready: bool,
+    path: Path,
+    keys: Keys,
+    // Sending.
+    fifo: SendFifo,
+    in_flight: InFlight,
+    rtt: Rtt,
+    /// Frames that may be flying. Halved by a time-out, one more for each window that was acknowledged.
+    window: u32,
+    window_max: u32,
+    window_credit: u32,
+    /// Stream position behind everything that was sent.
+    position: u64,
+    /// Stream position up to which the peer lets us send.
+    limit: u64,
+    owed: Owed,
+    /// Time-outs in a row that nothing answered.
+    backoff: u32,
+    /// When a frame with records was last written, or an ack last brought something.
+    active_at: Instant,
+    // Receiving.
+    reorder: Reorder,
+    inbox: RecvFifo,
+    ack: AckState,
+    heard_at: Instant,
+    /// When a frame with records was last taken in.
+    taken_at: Instant,
+    timers: Timers,
+}
+
+/// ```text
+///  connect()                   HelloAck                      close()               all acknowledged
+/// ----------> Connecting ------------------> Open ----------------------> Closing ------------------> Lingering
+///                                             ^ \                            |                          ^  |
+///  Hello                   any sound frame   /   \ peer's Close was taken    | peer's Close             |  | time
+/// ----------> Accepted ---------------------+     +--------------------------+--------------------------+  v
+///    any but Lingering: silence, Reset, link gone --> Gone                                              removed
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Our Hello is out, `tries` times.
+    Connecting { tries: u32, give_up_at: Instant },
+    /// We answered a Hello; nothing proves yet that the answer arrived. `asked`: our user wants this connection too,
+    /// since both sides connected at once.
+    Accepted { asked: bool, give_up_at: Instant },
+    /// Messages flow.
+    Open,
+    /// The user closed; [`Owed::CLOSE`] until the Close record is in the FIFO.
+    Closing,
+    /// Closed; still answers what the peer sends again for want of our ack.
+    Lingering { until: Instant },
+    /// Nothing is sent or taken in any more; messages that had arrived can still be received.
+    Gone,
+}
+
+/// What both sides know each other by.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    own: u64,
+    /// Zero while the peer has not answered.
+    theirs: u64,
+    /// Index of this connection at the peer.
+    remote: u16,
+    check_in: Check,
+    check_out: Check,
+}
+
+/// Frames that have to go out besides records: a set, so that "none" is one comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Owed(u8);
+
+impl Owed {
+    const NONE: Self = Self(0);
+    const HELLO: Self = Self(1);
+    const HELLO_ACK: Self = Self(2);
+    const PING: Self = Self(4);
+    const PROBE: Self = Self(8);
+    /// The Close record is not in the FIFO yet.
+    const CLOSE: Self = Self(16);
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    const fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    const fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+}
+
+/// The next frame to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Hello { len: usize },
+    HelloAck,
+    Ping,
+    Ack,
+    New { span: Span },
+    Again { seq: Seq, span: Span, probe: bool },
+}
+
+/// What one turn of the endpoint's loop lends to its connections.
+pub(crate) struct TurnContext<'a> {
+    pub now: Instant,
+    pub config: &'a Config,
+    pub counters: &'a mut Counters,
+    pub spares: &'a mut Spares,
+    pub events: &'a mut VecDeque<Event>,
+}
+
+impl Conn {
+    /// A connection that is about to be opened by us.
+    pub fn connecting(
+        id: PeerId,
+        addr: LinkAddr,
+        link: Link,
+        token: u64,
+        path: Path,
+        now: Instant,
+        config: &Config,
+    ) -> Self {
+        let give_up_at = now + config.connect_timeout;
+        let mut conn = Self::new(id, addr, link, token, path, now, Phase::Connecting { tries: 0, give_up_at }, config);
+        conn.owed.add(Owed::HELLO);
+        conn.timers.set(Timer::Life, now + HELLO_INTERVAL);
+        conn
+    }
+
+    /// A connection that a peer's Hello opened.
+    #[allow(clippy::too_many_arguments, reason = "each is a different thing, named at its place")]
+    pub fn accepted(
+        id: PeerId,
+        addr: LinkAddr,
+        link: Link,
+        token: u64,
+        path: Path,
+        now: Instant,
+        config: &Config,
+        hello: &Hello,
+        seen_len: usize,
+    ) -> Self {
+        let give_up_at = now + config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
+        let phase = Phase::Accepted { asked: false, give_up_at };
+        let mut conn = Self::new(id, addr, link, token, path, now, phase, config);
+        conn.learn(hello, seen_len);
+        conn.owed.add(Owed::HELLO_ACK);
+        conn.timers.set(Timer::Life, give_up_at);
+        conn
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "each is a different thing, named at its place")]
+    fn new(
+        id: PeerId,
+        addr: LinkAddr,
+        link: Link,
+        token: u64,
+        path: Path,
+        now: Instant,
+        phase: Phase,
+        config: &Config,
+    ) -> Self {
+        let first = Seq(0);
+        let recv_capacity = path.recv_capacity;
+        Self {
+            id,
+            addr,
+            link,
+            phase,
+            queued: false,
+            ready: false,
+            fifo: SendFifo::new(path.send_fifo(config), path.frame_max),
+            inbox: RecvFifo::new(recv_capacity, path.frame_max),
+            reorder: Reorder::new(first, recv_capacity),
+            ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
+            rtt: Rtt::new(path.rto_floor),
+            path,
+            keys: Keys { own: token, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN },
+            in_flight: InFlight::new(first),
+            window: 1,
+            window_max: 1,
+            window_credit: 0,
+            position: 0,
+            limit: 0,
+            owed: Owed::default(),
+            backoff: 0,
+            active_at: now,
+            heard_at: now,
+            taken_at: now,
+            timers: Timers::new(),
+        }
+    }
+
+    // The user's calls.
+
+    /// Largest message that travels as one record.
+    #[inline]
+    pub fn record_max(&self) -> usize {
+        self.path.record_max
+    }
+
+    /// True while messages are taken from the user.
+    #[inline]
+    pub fn takes_messages(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Connecting { .. } | Phase::Accepted { .. })
+            && !self.owed.has(Owed::CLOSE)
+    }
+
+    /// Puts a message that fits one record into the FIFO.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        if self.fifo.push(message) { Ok(()) } else { Err(SendError::Full) }
+    }
+
+    /// Queues a message that lives in its own buffer.
+    pub fn send_large(&mut self, buffer: Vec<u8>, lent: bool) -> Result<(), Vec<u8>> {
+        self.fifo.push_large(buffer, lent)
+    }
+
+    /// Largest message that the peer takes; unlimited until it has told.
+    pub fn message_max(&self) -> usize {
+        self.path.message_max
+    }
+
+    /// Shows the oldest message to `take`. After the peer's close was reached, the connection winds down.
+    #[inline]
+    pub fn recv<R>(&mut self, turn: &mut TurnContext<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        match self.inbox.take(turn.spares, take) {
+            Taken::Message(result) => {
+                if matches!(self.phase, Phase::Open | Phase::Closing) {
+                    self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+                }
+                Some(result)
+            }
+            Taken::Close => {
+                self.on_close_taken(turn);
+                None
+            }
+            Taken::Nothing => None,
+        }
+    }
+
+    /// True when a message, or the peer's close, waits.
+    #[inline]
+    pub fn has_message(&self) -> bool {
+        self.inbox.is_ready()
+    }
+
+    /// True when something is to be transmitted, as far as can be told cheaply.
+    #[inline]
+    pub fn wants_to_transmit(&self) -> bool {
+        self.ack.is_urgent() || self.fifo.has_unsent() || self.in_flight.has_lost() || self.owed != Owed::NONE
+    }
+
+    /// True when an ack has to go out now.
+    #[inline]
+    pub fn is_urgent(&self) -> bool {
+        self.ack.is_urgent()
+    }
+
+    /// True when everything that was sent is acknowledged.
+    pub fn is_settled(&self) -> bool {
+        self.fifo.is_empty()
+    }
+
+    /// True once nothing new can come of this connection, so that its address may be connected anew.
+    #[inline]
+    pub fn is_winding_down(&self) -> bool {
+        matches!(self.phase, Phase::Gone | Phase::Lingering { .. })
+    }
+
+    /// True while only the peer wants this connection, and has not confirmed it.
+    pub fn is_unconfirmed(&self) -> bool {
+        matches!(self.phase, Phase::Accepted { asked: false, .. })
+    }
+
+    /// Our user wants this connection. One that only the peer wanted so far is waited for like one that we began.
+    pub fn ask(&mut self, now: Instant, config: &Config) {
+        if self.is_unconfirmed() {
+            let give_up_at = now + config.connect_timeout;
+            self.phase = Phase::Accepted { asked: true, give_up_at };
+            self.timers.set(Timer::Life, now + HELLO_INTERVAL);
+        }
+    }
+
+    /// True if `token` is the peer's in this connection.
+    pub fn knows(&self, token: u64) -> bool {
+        self.keys.theirs == token
+    }
+
+    /// True if the peer's tokens are those of this connection.
+    pub fn is_between(&self, tokens: Tokens) -> bool {
+        self.keys.theirs == tokens.from && self.keys.own == tokens.to
+    }
+
+    /// Ends the connection once everything is acknowledged.
+    pub fn close(&mut self, turn: &mut TurnContext<'_>) {
+        match self.phase {
+            Phase::Open => {
+                self.phase = Phase::Closing;
+                self.owed.add(Owed::CLOSE);
+            }
+            Phase::Connecting { .. } | Phase::Accepted { .. } if self.fifo.is_empty() => {
+                self.wind_up(turn);
+                turn.events.push_back(Event::Closed { peer: self.id });
+            }
+            // What was sent has to arrive first: the close waits for the peer's answer.
+            Phase::Connecting { .. } | Phase::Accepted { .. } => self.owed.add(Owed::CLOSE),
+            Phase::Closing | Phase::Lingering { .. } | Phase::Gone => {}
+        }
+    }
+
+    /// Bytes of memory held by the FIFOs and tables, beside `size_of::<Conn>()`.
+    pub fn memory(&self) -> usize {
+        self.fifo.memory() + self.inbox.memory() + self.in_flight.memory() + self.reorder.memory()
+    }
+}
+
+#[inline]
+fn settle(released: Released, peer: PeerId, spares: &mut Spares, events: &mut VecDeque<Event>) {
+    match released {
+        Released::Room => {}
+        Released::Buffer(buffer) => events.push_back(Event::Sent { peer, buffer }),
+        Released::Spare(buffer) => spares.give(buffer),
+    }
+}

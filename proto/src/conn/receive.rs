@@ -1,0 +1,251 @@
+//! What a connection makes of the frames that come in.
+
+use super::{Conn, Owed, Phase, TurnContext, settle};
+use crate::counters::Reject;
+use crate::event::GoneReason;
+use crate::in_flight::{AckVerdict, WINDOW_MAX};
+use crate::path::CREDIT_UNIT;
+use crate::reorder::Turn;
+use crate::timers::Timer;
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
+
+impl Conn {
+    /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
+    #[inline]
+    pub fn handle_frame(&mut self, turn: &mut TurnContext<'_>, header: &Header, frame: &[u8]) -> Result<(), Reject> {
+        self.admit(turn, header.epoch, Some(frame))?;
+        let before = self.in_flight.len();
+        let (fifo, spares, id) = (&mut self.fifo, &mut *turn.spares, self.id);
+        let events = &mut *turn.events;
+        let verdict = self.in_flight.on_ack(turn.now, header.ack, header.sack, &mut self.rtt, |span| {
+            settle(fifo.release(span), id, spares, events);
+        });
+        match verdict {
+            AckVerdict::Impossible => return Err(Reject::Window),
+            AckVerdict::Stale => {}
+            AckVerdict::Fresh { progress } => {
+                self.raise_limit(header.credit);
+                if !progress && self.in_flight.is_empty() {
+                    // A Ping was answered: the peer lives, however long it gives no credit.
+                    self.backoff = 0;
+                }
+                if progress {
+                    self.on_progress(turn, before - self.in_flight.len(), header.sack != 0);
+                }
+                if header.flags & flags::DUPLICATE != 0 {
+                    self.in_flight.on_spurious();
+                }
+            }
+        }
+        if header.kind == Kind::Data {
+            self.on_data(turn, header.seq, &frame[FULL_LEN..])?;
+        } else if header.kind == Kind::Ping {
+            self.ack.on_request();
+        }
+        if header.flags & flags::ACK_NOW != 0 {
+            self.ack.on_request();
+        }
+        Ok(())
+    }
+
+    /// Takes in a frame of a reliable driver.
+    #[inline]
+    pub fn handle_plain(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        header: &PlainHeader,
+        frame: &[u8],
+    ) -> Result<(), Reject> {
+        self.admit(turn, header.epoch, None)?;
+        self.raise_limit(header.credit);
+        if header.kind == Kind::Data {
+            self.inbox.accept(&frame[PLAIN_LEN..], turn.config.message_max, turn.spares)?;
+            self.taken_at = turn.now;
+            self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+        }
+        Ok(())
+    }
+
+    /// Takes in a Hello from this peer's address. `seen_len` is the length of its frame.
+    pub fn handle_hello(&mut self, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
+        match self.phase {
+            // Both sides connect at once: each answers on the connection that it has.
+            Phase::Connecting { give_up_at, .. } => {
+                self.learn(hello, seen_len);
+                self.phase = Phase::Accepted { asked: true, give_up_at };
+                self.owed.remove(Owed::HELLO);
+                self.owed.add(Owed::HELLO_ACK);
+                Ok(())
+            }
+            // Our answer was lost, or is late.
+            _ if hello.token == self.keys.theirs => {
+                self.owed.add(Owed::HELLO_ACK);
+                Ok(())
+            }
+            // Perhaps the peer lives anew; perhaps somebody else wrote this. The peer is asked.
+            _ => {
+                self.owed.add(Owed::PING);
+                Err(Reject::Challenged)
+            }
+        }
+    }
+
+    /// Takes in the answer to our Hello.
+    pub fn handle_hello_ack(&mut self, turn: &mut TurnContext<'_>, hello: &Hello) -> Result<(), Reject> {
+        if hello.echo != self.keys.own {
+            return Err(Reject::Epoch);
+        }
+        match self.phase {
+            Phase::Connecting { .. } => {
+                self.learn(hello, hello.seen_len as usize);
+                self.open(turn);
+                // Without this the peer would learn that its answer arrived only by our first message.
+                self.ack.on_request();
+                Ok(())
+            }
+            // The echo proves that this peer saw our Hello, which the Hello that we accepted does not prove of its sender.
+            Phase::Accepted { asked: true, .. } if hello.token != self.keys.theirs => {
+                self.learn(hello, hello.seen_len as usize);
+                self.open(turn);
+                self.ack.on_request();
+                Ok(())
+            }
+            Phase::Accepted { .. } if hello.token == self.keys.theirs => {
+                self.open(turn);
+                self.ack.on_request();
+                Ok(())
+            }
+            // A late copy.
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in a Reset: the peer knows nothing of a connection with these tokens.
+    pub fn handle_reset(&mut self, turn: &mut TurnContext<'_>, tokens: Tokens) -> Result<(), Reject> {
+        if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
+            return Err(Reject::Epoch);
+        }
+        self.lost(turn, GoneReason::Restarted);
+        Ok(())
+    }
+
+    /// The driver knows that the peer cannot be reached any more.
+    pub fn handle_link_gone(&mut self, turn: &mut TurnContext<'_>) {
+        self.lost(turn, GoneReason::LinkGone);
+    }
+
+    /// Lets in what belongs to this connection's life and, where there is a check to hold, is undamaged.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        epoch: u16,
+        checked: Option<&[u8]>,
+    ) -> Result<(), Reject> {
+        if epoch != self.keys.own as u16 {
+            return Err(Reject::Epoch);
+        }
+        if matches!(self.phase, Phase::Connecting { .. } | Phase::Gone) {
+            return Err(Reject::NoPeer);
+        }
+        if checked.is_some_and(|frame| !self.keys.check_in.holds(frame)) {
+            return Err(Reject::Check);
+        }
+        self.heard_at = turn.now;
+        if matches!(self.phase, Phase::Accepted { .. }) {
+            self.open(turn);
+        }
+        Ok(())
+    }
+
+    /// Notes what the peer's Hello says.
+    pub(super) fn learn(&mut self, hello: &Hello, proven_len: usize) {
+        self.keys.theirs = hello.token;
+        self.keys.remote = hello.index;
+        self.keys.check_in = Check::between(hello.token, self.keys.own);
+        self.keys.check_out = Check::between(self.keys.own, hello.token);
+        self.path.learn(hello, proven_len);
+        self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
+        self.window_max = u32::from(hello.window).clamp(1, WINDOW_MAX);
+        self.window = self.window_max;
+    }
+
+    #[inline]
+    pub(super) fn raise_limit(&mut self, credit: u16) {
+        let units = self.limit / CREDIT_UNIT;
+        let ahead = credit.wrapping_sub(units as u16).cast_signed();
+        if ahead > 0 {
+            self.limit = (units + ahead.unsigned_abs() as u64) * CREDIT_UNIT;
+        }
+    }
+
+    /// Something new was acknowledged: `passed` frames left the window.
+    #[inline]
+    pub(super) fn on_progress(&mut self, turn: &mut TurnContext<'_>, passed: usize, has_sack: bool) {
+        self.active_at = turn.now;
+        if self.backoff > 0 {
+            self.backoff = 0;
+            self.owed.remove(Owed::PROBE);
+            self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
+        }
+        self.window_credit += passed as u32;
+        if self.window_credit >= self.window {
+            self.window_credit = 0;
+            self.window = (self.window + 1).min(self.window_max);
+        }
+        if self.in_flight.is_empty() {
+            self.finish_close(turn);
+        } else if has_sack {
+            self.detect_losses(turn.now);
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_data(&mut self, turn: &mut TurnContext<'_>, seq: Seq, body: &[u8]) -> Result<(), Reject> {
+        match self.reorder.turn(seq) {
+            Turn::Now => {
+                self.inbox.accept(body, turn.config.message_max, turn.spares)?;
+                if self.reorder.has_gap() {
+                    self.close_gap(turn);
+                } else {
+                    self.reorder.advance();
+                }
+                self.taken_at = turn.now;
+                self.ack.on_frame(turn.now);
+                self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+                if self.timers.is_idle(Timer::Ack)
+                    && let Some(due) = self.ack.due()
+                {
+                    self.timers.set(Timer::Ack, due);
+                }
+                Ok(())
+            }
+            Turn::Early => {
+                turn.counters.reordered += 1;
+                self.ack.on_gap();
+                if self.reorder.keep(seq, body) { Ok(()) } else { Err(Reject::Overrun) }
+            }
+            Turn::Duplicate => {
+                turn.counters.duplicates += 1;
+                self.ack.on_duplicate();
+                Ok(())
+            }
+            Turn::Beyond => Err(Reject::Window),
+        }
+    }
+
+    /// The frame that was due has been accepted: those that waited behind it follow.
+    #[cold]
+    pub(super) fn close_gap(&mut self, turn: &mut TurnContext<'_>) {
+        while let Some(body) = self.reorder.take_following() {
+            self.reorder.advance();
+            if let Err(reason) = self.inbox.accept(&body, turn.config.message_max, turn.spares) {
+                // It counts as never arrived, and comes again.
+                turn.counters.reject(reason);
+                return;
+            }
+        }
+        self.reorder.advance();
+        self.ack.on_gap();
+    }
+}

@@ -1,0 +1,300 @@
+//! What a connection has to say: which frame is next, and how it is written.
+
+use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
+use crate::in_flight::WINDOW_MAX;
+use crate::path::CREDIT_UNIT;
+use crate::send_fifo::{SendFifo, Span};
+use crate::wire::{
+    Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq,
+    Tokens, flags, put_message,
+};
+
+impl Conn {
+    /// The next frame to write, if any may go out now.
+    #[inline]
+    pub fn poll_transmit(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
+        match self.phase {
+            Phase::Open => {}
+            Phase::Connecting { tries, .. } => {
+                return self.owed.has(Owed::HELLO).then(|| Plan::Hello { len: self.path.hello_len(tries) });
+            }
+            Phase::Accepted { .. } | Phase::Closing | Phase::Lingering { .. } => {}
+            Phase::Gone => return None,
+        }
+        if (self.owed != Owed::NONE || self.in_flight.has_lost())
+            && let Some(plan) = self.poll_owed()
+        {
+            return Some(plan);
+        }
+        if self.fifo.has_unsent() && (plain || self.window_has_room()) {
+            let header = if plain { PLAIN_LEN } else { FULL_LEN };
+            let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
+            if let Some(span) = self.fifo.next_span((self.path.mtu - header).min(credit)) {
+                return Some(Plan::New { span });
+            }
+            self.on_stall(turn, plain);
+        }
+        self.ack.is_urgent().then_some(Plan::Ack)
+    }
+
+    /// Length of the frame that takes a lone message past the FIFO, where the driver is reliable and nothing waits before
+    /// it. `None`: [`Self::send`].
+    #[inline]
+    pub fn lone_frame_len(&self, message: &[u8]) -> Option<usize> {
+        let body = RECORD_LEN + message.len();
+        let free = self.phase == Phase::Open
+            && !self.queued
+            && self.owed == Owed::NONE
+            && !self.fifo.has_unsent()
+            && message.len() <= self.path.record_max
+            && self.position + body as u64 <= self.limit;
+        free.then_some(PLAIN_LEN + body)
+    }
+
+    /// Writes the frame with a lone message.
+    #[inline]
+    pub fn emit_lone(&mut self, turn: &mut TurnContext<'_>, message: &[u8], frame: &mut [u8]) {
+        put_message(&mut frame[PLAIN_LEN..], message);
+        self.position += (frame.len() - PLAIN_LEN) as u64;
+        self.finish_plain(turn, frame);
+    }
+
+    /// The next frame in the common case: whole records, and nothing else to do. Where they stand, and the frame's
+    /// length. `None`: ask [`Self::poll_transmit`].
+    #[inline]
+    pub fn poll_run(&self, plain: bool) -> Option<(usize, usize)> {
+        if self.phase != Phase::Open || self.owed != Owed::NONE {
+            return None;
+        }
+        if !plain && (self.in_flight.has_lost() || !self.window_has_room()) {
+            return None;
+        }
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
+        let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let (at, len) = self.fifo.next_run((self.path.mtu - header).min(credit))?;
+        Some((at, header + len))
+    }
+
+    /// Writes the frame from [`Self::poll_run`].
+    #[inline]
+    pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8], plain: bool) {
+        if !plain {
+            let span = Span::Run { at, len: frame.len() - FULL_LEN };
+            self.emit_new(turn, span, frame, false);
+            turn.counters.frames_sent += 1;
+            return;
+        }
+        self.position += (frame.len() - PLAIN_LEN) as u64;
+        self.fifo.hand_over_run(at, &mut frame[PLAIN_LEN..]);
+        self.finish_plain(turn, frame);
+    }
+
+    #[inline]
+    pub(super) fn finish_plain(&mut self, turn: &mut TurnContext<'_>, frame: &mut [u8]) {
+        self.active_at = turn.now;
+        self.emit_plain_header(Kind::Data, frame);
+        turn.counters.frames_sent += 1;
+    }
+
+    #[cold]
+    pub(super) fn poll_owed(&mut self) -> Option<Plan> {
+        if self.owed.has(Owed::CLOSE) && self.phase == Phase::Closing && self.fifo.push_close() {
+            self.owed.remove(Owed::CLOSE);
+        }
+        if self.owed.has(Owed::HELLO_ACK) {
+            return Some(Plan::HelloAck);
+        }
+        if self.owed.has(Owed::PING) {
+            return Some(Plan::Ping);
+        }
+        if let Some((seq, span)) = self.in_flight.next_lost()
+            && self.in_flight.flying() < self.window as usize
+        {
+            return Some(Plan::Again { seq, span, probe: false });
+        }
+        if self.owed.has(Owed::PROBE)
+            && let Some((seq, span)) = self.in_flight.newest_missing()
+        {
+            return Some(Plan::Again { seq, span, probe: true });
+        }
+        None
+    }
+
+    /// Length of the frame that `plan` makes.
+    #[inline]
+    pub fn frame_len(plan: Plan, plain: bool) -> usize {
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
+        header
+            + match plan {
+                Plan::New { span } | Plan::Again { span, .. } => SendFifo::body_len(span),
+                Plan::Ack => 0,
+                Plan::Ping => PING_LEN,
+                Plan::HelloAck => HELLO_LEN,
+                Plan::Hello { len } => return len.max(header + HELLO_LEN),
+            }
+    }
+
+    /// Writes the frame that `plan` makes; it is then considered sent.
+    #[inline]
+    pub fn emit(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], plain: bool) {
+        if let Plan::New { span } = plan {
+            self.emit_new(turn, span, frame, plain);
+        } else {
+            self.emit_other(turn, plan, frame, plain);
+        }
+        turn.counters.frames_sent += 1;
+    }
+
+    #[inline]
+    pub(super) fn emit_new(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], plain: bool) {
+        if plain {
+            self.fifo.write(span, &mut frame[PLAIN_LEN..]);
+            self.position += SendFifo::body_len(span) as u64;
+            self.fifo.advance(span);
+            settle(self.fifo.release(span), self.id, turn.spares, turn.events);
+            self.active_at = turn.now;
+            self.emit_plain_header(Kind::Data, frame);
+            self.finish_close(turn);
+            return;
+        }
+        self.fifo.write(span, &mut frame[FULL_LEN..]);
+        self.position += SendFifo::body_len(span) as u64;
+        self.fifo.advance(span);
+        let seq = self.in_flight.next_seq();
+        self.in_flight.on_sent(turn.now, span);
+        // The last frame that the window takes: nothing follows before an ack does.
+        let ask = !self.window_has_room();
+        self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame);
+        self.active_at = turn.now;
+        self.start_retransmit_timer(turn.now);
+    }
+
+    #[cold]
+    pub(super) fn emit_other(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], plain: bool) {
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
+        match plan {
+            Plan::New { .. } => unreachable!("emit_new writes these"),
+            Plan::Again { seq, span, probe } => {
+                self.fifo.write(span, &mut frame[header..]);
+                self.in_flight.on_resent(turn.now, seq);
+                self.active_at = turn.now;
+                if probe {
+                    self.owed.remove(Owed::PROBE);
+                    turn.counters.probes_sent += 1;
+                } else {
+                    turn.counters.retransmitted += 1;
+                }
+                self.emit_header(Kind::Data, seq, flags::ACK_NOW, frame);
+                self.start_retransmit_timer(turn.now);
+            }
+            Plan::Ack => {
+                turn.counters.acks_sent += 1;
+                self.emit_any_header(Kind::Ack, frame, plain);
+            }
+            Plan::Ping => {
+                self.owed.remove(Owed::PING);
+                turn.counters.pings_sent += 1;
+                Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
+                self.emit_any_header(Kind::Ping, frame, plain);
+            }
+            Plan::HelloAck => {
+                self.owed.remove(Owed::HELLO_ACK);
+                self.hello(self.keys.theirs).emit(&mut frame[header..]);
+                self.emit_open_header(Kind::HelloAck, self.keys.remote, frame, plain);
+            }
+            Plan::Hello { .. } => {
+                self.owed.remove(Owed::HELLO);
+                if let Phase::Connecting { tries, .. } = &mut self.phase {
+                    *tries += 1;
+                }
+                self.hello(0).emit(&mut frame[header..]);
+                self.emit_open_header(Kind::Hello, NO_PEER, frame, plain);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn emit_header(&mut self, kind: Kind, seq: Seq, extra: u8, frame: &mut [u8]) {
+        let limit = self.inbox.grant();
+        let duplicate = if self.ack.saw_duplicate() { flags::DUPLICATE } else { 0 };
+        Header {
+            kind,
+            flags: extra | duplicate,
+            peer: self.keys.remote,
+            seq,
+            ack: self.reorder.next(),
+            sack: self.reorder.sack(),
+            credit: (limit / CREDIT_UNIT) as u16,
+            epoch: self.keys.theirs as u16,
+        }
+        .emit(frame);
+        self.keys.check_out.seal(frame);
+        self.ack.on_sent(limit);
+    }
+
+    #[inline]
+    pub(super) fn emit_plain_header(&mut self, kind: Kind, frame: &mut [u8]) {
+        let limit = self.inbox.grant();
+        PlainHeader {
+            kind,
+            flags: 0,
+            peer: self.keys.remote,
+            epoch: self.keys.theirs as u16,
+            credit: (limit / CREDIT_UNIT) as u16,
+        }
+        .emit(frame);
+        self.ack.on_sent(limit);
+    }
+
+    pub(super) fn emit_any_header(&mut self, kind: Kind, frame: &mut [u8], plain: bool) {
+        if plain {
+            self.emit_plain_header(kind, frame);
+        } else {
+            self.emit_header(kind, self.in_flight.next_seq(), 0, frame);
+        }
+    }
+
+    /// The header of a frame that belongs to no connection yet.
+    pub(super) fn emit_open_header(&self, kind: Kind, peer: u16, frame: &mut [u8], plain: bool) {
+        open_header(kind, peer, self.keys.theirs as u16, frame, plain);
+    }
+
+    pub(super) fn hello(&self, echo: u64) -> Hello {
+        Hello {
+            token: self.keys.own,
+            echo,
+            mtu: self.path.frame_max as u32,
+            credit: self.path.recv_capacity as u32,
+            ack_delay: u32::try_from(self.path.ack_delay.as_nanos()).unwrap_or(u32::MAX),
+            seen_len: self.path.seen_len as u32,
+            message_max: u32::try_from(self.path.own_message_max).unwrap_or(u32::MAX),
+            index: self.id.index,
+            window: self.path.window,
+        }
+    }
+
+    #[inline]
+    pub(super) fn window_has_room(&self) -> bool {
+        self.in_flight.flying() < self.window as usize && self.in_flight.len() < WINDOW_MAX as usize
+    }
+
+    /// Messages wait, and the peer's credit is used up.
+    #[cold]
+    pub(super) fn on_stall(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+        turn.counters.credit_stalls += 1;
+        if !plain {
+            // The ack that opens the window again may be lost: then a Ping fetches another.
+            self.start_retransmit_timer(turn.now);
+        }
+    }
+}
+
+/// Writes the header of Hello, HelloAck and Reset, whose check is keyed for everybody.
+pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, frame: &mut [u8], plain: bool) {
+    if plain {
+        PlainHeader { kind, flags: 0, peer, epoch, credit: 0 }.emit(frame);
+    } else {
+        Header { kind, flags: 0, peer, seq: Seq(0), ack: Seq(0), sack: 0, credit: 0, epoch }.emit(frame);
+        Check::OPEN.seal(frame);
+    }
+}
