@@ -124,7 +124,8 @@ fn tiny(nic: NicKind, rungs: Vec<Rung>) -> Plan {
         bandwidth_size: 200_000,
         rounds: 2,
         warm: Duration::from_millis(2),
-        measure: Duration::from_millis(8),
+        // Several of the scheduler's slices, so that a side that has to wait for its core still has something to measure.
+        measure: Duration::from_millis(80),
     }
 }
 

@@ -219,3 +219,110 @@ impl RecvFifo {
         Taken::Close
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{put_close, put_first, put_message, put_more};
+    use proptest::prelude::*;
+
+    const CAPACITY: usize = 1000;
+    const LONGEST: usize = 300;
+
+    /// A message of `len` bytes as the bodies that carry it, each at most [`LONGEST`].
+    fn bodies(stamp: u8, len: usize) -> Vec<Vec<u8>> {
+        let message = vec![stamp; len];
+        if RECORD_LEN + len <= LONGEST {
+            let mut body = vec![0; RECORD_LEN + len];
+            put_message(&mut body, &message);
+            return vec![body];
+        }
+        let (first, rest) = message.split_at(LONGEST - FIRST_LEN);
+        let mut body = vec![0; FIRST_LEN];
+        put_first(&mut body, first.len() as u16, len as u32);
+        body.extend_from_slice(first);
+        let more = rest.chunks(LONGEST - RECORD_LEN).map(|part| {
+            let mut body = vec![0; RECORD_LEN];
+            put_more(&mut body, part.len() as u16);
+            body.extend_from_slice(part);
+            body
+        });
+        std::iter::once(body).chain(more).collect()
+    }
+
+    proptest! {
+        /// A sender that keeps to its credit is never refused, gets credit again, and its messages come out in order.
+        #[test]
+        fn who_keeps_to_the_credit_is_never_refused(
+            messages in proptest::collection::vec(0usize..2500, 1..40),
+            takes in proptest::collection::vec(0usize..4, 1..80),
+        ) {
+            let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+            let mut sending: VecDeque<Vec<u8>> =
+                messages.iter().enumerate().flat_map(|(i, &len)| bodies(i as u8, len)).collect();
+            let mut due = messages.iter().enumerate().map(|(i, &len)| vec![i as u8; len]);
+            let mut sent = 0;
+            // However seldom the user looks, in the end it takes everything.
+            for take in takes.into_iter().chain(std::iter::repeat_n(4, 10 * messages.len() + 40)) {
+                while let Some(body) = sending.pop_front_if(|body| sent + body.len() as u64 <= fifo.grant()) {
+                    sent += body.len() as u64;
+                    prop_assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(()));
+                }
+                for _ in 0..take {
+                    if let Taken::Message(message) = fifo.take(&mut spares, <[u8]>::to_vec) {
+                        prop_assert_eq!(Some(message), due.next());
+                    }
+                }
+            }
+            prop_assert!(sending.is_empty() && due.next().is_none());
+        }
+
+        #[test]
+        fn no_body_panics_or_is_half_taken(body in proptest::collection::vec(any::<u8>(), 0..LONGEST)) {
+            let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+            let before = fifo.grant();
+            if fifo.accept(&body, 1 << 20, &mut spares).is_err() {
+                prop_assert!(!fifo.is_ready() && fifo.assembly.is_none() && fifo.grant() == before);
+            }
+        }
+    }
+
+    #[test]
+    fn beyond_the_credit_there_is_no_room() {
+        let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+        let body = &bodies(1, LONGEST - RECORD_LEN)[0];
+        for _ in 0..CAPACITY / LONGEST {
+            assert_eq!(fifo.accept(body, 1 << 20, &mut spares), Ok(()));
+        }
+        assert_eq!(fifo.accept(body, 1 << 20, &mut spares), Err(Reject::Overrun));
+    }
+
+    #[test]
+    fn pieces_that_do_not_belong_together_are_refused() {
+        let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+        let parts = bodies(1, 700);
+        assert_eq!(fifo.accept(&parts[1], 1 << 20, &mut spares), Err(Reject::Malformed), "More without First");
+        assert_eq!(fifo.accept(&parts[0], 600, &mut spares), Err(Reject::TooLong));
+        assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Ok(()));
+        assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Err(Reject::Malformed), "First within a message");
+        assert_eq!(
+            fifo.accept(&bodies(2, 8)[0], 1 << 20, &mut spares),
+            Err(Reject::Malformed),
+            "Message within a message"
+        );
+    }
+
+    #[test]
+    fn the_close_is_known_at_once_and_reached_in_its_turn() {
+        let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+        let mut body = bodies(1, 8).remove(0);
+        let mut close = [0; RECORD_LEN];
+        put_close(&mut close);
+        body.extend_from_slice(&close);
+        assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(()));
+        assert!(fifo.is_closed());
+        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Message(8));
+        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Close);
+        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Nothing);
+    }
+}
