@@ -59,7 +59,7 @@ enum Stranger {
         hello: Hello,
         seen_len: usize,
     },
-    /// A Ping to a connection that is not here: `tokens` and `index` as the answer has them.
+    /// A Ping to a connection that is not here: `tokens` as the answer has them.
     Lost {
         from: LinkAddr,
         tokens: Tokens,

@@ -55,7 +55,7 @@ pub enum Event {
 pub enum GoneReason {
     /// It never answered our first frame.
     NoAnswer,
-    /// It was silent for four times [`crate::Config::keep_alive`] while something was outstanding.
+    /// It was silent for four times [`crate::Config::keep_alive`], and answered no Ping.
     Silent,
     /// It lives again as somebody else: another process answers at its address.
     Restarted,
