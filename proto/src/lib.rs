@@ -22,6 +22,7 @@ mod queue;
 mod recv_fifo;
 mod reorder;
 mod ring;
+mod router;
 mod rtt;
 mod send_fifo;
 pub mod sim;

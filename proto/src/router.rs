@@ -1,0 +1,273 @@
+//! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
+
+use std::collections::VecDeque;
+
+use sidelane_nic::LinkAddr;
+use sidelane_nic::rng::Rng;
+use sidelane_nic::time::Instant;
+
+use crate::Config;
+use crate::conn::{Conn, TurnContext};
+use crate::counters::{Counters, Reject};
+use crate::event::{Event, PeerId};
+use crate::peers::Peers;
+use crate::queue::PeerQueue;
+use crate::spares::Spares;
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PLAIN_LEN, PlainHeader, Tokens};
+
+/// Everything but the NIC, so that frames can be handled while the NIC lends them.
+pub(crate) struct Router {
+    pub config: Config,
+    pub peers: Peers,
+    pub counters: Counters,
+    pub spares: Spares,
+    pub events: VecDeque<Event>,
+    /// Connections that may have something to transmit.
+    pub active: PeerQueue,
+    /// Connections with messages to receive.
+    pub ready: PeerQueue,
+    /// Messages that the front of `ready` may still give before the next one's turn.
+    ready_turns: u32,
+    /// When the last turn began: near enough for what a user's call sets off.
+    pub now: Instant,
+    /// Frames that need the NIC for an answer, put off until the burst is over.
+    pub strangers: Vec<Stranger>,
+    rng: Rng,
+}
+
+/// A frame from somebody with whom there is no connection.
+pub(crate) enum Stranger {
+    Hello {
+        from: LinkAddr,
+        hello: Hello,
+        seen_len: usize,
+    },
+    /// A Ping to a connection that is not here: `tokens` as the answer has them.
+    Lost {
+        from: LinkAddr,
+        tokens: Tokens,
+    },
+}
+
+impl Router {
+    /// Nobody to talk to yet.
+    pub fn new(config: Config, now: Instant) -> Self {
+        Self {
+            peers: Peers::default(),
+            counters: Counters::default(),
+            spares: Spares::default(),
+            events: VecDeque::new(),
+            active: PeerQueue::new(),
+            ready: PeerQueue::new(),
+            ready_turns: READY_TURNS,
+            now,
+            strangers: Vec::new(),
+            rng: Rng::new(config.seed),
+            config,
+        }
+    }
+
+    /// Routes one frame to its connection.
+    #[inline]
+    pub fn handle_frame(&mut self, now: Instant, frame: &[u8], from: LinkAddr, plain: bool) {
+        let taken = if plain { self.route_plain(now, frame, from) } else { self.route(now, frame, from) };
+        match taken {
+            Ok(()) => self.counters.frames_received += 1,
+            Err(reason) => self.counters.reject(reason),
+        }
+    }
+
+    #[inline]
+    fn route(&mut self, now: Instant, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+        let header = Header::parse(frame)?;
+        match header.kind {
+            Kind::Data | Kind::Ack => {
+                self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame))
+            }
+            Kind::Ping => {
+                let tokens = Tokens::parse(&frame[FULL_LEN..])?;
+                if self.peers.at(header.peer).is_some_and(|conn| conn.is_between(tokens)) {
+                    return self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame));
+                }
+                // The check is keyed by both tokens, and both are in the frame.
+                if !Check::between(tokens.from, tokens.to).holds(frame) {
+                    return Err(Reject::Check);
+                }
+                self.meet(Stranger::Lost { from, tokens: Tokens { from: tokens.to, to: tokens.from } })
+            }
+            Kind::Hello | Kind::HelloAck | Kind::Reset => {
+                if !Check::OPEN.holds(frame) {
+                    return Err(Reject::Check);
+                }
+                self.route_open(now, header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
+            }
+        }
+    }
+
+    #[inline]
+    fn route_plain(&mut self, now: Instant, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+        let header = PlainHeader::parse(frame)?;
+        match header.kind {
+            Kind::Data | Kind::Ack => {
+                self.with_conn(header.peer, now, |conn, turn| conn.handle_plain(turn, &header, frame))
+            }
+            Kind::Ping => {
+                let tokens = Tokens::parse(&frame[PLAIN_LEN..])?;
+                match self.peers.at(header.peer) {
+                    Some(conn) if conn.is_between(tokens) => Ok(()),
+                    _ => self.meet(Stranger::Lost { from, tokens: Tokens { from: tokens.to, to: tokens.from } }),
+                }
+            }
+            Kind::Hello | Kind::HelloAck | Kind::Reset => {
+                self.route_open(now, header.kind, header.peer, &frame[PLAIN_LEN..], frame.len(), from)
+            }
+        }
+    }
+
+    #[cold]
+    fn route_open(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        peer: u16,
+        body: &[u8],
+        seen_len: usize,
+        from: LinkAddr,
+    ) -> Result<(), Reject> {
+        match kind {
+            Kind::Hello => self.meet(Stranger::Hello { from, hello: Hello::parse(body)?, seen_len }),
+            Kind::HelloAck => {
+                let hello = Hello::parse(body)?;
+                let (conn, mut turn) = self.conn_turn(peer, now).ok_or(Reject::NoPeer)?;
+                let taken = conn.handle_hello_ack(&mut turn, &hello);
+                self.activate(peer);
+                self.after_change(peer);
+                taken
+            }
+            _ => {
+                let tokens = Tokens::parse(body)?;
+                let index = self.peers.by_addr(from).ok_or(Reject::NoPeer)?.id.index;
+                let (conn, mut turn) = self.conn_turn(index, now).ok_or(Reject::NoPeer)?;
+                let taken = conn.handle_reset(&mut turn, tokens);
+                self.after_change(index);
+                taken
+            }
+        }
+    }
+
+    fn meet(&mut self, stranger: Stranger) -> Result<(), Reject> {
+        if self.strangers.len() >= STRANGERS_MAX {
+            return Err(Reject::TableFull);
+        }
+        self.strangers.push(stranger);
+        Ok(())
+    }
+
+    #[inline]
+    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
+        let mut take = Some(take);
+        while let Some(index) = self.ready.front() {
+            let Some((conn, mut turn)) = self.conn_turn(index, self.now) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let id = conn.id;
+            let taken = conn.recv(&mut turn, |message| take.take().expect("called once")(id, message));
+            let (more, urgent) = (conn.has_message(), conn.is_urgent());
+            if !more {
+                conn.ready = false;
+            }
+            self.ready_turns -= 1;
+            if !more || self.ready_turns == 0 {
+                self.ready_turns = READY_TURNS;
+                self.ready.pop_front();
+                if more {
+                    self.ready.push_back(index);
+                }
+            }
+            if urgent {
+                self.activate(index);
+            }
+            if taken.is_some() {
+                self.counters.messages_received += 1;
+                return taken;
+            }
+            self.after_change(index);
+        }
+        None
+    }
+
+    /// A connection, and what a turn lends to it.
+    #[inline]
+    pub fn conn_turn(&mut self, index: u16, now: Instant) -> Option<(&mut Conn, TurnContext<'_>)> {
+        let conn = self.peers.at(index)?;
+        let turn = TurnContext {
+            now,
+            config: &self.config,
+            counters: &mut self.counters,
+            spares: &mut self.spares,
+            events: &mut self.events,
+        };
+        Some((conn, turn))
+    }
+
+    /// Gives a frame to its connection, which may then have messages, and something to say.
+    #[inline]
+    fn with_conn(
+        &mut self,
+        index: u16,
+        now: Instant,
+        handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
+    ) -> Result<(), Reject> {
+        let Self { peers, config, counters, spares, events, ready, active, .. } = self;
+        let conn = peers.at(index).ok_or(Reject::NoPeer)?;
+        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events });
+        if conn.has_message() && !conn.ready {
+            conn.ready = true;
+            ready.push_back(index);
+        }
+        if conn.wants_to_transmit() && !conn.queued {
+            conn.queued = true;
+            active.push_back(index);
+        }
+        if let Some(next) = conn.take_timeout_change() {
+            peers.note_due(index, next);
+        }
+        handled
+    }
+
+    /// The timers of a connection may have changed.
+    #[inline]
+    pub fn after_change(&mut self, index: u16) {
+        if let Some(next) = self.peers.at(index).and_then(Conn::take_timeout_change) {
+            self.peers.note_due(index, next);
+        }
+    }
+
+    #[inline]
+    pub fn activate(&mut self, index: u16) {
+        let Some(conn) = self.peers.at(index) else { return };
+        if !conn.queued {
+            conn.queued = true;
+            self.active.push_back(index);
+        }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.peers.len() < self.config.peers_max.min(usize::from(NO_PEER))
+    }
+
+    pub fn draw_token(&mut self) -> u64 {
+        loop {
+            let token = self.rng.next_u64();
+            if token != 0 {
+                return token;
+            }
+        }
+    }
+}
+
+/// Messages that one peer gives before the next one's turn.
+const READY_TURNS: u32 = 64;
+/// Strangers that are answered in one turn; the rest come again.
+const STRANGERS_MAX: usize = 64;
