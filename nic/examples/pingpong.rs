@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! pingpong NIC echo                            the far end: answers until its peer says stop
-//! pingpong NIC ping|flood PEER SIZE [COUNT]    NIC: uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT, udp:IP:PORT
+//! pingpong NIC ping|flood PEER SIZE [COUNT]    NIC: uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT,
+//!                                              xdp:INTERFACE/ENDPOINT, xdp-native:INTERFACE/ENDPOINT, udp:IP:PORT
 //! ```
 //!
 //! Both spin on a core of their own (CPU 1 the far end, CPU 0 the near). For two ends of a veth pair:
@@ -14,7 +15,7 @@
 #![allow(unsafe_code)] // sched_setaffinity.
 
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Link, Nic, TxSlot, clock, udp, uring};
+use sidelane_nic::{Link, Nic, TxSlot, clock, udp, uring, xdp};
 
 /// First byte of a frame: what the far end does with it. Second byte: how many frames it confirms at a time.
 const PING: u8 = 0;
@@ -37,6 +38,17 @@ fn main() {
             let mut config = uring::Config::new(interface, endpoint.parse().expect("number"));
             config.real_frames = driver == "uring-real";
             match uring::Uring::open(&config) {
+                Ok(nic) => run(nic, &args[1..]),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        "xdp" | "xdp-native" => {
+            let (interface, endpoint) = at.split_once('/').expect("INTERFACE/ENDPOINT");
+            let mut config = xdp::Config::new(interface, endpoint.parse().expect("number"));
+            if driver == "xdp-native" {
+                config.prefer = xdp::Preference::Native;
+            }
+            match xdp::Xdp::open(&config) {
                 Ok(nic) => run(nic, &args[1..]),
                 Err(error) => panic!("{error}"),
             }

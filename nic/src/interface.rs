@@ -127,6 +127,15 @@ impl Interface {
         Ok(value[1] != 0)
     }
 
+    /// Receive queues that are in use (`ethtool -l`).
+    pub fn rx_queues(&self, socket: BorrowedFd) -> io::Result<u32> {
+        // `struct ethtool_channels`: command, four maxima, then rx, tx, other and combined.
+        let mut channels = [0; 9];
+        channels[0] = ETHTOOL_GCHANNELS;
+        self.ethtool(socket, &mut channels)?;
+        Ok(channels[5] + channels[8])
+    }
+
     /// `argument` is the struct of its own first word's command, in size at least.
     fn ethtool(&self, socket: BorrowedFd, argument: &mut [u32]) -> io::Result<()> {
         let mut request = self.request();
@@ -177,3 +186,5 @@ unsafe fn address_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 /// linux/ethtool.h
 const ETHTOOL_GTSO: u32 = 0x1e;
+/// linux/ethtool.h
+const ETHTOOL_GCHANNELS: u32 = 0x3c;

@@ -7,6 +7,7 @@
 //! | driver | string | what it is |
 //! | --- | --- | --- |
 //! | [`uring`] | `uring:<interface>` | AF_PACKET: receive ring polled in shared memory, transmit through io_uring |
+//! | [`xdp`] | `xdp:<interface>` | AF_XDP: frames in memory shared with the kernel or the network card; root |
 //! | [`udp`] | `udp:<address>` | UDP sockets, no privilege, routable |
 //! | [`shm`] | `shm:<domain>` | processes on one host; reliable and ordered |
 //! | [`mem`] | `mem:` | a simulated fabric within one process, in virtual time |
@@ -37,6 +38,7 @@ pub mod time;
 mod tx_buffers;
 pub mod udp;
 pub mod uring;
+pub mod xdp;
 
 pub use addr::{AddrError, LinkAddr, parse_mac};
 pub use caps::Caps;

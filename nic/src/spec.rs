@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::mem::Fabric;
-use crate::{Nic, mem, shm, udp, uring};
+use crate::xdp::Preference;
+use crate::{Nic, mem, shm, udp, uring, xdp};
 
 /// What `--nic` and `SIDELANE_NIC` say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub enum Spec {
         endpoint: u16,
         /// No frames larger than every path carries.
         real_frames: bool,
+    },
+    /// `xdp:INTERFACE[,endpoint=N][,queue=N][,native|generic]`
+    Xdp {
+        /// Name of the interface.
+        interface: String,
+        /// Which of the interface's endpoints to be. 0 unless it is said.
+        endpoint: u16,
+        /// Which of the interface's queues. 0 unless it is said.
+        queue: u32,
+        /// Where the XDP program shall run.
+        prefer: xdp::Preference,
     },
     /// `udp:IP:PORT`
     Udp {
@@ -54,6 +66,10 @@ impl Spec {
                 let config = uring::Config { real_frames: *real_frames, ..uring::Config::new(interface, *endpoint) };
                 user.run(uring::Uring::open(&config)?)
             }
+            Self::Xdp { interface, endpoint, queue, prefer } => {
+                let config = xdp::Config { queue: *queue, prefer: *prefer, ..xdp::Config::new(interface, *endpoint) };
+                user.run(xdp::Xdp::open(&config)?)
+            }
             Self::Udp { bind } => user.run(udp::Udp::open(&udp::Config::new(*bind))?),
             Self::Shm { domain, endpoint } => user.run(shm::ShmNic::open(domain, *endpoint)?),
             Self::Mem => user.run(own_fabric().nic(mem::Config::default())),
@@ -67,6 +83,9 @@ pub enum OpenError {
     /// The interface could not.
     #[error(transparent)]
     Uring(#[from] uring::OpenError),
+    /// The interface could not.
+    #[error(transparent)]
+    Xdp(#[from] xdp::OpenError),
     /// The address could not.
     #[error(transparent)]
     Udp(#[from] udp::OpenError),
@@ -79,7 +98,7 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// What stands before the colon is no driver.
-    #[error("there is no driver `{0}`; write uring:INTERFACE, udp:IP:PORT, shm:DOMAIN or mem:")]
+    #[error("there is no driver `{0}`; write uring:INTERFACE, xdp:INTERFACE, udp:IP:PORT, shm:DOMAIN or mem:")]
     NoSuchDriver(String),
     /// The driver needs to be told where.
     #[error("{0} what? write {1}")]
@@ -90,6 +109,9 @@ pub enum SpecError {
     /// No number of an endpoint.
     #[error("`{0}` is no endpoint; write endpoint=N with a number from 0 to 65535")]
     BadEndpoint(String),
+    /// No number of a queue.
+    #[error("`{0}` is no queue; write queue=N, with a number that `ethtool -l INTERFACE` shows to be there")]
+    BadQueue(String),
     /// The driver has no such option.
     #[error("{driver} has no option `{option}`; it has {known}")]
     NoSuchOption {
@@ -121,6 +143,22 @@ impl FromStr for Spec {
                 }
                 let interface = somewhere("uring", place, "uring:INTERFACE, such as uring:eth0; `ip link` lists them")?;
                 Ok(Self::Uring { interface, endpoint: spec.0, real_frames: spec.1 })
+            }
+            "xdp" => {
+                let mut spec = (0, 0, Preference::Fastest);
+                for option in options {
+                    match option.split_once('=') {
+                        Some(("endpoint", number)) => spec.0 = endpoint(number)?,
+                        Some(("queue", number)) => {
+                            spec.1 = number.parse().map_err(|_| SpecError::BadQueue(number.to_owned()))?;
+                        }
+                        None if option == "native" => spec.2 = Preference::Native,
+                        None if option == "generic" => spec.2 = Preference::Generic,
+                        _ => return Err(no_option("xdp", option, "endpoint=N, queue=N, native and generic")),
+                    }
+                }
+                let interface = somewhere("xdp", place, "xdp:INTERFACE, such as xdp:eth0; `ip link` lists them")?;
+                Ok(Self::Xdp { interface, endpoint: spec.0, queue: spec.1, prefer: spec.2 })
             }
             "udp" => {
                 no_options("udp", options)?;
@@ -156,6 +194,20 @@ impl fmt::Display for Spec {
                     write!(f, ",endpoint={endpoint}")?;
                 }
                 if *real_frames { f.write_str(",real-frames") } else { Ok(()) }
+            }
+            Self::Xdp { interface, endpoint, queue, prefer } => {
+                write!(f, "xdp:{interface}")?;
+                if *endpoint != 0 {
+                    write!(f, ",endpoint={endpoint}")?;
+                }
+                if *queue != 0 {
+                    write!(f, ",queue={queue}")?;
+                }
+                f.write_str(match prefer {
+                    Preference::Fastest => "",
+                    Preference::Native => ",native",
+                    Preference::Generic => ",generic",
+                })
             }
             Self::Udp { bind } => write!(f, "udp:{bind}"),
             Self::Shm { domain, endpoint: None } => write!(f, "shm:{domain}"),
@@ -197,6 +249,9 @@ mod tests {
             "uring:eth0",
             "uring:vA,endpoint=7",
             "uring:vA,endpoint=7,real-frames",
+            "xdp:eth0",
+            "xdp:eth0,endpoint=7,queue=2,native",
+            "xdp:vA,generic",
             "udp:10.0.0.1:4000",
             "udp:[::1]:0",
             "shm:job.1",
@@ -220,6 +275,9 @@ mod tests {
             ("uring:a,fast", "uring has no option `fast`; it has endpoint=N and real-frames"),
             ("uring:a,endpoint=x", "`x` is no endpoint; write endpoint=N"),
             ("uring:a,endpoint=70000", "from 0 to 65535"),
+            ("xdp:", "xdp what? write xdp:INTERFACE"),
+            ("xdp:a,queue=-1", "`-1` is no queue"),
+            ("xdp:a,real-frames", "xdp has no option `real-frames`; it has endpoint=N, queue=N, native and generic"),
             ("udp:", "udp what? write udp:IP:PORT"),
             ("udp:10.0.0.1", "`10.0.0.1` is no address to bind to"),
             ("udp:10.0.0.1:1,endpoint=2", "udp has no option `endpoint=2`; it has none"),

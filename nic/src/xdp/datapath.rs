@@ -1,0 +1,314 @@
+//! The hot path: frames in, frames out, and sleep.
+#![allow(unsafe_code)] // Frames are lent out of memory that the kernel shares.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
+
+use super::ring::Ring;
+use super::shared::{BATCH, TX_CHUNKS};
+use super::{Mode, Xdp, sys};
+use crate::encap::{Reject, ether};
+use crate::time::{Duration, Instant};
+use crate::{Link, LinkAddr, TxSlot, clock, socket};
+
+/// Our place in the receive ring, whose consumer we are.
+pub struct RxRing {
+    ring: Ring<libc::xdp_desc>,
+    /// The next descriptor to read.
+    next: u32,
+    /// Descriptors below this are known to be there.
+    seen: u32,
+}
+
+/// Our place in the transmit ring, whose producer we are. It has as many entries as we have chunks, so a free chunk has
+/// a free entry.
+pub struct TxRing {
+    ring: Ring<libc::xdp_desc>,
+    /// The next descriptor to write.
+    next: u32,
+    /// Descriptors below this are the kernel's.
+    published: u32,
+    /// Payload bytes of those that are not.
+    bytes: u64,
+}
+
+impl Xdp {
+    /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
+    /// hold the caller.
+    #[inline]
+    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let Self { rx, chunks, counters, .. } = self;
+        let count = rx.available(budget);
+        if count == 0 {
+            self.idle_turns += 1;
+            if self.idle_turns == IDLE_TURNS {
+                self.look_after_fill_ring();
+            }
+            return 0;
+        }
+        let mut shown = 0;
+        for _ in 0..count {
+            let desc = rx.ring.read(rx.next);
+            // SAFETY: the kernel has handed this frame over, and its chunk is given back by `exchange` below at the
+            // earliest.
+            let frame = unsafe { chunks.shared().frame(desc.addr, desc.len) }.unwrap_or(&[]);
+            match ether::Header::parse(frame) {
+                Ok((header, payload)) => {
+                    counters.rx_frames += 1;
+                    counters.rx_bytes += payload.len() as u64;
+                    each(payload, LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
+                    shown += 1;
+                }
+                Err(Reject::Truncated | Reject::Foreign) => counters.rx_foreign += 1,
+            }
+            rx.next = rx.next.wrapping_add(1);
+            chunks.hold(desc.addr);
+        }
+        rx.ring.set_consumer(rx.next);
+        if chunks.holds_a_batch() {
+            self.exchange();
+        }
+        shown
+    }
+
+    /// Lends a chunk with the link's header in it.
+    #[inline]
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+        if len > self.caps.mtu {
+            return None;
+        }
+        if self.chunks.next_free().is_none() {
+            self.exchange();
+        }
+        let header = self.links.get_mut(link)?;
+        let Some(address) = self.chunks.next_free() else {
+            self.counters.tx_full += 1;
+            return None;
+        };
+        header[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
+        // SAFETY: a free chunk is ours and in no ring, and `&mut self` is borrowed for as long as the slice lives.
+        let chunk = unsafe { self.chunks.shared().chunk_mut(address) };
+        chunk[HEADER_AT..PAYLOAD_AT].copy_from_slice(header);
+        // A slice of its own lifetime: the slot commits through the driver, which never touches a lent chunk.
+        let payload = std::ptr::from_mut(&mut chunk[PAYLOAD_AT..PAYLOAD_AT + len]);
+        // SAFETY: as above; the memory is not within `self`, but in a mapping that lives as long.
+        Some(Slot { payload: unsafe { &mut *payload }, address, nic: self })
+    }
+
+    fn enqueue(&mut self, address: u64, len: usize) {
+        let tx = &mut self.tx;
+        self.chunks.take();
+        let desc =
+            libc::xdp_desc { addr: address + HEADER_AT as u64, len: (ether::HEADER_LEN + len) as u32, options: 0 };
+        tx.ring.write(tx.next, desc);
+        tx.next = tx.next.wrapping_add(1);
+        tx.bytes += len as u64;
+    }
+
+    /// Hands what was committed to the kernel.
+    #[inline]
+    pub(super) fn transmit(&mut self) {
+        let tx = &mut self.tx;
+        let fresh = tx.next.wrapping_sub(tx.published);
+        if fresh > 0 {
+            tx.ring.set_producer(tx.next);
+            tx.published = tx.next;
+            self.counters.tx_frames += u64::from(fresh);
+            self.counters.tx_bytes += std::mem::take(&mut tx.bytes);
+        } else if tx.ring.filled() == 0 {
+            return;
+        }
+        self.kick();
+        if self.chunks.is_short() {
+            self.exchange();
+        }
+    }
+
+    /// Has the kernel send until the ring is empty: a kick sends 32 frames at most, and what is left would stay.
+    #[inline]
+    fn kick(&mut self) {
+        if self.mode == Mode::ZeroCopy && !self.tx.ring.needs_wakeup() {
+            return;
+        }
+        let mut left = self.tx.ring.filled();
+        while left > 0 {
+            let kicked = sys::kick(self.socket.as_fd());
+            let still_left = self.tx.ring.filled();
+            if let Err(error) = kicked
+                && self.kick_failed(&error, left > still_left)
+            {
+                return;
+            }
+            // No progress: the interface's queue is full. Again at the next flush.
+            if still_left == left {
+                return;
+            }
+            left = still_left;
+        }
+    }
+
+    /// True when there is no use in kicking on.
+    #[cold]
+    fn kick_failed(&mut self, error: &io::Error, moved: bool) -> bool {
+        match error.raw_os_error() {
+            // More is left than one kick sends.
+            Some(libc::EAGAIN | libc::EINTR) => false,
+            // The interface dropped the last frame that it took.
+            Some(libc::EBUSY) => {
+                self.counters.tx_failed += u64::from(moved);
+                false
+            }
+            Some(libc::ENXIO) => {
+                self.lose_interface();
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Sleeps until a frame comes or the deadline passes.
+    pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.transmit();
+        self.exchange();
+        self.look_for_interface();
+        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        if self.gone || self.rx.available(1) > 0 || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        // Chunks that another endpoint kept us from giving back, or frames that the interface did not take, are tried
+        // again before long.
+        let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
+        let limit = if stuck { Some(limit.map_or(STUCK_TURN, |limit| limit.min(STUCK_TURN))) } else { limit };
+        socket::poll(&[self.socket.as_fd()], false, limit)?;
+        self.look_for_interface();
+        Ok(())
+    }
+
+    /// Gives chunks back and collects sent ones; wakes a card that waits for chunks.
+    fn exchange(&mut self) {
+        self.chunks.exchange();
+        if self.mode == Mode::ZeroCopy && self.chunks.fill_needs_wakeup() {
+            self.look_for_interface();
+        }
+    }
+
+    /// A fill ring that others left dry is filled by whoever notices.
+    #[cold]
+    fn look_after_fill_ring(&mut self) {
+        self.idle_turns = 0;
+        if self.chunks.is_dry() {
+            self.exchange();
+        }
+    }
+
+    #[cold]
+    fn look_for_interface(&mut self) {
+        if let Err(error) = sys::wake_rx(self.socket.as_fd())
+            && error.raw_os_error() == Some(libc::ENXIO)
+        {
+            self.lose_interface();
+        }
+    }
+
+    /// Takes back what the kernel will never send.
+    #[cold]
+    fn lose_interface(&mut self) {
+        self.gone = true;
+        let tx = &mut self.tx;
+        for index in 0..tx.ring.filled() {
+            let desc = tx.ring.read(tx.ring.consumer().wrapping_add(index));
+            self.chunks.put_back(desc.addr);
+            self.counters.tx_failed += 1;
+        }
+        // The kernel has let go of the socket and reads its rings no more.
+        tx.ring.set_consumer(tx.published);
+    }
+
+    /// Empties the receive ring, so that the chunks in it go back to the other endpoints.
+    pub(super) fn discard(&mut self) {
+        let Self { rx, chunks, .. } = self;
+        while rx.available(BATCH as usize) > 0 {
+            for _ in 0..rx.available(BATCH as usize) {
+                chunks.hold(rx.ring.read(rx.next).addr);
+                rx.next = rx.next.wrapping_add(1);
+            }
+            rx.ring.set_consumer(rx.next);
+        }
+        for _ in 0..DISCARD_TRIES {
+            chunks.exchange();
+            if chunks.holds_nothing() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl RxRing {
+    /// At the ring's beginning.
+    pub fn new(ring: Ring<libc::xdp_desc>) -> Self {
+        Self { ring, next: 0, seen: 0 }
+    }
+
+    /// Frames that wait, at most `budget`.
+    #[inline]
+    fn available(&mut self, budget: usize) -> u32 {
+        if self.seen == self.next {
+            // Only now is the kernel's cache line touched.
+            self.seen = self.ring.producer();
+        }
+        let budget = u32::try_from(budget).unwrap_or(u32::MAX);
+        self.seen.wrapping_sub(self.next).min(self.ring.len()).min(budget)
+    }
+}
+
+impl TxRing {
+    /// At the ring's beginning.
+    pub fn new(ring: Ring<libc::xdp_desc>) -> Self {
+        assert!(ring.len() as usize >= TX_CHUNKS, "a free chunk has a free entry");
+        Self { ring, next: 0, published: 0, bytes: 0 }
+    }
+}
+
+/// A lent chunk. Dropped without `commit`, it was never taken.
+pub(super) struct Slot<'a> {
+    payload: &'a mut [u8],
+    address: u64,
+    nic: &'a mut Xdp,
+}
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.payload
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.payload
+    }
+}
+
+impl TxSlot for Slot<'_> {
+    #[inline]
+    fn commit(self) {
+        self.nic.enqueue(self.address, self.payload.len());
+    }
+}
+
+/// Where a payload to send begins in its chunk: on a cache line.
+const PAYLOAD_AT: usize = 64;
+const HEADER_AT: usize = PAYLOAD_AT - ether::HEADER_LEN;
+
+/// Empty polls between two looks at the fill ring: some 10 µs.
+const IDLE_TURNS: u32 = 256;
+/// How soon what is stuck is tried again.
+const STUCK_TURN: Duration = Duration::from_millis(1);
+/// Other endpoints hold the lock for a microsecond at most.
+const DISCARD_TRIES: u32 = 1_000;

@@ -1,0 +1,172 @@
+//! Who shares a queue of an interface: how endpoints find one another, and how each is held by nobody but itself.
+//!
+//! Every endpoint has an abstract Unix name that says where its descriptors are: the process, and the numbers of socket,
+//! memory, map and link in it. A newcomer reads the names (`/proc/thread-self/net/unix`), takes copies of the descriptors of anyone
+//! that is there (pidfd_getfd(2)), and becomes a member like all others. So there is no first among them and no server:
+//! what they share lives as long as one of them, and the kernel takes it away with the last, however that one ends.
+//! A name lasts as long as its process, too, and is seen in one network namespace only, as the interface is.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+use super::shared::MEMBERS_MAX;
+use super::sys;
+
+/// A queue of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queue {
+    /// The interface.
+    pub interface: i32,
+    /// Which of its queues.
+    pub number: u32,
+}
+
+/// A name that only one process of this network namespace can have, until it ends.
+pub struct Name(#[allow(dead_code)] UnixDatagram);
+
+/// An endpoint that shares the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its place among the chunks.
+    pub place: u32,
+    pid: u32,
+    /// Numbers of its [`Descriptors`], in the order of that struct.
+    numbers: [i32; 4],
+}
+
+/// What members share.
+pub struct Descriptors {
+    /// A socket that is bound to the queue.
+    pub socket: OwnedFd,
+    /// The memory of [`super::shared`].
+    pub memory: OwnedFd,
+    /// The map from endpoints to sockets.
+    pub map: OwnedFd,
+    /// Holds the program to the interface.
+    pub link: OwnedFd,
+}
+
+impl Queue {
+    /// Keeps everybody else from joining or leaving while the name is held. Waits for whoever has it.
+    pub fn hold(self) -> io::Result<Name> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match name(&format!("{}/turn", self.prefix())) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Who is there.
+    pub fn members(self) -> Vec<Member> {
+        let names = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+        let start = format!("@{}/", self.prefix());
+        names.lines().filter_map(|line| parse(line.split_once(&start)?.1)).collect()
+    }
+
+    /// Says that we are there, at `place`.
+    pub fn publish(self, place: u32, shared: [BorrowedFd; 4]) -> io::Result<Name> {
+        let [socket, memory, map, link] = shared.map(|fd| fd.as_raw_fd());
+        let pid = std::process::id();
+        name(&format!("{}/{place}/{pid}.{socket}.{memory}.{map}.{link}", self.prefix()))
+    }
+
+    fn prefix(self) -> String {
+        format!("sidelane/xdp/{}/{}", self.interface, self.number)
+    }
+}
+
+impl Member {
+    /// Copies of its descriptors. Fails when it has just gone, or is not ours to look into.
+    pub fn descriptors(&self) -> io::Result<Descriptors> {
+        let process = sys::process(self.pid)?;
+        let copy = |number| sys::descriptor_of(process.as_fd(), number);
+        let [socket, memory, map, link] = self.numbers;
+        Ok(Descriptors { socket: copy(socket)?, memory: copy(memory)?, map: copy(map)?, link: copy(link)? })
+    }
+}
+
+/// Holds the endpoint's number on the interface; `uring` uses the same name, so that an endpoint is one driver's only.
+pub fn reserve(interface: i32, endpoint: u16) -> io::Result<Name> {
+    name(&format!("sidelane/ether/{interface}/{endpoint}"))
+}
+
+/// A place that none of `members` has, far from the last one given.
+pub fn free_place(members: &[Member], last: u32) -> Option<u32> {
+    let places = (1..=MEMBERS_MAX as u32).map(|step| (last.wrapping_add(step)) % MEMBERS_MAX as u32);
+    places.into_iter().find(|place| members.iter().all(|member| member.place != *place))
+}
+
+fn name(text: &str) -> io::Result<Name> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(text)?).map(Name)
+}
+
+/// `PLACE/PID.SOCKET.MEMORY.MAP.LINK`
+fn parse(text: &str) -> Option<Member> {
+    let (place, rest) = text.split_once('/')?;
+    let mut numbers = rest.split('.');
+    let pid = numbers.next()?.parse().ok()?;
+    let mut next = || numbers.next()?.parse().ok();
+    let member = Member { place: place.parse().ok()?, pid, numbers: [next()?, next()?, next()?, next()?] };
+    ((member.place as usize) < MEMBERS_MAX).then_some(member)
+}
+
+/// Longer than opening takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No interface has this number.
+    const QUEUE: Queue = Queue { interface: -7, number: 3 };
+
+    #[test]
+    fn a_member_is_found_while_it_is_there() {
+        let file = fs::File::open("/dev/null").unwrap();
+        assert_eq!(QUEUE.members(), []);
+        let name = QUEUE.publish(5, [file.as_fd(); 4]).unwrap();
+        let members = QUEUE.members();
+        assert_eq!((members.len(), members[0].place), (1, 5));
+        assert_eq!(Queue { number: 33, ..QUEUE }.members(), []);
+        assert!(members[0].descriptors().is_ok(), "one's own are always to be had");
+        drop(name);
+        assert_eq!(QUEUE.members(), []);
+    }
+
+    #[test]
+    fn names_of_others_are_no_members() {
+        for text in ["turn", "", "1/2", "1/2.3.4.5", "16/1.2.3.4.5", "x/1.2.3.4.5", "1/1.2.3.4.-"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_not_taken_again_at_once() {
+        let member = |place| Member { place, pid: 1, numbers: [0; 4] };
+        assert_eq!(free_place(&[], MEMBERS_MAX as u32 - 1), Some(0));
+        assert_eq!(free_place(&[member(1)], 0), Some(2));
+        assert_eq!(free_place(&[member(1)], 1), Some(2));
+        let all: Vec<_> = (0..MEMBERS_MAX as u32).map(member).collect();
+        assert_eq!(free_place(&all, 3), None);
+        assert_eq!(free_place(&all[1..], 3), Some(0));
+    }
+
+    #[test]
+    fn turns_are_taken() {
+        let queue = Queue { interface: -8, number: 0 };
+        let first = queue.hold().unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| queue.hold().map(drop));
+            drop(first);
+            assert!(second.join().unwrap().is_ok());
+        });
+    }
+}
