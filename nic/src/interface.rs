@@ -119,12 +119,37 @@ impl Interface {
         Ok(String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned())
     }
 
-    /// Whether it takes TCP super-packets (`tcp-segmentation-offload` of `ethtool -k`).
+    /// Whether it takes TCP super-packets.
     pub fn takes_super_packets(&self, socket: BorrowedFd) -> io::Result<bool> {
-        // `struct ethtool_value`: command, then answer.
-        let mut value = [ETHTOOL_GTSO, 0];
-        self.ethtool(socket, &mut value)?;
-        Ok(value[1] != 0)
+        self.feature(socket, "tx-tcp-segmentation")
+    }
+
+    /// Whether it takes UDP packets that are to be cut later.
+    pub fn takes_trains(&self, socket: BorrowedFd) -> io::Result<bool> {
+        self.feature(socket, "tx-udp-segmentation")
+    }
+
+    /// Whether a feature of `ethtool -k` is on.
+    fn feature(&self, socket: BorrowedFd, name: &str) -> io::Result<bool> {
+        // `struct ethtool_sset_info`: command, reserved, the mask in two words, the answer's words.
+        let mut count = [ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_FEATURES, 0, 0];
+        self.ethtool(socket, &mut count)?;
+        let count = count[4] as usize;
+        // `struct ethtool_gstrings`: command, set, count, then names of 32 bytes each.
+        let mut names = vec![0u32; 3 + count * NAME_WORDS];
+        names[..2].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES]);
+        self.ethtool(socket, &mut names)?;
+        let matches = |words: &[u32]| {
+            let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
+            bytes.eq(name.bytes())
+        };
+        let Some(bit) = names[3..].chunks(NAME_WORDS).position(matches) else { return Ok(false) };
+        // `struct ethtool_gfeatures`: command, number of blocks, then of each: available, requested, active, fixed.
+        let blocks = count.div_ceil(32);
+        let mut features = vec![0u32; 2 + blocks * 4];
+        features[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
+        self.ethtool(socket, &mut features)?;
+        Ok(features[2 + bit / 32 * 4 + 2] >> (bit % 32) & 1 == 1)
     }
 
     /// Receive queues that are in use (`ethtool -l`).
@@ -185,6 +210,14 @@ unsafe fn address_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
 /// linux/ethtool.h
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 /// linux/ethtool.h
-const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+/// linux/ethtool.h
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+/// linux/ethtool.h
+const ETHTOOL_GFEATURES: u32 = 0x3a;
 /// linux/ethtool.h
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// `enum ethtool_stringset` (linux/ethtool.h)
+const ETH_SS_FEATURES: u32 = 4;
+/// `ETH_GSTRING_LEN` (linux/ethtool.h), 32 bytes, in words.
+const NAME_WORDS: usize = 8;

@@ -61,6 +61,12 @@ impl TxBuffers {
         &self.area[at..at + self.buffer_len][usize::from(filled.start)..filled.end as usize]
     }
 
+    /// A frame's payload.
+    #[inline]
+    pub fn payload(&self, filled: Filled) -> &[u8] {
+        &self.bytes(filled)[PAYLOAD_AT - usize::from(filled.start)..]
+    }
+
     /// Takes a frame's buffer back.
     #[inline]
     pub fn free(&mut self, filled: Filled) {

@@ -29,6 +29,8 @@ macro_rules! inside_a_namespace {
 inside_a_namespace! {
     veth_keeps_the_contract
     real_frames_on_veth_keep_the_contract
+    trains_on_veth_keep_the_contract
+    trains_and_lone_frames_come_in_the_order_of_sending
     bridge_keeps_the_contract
     loopback_keeps_the_contract
     open_errors_say_what_to_do
@@ -132,6 +134,71 @@ mod cases {
     pub fn real_frames_on_veth_keep_the_contract() {
         veth("vA", "vB");
         keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], real_frames: true });
+    }
+
+    /// False where there is no ethtool.
+    fn turn_offloads_off(interfaces: &[&str]) -> bool {
+        interfaces.iter().all(|interface| {
+            let status = Command::new("ethtool").args(["-K", interface, "tso", "off", "tx", "off"]).status();
+            status.is_ok_and(|status| status.success())
+        })
+    }
+
+    pub fn trains_on_veth_keep_the_contract() {
+        veth("vA", "vB");
+        if !turn_offloads_off(&["vA", "vB"]) {
+            return println!("skipped: wants ethtool");
+        }
+        assert_eq!(open("vA", 1).caps().mtu, 1_500 - 28);
+        keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], real_frames: false });
+    }
+
+    pub fn trains_and_lone_frames_come_in_the_order_of_sending() {
+        veth("vA", "vB");
+        if !turn_offloads_off(&["vA", "vB"]) {
+            return println!("skipped: wants ethtool");
+        }
+        let (mut a, mut b, mut c) = (open("vA", 1), open("vB", 1), open("vB", 2));
+        let to = [b.caps().addr, c.caps().addr].map(|addr| a.link(addr).unwrap());
+        let mtu = a.caps().mtu;
+        let mut next = [0u8; 2];
+        // Who gets frames of which length, and how many of them: trains with a short end, too short ones, too long ones.
+        let runs = [(0, mtu, 100), (0, 8, 1), (1, 8, 90), (0, 0, 5), (0, 64, 3), (1, mtu, 30), (1, 100, 1), (0, 1, 7)];
+        for _ in 0..20 {
+            for (peer, len, count) in runs {
+                for _ in 0..count {
+                    let mut frame = vec![next[peer]; len];
+                    if let Some(last) = frame.last_mut() {
+                        *last ^= 0x80;
+                    }
+                    assert!(commit(&mut a, to[peer], &frame), "no slot");
+                    next[peer] = next[peer].wrapping_add(u8::from(len > 0));
+                }
+            }
+            a.flush();
+            let (mut seen, mut empty) = ([0usize; 2], 0);
+            for (peer, nic) in [&mut b, &mut c].into_iter().enumerate() {
+                let sent: usize = runs.iter().filter(|run| run.0 == peer && run.1 > 0).map(|run| run.2).sum();
+                let mut expected = next[peer].wrapping_sub(sent as u8);
+                while nic.rx_burst(64, |frame, _| match frame {
+                    [] => empty += 1,
+                    [first, .., last] => {
+                        assert_eq!((*first, last ^ 0x80), (expected, expected), "peer {peer}");
+                        expected = expected.wrapping_add(1);
+                        seen[peer] += 1;
+                    }
+                    [only] => {
+                        assert_eq!(only ^ 0x80, expected, "peer {peer}");
+                        expected = expected.wrapping_add(1);
+                        seen[peer] += 1;
+                    }
+                }) > 0
+                {}
+                assert_eq!(seen[peer], sent, "peer {peer}");
+            }
+            assert_eq!(empty, 5);
+        }
+        assert_eq!((a.counters().tx_failed, b.counters().rx_dropped, b.counters().rx_foreign), (0, 0, 0));
     }
 
     pub fn bridge_keeps_the_contract() {

@@ -53,15 +53,7 @@ impl Header {
         vnet[vnet::CSUM_START].copy_from_slice(&(SRC_PORT.start as u16).to_ne_bytes());
         vnet[vnet::CSUM_OFFSET].copy_from_slice(&TCP_CHECKSUM_OFFSET.to_ne_bytes());
 
-        packet[field::DST_MAC].copy_from_slice(&disguise(self.dst_mac));
-        packet[field::SRC_MAC].copy_from_slice(&self.src_mac);
-        packet[field::ETHERTYPE].copy_from_slice(&ETHERTYPE.to_be_bytes());
-        packet[VERSION_IHL] = IPV4_NO_OPTIONS;
-        packet[IP_FLAGS].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
-        packet[TTL] = 1;
-        packet[PROTOCOL] = PROTOCOL_TCP;
-        packet[IP_SRC].copy_from_slice(&DUMMY_ADDR);
-        packet[IP_DST].copy_from_slice(&DUMMY_ADDR);
+        put_ip(packet, self.dst_mac, self.src_mac, PROTOCOL_TCP);
         packet[SRC_PORT].copy_from_slice(&self.src.to_be_bytes());
         packet[DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
         packet[DATA_OFFSET] = 5 << 4;
@@ -76,11 +68,8 @@ impl Header {
         let (header, rest) = packet.split_at_checked(PACKET_HEADER_LEN).ok_or(Reject::Truncated)?;
         // A packet that somebody on the way did cut has lost this mark: its pieces are no frames.
         if vnet[vnet::GSO_TYPE] & !vnet::GSO_ECN != vnet::GSO_TCPV4
-            || read_u16(header, field::ETHERTYPE) != ETHERTYPE
-            || header[VERSION_IHL] != IPV4_NO_OPTIONS
-            || header[PROTOCOL] != PROTOCOL_TCP
+            || !is_dressed(header, PROTOCOL_TCP)
             || header[DATA_OFFSET] != 5 << 4
-            || header[IP_SRC] != DUMMY_ADDR
         {
             return Err(Reject::Foreign);
         }
@@ -105,6 +94,28 @@ pub const fn disguise(mac: [u8; 6]) -> [u8; 6] {
     [first ^ LOCAL_BIT, b, c, d, e, f]
 }
 
+/// Writes the Ethernet and IPv4 headers, but for IP's length and checksum, into a packet of zeroes.
+pub(super) fn put_ip(packet: &mut [u8], dst_mac: [u8; 6], src_mac: [u8; 6], protocol: u8) {
+    packet[field::DST_MAC].copy_from_slice(&disguise(dst_mac));
+    packet[field::SRC_MAC].copy_from_slice(&src_mac);
+    packet[field::ETHERTYPE].copy_from_slice(&ETHERTYPE.to_be_bytes());
+    packet[VERSION_IHL] = IPV4_NO_OPTIONS;
+    packet[IP_FLAGS].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
+    packet[TTL] = 1;
+    packet[PROTOCOL] = protocol;
+    packet[IP_SRC].copy_from_slice(&DUMMY_ADDR);
+    packet[IP_DST].copy_from_slice(&DUMMY_ADDR);
+}
+
+/// True for a whole header that [`put_ip`] may have written.
+#[inline]
+pub(super) fn is_dressed(header: &[u8], protocol: u8) -> bool {
+    read_u16(header, field::ETHERTYPE) == ETHERTYPE
+        && header[VERSION_IHL] == IPV4_NO_OPTIONS
+        && header[PROTOCOL] == protocol
+        && header[IP_SRC] == DUMMY_ADDR
+}
+
 /// Writes the length of the payload into a header made by [`Header::emit`], and the IP checksum that follows from it.
 ///
 /// # Panics
@@ -127,7 +138,7 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
 }
 
 /// `struct virtio_net_hdr` (linux/virtio_net.h; virtio 1.2, 5.1.6.1).
-mod vnet {
+pub(super) mod vnet {
     use std::ops::Range;
 
     pub const FLAGS: usize = 0;
@@ -139,6 +150,7 @@ mod vnet {
 
     pub const NEEDS_CSUM: u8 = 1;
     pub const GSO_TCPV4: u8 = 1;
+    pub const GSO_UDP_L4: u8 = 5;
     /// Flag beside the type.
     pub const GSO_ECN: u8 = 0x80;
 }
@@ -154,14 +166,14 @@ pub const ETHERTYPE: u16 = 0x0800;
 
 // Offsets from the Ethernet header on. IPv4: RFC 791 (3.1). TCP: RFC 9293 (3.1).
 pub(crate) const VERSION_IHL: usize = 14;
-const TOTAL_LENGTH: Range<usize> = 16..18;
+pub(super) const TOTAL_LENGTH: Range<usize> = 16..18;
 const IP_FLAGS: Range<usize> = 20..22;
 const TTL: usize = 22;
 pub(crate) const PROTOCOL: usize = 23;
 const IP_CHECKSUM: Range<usize> = 24..26;
 const IP_SRC: Range<usize> = 26..30;
 const IP_DST: Range<usize> = 30..34;
-const SRC_PORT: Range<usize> = 34..36;
+pub(super) const SRC_PORT: Range<usize> = 34..36;
 pub(crate) const DST_PORT: Range<usize> = 36..38;
 const DATA_OFFSET: usize = 46;
 const TCP_FLAGS: usize = 47;

@@ -1,11 +1,12 @@
 //! What stands before a frame's payload on the wire.
 //!
 //! A frame's payload is the upper layer's; the bytes in front of it steer it from endpoint to endpoint and are written
-//! and read here, by whichever driver carries such frames. There are three forms:
+//! and read here, by whichever driver carries such frames. There are four forms:
 //!
 //! - [`ether`]: Ethernet with our own EtherType, for every frame that fits the interface's MTU.
 //! - [`gso`]: a segmentation-offload super-packet (Ethernet, IPv4, TCP), for frames of up to 64 KB between interfaces
 //!   that pass such packets on uncut.
+//! - [`train`]: many frames of MTU size in one packet (Ethernet, IPv4, UDP) that the sender's kernel cuts into frames.
 //! - [`datagram`]: within UDP datagrams, which bring addresses and ports of their own.
 //!
 //! Bytes from the wire never panic: they give a [`Reject`].
@@ -13,6 +14,7 @@
 pub mod datagram;
 pub mod ether;
 pub mod gso;
+pub mod train;
 
 /// Why bytes from the wire are no frame of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +25,7 @@ pub enum Reject {
     Foreign,
 }
 
-/// Ethernet, common to both forms (IEEE 802.3 clause 3).
+/// Ethernet, common to three forms (IEEE 802.3 clause 3).
 mod field {
     use std::ops::Range;
 

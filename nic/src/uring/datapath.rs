@@ -2,12 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::Uring;
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
 use super::tx_queue::{Kind, Lent};
+use super::{Offload, Uring};
 use crate::clock;
-use crate::encap::{Reject, ether, gso};
+use crate::encap::{Reject, ether, gso, train};
 use crate::time::Instant;
 use crate::{Link, LinkAddr, TxSlot, socket};
 
@@ -18,12 +18,12 @@ impl Uring {
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let mut shown = 0;
         for _ in 0..budget {
-            let (ring, kind) = match next_ring(&mut self.small, self.large.as_mut()) {
+            let (ring, dress) = match next_ring(&mut self.small, self.dressed.as_mut()) {
                 Some(next) => next,
                 None => break,
             };
             let Some(frame) = ring.frame() else { break };
-            match parse(kind, &frame) {
+            match parse(dress, &frame) {
                 Ok((from, payload)) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += payload.len() as u64;
@@ -72,14 +72,14 @@ impl Uring {
         self.transmit();
         self.look_for_interface();
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        let frame_waits = self.small.has_frame() || self.large.as_ref().is_some_and(RxRing::has_frame);
+        let frame_waits = self.small.has_frame() || self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame());
         if self.gone || frame_waits || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;
         let small = self.small.socket();
-        match self.large.as_ref() {
-            Some(large) => socket::poll(&[small, large.socket()], self.tx.is_backed_up(), limit)?,
+        match self.dressed.as_ref() {
+            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], self.tx.is_backed_up(), limit)?,
             None => socket::poll(&[small], self.tx.is_backed_up(), limit)?,
         }
         self.look_for_interface();
@@ -97,39 +97,47 @@ impl Uring {
 /// The order between the rings matters: the layer above takes a late frame for a lost one. A sender's frames reach the
 /// rings in order, so whoever sees a frame in one ring and then looks at the other sees all that came before it.
 #[inline]
-fn next_ring<'a>(small: &'a mut RxRing, large: Option<&'a mut RxRing>) -> Option<(&'a mut RxRing, Kind)> {
-    let Some(large) = large else {
-        return small.has_frame().then_some((small, Kind::Small));
+fn next_ring<'a>(
+    small: &'a mut RxRing,
+    dressed: Option<&'a mut (RxRing, Offload)>,
+) -> Option<(&'a mut RxRing, Option<Offload>)> {
+    let Some((dressed, offload)) = dressed else {
+        return small.has_frame().then_some((small, None));
     };
     let mut small_waits = small.has_frame();
-    if !large.has_frame() {
-        return small_waits.then_some((small, Kind::Small));
+    if !dressed.has_frame() {
+        return small_waits.then_some((small, None));
     }
-    // A small frame may have come after we looked and before the large one.
+    // A small frame may have come after we looked and before the dressed one.
     small_waits = small_waits || small.has_frame();
-    if small_waits && arrived_before(small, large) { Some((small, Kind::Small)) } else { Some((large, Kind::Large)) }
+    if small_waits && arrived_before(small, dressed) { Some((small, None)) } else { Some((dressed, Some(*offload))) }
 }
 
 #[cold]
-fn arrived_before(small: &RxRing, large: &RxRing) -> bool {
+fn arrived_before(small: &RxRing, dressed: &RxRing) -> bool {
     let arrival = |ring: &RxRing| ring.frame().map(|frame| frame.arrived_at());
-    arrival(small) <= arrival(large)
+    arrival(small) <= arrival(dressed)
 }
 
 /// The sender's address and the payload.
 #[inline]
-fn parse<'a>(kind: Kind, frame: &Frame<'a>) -> Result<(LinkAddr, &'a [u8]), Reject> {
-    match kind {
-        Kind::Small => {
+fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(LinkAddr, &'a [u8]), Reject> {
+    let (mac, endpoint, payload) = match dress {
+        None => {
             let (header, payload) = ether::Header::parse(frame.bytes())?;
-            Ok((LinkAddr::Ether { mac: header.src_mac, endpoint: header.src }, payload))
+            (header.src_mac, header.src, payload)
         }
-        Kind::Large => {
+        Some(Offload::SuperPackets) => {
             let vnet = frame.vnet_header().ok_or(Reject::Truncated)?;
             let (header, payload) = gso::Header::parse(vnet, frame.bytes())?;
-            Ok((LinkAddr::Ether { mac: header.src_mac, endpoint: header.src }, payload))
+            (header.src_mac, header.src, payload)
         }
-    }
+        Some(Offload::Trains) => {
+            let (header, payload) = train::Header::parse(frame.bytes())?;
+            (header.src_mac, header.src, payload)
+        }
+    };
+    Ok((LinkAddr::Ether { mac, endpoint }, payload))
 }
 
 /// A lent transmit buffer. Dropped without `commit`, it was never taken.

@@ -6,7 +6,7 @@
 
 use libc::sock_filter;
 
-use crate::encap::{ether, gso};
+use crate::encap::{ether, gso, train};
 
 /// Accepts frames under our EtherType to `endpoint` behind `mac`.
 pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
@@ -16,12 +16,21 @@ pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
 
 /// Accepts super-packets to `endpoint` behind `mac`.
 pub fn super_packets_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
+    dressed_to(mac, endpoint, gso::PROTOCOL_TCP)
+}
+
+/// Accepts pieces of trains to `endpoint` behind `mac`.
+pub fn trains_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
+    dressed_to(mac, endpoint, train::PROTOCOL_UDP)
+}
+
+fn dressed_to(mac: [u8; 6], endpoint: u16, protocol: u8) -> Vec<sock_filter> {
     let [mac_high, mac_low] = mac_equals(gso::disguise(mac));
     all_of(&[
         mac_low,
         mac_high,
         Test { size: libc::BPF_B, at: gso::VERSION_IHL, equals: gso::IPV4_NO_OPTIONS.into() },
-        Test { size: libc::BPF_B, at: gso::PROTOCOL, equals: gso::PROTOCOL_TCP.into() },
+        Test { size: libc::BPF_B, at: gso::PROTOCOL, equals: protocol.into() },
         Test { size: libc::BPF_H, at: gso::DST_PORT.start, equals: endpoint.into() },
     ])
 }
@@ -89,8 +98,13 @@ mod tests {
         gso::Header { dst_mac, src_mac: [2; 6], dst, src: 9, len: 0 }.emit(1448)[gso::VNET_LEN..].to_vec()
     }
 
+    fn piece(dst_mac: [u8; 6], dst: u16) -> Vec<u8> {
+        train::Header { dst_mac, src_mac: [2; 6], dst, src: 9 }.emit(1448, 0)[gso::VNET_LEN..].to_vec()
+    }
+
     #[test]
     fn own_frames_pass() {
+        assert!(accepts(&trains_to(MAC, 7), &piece(MAC, 7)));
         assert!(accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 7)));
         assert!(accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 7)));
     }
@@ -100,6 +114,7 @@ mod tests {
         assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 8)));
         assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 0x0700)));
         assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 8)));
+        assert!(!accepts(&trains_to(MAC, 7), &piece(MAC, 8)));
     }
 
     #[test]
@@ -110,6 +125,12 @@ mod tests {
             assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(other, 7)), "byte {at}");
             assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(other, 7)), "byte {at}");
         }
+    }
+
+    #[test]
+    fn super_packets_and_trains_are_told_apart() {
+        assert!(!accepts(&super_packets_to(MAC, 7), &piece(MAC, 7)));
+        assert!(!accepts(&trains_to(MAC, 7), &super_packet(MAC, 7)));
     }
 
     #[test]

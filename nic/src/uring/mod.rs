@@ -1,9 +1,10 @@
 //! `uring:<interface>`: AF_PACKET on an Ethernet interface, with the kernel's own driver underneath.
 //!
 //! Frames are received from rings that the kernel fills and we poll in shared memory, without a system call; they are
-//! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. Where the
-//! interface is a veth with segmentation offload, a second socket carries frames of up to 64 KB as super-packets
-//! ([`crate::encap::gso`]). Socket filters steer by destination endpoint, so processes share an interface.
+//! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. On a veth a
+//! second socket carries more: with segmentation offload, frames of up to 64 KB as super-packets
+//! ([`crate::encap::gso`]); without, many frames at once that the kernel cuts apart ([`crate::encap::train`]). Socket
+//! filters steer by destination endpoint, so processes share an interface.
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
@@ -12,6 +13,7 @@ mod filter;
 mod open;
 mod rx_ring;
 mod sys;
+mod trains;
 mod tx_queue;
 
 use std::cell::Cell;
@@ -50,9 +52,10 @@ impl Config {
 /// One endpoint on an interface.
 pub struct Uring {
     caps: Caps,
-    /// Rings by [`tx_queue::Kind`]: small frames always, super-packets where there are any.
+    /// Frames under our EtherType.
     small: RxRing,
-    large: Option<RxRing>,
+    /// Those in the shape of IP packets, where the interface carries such.
+    dressed: Option<(RxRing, Offload)>,
     tx: TxQueue,
     links: LinkTable<Headers>,
     mac: [u8; 6],
@@ -66,6 +69,15 @@ pub struct Uring {
     gone: bool,
     /// Its name reserves the endpoint's number on the interface.
     _reservation: UnixDatagram,
+}
+
+/// What an interface makes of packets that are to be cut into segments later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Offload {
+    /// Passes them on as they are: one is a frame of up to 64 KB.
+    SuperPackets,
+    /// Has the kernel cut them before they get there: each piece is a frame.
+    Trains,
 }
 
 /// A peer's headers, built once. Only the length changes from frame to frame.
@@ -120,7 +132,8 @@ impl Nic for Uring {
     }
 
     fn counters(&self) -> Counters {
-        for ring in [Some(&self.small), self.large.as_ref()].into_iter().flatten() {
+        let dressed = self.dressed.as_ref().map(|(ring, _)| ring);
+        for ring in [Some(&self.small), dressed].into_iter().flatten() {
             self.rx_dropped.set(self.rx_dropped.get() + sys::take_drops(ring.socket()));
         }
         Counters { rx_dropped: self.rx_dropped.get(), ..self.counters }

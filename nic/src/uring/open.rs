@@ -7,9 +7,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::rx_ring::RxRing;
 use super::sys;
+use super::trains::Trains;
 use super::tx_queue::{LaneConfig, TxQueue};
-use super::{Config, Uring, filter};
-use crate::encap::{ether, gso};
+use super::{Config, Offload, Uring, filter};
+use crate::encap::{ether, gso, train};
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
@@ -81,33 +82,28 @@ impl Uring {
         })?;
 
         let small = open_small(socket, &port, config).map_err(system("setting up the receive ring"))?;
-        let large = if port.super_packets && !config.real_frames {
-            Some(open_large(&port, config).map_err(system("setting up the receive ring of large frames"))?)
-        } else {
-            None
+        let dressed = match port.offload {
+            Some(offload) => {
+                let ring = open_dressed(&port, offload, config)
+                    .map_err(system("setting up the receive ring of segmented packets"))?;
+                Some((ring, offload))
+            }
+            None => None,
         };
-        let lane = |ring: &RxRing, buffers, payload_max| {
-            Ok(LaneConfig { socket: ring.socket().try_clone_to_owned()?, buffers, payload_max })
-        };
-        let tx = lane(&small, TX_SMALL, port.mtu_safe)
-            .and_then(|small| {
-                let large = large.as_ref().map(|large| lane(large, TX_LARGE, LARGE_PAYLOAD_MAX)).transpose()?;
-                Ok(TxQueue::new(small, large))
-            })
-            .map_err(system("setting up the transmit queue"))?;
-
+        let tx = transmit_queue(&small, dressed.as_ref(), &port).map_err(system("setting up the transmit queue"))?;
+        let super_packets = port.offload == Some(Offload::SuperPackets);
         let caps = Caps {
             addr: LinkAddr::Ether { mac: port.mac, endpoint: config.endpoint },
-            mtu: if large.is_some() { LARGE_PAYLOAD_MAX } else { port.mtu_safe },
+            mtu: if super_packets { LARGE_PAYLOAD_MAX } else { port.mtu_safe },
             mtu_safe: port.mtu_safe,
-            rx_frames: small.slots().min(large.as_ref().map_or(usize::MAX, RxRing::slots)),
+            rx_frames: small.slots().min(dressed.as_ref().map_or(usize::MAX, |(ring, _)| ring.slots())),
             burst: BURST,
             rto_floor: RTO_FLOOR,
         };
         Ok(Self {
             caps,
             small,
-            large,
+            dressed,
             tx,
             links: LinkTable::new(),
             mac: port.mac,
@@ -129,8 +125,8 @@ struct Port {
     mtu_safe: usize,
     /// Segments that the interface's MTU allows TCP.
     segment: u16,
-    /// The interface passes super-packets on as they are.
-    super_packets: bool,
+    /// `None` where packets that are to be cut have no use.
+    offload: Option<Offload>,
 }
 
 enum PortError {
@@ -155,13 +151,26 @@ impl Port {
         }
         let mac = interface.mac(socket)?.ok_or_else(|| PortError::Open(OpenError::NotEthernet(name.clone())))?;
         let mtu = interface.mtu(socket)?;
-        let mtu_safe = mtu.saturating_sub(ether::MTU_COST).min(LARGE_PAYLOAD_MAX);
-        // Only veth hands a super-packet to its peer uncut; a physical interface would put segments on the wire, which
-        // the far side does not put together again. Interfaces without ethtool are none of either.
-        let veth = interface.driver(socket).is_ok_and(|driver| driver == "veth");
-        let super_packets = veth && interface.takes_super_packets(socket).unwrap_or(false) && mtu > IP_TCP_LEN;
+        let offload = offload_of(&interface, socket, mtu, config.real_frames);
+        let headers = if offload == Some(Offload::Trains) { train::MTU_COST } else { ether::MTU_COST };
+        let mtu_safe = mtu.saturating_sub(headers).min(LARGE_PAYLOAD_MAX);
         let segment = mtu.saturating_sub(IP_TCP_LEN).min(usize::from(u16::MAX)) as u16;
-        Ok(Self { interface, mac, mtu_safe, segment, super_packets })
+        Ok(Self { interface, mac, mtu_safe, segment, offload })
+    }
+}
+
+/// Only veth hands a super-packet to its peer uncut; a physical interface would put segments on the wire, which the far
+/// side does not put together again. Nor does a physical interface receive what goes to a disguised address.
+fn offload_of(interface: &Interface, socket: BorrowedFd, mtu: usize, real_frames: bool) -> Option<Offload> {
+    // An interface without ethtool is no veth.
+    if mtu <= IP_TCP_LEN || interface.driver(socket).ok()? != "veth" {
+        return None;
+    }
+    if interface.takes_super_packets(socket).ok()? && !real_frames {
+        Some(Offload::SuperPackets)
+    } else {
+        // One that takes trains passes them on uncut.
+        (!interface.takes_trains(socket).ok()?).then_some(Offload::Trains)
     }
 }
 
@@ -170,23 +179,54 @@ fn open_small(socket: OwnedFd, port: &Port, config: &Config) -> io::Result<RxRin
     prepare(fd)?;
     socket::attach_filter(fd, &filter::ether_frames_to(port.mac, config.endpoint))?;
     let frame_len = ether::HEADER_LEN + port.mtu_safe;
-    // Jumbo frames take more memory a slot: fewer slots then, that all of them stay in the cache.
-    let slots = config.rx_slots.min(RING_BYTES_MAX / frame_len).max(RX_SLOTS_MIN);
-    let ring = RxRing::new(socket, frame_len, slots)?;
+    let ring = RxRing::new(socket, frame_len, slots(frame_len, config))?;
     sys::bind_packet(ring.socket(), port.interface, ether::ETHERTYPE)?;
     Ok(ring)
 }
 
-fn open_large(port: &Port, config: &Config) -> io::Result<RxRing> {
+fn open_dressed(port: &Port, offload: Offload, config: &Config) -> io::Result<RxRing> {
     let socket = sys::packet_socket()?;
     let fd = socket.as_fd();
     // Before the ring is made: it decides on the layout of slots.
     socket::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
     prepare(fd)?;
-    socket::attach_filter(fd, &filter::super_packets_to(port.mac, config.endpoint))?;
-    let ring = RxRing::new(socket, gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX, RX_LARGE)?;
+    let (filter, frame_len, slots) = match offload {
+        Offload::SuperPackets => {
+            let packet_len = gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX;
+            (filter::super_packets_to(port.mac, config.endpoint), packet_len, RX_LARGE)
+        }
+        Offload::Trains => {
+            // The direct way to the interface drops what it would have to cut.
+            socket::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 0)?;
+            let frame_len = train::HEADER_LEN - gso::VNET_LEN + port.mtu_safe;
+            (filter::trains_to(port.mac, config.endpoint), frame_len, slots(frame_len, config))
+        }
+    };
+    socket::attach_filter(fd, &filter)?;
+    let ring = RxRing::new(socket, frame_len, slots)?;
     sys::bind_packet(ring.socket(), port.interface, gso::ETHERTYPE)?;
     Ok(ring)
+}
+
+fn transmit_queue(small: &RxRing, dressed: Option<&(RxRing, Offload)>, port: &Port) -> io::Result<TxQueue> {
+    let lane = |ring: &RxRing, buffers, payload_max| {
+        Ok::<_, io::Error>(LaneConfig { socket: ring.socket().try_clone_to_owned()?, buffers, payload_max })
+    };
+    let small = lane(small, TX_SMALL, port.mtu_safe)?;
+    Ok(match dressed {
+        None => TxQueue::new(small, None, None),
+        Some((ring, Offload::SuperPackets)) => {
+            TxQueue::new(small, Some(lane(ring, TX_LARGE, LARGE_PAYLOAD_MAX)?), None)
+        }
+        Some((ring, Offload::Trains)) => {
+            TxQueue::new(small, None, Some(Trains::new(ring.socket().try_clone_to_owned()?)))
+        }
+    })
+}
+
+/// Jumbo frames take more memory a slot: fewer slots then, that all of them stay in the cache.
+fn slots(frame_len: usize, config: &Config) -> usize {
+    config.rx_slots.min(RING_BYTES_MAX / frame_len).max(RX_SLOTS_MIN)
 }
 
 /// What every socket of ours is set to before it has a ring.

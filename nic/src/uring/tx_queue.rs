@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A lone frame goes out by `send`, which saves the submission queue's bookkeeping; several go out in one io_uring
-//! submission, which saves a system call a frame.
+//! submission, which saves a system call a frame; or as trains ([`super::trains`]) where the interface cuts in software.
 #![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
 
 use std::io;
@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
+use super::trains::{self, Trains};
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
 use crate::{Counters, socket};
 
@@ -26,6 +27,8 @@ pub struct TxQueue {
     lanes: [Option<Lane>; 2],
     /// `None` where the system forbids io_uring: then every frame goes by `send`.
     ring: Option<IoUring>,
+    /// How small frames of one peer's go out together, where that is faster than one by one.
+    trains: Option<Trains>,
 }
 
 /// Which of the two forms a frame has, and so which socket and buffers are its own.
@@ -70,11 +73,11 @@ pub struct Lent<'a> {
 
 impl TxQueue {
     /// A queue with a lane for small frames, and one for large where super-packets go.
-    pub fn new(small: LaneConfig, large: Option<LaneConfig>) -> Self {
+    pub fn new(small: LaneConfig, large: Option<LaneConfig>, trains: Option<Trains>) -> Self {
         let buffers = usize::from(small.buffers + large.as_ref().map_or(0, |lane| lane.buffers));
         let lanes = [Some(Lane::new(small)), large.map(Lane::new)];
         let ring = open_ring(buffers, &lanes);
-        Self { queue: Vec::with_capacity(buffers), lanes, ring }
+        Self { queue: Vec::with_capacity(buffers), lanes, ring, trains }
     }
 
     /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
@@ -113,7 +116,9 @@ impl TxQueue {
 
     fn flush_many(&mut self, counters: &mut Counters) -> Result<(), InterfaceDown> {
         let mut down = Ok(());
-        if self.ring.is_some() && self.queue.len() > 1 {
+        if self.trains.is_some() {
+            self.send_trains(&mut down);
+        } else if self.ring.is_some() && self.queue.len() > 1 {
             self.submit(&mut down);
         } else {
             self.send_each(0, &mut down);
@@ -174,6 +179,37 @@ impl TxQueue {
                 break;
             }
         }
+    }
+
+    /// Frames that can travel together do, the others go one by one; in order, as long as the interface takes them.
+    fn send_trains(&mut self, down: &mut Result<(), InterfaceDown>) {
+        let lane = self.lanes[Kind::Small as usize].as_ref().expect("small frames have a lane");
+        let mut at = 0;
+        while let Some(trains) = self.trains.as_mut()
+            && at < self.queue.len()
+        {
+            let frames = self.queue[at..].iter().map(|queued| queued.frame);
+            let (count, sent) = trains
+                .send(&lane.buffers, frames)
+                .unwrap_or_else(|| (1, socket::send(lane.socket.as_fd(), lane.buffers.bytes(self.queue[at].frame))));
+            let fate = match sent {
+                Ok(()) => Fate::Sent,
+                Err(error) if count > 1 && trains::is_refusal(&error) => {
+                    tracing::debug!("a train was refused ({error}): frames go out one by one");
+                    self.trains = None;
+                    break;
+                }
+                Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
+            };
+            for queued in &mut self.queue[at..at + count] {
+                queued.fate = fate;
+            }
+            if fate == Fate::Later {
+                return;
+            }
+            at += count;
+        }
+        self.send_each(at, down);
     }
 
     /// Takes what has met its fate out of the queue.
