@@ -34,6 +34,12 @@ pub trait Nic {
     /// `None` also when the ring is full: flush, receive, come again. Sent by `commit`, forgotten when dropped.
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_>;
 
+    /// As [`Nic::tx_slot`], for a frame that ends in `tail`, which stays where it is: lends the `len` bytes before it, and
+    /// `commit` sends the frame. `None` too where that saves no copy: then take [`Nic::tx_slot`].
+    fn tx_slot_before<'a>(&'a mut self, _link: Link, _len: usize, _tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
+        None::<NoSlot>
+    }
+
     /// Rings the doorbell for everything committed since the last flush. A driver may also send earlier.
     fn flush(&mut self);
 
@@ -61,6 +67,29 @@ pub struct Link(pub u32);
 pub trait TxSlot: Deref<Target = [u8]> + DerefMut {
     /// Hands the frame to the driver; the next [`Nic::flush`] sends it.
     fn commit(self);
+}
+
+/// The slot of a driver that lends none.
+enum NoSlot {}
+
+impl Deref for NoSlot {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match *self {}
+    }
+}
+
+impl DerefMut for NoSlot {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match *self {}
+    }
+}
+
+impl TxSlot for NoSlot {
+    fn commit(self) {
+        match self {}
+    }
 }
 
 /// Why there is no way to an address.

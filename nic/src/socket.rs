@@ -54,6 +54,20 @@ pub fn send(socket: BorrowedFd, frame: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// As [`send`], for a frame in parts.
+#[inline]
+pub fn send_parts<const N: usize>(socket: BorrowedFd, parts: [&[u8]; N]) -> io::Result<()> {
+    let mut parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    // SAFETY: the message points to the parts, and they to slices that are readable through the call; sendmsg writes to
+    // neither.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), at most `limit`.
 /// A signal ends it early.
 pub fn poll(sockets: &[BorrowedFd], writable: bool, limit: Option<Duration>) -> io::Result<()> {

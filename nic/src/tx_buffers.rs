@@ -21,6 +21,8 @@ pub(crate) struct Filled {
 
 /// A free buffer that may become a frame. Dropped without [`Lease::take`], it was never taken.
 pub(crate) struct Lease<'a> {
+    /// What stands before the payload.
+    pub header: &'a [u8],
     /// To be written by the layer above.
     pub payload: &'a mut [u8],
     filled: Filled,
@@ -48,6 +50,7 @@ impl TxBuffers {
         let (front, back) = self.area[at..at + self.buffer_len].split_at_mut(PAYLOAD_AT);
         front[start..].copy_from_slice(header);
         Some(Lease {
+            header: &front[start..],
             payload: &mut back[..payload_len],
             filled: Filled { buffer, start: start as u16, end: (PAYLOAD_AT + payload_len) as u32 },
             free: &mut self.free,

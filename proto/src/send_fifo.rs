@@ -5,6 +5,7 @@
 //! straight from its buffer.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::copy::copy_words;
 use crate::ring::ByteRing;
@@ -31,7 +32,10 @@ pub(crate) struct SendFifo {
 /// A message on the heap.
 #[derive(Debug)]
 struct Large {
+    /// Elsewhere while a frame is written that leaves its part in place: [`SendFifo::take_large`].
     buffer: Vec<u8>,
+    /// Of the buffer.
+    len: usize,
     /// Bytes already sent for the first time.
     sent: usize,
     /// Belongs to the user, who wants it back.
@@ -45,6 +49,17 @@ pub(crate) enum Span {
     Run { at: usize, len: usize },
     /// Bytes `offset..offset + len` of large message `number`.
     Part { number: u32, offset: usize, len: usize },
+}
+
+impl Span {
+    /// The large message's number and which of its bytes, if it is a part of one.
+    #[inline]
+    pub fn part(self) -> Option<(u32, Range<usize>)> {
+        match self {
+            Self::Run { .. } => None,
+            Self::Part { number, offset, len } => Some((number, offset..offset + len)),
+        }
+    }
 }
 
 /// What an acknowledged span sets free.
@@ -98,7 +113,7 @@ impl SendFifo {
         if !lent {
             self.copied += buffer.len();
         }
-        self.large.push_back(Large { buffer, sent: 0, lent });
+        self.large.push_back(Large { len: buffer.len(), buffer, sent: 0, lent });
         self.large_unsent += 1;
         Ok(())
     }
@@ -161,17 +176,41 @@ impl SendFifo {
         match span {
             Span::Run { at, len } => self.write_run(at, body, len),
             Span::Part { number, offset, len } => {
-                let message = &self.large[number.wrapping_sub(self.large_first) as usize].buffer;
-                let header = if offset == 0 {
-                    put_first(body, len as u16, message.len() as u32);
-                    FIRST_LEN
-                } else {
-                    put_more(body, len as u16);
-                    RECORD_LEN
-                };
-                body[header..].copy_from_slice(&message[offset..offset + len]);
+                let message = &self.large(number).buffer[offset..offset + len];
+                let front = body.len() - len;
+                self.write_front(span, &mut body[..front]);
+                body[front..].copy_from_slice(message);
             }
         }
+    }
+
+    /// Writes what stands before the message's bytes in the body of the frame that carries `span`, a part.
+    #[inline]
+    pub fn write_front(&self, span: Span, body: &mut [u8]) {
+        let Span::Part { number, offset, len } = span else { unreachable!("runs are written whole") };
+        if offset == 0 {
+            put_first(body, len as u16, self.large(number).len as u32);
+        } else {
+            put_more(body, len as u16);
+        }
+    }
+
+    /// Lends out the buffer of large message `number`, until [`Self::put_large`]. Only what reads its bytes misses it.
+    pub fn take_large(&mut self, number: u32) -> Vec<u8> {
+        std::mem::take(&mut self.large_mut(number).buffer)
+    }
+
+    /// Takes a buffer back.
+    pub fn put_large(&mut self, number: u32, buffer: Vec<u8>) {
+        self.large_mut(number).buffer = buffer;
+    }
+
+    fn large(&self, number: u32) -> &Large {
+        &self.large[number.wrapping_sub(self.large_first) as usize]
+    }
+
+    fn large_mut(&mut self, number: u32) -> &mut Large {
+        &mut self.large[number.wrapping_sub(self.large_first) as usize]
     }
 
     #[inline]
@@ -210,10 +249,10 @@ impl SendFifo {
                 self.unsent -= len;
             }
             Span::Part { number, offset, len } => {
-                let large = &mut self.large[number.wrapping_sub(self.large_first) as usize];
+                let large = self.large_mut(number);
                 debug_assert_eq!(offset, large.sent);
                 large.sent += len;
-                if large.sent == large.buffer.len() {
+                if large.sent == large.len {
                     self.next = self.ring.after(self.next, MARKER_LEN);
                     self.unsent -= MARKER_LEN;
                     self.large_unsent -= 1;
@@ -232,7 +271,7 @@ impl SendFifo {
             }
             Span::Part { number, offset, len } => {
                 debug_assert_eq!(number, self.large_first);
-                if offset + len < self.large[0].buffer.len() {
+                if offset + len < self.large[0].len {
                     return Released::Room;
                 }
                 self.release_large()

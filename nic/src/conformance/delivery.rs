@@ -2,7 +2,7 @@
 
 use super::traffic::{check, commit, expect, link, open, payload, receive, receive_rest, send};
 use super::{Setup, Verdict};
-use crate::{LinkAddr, Nic};
+use crate::{LinkAddr, Nic, TxSlot};
 
 pub(super) fn every_size_arrives<S: Setup>(setup: &mut S) -> Verdict {
     let [mut a, mut b] = open(setup)?;
@@ -21,6 +21,35 @@ pub(super) fn every_size_arrives<S: Setup>(setup: &mut S) -> Verdict {
         expect(&receive(&mut b, 1)?[0], &sent, a.caps().addr)?;
     }
     Ok(())
+}
+
+pub(super) fn tails_arrive_in_turn<S: Setup>(setup: &mut S) -> Verdict {
+    let [mut a, mut b] = open(setup)?;
+    let to_b = link(&mut a, b.caps().addr)?;
+    let mtu = a.caps().mtu;
+    for (number, len) in [mtu / 2, mtu - 1, mtu, a.caps().mtu_safe].into_iter().enumerate() {
+        let front = 36.min(len);
+        let sent = [payload(number as u64, 8), payload(number as u64 + 1, len), payload(number as u64 + 2, 8)];
+        commit(&mut a, to_b, &sent[0])?;
+        let in_place = match a.tx_slot_before(to_b, front, &sent[1][front..]) {
+            Some(mut slot) => {
+                check(slot.len() == front, || format!("a slot of {} bytes for {front}", slot.len()))?;
+                slot.copy_from_slice(&sent[1][..front]);
+                slot.commit();
+                true
+            }
+            None => false,
+        };
+        if !in_place {
+            commit(&mut a, to_b, &sent[1])?;
+        }
+        commit(&mut a, to_b, &sent[2])?;
+        a.flush();
+        for (arrival, bytes) in receive(&mut b, sent.len())?.iter().zip(&sent) {
+            expect(arrival, bytes, a.caps().addr)?;
+        }
+    }
+    check(a.tx_slot_before(to_b, 1, &vec![0; mtu]).is_none(), || "a frame above the MTU was taken".to_owned())
 }
 
 pub(super) fn larger_than_mtu_finds_no_slot<S: Setup>(setup: &mut S) -> Verdict {

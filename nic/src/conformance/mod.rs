@@ -93,6 +93,7 @@ pub fn run<S: Setup>(setup: &mut S) -> Report {
         ("the same address gives the same link", peers::same_address_same_link),
         ("an address of another kind is refused", peers::foreign_address_is_refused),
         ("every size arrives unaltered", delivery::every_size_arrives),
+        ("frames that end elsewhere arrive in their turn", delivery::tails_arrive_in_turn),
         ("a frame larger than the MTU finds no slot", delivery::larger_than_mtu_finds_no_slot),
         ("frames arrive in order and once", delivery::in_order_and_once),
         ("the sender's address can be answered", delivery::sender_can_be_answered),

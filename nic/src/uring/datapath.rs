@@ -4,12 +4,12 @@ use std::ops::{Deref, DerefMut};
 
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
-use super::tx_queue::{Kind, Lent};
+use super::tx_queue::{Kind, Lent, LentBefore};
 use super::{Offload, Uring};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::Instant;
-use crate::{Link, LinkAddr, TxSlot, socket};
+use crate::{Counters, Link, LinkAddr, TxSlot, socket};
 
 impl Uring {
     /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
@@ -57,6 +57,21 @@ impl Uring {
             self.counters.tx_full += 1;
         }
         lent.map(Slot)
+    }
+
+    /// Lends a buffer with the link's header in it, for a super-packet that ends in `tail`; `None` where that is none,
+    /// or must wait its turn.
+    #[inline]
+    pub(super) fn lend_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<SlotBefore<'a>> {
+        let whole = len + tail.len();
+        if whole <= self.caps.mtu_safe || whole > self.caps.mtu {
+            return None;
+        }
+        self.transmit();
+        let header = &mut self.links.get_mut(link)?.large;
+        gso::set_len(header, whole as u16);
+        let lent = self.tx.lend_before(header, len, tail)?;
+        Some(SlotBefore { lent, counters: &mut self.counters })
     }
 
     /// Hands what was committed to the kernel.
@@ -163,5 +178,34 @@ impl TxSlot for Slot<'_> {
     #[inline]
     fn commit(self) {
         self.0.commit();
+    }
+}
+
+/// A lent buffer for the first part of a super-packet, sent by `commit`.
+pub(super) struct SlotBefore<'a> {
+    lent: LentBefore<'a>,
+    counters: &'a mut Counters,
+}
+
+impl Deref for SlotBefore<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.lent.payload()
+    }
+}
+
+impl DerefMut for SlotBefore<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.lent.payload_mut()
+    }
+}
+
+impl TxSlot for SlotBefore<'_> {
+    #[inline]
+    fn commit(self) {
+        self.lent.commit(self.counters);
     }
 }

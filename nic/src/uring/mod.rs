@@ -119,6 +119,11 @@ impl Nic for Uring {
     }
 
     #[inline]
+    fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
+        self.lend_before(link, len, tail)
+    }
+
+    #[inline]
     fn flush(&mut self) {
         self.transmit();
     }

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
@@ -86,6 +86,19 @@ impl TxQueue {
         let lane = self.lanes[kind as usize].as_mut()?;
         let lease = lane.buffers.lend(header, payload_len)?;
         Some(Lent { lease, kind, queue: &mut self.queue })
+    }
+
+    /// As [`Self::lend`], for a super-packet that ends in `tail`. `None` also when others wait that were committed
+    /// before it.
+    #[inline]
+    pub fn lend_before<'a>(&'a mut self, header: &[u8], len: usize, tail: &'a [u8]) -> Option<LentBefore<'a>> {
+        let lane = self.lanes[Kind::Large as usize].as_mut()?;
+        if !self.queue.is_empty() {
+            return None;
+        }
+        let lease = lane.buffers.lend(header, len + tail.len())?;
+        let lent = Lent { lease, kind: Kind::Large, queue: &mut self.queue };
+        Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd() })
     }
 
     /// True when the interface did not take everything at the last flush.
@@ -269,6 +282,43 @@ impl Lent<'_> {
     pub fn commit(self) {
         let frame = self.lease.take();
         self.queue.push(Queued { kind: self.kind, frame, tries: 0, fate: Fate::Later });
+    }
+}
+
+/// A buffer for the first part of a super-packet.
+pub struct LentBefore<'a> {
+    lent: Lent<'a>,
+    len: usize,
+    tail: &'a [u8],
+    socket: BorrowedFd<'a>,
+}
+
+impl LentBefore<'_> {
+    /// Where the payload's first part goes.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.lent.payload()[..self.len]
+    }
+
+    /// Where the payload's first part goes.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.lent.payload_mut()[..self.len]
+    }
+
+    /// Sends the frame; or queues it, tail and all, if the interface does not take it now.
+    #[inline]
+    pub fn commit(mut self, counters: &mut Counters) {
+        let header = self.lent.lease.header;
+        if let Ok(()) = socket::send_parts(self.socket, [header, self.payload(), self.tail]) {
+            counters.tx_frames += 1;
+            counters.tx_bytes += (self.len + self.tail.len()) as u64;
+            return;
+        }
+        // The error is judged when it comes again, at the next flush.
+        let (len, tail) = (self.len, self.tail);
+        self.lent.payload_mut()[len..].copy_from_slice(tail);
+        self.lent.commit();
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) use transmit::open_header;
 use life::{HELLO_INTERVAL, SILENT_KEEP_ALIVES};
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, LinkAddr};
@@ -145,6 +146,17 @@ pub(crate) enum Plan {
     Again { seq: Seq, span: Span, probe: bool },
 }
 
+impl Plan {
+    /// The part of a large message that the frame carries: the message's number, and which of its bytes.
+    #[inline]
+    pub fn part(self) -> Option<(u32, Range<usize>)> {
+        match self {
+            Self::New { span } | Self::Again { span, .. } => span.part(),
+            _ => None,
+        }
+    }
+}
+
 /// What one turn of the endpoint's loop lends to its connections.
 pub(crate) struct TurnContext<'a> {
     pub now: Instant,
@@ -260,6 +272,16 @@ impl Conn {
     /// Queues a message that lives in its own buffer.
     pub fn send_large(&mut self, buffer: Vec<u8>, lent: bool) -> Result<(), Vec<u8>> {
         self.fifo.push_large(buffer, lent)
+    }
+
+    /// Lends out the buffer of a large message while one of its parts is sent from it, until [`Self::put_large`].
+    pub fn take_large(&mut self, number: u32) -> Vec<u8> {
+        self.fifo.take_large(number)
+    }
+
+    /// Takes a buffer back.
+    pub fn put_large(&mut self, number: u32, buffer: Vec<u8>) {
+        self.fifo.put_large(number, buffer);
     }
 
     /// Largest message that the peer takes; unlimited until it has told.

@@ -158,14 +158,50 @@ impl Conn {
             return;
         }
         self.fifo.write(span, &mut frame[FULL_LEN..]);
+        self.finish_new(turn, span, frame, &[]);
+    }
+
+    /// The body of a new frame is written: the rest of it, and what is to be known of it until it is acknowledged.
+    #[inline]
+    fn finish_new(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
         self.position += SendFifo::body_len(span) as u64;
         self.fifo.advance(span);
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does.
         let ask = !self.window_has_room();
-        self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame);
+        self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame, tail);
         self.active_at = turn.now;
+        self.start_retransmit_timer(turn.now);
+    }
+
+    /// As [`Self::emit`], of a part of a large message whose bytes stay in place as `tail`.
+    pub fn emit_before(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], tail: &[u8]) {
+        match plan {
+            Plan::New { span } => {
+                self.fifo.write_front(span, &mut frame[FULL_LEN..]);
+                self.finish_new(turn, span, frame, tail);
+            }
+            Plan::Again { seq, span, probe } => {
+                self.fifo.write_front(span, &mut frame[FULL_LEN..]);
+                self.finish_again(turn, seq, probe, frame, tail);
+            }
+            _ => unreachable!("only these carry a message"),
+        }
+        turn.counters.frames_sent += 1;
+    }
+
+    /// The body of a frame that was sent before is written: the rest of it.
+    fn finish_again(&mut self, turn: &mut TurnContext<'_>, seq: Seq, probe: bool, frame: &mut [u8], tail: &[u8]) {
+        self.in_flight.on_resent(turn.now, seq);
+        self.active_at = turn.now;
+        if probe {
+            self.owed.remove(Owed::PROBE);
+            turn.counters.probes_sent += 1;
+        } else {
+            turn.counters.retransmitted += 1;
+        }
+        self.emit_header(Kind::Data, seq, flags::ACK_NOW, frame, tail);
         self.start_retransmit_timer(turn.now);
     }
 
@@ -176,16 +212,7 @@ impl Conn {
             Plan::New { .. } => unreachable!("emit_new writes these"),
             Plan::Again { seq, span, probe } => {
                 self.fifo.write(span, &mut frame[header..]);
-                self.in_flight.on_resent(turn.now, seq);
-                self.active_at = turn.now;
-                if probe {
-                    self.owed.remove(Owed::PROBE);
-                    turn.counters.probes_sent += 1;
-                } else {
-                    turn.counters.retransmitted += 1;
-                }
-                self.emit_header(Kind::Data, seq, flags::ACK_NOW, frame);
-                self.start_retransmit_timer(turn.now);
+                self.finish_again(turn, seq, probe, frame, &[]);
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
@@ -214,7 +241,7 @@ impl Conn {
     }
 
     #[inline]
-    pub(super) fn emit_header(&mut self, kind: Kind, seq: Seq, extra: u8, frame: &mut [u8]) {
+    pub(super) fn emit_header(&mut self, kind: Kind, seq: Seq, extra: u8, frame: &mut [u8], tail: &[u8]) {
         let limit = self.inbox.grant();
         let duplicate = if self.ack.saw_duplicate() { flags::DUPLICATE } else { 0 };
         Header {
@@ -228,7 +255,7 @@ impl Conn {
             epoch: self.keys.theirs as u16,
         }
         .emit(frame);
-        self.keys.check_out.seal(frame);
+        self.keys.check_out.seal(frame, tail);
         self.ack.on_sent(limit);
     }
 
@@ -250,7 +277,7 @@ impl Conn {
         if plain {
             self.emit_plain_header(kind, frame);
         } else {
-            self.emit_header(kind, self.in_flight.next_seq(), 0, frame);
+            self.emit_header(kind, self.in_flight.next_seq(), 0, frame, &[]);
         }
     }
 
@@ -295,6 +322,6 @@ pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, frame: &mut [u8], p
         PlainHeader { kind, flags: 0, peer, epoch, credit: 0 }.emit(frame);
     } else {
         Header { kind, flags: 0, peer, seq: Seq(0), ack: Seq(0), sack: 0, credit: 0, epoch }.emit(frame);
-        Check::OPEN.seal(frame);
+        Check::OPEN.seal(frame, &[]);
     }
 }

@@ -1,6 +1,6 @@
 //! The frame check: a CRC-32C keyed by the connection, so that damage and strangers both fail it.
 
-use super::crc::crc32c;
+use super::crc::{crc32c, crc32c_parts};
 use super::header::field;
 
 /// Key of the check in one direction of a connection, drawn from both sides' tokens. It keeps damaged frames out, and
@@ -20,16 +20,18 @@ impl Check {
         Self { key: (mixed ^ (mixed >> 32)) as u32 }
     }
 
-    /// The check of a whole frame but for the check field, which stands first.
+    /// The check of a whole frame but for the check field, which stands first. `tail` is the end of the frame that is
+    /// elsewhere in memory.
     #[inline]
-    pub fn of(self, frame: &[u8]) -> u32 {
-        self.key ^ crc32c(&frame[field::CHECK.end..])
+    pub fn of(self, frame: &[u8], tail: &[u8]) -> u32 {
+        let front = &frame[field::CHECK.end..];
+        self.key ^ if tail.is_empty() { crc32c(front) } else { crc32c_parts(front, tail) }
     }
 
-    /// Writes the check into a finished frame.
+    /// Writes the check into a finished frame, but for its `tail` elsewhere.
     #[inline]
-    pub fn seal(self, frame: &mut [u8]) {
-        let check = self.of(frame);
+    pub fn seal(self, frame: &mut [u8], tail: &[u8]) {
+        let check = self.of(frame, tail);
         frame[field::CHECK].copy_from_slice(&check.to_le_bytes());
     }
 
@@ -41,7 +43,7 @@ impl Check {
             return true;
         }
         let c = &frame[field::CHECK];
-        self.of(frame) == u32::from_le_bytes([c[0], c[1], c[2], c[3]])
+        self.of(frame, &[]) == u32::from_le_bytes([c[0], c[1], c[2], c[3]])
     }
 }
 
@@ -54,7 +56,7 @@ mod tests {
     fn any_two_flipped_bits_break_the_check() {
         let mut frame: Vec<u8> = (0..61).collect();
         let check = Check::between(1, 2);
-        check.seal(&mut frame);
+        check.seal(&mut frame, &[]);
         let flip = |frame: &mut [u8], bit: usize| frame[bit / 8] ^= 1 << (bit % 8);
         for first in 0..frame.len() * 8 {
             for second in 0..first {
@@ -68,10 +70,20 @@ mod tests {
     }
 
     #[test]
+    fn frame_in_parts_has_the_check_of_the_whole() {
+        let whole: Vec<u8> = (0..9_000u32).map(|i| (i * 7) as u8).collect();
+        let check = Check::between(1, 2);
+        for at in [4, 5, 28, 36, 1_000, 8_999] {
+            let (frame, tail) = whole.split_at(at);
+            assert_eq!(check.of(frame, tail), check.of(&whole, &[]), "cut at {at}");
+        }
+    }
+
+    #[test]
     fn any_flipped_bit_breaks_the_check() {
         let mut frame: Vec<u8> = (0..61).collect();
         let check = Check::between(1, 2);
-        check.seal(&mut frame);
+        check.seal(&mut frame, &[]);
         assert!(check.holds(&frame));
         for bit in 0..frame.len() * 8 {
             frame[bit / 8] ^= 1 << (bit % 8);

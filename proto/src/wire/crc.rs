@@ -15,6 +15,14 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// The CRC of both parts, one after the other.
+pub(super) fn crc32c_parts(front: &[u8], tail: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(front);
+    digest.update(tail);
+    digest.finalize() as u32
+}
+
 /// One dependent instruction per 8 bytes, 3 cycles each: above this length folding wins.
 const SHORT_MAX: usize = 256;
 
