@@ -51,7 +51,8 @@ impl Reject {
     ];
 }
 
-/// Counts since the endpoint was made.
+/// Counts since the endpoint was made. Each frame that the driver shows counts once: `frames_received` and
+/// [`Self::rejected_total`] make up what [`crate::Endpoint::poll`] returned, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that `send` and `send_owned` took.
@@ -60,7 +61,7 @@ pub struct Counters {
     pub messages_received: u64,
     /// Frames written for the first time, of any kind.
     pub frames_sent: u64,
-    /// Frames that belonged to a connection and were taken in, of any kind.
+    /// Frames that were taken in, of any kind: those of a connection, and what strangers may ask.
     pub frames_received: u64,
     /// Acks without records that were sent.
     pub acks_sent: u64,
@@ -93,6 +94,13 @@ impl Counters {
     /// Frames dropped for any reason.
     pub fn rejected_total(&self) -> u64 {
         self.rejected.iter().sum()
+    }
+
+    /// A frame that counted as taken in was refused when its turn came.
+    #[cold]
+    pub(crate) fn reject_after_all(&mut self, reason: Reject) {
+        self.frames_received -= 1;
+        self.reject(reason);
     }
 
     #[cold]

@@ -286,7 +286,7 @@ impl<N: Nic> Endpoint<N> {
             match stranger {
                 Stranger::Hello { from, hello, seen_len } => {
                     if let Err(reason) = self.answer_hello(now, from, &hello, seen_len) {
-                        self.router.counters.reject(reason);
+                        self.router.counters.reject_after_all(reason);
                     }
                 }
                 Stranger::Lost { from, tokens } => self.send_reset(from, tokens),

@@ -1,6 +1,7 @@
 //! Two endpoints with a live connection, and a third node that sends them what the fuzzer makes: bytes of its own, or
 //! edits of frames that it overheard. Built with `--cfg fuzzing` every check holds, so edited frames get as far as
-//! they can. Nothing may panic, and no turn may go on for ever; what is delivered is not judged here (the simulation does).
+//! they can. Nothing may panic, no turn may go on for ever, and every frame counts once; what is delivered is not judged
+//! here (the simulation does).
 #![no_main]
 
 use std::cell::RefCell;
@@ -71,8 +72,9 @@ fuzz_target!(|input: &[u8]| {
         Endpoint::new(Overheard { nic: b, last: Rc::clone(&last) }, config(2)),
     ];
     let peer = ends[0].connect(at_b).unwrap();
+    let mut shown = [0; 2];
     for _ in 0..4 {
-        ends.iter_mut().for_each(|end| drop(end.poll()));
+        poll(&mut ends, &mut shown);
     }
 
     let mut bytes = input.iter().copied();
@@ -111,11 +113,17 @@ fuzz_target!(|input: &[u8]| {
                 }
             }
         }
-        for end in &mut ends {
-            end.poll();
-        }
+        poll(&mut ends, &mut shown);
     }
 });
+
+fn poll(ends: &mut [Endpoint<Overheard>; 2], shown: &mut [u64; 2]) {
+    for (end, shown) in ends.iter_mut().zip(shown) {
+        *shown += end.poll() as u64;
+        let counters = end.counters();
+        assert_eq!(counters.frames_received + counters.rejected_total(), *shown, "{counters:?}");
+    }
+}
 
 fn throw(nic: &mut MemNic, link: Link, frame: &[u8]) {
     if let Some(mut slot) = nic.tx_slot(link, frame.len()) {

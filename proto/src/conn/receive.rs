@@ -221,9 +221,12 @@ impl Conn {
                 Ok(())
             }
             Turn::Early => {
-                turn.counters.reordered += 1;
                 self.ack.on_gap();
-                if self.reorder.keep(seq, body) { Ok(()) } else { Err(Reject::Overrun) }
+                if !self.reorder.keep(seq, body) {
+                    return Err(Reject::Overrun);
+                }
+                turn.counters.reordered += 1;
+                Ok(())
             }
             Turn::Duplicate => {
                 turn.counters.duplicates += 1;
@@ -241,7 +244,7 @@ impl Conn {
             self.reorder.advance();
             if let Err(reason) = self.inbox.accept(&body, turn.config.message_max, turn.spares) {
                 // It counts as never arrived, and comes again.
-                turn.counters.reject(reason);
+                turn.counters.reject_after_all(reason);
                 return;
             }
         }
