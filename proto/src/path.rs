@@ -56,7 +56,7 @@ impl Path {
             frame_max,
             frame_safe: caps.mtu_safe,
             mtu,
-            // Until the peer has told its MTU, only what fits any.
+            // Until `settle`, only what fits any MTU.
             record_max: BODY_MIN - RECORD_LEN,
             seen_len: 0,
             window: (caps.rx_frames / 2).clamp(1, WINDOW_MAX as usize) as u16,
@@ -78,9 +78,13 @@ impl Path {
     pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
         self.seen_len = proven_len;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
-        self.record_max = self.mtu - self.header - RECORD_LEN;
         self.message_max = hello.message_max as usize;
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
+    }
+
+    /// The peer has confirmed what both sides learned: from now on records fill a frame.
+    pub fn settle(&mut self) {
+        self.record_max = self.mtu - self.header - RECORD_LEN;
     }
 
     /// Length of the Hello at its `tries`-th repetition: the largest frame first, then what should always pass, then

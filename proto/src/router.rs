@@ -42,7 +42,7 @@ pub(crate) enum Stranger {
         hello: Hello,
         seen_len: usize,
     },
-    /// A Ping to a connection that is not here: `tokens` as the answer has them.
+    /// A Ping or HelloAck to a connection that is not here: `tokens` as the answer has them.
     Lost {
         from: LinkAddr,
         tokens: Tokens,
@@ -138,17 +138,23 @@ impl Router {
             Kind::Hello => self.meet(Stranger::Hello { from, hello: Hello::parse(body)?, seen_len }),
             Kind::HelloAck => {
                 let hello = Hello::parse(body)?;
-                let (conn, mut turn) = self.conn_turn(peer, now).ok_or(Reject::NoPeer)?;
-                let taken = conn.handle_hello_ack(&mut turn, &hello);
+                let Some((conn, mut turn)) = self.conn_turn(peer, now).filter(|(conn, _)| conn.answers_to(hello.echo))
+                else {
+                    let tokens = Tokens { from: hello.echo, to: hello.token };
+                    return self.meet(Stranger::Lost { from, tokens });
+                };
+                conn.handle_hello_ack(&mut turn, &hello);
                 self.activate(peer);
                 self.after_change(peer);
-                taken
+                Ok(())
             }
             _ => {
                 let tokens = Tokens::parse(body)?;
                 let index = self.peers.by_addr(from).ok_or(Reject::NoPeer)?.id.index;
+                let fresh = self.draw_token();
                 let (conn, mut turn) = self.conn_turn(index, now).ok_or(Reject::NoPeer)?;
-                let taken = conn.handle_reset(&mut turn, tokens);
+                let taken = conn.handle_reset(&mut turn, tokens, fresh);
+                self.activate(index);
                 self.after_change(index);
                 taken
             }

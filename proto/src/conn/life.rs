@@ -2,7 +2,7 @@
 
 use sidelane_nic::time::{Duration, Instant};
 
-use super::{Conn, Owed, Phase, TurnContext};
+use super::{Conn, Keys, Owed, Phase, TurnContext};
 use crate::event::{Event, GoneReason};
 use crate::in_flight::InFlight;
 use crate::send_fifo::SendFifo;
@@ -50,6 +50,7 @@ impl Conn {
     #[cold]
     pub(super) fn open(&mut self, turn: &mut TurnContext<'_>) {
         self.phase = if self.owed.has(Owed::CLOSE) { Phase::Closing } else { Phase::Open };
+        self.path.settle();
         self.heard_at = turn.now;
         self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
         turn.events.push_back(Event::Connected { peer: self.id, addr: self.addr });
@@ -63,6 +64,8 @@ impl Conn {
     pub(super) fn lost(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
         match self.phase {
             Phase::Lingering { .. } | Phase::Gone => {}
+            // The user never heard of it.
+            Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and forgot us while our user had not come so far.
             Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
@@ -70,6 +73,23 @@ impl Conn {
             Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
             _ => self.gone(turn, reason),
         }
+    }
+
+    /// The peer gave up the connection that both sides began. Ours begins anew, as if the peer never had.
+    #[cold]
+    pub(super) fn begin_anew(&mut self, turn: &mut TurnContext<'_>, give_up_at: Instant, token: u64) {
+        debug_assert_eq!(self.position, 0, "nothing is sent before the peer has confirmed");
+        if self.owed.has(Owed::CLOSE) && self.fifo.is_empty() {
+            self.wind_up(turn);
+            turn.events.push_back(Event::Closed { peer: self.id });
+            return;
+        }
+        self.keys = Keys::new(token);
+        self.owed.remove(Owed::HELLO_ACK);
+        self.owed.remove(Owed::PING);
+        self.owed.add(Owed::HELLO);
+        self.phase = Phase::Connecting { tries: 0, give_up_at };
+        self.timers.set(Timer::Life, give_up_at.min(turn.now + HELLO_INTERVAL));
     }
 
     #[cold]

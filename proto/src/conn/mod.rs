@@ -109,6 +109,13 @@ struct Keys {
     check_out: Check,
 }
 
+impl Keys {
+    /// The peer has not answered yet.
+    const fn new(own: u64) -> Self {
+        Self { own, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN }
+    }
+}
+
 /// Frames that have to go out besides records: a set, so that "none" is one comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Owed(u8);
@@ -232,7 +239,7 @@ impl Conn {
             ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
             rtt: Rtt::new(path.rto_floor),
             path,
-            keys: Keys { own: token, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN },
+            keys: Keys::new(token),
             in_flight: InFlight::new(first),
             window: 1,
             window_max: 1,
@@ -355,6 +362,11 @@ impl Conn {
         self.keys.theirs == token
     }
 
+    /// True if `token` is ours in this connection.
+    pub fn answers_to(&self, token: u64) -> bool {
+        self.keys.own == token
+    }
+
     /// True if the peer's tokens are those of this connection.
     pub fn is_between(&self, tokens: Tokens) -> bool {
         self.keys.theirs == tokens.from && self.keys.own == tokens.to
@@ -367,11 +379,12 @@ impl Conn {
                 self.phase = Phase::Closing;
                 self.owed.add(Owed::CLOSE);
             }
-            Phase::Connecting { .. } | Phase::Accepted { .. } if self.fifo.is_empty() => {
+            Phase::Connecting { .. } if self.fifo.is_empty() => {
                 self.wind_up(turn);
                 turn.events.push_back(Event::Closed { peer: self.id });
             }
-            // What was sent has to arrive first: the close waits for the peer's answer.
+            // What was sent has to arrive first, and a peer that dialled too may be Open already: the close waits for
+            // its answer.
             Phase::Connecting { .. } | Phase::Accepted { .. } => self.owed.add(Owed::CLOSE),
             Phase::Closing | Phase::Lingering { .. } | Phase::Gone => {}
         }

@@ -90,42 +90,40 @@ impl Conn {
         }
     }
 
-    /// Takes in the answer to our Hello.
-    pub fn handle_hello_ack(&mut self, turn: &mut TurnContext<'_>, hello: &Hello) -> Result<(), Reject> {
-        if hello.echo != self.keys.own {
-            return Err(Reject::Epoch);
-        }
+    /// Takes in the answer to our Hello: its echo is our token.
+    pub fn handle_hello_ack(&mut self, turn: &mut TurnContext<'_>, hello: &Hello) {
         match self.phase {
             Phase::Connecting { .. } => {
                 self.learn(hello, hello.seen_len as usize);
                 self.open(turn);
                 // Without this the peer would learn that its answer arrived only by our first message.
                 self.ack.on_request();
-                Ok(())
             }
             // The echo proves that this peer saw our Hello, which the Hello that we accepted does not prove of its sender.
             Phase::Accepted { asked: true, .. } if hello.token != self.keys.theirs => {
                 self.learn(hello, hello.seen_len as usize);
                 self.open(turn);
                 self.ack.on_request();
-                Ok(())
             }
             Phase::Accepted { .. } if hello.token == self.keys.theirs => {
                 self.open(turn);
                 self.ack.on_request();
-                Ok(())
             }
-            // A late copy.
-            _ => Ok(()),
+            // A copy: perhaps the ack of the first was lost.
+            Phase::Open | Phase::Closing => self.ack.on_request(),
+            _ => {}
         }
     }
 
-    /// Takes in a Reset: the peer knows nothing of a connection with these tokens.
-    pub fn handle_reset(&mut self, turn: &mut TurnContext<'_>, tokens: Tokens) -> Result<(), Reject> {
+    /// Takes in a Reset: the peer knows nothing of a connection with these tokens. `fresh` is a token for another try.
+    pub fn handle_reset(&mut self, turn: &mut TurnContext<'_>, tokens: Tokens, fresh: u64) -> Result<(), Reject> {
         if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
             return Err(Reject::Epoch);
         }
-        self.lost(turn, GoneReason::Restarted);
+        match self.phase {
+            Phase::Accepted { asked: true, give_up_at } => self.begin_anew(turn, give_up_at, fresh),
+            _ => self.lost(turn, GoneReason::Restarted),
+        }
         Ok(())
     }
 

@@ -15,10 +15,8 @@ impl Conn {
     pub fn poll_transmit(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
         match self.phase {
             Phase::Open => {}
-            Phase::Connecting { tries, .. } => {
-                return self.owed.has(Owed::HELLO).then(|| Plan::Hello { len: self.path.hello_len(tries) });
-            }
-            Phase::Accepted { .. } | Phase::Closing | Phase::Lingering { .. } => {}
+            Phase::Connecting { .. } | Phase::Accepted { .. } => return self.poll_handshake(),
+            Phase::Closing | Phase::Lingering { .. } => {}
             Phase::Gone => return None,
         }
         if (self.owed != Owed::NONE || self.in_flight.has_lost())
@@ -94,6 +92,19 @@ impl Conn {
         self.active_at = turn.now;
         self.emit_plain_header(Kind::Data, frame);
         turn.counters.frames_sent += 1;
+    }
+
+    /// Records wait for proof that the peer is there: until then it may give up, and we begin anew.
+    #[cold]
+    fn poll_handshake(&self) -> Option<Plan> {
+        match self.phase {
+            Phase::Connecting { tries, .. } if self.owed.has(Owed::HELLO) => {
+                Some(Plan::Hello { len: self.path.hello_len(tries) })
+            }
+            Phase::Accepted { .. } if self.owed.has(Owed::HELLO_ACK) => Some(Plan::HelloAck),
+            Phase::Accepted { .. } if self.owed.has(Owed::PING) => Some(Plan::Ping),
+            _ => None,
+        }
     }
 
     #[cold]

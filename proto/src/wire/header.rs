@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     HelloAck = 3,
     /// Asks whether this very connection still lives.
     Ping = 4,
-    /// Answers a Ping to a connection that nobody here knows.
+    /// Answers a Ping or HelloAck to a connection that nobody here knows.
     Reset = 5,
 }
 

@@ -1,8 +1,9 @@
 //! Peers that die, come back, and stay silent.
 
-use sidelane_nic::mem::Config as NodeConfig;
+use sidelane_nic::fault::Faults;
+use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
-use sidelane_proto::{Config, Event, GoneReason, SendError};
+use sidelane_proto::{Config, Event, GoneReason, PeerId, SendError};
 
 use crate::world::{World, addr, config, good_link};
 
@@ -156,4 +157,90 @@ fn a_connection_that_only_the_peer_wanted_is_an_error_once_our_user_wants_it() {
     let peer = world.connect(0, 1);
     world.pass(Duration::from_millis(3_100));
     assert_eq!(world.node(0).events, [Event::Gone { peer, reason: GoneReason::NoAnswer }]);
+}
+
+/// Two nodes that dial each other; node 0's Hello is on its way, node 1's not yet.
+fn dialling_each_other(timeout: Duration) -> (World, PeerId, PeerId) {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), Config { connect_timeout: timeout, ..config() });
+    world.add(NodeConfig::default(), config());
+    let a = world.connect(0, 1);
+    world.settle();
+    let b = world.connect(1, 0);
+    (world, a, b)
+}
+
+/// The other side is asked anew: it answers whoever connects, whatever became of its own wish.
+#[test]
+fn of_two_that_dial_each_other_one_may_close_and_the_other_gets_through() {
+    let (mut world, a, b) = dialling_each_other(config().connect_timeout);
+    world.node(0).endpoint.close(a);
+    world.send(1, b, b"from b");
+    world.pass(Duration::from_millis(5));
+    let [Event::Closed { peer }, Event::Connected { peer: again, .. }] = world.node(0).events[..] else {
+        panic!("{:?}", world.node(0).events)
+    };
+    assert_eq!(peer, a);
+    assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }]);
+    assert_eq!(world.node(0).got, [(again, b"from b".to_vec())]);
+}
+
+#[test]
+fn of_two_that_dial_each_other_one_may_run_out_of_time_and_the_other_gets_through() {
+    let (mut world, a, b) = dialling_each_other(Duration::from_millis(300));
+    world.send(1, b, b"from b");
+    let deaf = LinkModel { faults: Faults { loss: 1.0, ..Faults::NONE }, ..good_link() };
+    world.fabric.set_link(1, 0, deaf);
+    world.pass(Duration::from_millis(310));
+    assert_eq!(world.node(0).events, [Event::Gone { peer: a, reason: GoneReason::NoAnswer }]);
+    assert!(world.node(1).events.is_empty(), "{:?}", world.node(1).events);
+    world.fabric.set_link(1, 0, good_link());
+    // The longest pause between two answers to a Hello.
+    world.pass(Duration::from_millis(70));
+    assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }]);
+    assert_eq!(world.node(0).got.len(), 1);
+}
+
+#[test]
+fn of_two_that_dial_each_other_the_one_that_closes_once_it_was_heard_closes_for_both() {
+    let (mut world, a, b) = dialling_each_other(config().connect_timeout);
+    // Node 1's Hello is here, and answered; the answer is not yet there.
+    world.pass(Duration::from_micros(8));
+    world.node(0).endpoint.close(a);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.node(0).events, [Event::Connected { peer: a, addr: addr(1) }, Event::Closed { peer: a }]);
+    assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }, Event::Closed { peer: b }]);
+    assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (0, 0));
+}
+
+#[test]
+fn who_was_called_forgets_a_caller_that_gave_up_and_its_user_hears_nothing() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    let peer = world.connect(0, 1);
+    world.settle();
+    world.node(0).endpoint.close(peer);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(1).endpoint.peers(), 0);
+    assert!(world.node(1).events.is_empty(), "{:?}", world.node(1).events);
+}
+
+/// Where the ack of a HelloAck is lost, the HelloAck comes again and is acknowledged again.
+#[test]
+fn both_sides_open_though_the_first_ack_is_lost() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    let b = world.connect(1, 0);
+    assert!(world.run(Duration::from_millis(1), |world| world.node(0).endpoint.peers() == 1));
+    let a = world.connect(0, 1);
+    let deaf = LinkModel { faults: Faults { loss: 1.0, ..Faults::NONE }, ..good_link() };
+    world.fabric.set_link(1, 0, deaf);
+    world.pass(Duration::from_millis(1));
+    assert!(world.node(0).events.is_empty());
+    world.fabric.set_link(1, 0, good_link());
+    world.pass(Duration::from_millis(2));
+    assert_eq!(world.node(0).events, [Event::Connected { peer: a, addr: addr(1) }]);
+    assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }]);
 }
