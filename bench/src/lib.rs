@@ -16,6 +16,7 @@ pub mod idle;
 pub mod ladder;
 pub mod machine;
 pub mod pattern;
+pub mod remote;
 pub mod report;
 pub mod side;
 pub mod stats;

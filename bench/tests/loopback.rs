@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use sidelane_bench::ladder::{self, Host, LadderError, NicKind, Plan, Regime, Rung};
+use sidelane_bench::ladder::{self, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 use sidelane_bench::report::{Report, SCHEMA};
 use sidelane_bench::{affinity, side};
@@ -95,7 +95,7 @@ fn our_rungs_have_every_figure(nic: NicKind) {
 
 fn a_side_that_dies_ends_the_run_with_its_name() {
     let plan = tiny(NicKind::Uring, vec![Rung::TcpPoll]);
-    let dead = || Host { command: Command::new("false"), ..this_program(1) };
+    let dead = || Host { reach: Reach::Command(Command::new("false")), ..this_program(1) };
     let error = ladder::run(&plan, |_| Ok((this_program(0), dead())), |_| true).unwrap_err().to_string();
     assert!(error.contains("tcp-poll") && error.contains("side B died"), "{error}");
 }
@@ -104,7 +104,7 @@ fn a_side_that_is_silent_ends_the_run_with_its_name() {
     let plan = tiny(NicKind::Uring, vec![Rung::UdpPoll]);
     let mut sleeper = Command::new("sleep");
     sleeper.arg("60");
-    let mut hosts = Some((Host { command: sleeper, ..this_program(0) }, this_program(1)));
+    let mut hosts = Some((Host { reach: Reach::Command(sleeper), ..this_program(0) }, this_program(1)));
     let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
     assert!(error.contains("udp-poll") && error.contains("side A was silent"), "{error}");
 }
@@ -134,9 +134,10 @@ fn this_program(side: usize) -> Host {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
     command.arg("side");
     Host {
-        command,
+        reach: Reach::Command(command),
         ip: Ipv4Addr::LOCALHOST.into(),
         nic: "udp:127.0.0.1:0".to_owned(),
         core: cores[side.min(cores.len() - 1)],
+        patience: Host::PATIENCE,
     }
 }

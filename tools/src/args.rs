@@ -1,11 +1,15 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sidelane::lab::LabSpec;
 use sidelane::soak::SoakArgs;
+use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
+use sidelane_nic::spec::{Spec, SpecError};
 
 /// Kernel-bypass user-level networking: what does each layer cost?
 ///
@@ -33,8 +37,13 @@ SIDELANE_LOG=debug writes what happens to standard error (filters as in tracing-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure what each layer costs, beside kernel TCP and UDP (also: no subcommand)
-    #[command(after_help = LADDER_EXAMPLES)]
-    Ladder(LadderArgs),
+    #[command(after_help = LADDER_EXAMPLES, args_conflicts_with_subcommands = true)]
+    Ladder {
+        #[command(subcommand)]
+        command: Option<LadderCommand>,
+        #[command(flatten)]
+        args: LadderArgs,
+    },
     /// Make hosts out of network namespaces and run commands in them
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
@@ -66,14 +75,57 @@ Examples:
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
 
 How to read the table: half round trip is the time of one message one way; the difference is to the rung below.
-Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.";
+Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
+
+Between two machines:
+  machine B$ sidelane ladder serve --nic uring:eth1
+  machine A$ sidelane ladder --nic uring:eth1 --peer B
+A and B each name their own interface, and both need the same version of sidelane. The kernel's rungs run between the
+addresses that --peer connects, so give B's address on the network that shall be compared.";
+
+#[derive(Debug, Subcommand)]
+pub enum LadderCommand {
+    /// Be machine B of a ladder between two machines, until Ctrl-C
+    #[command(after_help = SERVE_NOTES)]
+    Serve(ServeArgs),
+}
+
+const SERVE_NOTES: &str = "\
+One ladder at a time is served. Whoever can connect can have this machine send test traffic over the driver named here:
+serve on networks you trust, and name the address that shall be listened at with --listen.";
+
+/// What a serving machine offers.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The driver to measure with, as a string: uring:eth1
+    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
+    pub nic: Spec,
+    /// Where to listen
+    #[arg(long, value_name = "IP:PORT", default_value_t = (Ipv4Addr::UNSPECIFIED, PORT).into())]
+    pub listen: SocketAddr,
+    /// The core that measures; the last one unless it is said
+    #[arg(long, value_name = "N")]
+    pub core: Option<usize>,
+}
+
+/// Where machines of a ladder meet unless it is said. No service of Debian's /etc/services has this port.
+pub const PORT: u16 = 7474;
 
 /// What the ladder shall measure.
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
-    /// Drivers to climb, comma separated
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "DRIVER", env = "SIDELANE_NIC")]
+    /// Drivers to climb, comma separated: uring, udp, shm, mem; with --peer one as a string: uring:eth1
+    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
     pub nic: Vec<NicArg>,
+    /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab
+    #[arg(long, value_name = "HOST[:PORT]", env = "SIDELANE_PEER")]
+    pub peer: Option<String>,
+    /// The core that measures with a peer; the last one unless it is said
+    #[arg(long, value_name = "N", requires = "peer")]
+    pub core: Option<usize>,
+    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto
+    #[arg(long, value_delimiter = ',', value_name = "RUNG")]
+    pub rungs: Vec<Rung>,
     /// Message sizes in bytes, comma separated
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     pub sizes: Vec<usize>,
@@ -84,7 +136,7 @@ pub struct LadderArgs {
     #[arg(long)]
     pub quick: bool,
     /// Offloads off, frames of at most the MTU: as on a wire
-    #[arg(long)]
+    #[arg(long, conflicts_with = "peer")]
     pub real_frames: bool,
     /// Interleaved rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -97,17 +149,23 @@ pub struct LadderArgs {
     pub csv: Option<PathBuf>,
 }
 
-/// A driver of the ladder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// What `--nic` says: kinds of drivers, each of which finds its place in the lab, or one driver and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NicArg {
-    /// AF_PACKET ring and io_uring, over veth
-    Uring,
-    /// UDP sockets through io_uring
-    Udp,
-    /// Shared memory
-    Shm,
-    /// Simulated fabric within one process
-    Mem,
+    Kinds(Vec<NicKind>),
+    Driver(Spec),
+}
+
+impl FromStr for NicArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(':') {
+            return text.parse().map(Self::Driver).map_err(|error: SpecError| error.to_string());
+        }
+        let kinds = text.split(',').map(|kind| kind.parse().map_err(|error: NoSuch| error.to_string()));
+        kinds.collect::<Result<_, _>>().map(Self::Kinds)
+    }
 }
 
 /// A pattern of the ladder.
@@ -234,8 +292,18 @@ mod tests {
     fn no_subcommand_takes_the_arguments_of_the_ladder() {
         let cli = Cli::parse_from(["sidelane", "--nic", "uring,shm", "--quick", "--sizes", "8,64"]);
         assert!(cli.command.is_none());
-        assert_eq!(cli.ladder.nic, [NicArg::Uring, NicArg::Shm]);
+        assert_eq!(cli.ladder.nic, [NicArg::Kinds(vec![NicKind::Uring, NicKind::Shm])]);
         assert_eq!(cli.ladder.sizes, [8, 64]);
+    }
+
+    #[test]
+    fn a_driver_that_says_where_it_is_keeps_its_commas() {
+        let spec = "uring:eth1,endpoint=3,real-frames";
+        let cli = Cli::parse_from(["sidelane", "ladder", "--peer", "b", "--nic", spec]);
+        let Some(Command::Ladder { command: None, args }) = cli.command else { panic!("{cli:?}") };
+        assert_eq!(args.nic, [NicArg::Driver(spec.parse().unwrap())]);
+        let serve = Cli::parse_from(["sidelane", "ladder", "serve", "--nic", spec]);
+        assert!(matches!(serve.command, Some(Command::Ladder { command: Some(LadderCommand::Serve(_)), .. })));
     }
 
     #[test]

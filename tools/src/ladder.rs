@@ -1,10 +1,13 @@
-//! `sidelane ladder`: makes a lab, has both sides measured in it, prints and writes what came out.
+//! `sidelane ladder`: makes a lab or meets another machine, has both sides measured, prints and writes what came out.
 
+mod peer;
 mod place;
 mod plans;
+mod serve;
 
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,10 +15,14 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime};
 use sidelane_bench::report::Report;
+use sidelane_nic::spec::Spec;
 
-use crate::args::LadderArgs;
+use crate::args::{LadderArgs, NicArg};
 use crate::interrupt;
+use peer::{Peer, PeerError};
 use place::Place;
+
+pub use serve::serve;
 
 /// Why there is no ladder.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +31,14 @@ pub enum Failure {
     Ladder(NicKind, LadderError),
     #[error("nothing can be measured: `--nic uring` needs a lab. {0}")]
     NoLab(sidelane::lab::LabError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error("`{0}` is one machine's driver: name the other machine with --peer, or measure in a lab with --nic {1}")]
+    NoPeer(Spec, NicKind),
+    #[error("cannot listen at {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    #[error("cannot serve {0}: {1}")]
+    Serve(SocketAddr, io::Error),
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
     #[error("cannot write {}: {source}", file.display())]
@@ -44,11 +59,12 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
             eprintln!("{nic}: no frames on a wire here, so no --real-frames");
         }
         let plan = plans::plan(args, nic, &place);
-        let report = match measure(&plan, &place, &interrupted) {
+        let mut report = match measure(&plan, &place, &interrupted) {
             // Its sides are gone by now, whoever ended them.
             _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
             report => report?,
         };
+        report.peer = place.peer_machine();
         crate::say(report.to_table());
         match &mut whole {
             None => whole = Some(report),
@@ -67,7 +83,18 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
 
 /// Where to measure, and which drivers. Without labs there is still the loopback, which `uring` can't use.
 fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
-    let asked: Vec<NicKind> = args.nic.iter().map(|nic| plans::kind(*nic)).collect();
+    if let Some(host) = &args.peer {
+        let peer = Peer::meet(host, args)?;
+        let nic = peer.kind();
+        return Ok((Place::Peer(peer), vec![nic]));
+    }
+    let mut asked = Vec::new();
+    for nic in &args.nic {
+        match nic {
+            NicArg::Kinds(kinds) => asked.extend(kinds),
+            NicArg::Driver(spec) => return Err(Failure::NoPeer(spec.clone(), peer::kind_of(spec))),
+        }
+    }
     let error = match Place::lab() {
         Ok(place) if asked.is_empty() => return Ok((place, vec![NicKind::Uring])),
         Ok(place) => return Ok((place, asked)),

@@ -15,7 +15,7 @@ use clap::Parser;
 use sidelane::doctor::Report;
 use tracing_subscriber::EnvFilter;
 
-use args::{Cli, Command};
+use args::{Cli, Command, LadderCommand};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -26,7 +26,10 @@ fn main() -> ExitCode {
         .init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
         None => ladder::run(&cli.ladder).map_err(Into::into),
-        Some(Command::Ladder(args)) => ladder::run(&args).map_err(Into::into),
+        Some(Command::Ladder { command: None, args }) => ladder::run(&args).map_err(Into::into),
+        Some(Command::Ladder { command: Some(LadderCommand::Serve(args)), .. }) => {
+            ladder::serve(&args).map_err(Into::into)
+        }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),

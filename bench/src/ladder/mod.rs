@@ -3,7 +3,7 @@
 mod pair;
 mod plan;
 
-pub use pair::{Host, Pair, PairError};
+pub use pair::{Host, Pair, PairError, Reach};
 pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
 
 use std::io;

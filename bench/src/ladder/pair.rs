@@ -1,24 +1,35 @@
-//! The two sides as child processes: orders to them, answers from them, and what happens when one falls silent.
+//! The two sides, as child processes or behind a connection: orders to them, answers from them, and what happens when
+//! one falls silent.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::IpAddr;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::pattern::{Outcome, Pattern, Role};
 use crate::side::{Answer, Measurement, Order, Path};
 
-/// A place where a side can run: a namespace, or this machine itself.
+/// A place where a side can run: a namespace, this machine itself, or another one.
 pub struct Host {
-    /// Runs [`crate::side::main`] there.
-    pub command: Command,
+    /// How its side is reached.
+    pub reach: Reach,
     /// Its address for the kernel's rungs.
     pub ip: IpAddr,
     /// Its driver as a string (`uring:eth0`), for our rungs.
     pub nic: String,
     /// The core that its side stays on.
     pub core: usize,
+    /// How long its driver may take to open before the side counts as silent.
+    pub patience: Duration,
+}
+
+/// How a side is reached.
+pub enum Reach {
+    /// A command that runs [`crate::side::main`], to be spawned.
+    Command(Command),
+    /// A connection to another machine on which [`crate::side::main`] runs already (see [`crate::remote`]).
+    Connection(TcpStream),
 }
 
 /// Two running sides.
@@ -30,12 +41,19 @@ pub struct Pair {
 
 struct Side {
     role: Role,
-    child: Child,
-    orders: ChildStdin,
+    life: Life,
+    orders: Box<dyn Write + Send>,
     answers: Receiver<io::Result<String>>,
     ip: IpAddr,
     nic: String,
     core: usize,
+    patience: Duration,
+}
+
+/// What the side's life hangs on.
+enum Life {
+    Child(Child),
+    Connection(TcpStream),
 }
 
 /// A measurement that came to nothing.
@@ -61,7 +79,9 @@ pub enum PairError {
 impl Pair {
     /// Starts both sides. They are killed when the pair is dropped.
     pub fn spawn(a: Host, b: Host) -> Result<Self, PairError> {
-        let crowded = a.core == b.core;
+        // Machines of their own share no core, whatever its number.
+        let here = |host: &Host| matches!(host.reach, Reach::Command(_));
+        let crowded = a.core == b.core && here(&a) && here(&b);
         Ok(Self { a: Side::spawn(Role::Initiator, a)?, b: Side::spawn(Role::Responder, b)?, crowded })
     }
 
@@ -71,7 +91,7 @@ impl Pair {
         pattern: &Pattern,
         path: impl Fn(IpAddr, &str) -> Path,
     ) -> Result<(Outcome, Outcome), PairError> {
-        let limit = Duration::from_nanos(pattern.limit_ns) + ANSWER_WITHIN;
+        let limit = Duration::from_nanos(pattern.limit_ns) + SPARE;
         let Self { a, b, crowded } = self;
         b.open(pattern, path(b.ip, &b.nic), *crowded)?;
         a.open(pattern, path(a.ip, &a.nic), *crowded)?;
@@ -101,7 +121,7 @@ impl Pair {
 
     /// Runs one measurement that is all in the first side.
     pub fn measure_alone(&mut self, pattern: &Pattern, path: Path) -> Result<Outcome, PairError> {
-        let limit = Duration::from_nanos(pattern.limit_ns) + ANSWER_WITHIN;
+        let limit = Duration::from_nanos(pattern.limit_ns) + SPARE;
         self.a.open(pattern, path, false)?;
         let peer = self.a.opened()?;
         self.a.tell(&Order::Go { peer })?;
@@ -118,13 +138,10 @@ impl PairError {
 
 impl Side {
     fn spawn(role: Role, host: Host) -> Result<Self, PairError> {
-        let Host { mut command, ip, nic, core } = host;
-        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| PairError::Spawn(role, error))?;
-        let orders = child.stdin.take().expect("piped above");
-        let output = child.stdout.take().expect("piped above");
+        let Host { reach, ip, nic, core, patience } = host;
+        let (life, (orders, output)) = Life::begin(reach).map_err(|error| PairError::Spawn(role, error))?;
         let (answers_in, answers) = mpsc::channel();
-        // Ends with the child's output, which ends with the child.
+        // Ends with the side's output, which ends with the side.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
                 if answers_in.send(line).is_err() {
@@ -132,7 +149,7 @@ impl Side {
                 }
             }
         });
-        Ok(Self { role, child, orders, answers, ip, nic, core })
+        Ok(Self { role, life, orders, answers, ip, nic, core, patience })
     }
 
     fn open(&mut self, pattern: &Pattern, path: Path, crowded: bool) -> Result<(), PairError> {
@@ -141,7 +158,7 @@ impl Side {
     }
 
     fn opened(&mut self) -> Result<String, PairError> {
-        match self.hear(ANSWER_WITHIN)? {
+        match self.hear(self.patience)? {
             Answer::Opened { at } => Ok(at),
             Answer::Failed { reason } => Err(PairError::Failed(self.role, reason)),
             other @ Answer::Done(_) => Err(PairError::Confused(self.role, format!("{other:?}"))),
@@ -159,7 +176,7 @@ impl Side {
     /// Calls off what is open.
     fn abandon(&mut self) -> Result<(), PairError> {
         self.tell(&Order::Go { peer: String::new() })?;
-        self.hear(ANSWER_WITHIN).map(|_| ())
+        self.hear(self.patience).map(|_| ())
     }
 
     fn tell(&mut self, order: &Order) -> Result<(), PairError> {
@@ -176,7 +193,7 @@ impl Side {
             Ok(Ok(line)) => serde_json::from_str(&line).map_err(|_| PairError::Confused(self.role, line)),
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.death()),
             Err(RecvTimeoutError::Timeout) => {
-                let _ = self.child.kill();
+                self.life.end();
                 Err(PairError::Silent(self.role, limit))
             }
         }
@@ -184,9 +201,12 @@ impl Side {
 
     /// How it died. Its pipes are closed, so it is dead or about to be.
     fn death(&mut self) -> PairError {
+        let Life::Child(child) = &mut self.life else {
+            return PairError::Died(self.role, "the connection to it has ended".to_owned());
+        };
         let until = Instant::now() + DIES_WITHIN;
         while Instant::now() < until {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Ok(Some(status)) = child.try_wait() {
                 return PairError::Died(self.role, status.to_string());
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -195,15 +215,53 @@ impl Side {
     }
 }
 
-impl Drop for Side {
-    fn drop(&mut self) {
-        // Already dead is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Where a side's orders go to, and where its answers come from.
+type Voices = (Box<dyn Write + Send>, Box<dyn Read + Send>);
+
+impl Life {
+    fn begin(reach: Reach) -> io::Result<(Self, Voices)> {
+        match reach {
+            Reach::Command(mut command) => {
+                let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+                let orders = Box::new(child.stdin.take().expect("piped above"));
+                let answers = Box::new(child.stdout.take().expect("piped above"));
+                Ok((Self::Child(child), (orders, answers)))
+            }
+            Reach::Connection(connection) => {
+                let (orders, answers) = (Box::new(connection.try_clone()?), Box::new(connection.try_clone()?));
+                Ok((Self::Connection(connection), (orders, answers)))
+            }
+        }
+    }
+
+    /// Already dead is as good.
+    fn end(&mut self) {
+        let _ = match self {
+            Self::Child(child) => child.kill(),
+            // The other machine ends its side then.
+            Self::Connection(connection) => connection.shutdown(Shutdown::Both),
+        };
     }
 }
 
-/// Opening a driver takes milliseconds; a machine that is busy with other things some hundred more.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.life.end();
+        if let Life::Child(child) = &mut self.life {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Host {
+    /// Patience with drivers of the kernel: opening one takes milliseconds, and some hundred more on a busy machine.
+    pub const PATIENCE: Duration = Duration::from_secs(3);
+    /// Patience with a NIC of its own: a port that was just reset trains its link anew, which takes seconds at 10 Gbit/s
+    /// and more, and an emulated one takes its time for everything.
+    pub const PATIENCE_WITH_LINKS: Duration = Duration::from_secs(20);
+}
+
+/// What an answer may take beyond the limit that the side keeps to.
+const SPARE: Duration = Duration::from_secs(3);
 /// A process whose output is closed is on its way out.
 const DIES_WITHIN: Duration = Duration::from_millis(500);

@@ -49,6 +49,8 @@ pub enum Regime {
     DefaultOffloads,
     /// Offloads off for TCP, at most MTU-sized frames for us.
     RealFrames,
+    /// Between two machines: offloads as their interfaces have them, and a wire that carries no frame above its MTU.
+    Wire,
 }
 
 /// Everything that a run is made of.
@@ -230,7 +232,7 @@ names!(
 );
 names!(NicKind, "driver", Uring = "uring", Udp = "udp", Shm = "shm", Mem = "mem");
 names!(Kind, "pattern", PingPong = "ping-pong", Flood = "flood", Bandwidth = "bandwidth");
-names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames");
+names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames", Wire = "wire");
 
 /// A name that stands for nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,7 +258,7 @@ mod tests {
             assert_eq!(rung.to_string().parse(), Ok(rung));
             assert_eq!(serde_json::to_value(rung).unwrap(), rung.to_string());
         }
-        for regime in [Regime::DefaultOffloads, Regime::RealFrames] {
+        for regime in [Regime::DefaultOffloads, Regime::RealFrames, Regime::Wire] {
             assert_eq!(serde_json::to_value(regime).unwrap(), regime.to_string());
         }
         for kind in [Kind::PingPong, Kind::Flood, Kind::Bandwidth] {

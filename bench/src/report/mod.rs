@@ -17,6 +17,9 @@ pub struct Report {
     pub schema: String,
     /// What it was measured on.
     pub machine: Machine,
+    /// The other machine, where side B ran on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Machine>,
     /// Rows, in the order of the ladder, the default regime first.
     pub rungs: Vec<Row>,
 }
@@ -98,7 +101,7 @@ impl Report {
             }
         }
         compare(&mut rungs);
-        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), rungs }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, rungs }
     }
 
     /// The JSON form, indented.

@@ -7,18 +7,15 @@ use comfy_table::{CellAlignment, Table};
 
 use super::{Report, Row};
 use crate::ladder::{Regime, Rung};
+use crate::machine::Machine;
 
 /// One table a regime and message size, under a line about the machine.
 pub(super) fn write(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut text = format!(
-        "{}, {} cores{}, Linux {}, clocksource {}\n",
-        machine.cpu,
-        machine.cores,
-        if machine.virtualised { " (virtual)" } else { "" },
-        machine.kernel,
-        machine.clocksource,
-    );
+    let mut text = machine(&report.machine);
+    if let Some(peer) = &report.peer {
+        text.push_str("and ");
+        text.push_str(&machine(peer));
+    }
     let mut rest = &report.rungs[..];
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|row| (row.regime, row.size) == (first.regime, first.size)).count();
@@ -29,6 +26,17 @@ pub(super) fn write(report: &Report) -> String {
     text
 }
 
+fn machine(machine: &Machine) -> String {
+    format!(
+        "{}, {} cores{}, Linux {}, clocksource {}\n",
+        machine.cpu,
+        machine.cores,
+        if machine.virtualised { " (virtual)" } else { "" },
+        machine.kernel,
+        machine.clocksource,
+    )
+}
+
 fn title(rows: &[Row]) -> String {
     let first = &rows[0];
     let nic = rows.iter().find_map(|row| row.nic);
@@ -36,6 +44,7 @@ fn title(rows: &[Row]) -> String {
     let regime = match first.regime {
         Regime::DefaultOffloads => "default offloads (TCP and we both move super-packets that are never cut)",
         Regime::RealFrames => "real frames (offloads off for TCP, at most MTU-sized frames for us)",
+        Regime::Wire => "between two machines, offloads as their interfaces have them",
     };
     format!("Ladder{on}, {regime}")
 }

@@ -44,7 +44,7 @@ fn report() -> Report {
     let real = Row { gbit_size: Some(1 << 20), gbit_per_s: Some(12.0), ..row(Rung::Proto, Regime::RealFrames) };
     let mut rungs = vec![tcp, raw, proto, real];
     compare(&mut rungs);
-    Report { schema: SCHEMA.to_owned(), machine: machine(), rungs }
+    Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, rungs }
 }
 
 #[test]

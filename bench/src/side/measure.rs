@@ -36,7 +36,7 @@ pub fn measure(
         Path::Nic { layer, nic, real_frames } => {
             let mut spec: Spec = nic.parse().map_err(driver)?;
             if let Spec::Uring { real_frames: of_driver, .. } = &mut spec {
-                *of_driver = *real_frames;
+                *of_driver |= *real_frames;
             }
             spec.open(OverNic { measurement, layer: *layer, meet }).map_err(driver)?
         }

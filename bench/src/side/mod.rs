@@ -63,5 +63,5 @@ fn say(answer: &Answer) -> io::Result<()> {
     out.flush()
 }
 
-/// Longer than the other side ever needs to open its end.
-const GO_WITHIN: Duration = Duration::from_secs(5);
+/// Longer than the other side is ever waited for ([`crate::ladder::Host::PATIENCE_WITH_LINKS`]).
+const GO_WITHIN: Duration = Duration::from_secs(25);

@@ -79,7 +79,7 @@ pub enum Path {
         layer: Layer,
         /// The driver as a string, at this side.
         nic: String,
-        /// No frame larger than every path of the driver carries.
+        /// No frame larger than every path of the driver carries, even if `nic` does not say so.
         real_frames: bool,
     },
     /// One of our layers on the simulated fabric: both sides in the initiator's thread.

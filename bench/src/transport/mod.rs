@@ -3,7 +3,7 @@
 mod proto;
 mod raw;
 mod smoltcp;
-mod sockopt;
+pub(crate) mod sockopt;
 mod tcp;
 mod udp;
 mod window;

@@ -42,6 +42,15 @@ pub(super) fn ip_mtu(socket: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(get_int(socket, libc::IPPROTO_IP, libc::IP_MTU)?.max(0) as usize)
 }
 
+/// Notices within about half a minute that the machine at the other end is gone (tcp(7), TCP_KEEPIDLE): asks after ten
+/// seconds of silence and every five seconds thereafter, four times.
+pub(crate) fn keep_alive(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4)
+}
+
 fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     set(socket, level, name, &value.to_ne_bytes())
 }

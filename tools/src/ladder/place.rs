@@ -1,14 +1,18 @@
-//! Where the two sides run: hosts of a lab, or this machine itself.
+//! Where the two sides run: hosts of a lab, this machine itself, or this machine and another.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
 use sidelane_bench::affinity;
-use sidelane_bench::ladder::{Host, NicKind, Regime};
+use sidelane_bench::ladder::{Host, NicKind, Reach, Regime};
+use sidelane_bench::machine::Machine;
 use sidelane_nic::spec::Spec;
+
+use super::peer::Peer;
 
 /// Where to measure.
 pub enum Place {
@@ -16,6 +20,8 @@ pub enum Place {
     Lab,
     /// 127.0.0.1.
     Loopback,
+    /// This machine and another one.
+    Peer(Peer),
 }
 
 impl Place {
@@ -24,9 +30,23 @@ impl Place {
         Lab::build(&LabSpec::default()).map(|_| Self::Lab)
     }
 
-    /// True when `regime` can be had here for `nic`: loopback never cuts a segment, and what is not a network has no frames.
+    /// True when `regime` can be had here for `nic`: loopback never cuts a segment, what is not a network has no frames,
+    /// and other machines' offloads are theirs.
     pub fn has(&self, nic: NicKind, regime: Regime) -> bool {
-        regime == Regime::DefaultOffloads || (matches!(self, Self::Lab) && crosses_a_wire(nic))
+        match (self, regime) {
+            (Self::Peer(_), regime) => regime == Regime::Wire,
+            (_, Regime::Wire) => false,
+            (_, Regime::DefaultOffloads) => true,
+            (place, Regime::RealFrames) => matches!(place, Self::Lab) && crosses_a_wire(nic),
+        }
+    }
+
+    /// The other machine, where there is one.
+    pub fn peer_machine(&self) -> Option<Machine> {
+        match self {
+            Self::Peer(peer) => Some(peer.machine()),
+            Self::Lab | Self::Loopback => None,
+        }
     }
 
     /// The two places for `regime`, A first. What they need is kept in `labs`, to be held until the sides have ended.
@@ -34,13 +54,10 @@ impl Place {
         let cores = affinity::cores();
         // One core for both is crowded, and the sides are told so.
         let core = |side: usize| cores[side.min(cores.len() - 1)];
-        let own = std::env::current_exe()?;
-        let side = |mut command: Command, ip: IpAddr, nic: String, core| {
-            // Out of the terminal's foreground group: a Ctrl-C reaches us alone, and we end the sides in order.
-            command.arg("side").process_group(0);
-            Host { command, ip, nic, core }
-        };
+        let side =
+            |command, ip, nic, core| Host { reach: Reach::Command(command), ip, nic, core, patience: Host::PATIENCE };
         match self {
+            Self::Peer(peer) => peer.hosts(),
             Self::Lab if crosses_a_wire(nic) => {
                 let real_frames = regime == Regime::RealFrames;
                 let lab = Lab::build(&LabSpec { real_frames, ..LabSpec::default() }).map_err(io::Error::other)?;
@@ -48,25 +65,40 @@ impl Place {
                     let host = lab.host(index);
                     let ip = IpAddr::V4(host.address().ip);
                     let nic = driver(nic, host.interface(), ip, regime, index);
-                    side(host.pinned_command(&own, core(index)), ip, nic, core(index))
+                    own().map(|own| side(as_side(host.pinned_command(own, core(index))), ip, nic, core(index)))
                 };
-                let both = (host(0), host(1));
+                let both = host(0).and_then(|a| Ok((a, host(1)?)));
                 labs.push(lab);
-                Ok(both)
+                both
             }
             // Processes on one host share memory within one network namespace (`shm` meets over abstract sockets), and
             // what they are compared with is the kernel's loopback.
             Self::Lab | Self::Loopback => {
                 let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 let host = |index| {
-                    let mut command = Command::new(&own);
-                    lab::tie(&mut command);
-                    side(command, ip, driver(nic, "lo", ip, regime, index), core(index))
+                    own_side().map(|command| side(command, ip, driver(nic, "lo", ip, regime, index), core(index)))
                 };
-                Ok((host(0), host(1)))
+                Ok((host(0)?, host(1)?))
             }
         }
     }
+}
+
+/// A side in the namespaces that this program is in. It is killed when the thread that spawns it ends.
+pub fn own_side() -> io::Result<Command> {
+    let mut command = Command::new(own()?);
+    lab::tie(&mut command);
+    Ok(as_side(command))
+}
+
+fn own() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Out of the terminal's foreground group: a Ctrl-C reaches us alone, and we end the sides in order.
+fn as_side(mut command: Command) -> Command {
+    command.arg("side").process_group(0);
+    command
 }
 
 fn crosses_a_wire(nic: NicKind) -> bool {

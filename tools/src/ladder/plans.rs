@@ -4,7 +4,7 @@ use sidelane_bench::ladder::{NicKind, Plan, Regime};
 use sidelane_bench::pattern::Kind;
 
 use super::place::Place;
-use crate::args::{LadderArgs, NicArg, PatternArg};
+use crate::args::{LadderArgs, PatternArg};
 
 /// What `args` asks for on driver `nic`, as far as `place` has it.
 pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
@@ -12,9 +12,12 @@ pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
     if args.quick {
         plan = plan.quick();
     }
+    if matches!(place, Place::Peer(_)) {
+        plan.regimes = vec![(Regime::Wire, ALL_KINDS.to_vec())];
+    }
     plan.regimes.retain(|(regime, _)| place.has(nic, *regime));
     if args.real_frames && place.has(nic, Regime::RealFrames) {
-        plan.regimes = vec![(Regime::RealFrames, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])];
+        plan.regimes = vec![(Regime::RealFrames, ALL_KINDS.to_vec())];
     }
     if !args.patterns.is_empty() {
         let asked: Vec<Kind> = args.patterns.iter().map(|pattern| pattern_kind(*pattern)).collect();
@@ -26,20 +29,13 @@ pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
     if !args.sizes.is_empty() {
         plan.sizes.clone_from(&args.sizes);
     }
+    if !args.rungs.is_empty() {
+        plan.rungs.retain(|rung| args.rungs.contains(rung));
+    }
     if let Some(rounds) = args.rounds {
         plan.rounds = rounds as usize;
     }
     plan
-}
-
-/// The driver behind a word of the command line.
-pub fn kind(nic: NicArg) -> NicKind {
-    match nic {
-        NicArg::Uring => NicKind::Uring,
-        NicArg::Udp => NicKind::Udp,
-        NicArg::Shm => NicKind::Shm,
-        NicArg::Mem => NicKind::Mem,
-    }
 }
 
 fn pattern_kind(pattern: PatternArg) -> Kind {
@@ -50,9 +46,13 @@ fn pattern_kind(pattern: PatternArg) -> Kind {
     }
 }
 
+const ALL_KINDS: [Kind; 3] = [Kind::PingPong, Kind::Flood, Kind::Bandwidth];
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use sidelane_bench::ladder::Rung;
 
     use super::*;
     use crate::args::Cli;
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_pattern_that_is_not_asked_for_is_not_measured() {
-        let plan = plan_of(&["--patterns", "ping-pong", "--sizes", "8,64", "--rounds", "2"]);
-        assert!(plan.cells().iter().all(|cell| cell.kind == Kind::PingPong));
+        let plan = plan_of(&["--patterns", "ping-pong", "--sizes", "8,64", "--rounds", "2", "--rungs", "raw"]);
+        assert!(plan.cells().iter().all(|cell| (cell.kind, cell.rung) == (Kind::PingPong, Rung::Raw)));
         assert_eq!((plan.sizes, plan.rounds), (vec![8, 64], 2));
     }
 }

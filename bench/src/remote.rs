@@ -1,0 +1,164 @@
+//! A side on another machine: a TCP connection over which the orders and answers of [`crate::side`] travel.
+//!
+//! The machine that serves speaks first, with a [`Greeting`]; from then on its end of the connection is the standard input
+//! and output of a side. The connection's addresses are also those of the kernel's rungs. There is no secret: whoever can
+//! connect can have the machine send and receive test traffic.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::transport::sockopt;
+
+/// What the serving machine says of itself: one JSON object, on the first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// Version of the program. Both must be of the same: orders have no version of their own.
+    pub sidelane: String,
+    /// Its driver as a string.
+    pub nic: String,
+    /// The core that its side stays on.
+    pub core: usize,
+    /// Itself.
+    pub machine: Machine,
+}
+
+/// Why a machine cannot be measured with.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Nobody answered.
+    #[error("no connection to {0}: {1}; start `sidelane ladder serve` there")]
+    Connect(SocketAddr, io::Error),
+    /// The connection was taken, but nothing came over it.
+    #[error("{0} did not greet: {1}; is it busy with another ladder?")]
+    Silent(SocketAddr, io::Error),
+    /// Something came that is no greeting.
+    #[error("{0} is no `sidelane ladder serve`; it said: {1}")]
+    Stranger(SocketAddr, String),
+    /// Another version of this program.
+    #[error("{at} runs sidelane {theirs} and this is {ours}; both need the same version", ours = VERSION)]
+    Version {
+        /// Where.
+        at: SocketAddr,
+        /// What it runs.
+        theirs: String,
+    },
+}
+
+impl Greeting {
+    /// Of this machine and program.
+    pub fn new(nic: String, core: usize) -> Self {
+        Self { sidelane: VERSION.to_owned(), nic, core, machine: Machine::describe() }
+    }
+
+    /// Greets whoever has connected. Whatever the connection then carries belongs to a side.
+    pub fn send(&self, connection: &mut TcpStream) -> io::Result<()> {
+        connection.set_nodelay(true)?;
+        sockopt::keep_alive(connection.as_fd())?;
+        let mut line = serde_json::to_string(self)?;
+        line.push('\n');
+        connection.write_all(line.as_bytes())
+    }
+}
+
+/// Connects to a machine that serves at `at`, which may start within `patience`, and hears its greeting.
+pub fn connect(at: SocketAddr, patience: Duration) -> Result<(TcpStream, Greeting), RemoteError> {
+    let give_up = Instant::now() + patience;
+    let mut connection = loop {
+        match TcpStream::connect_timeout(&at, patience.max(RETRY)) {
+            Ok(connection) => break connection,
+            Err(error) if Instant::now() >= give_up => return Err(RemoteError::Connect(at, error)),
+            Err(_) => std::thread::sleep(RETRY),
+        }
+    };
+    let line = hear(&mut connection).map_err(|error| RemoteError::Silent(at, error))?;
+    let greeting: Greeting = serde_json::from_str(&line).map_err(|_| RemoteError::Stranger(at, line))?;
+    if greeting.sidelane != VERSION {
+        return Err(RemoteError::Version { at, theirs: greeting.sidelane });
+    }
+    Ok((connection, greeting))
+}
+
+/// The first line. Read byte by byte, since what follows is not ours to take.
+fn hear(connection: &mut TcpStream) -> io::Result<String> {
+    connection.set_nodelay(true)?;
+    sockopt::keep_alive(connection.as_fd())?;
+    connection.set_read_timeout(Some(GREETS_WITHIN))?;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < GREETING_MAX {
+        connection.read_exact(&mut byte)?;
+        if byte[0] == b'\n' {
+            break;
+        }
+        line.push(byte[0]);
+    }
+    connection.set_read_timeout(None)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(200);
+/// A greeting takes the machine milliseconds, unless it is at another ladder.
+const GREETS_WITHIN: Duration = Duration::from_secs(5);
+/// Far above the length of any greeting.
+const GREETING_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    fn served_by(serve: impl FnOnce(TcpStream) + Send + 'static) -> Result<(TcpStream, Greeting), RemoteError> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = thread::spawn(move || serve(listener.accept().unwrap().0));
+        let result = connect(at, Duration::ZERO);
+        server.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn a_greeting_is_heard_and_nothing_behind_it_is_taken() {
+        let sent = Greeting::new("uring:eth0".into(), 3);
+        let expected = sent.clone();
+        let (mut connection, greeting) = served_by(move |mut connection| {
+            sent.send(&mut connection).unwrap();
+            connection.write_all(b"answer").unwrap();
+        })
+        .unwrap();
+        assert_eq!(greeting, expected);
+        let mut rest = String::new();
+        connection.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "answer");
+    }
+
+    #[test]
+    fn strangers_other_versions_and_the_silent_are_told_apart() {
+        let stranger = served_by(|mut connection| connection.write_all(b"220 mail\n").unwrap());
+        assert!(matches!(stranger, Err(RemoteError::Stranger(..))), "{stranger:?}");
+        let old = served_by(|mut connection| {
+            let greeting = Greeting { sidelane: "0.0.1".into(), ..Greeting::new("mem:".into(), 0) };
+            greeting.send(&mut connection).unwrap();
+        });
+        assert!(matches!(old, Err(RemoteError::Version { .. })), "{old:?}");
+        let silent = served_by(drop);
+        assert!(matches!(silent, Err(RemoteError::Silent(..))), "{silent:?}");
+    }
+
+    #[test]
+    fn nobody_there_is_said_with_what_to_start() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        drop(listener);
+        let error = connect(at, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("start `sidelane ladder serve` there"), "{error}");
+    }
+}

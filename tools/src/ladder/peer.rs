@@ -1,0 +1,111 @@
+//! The ladder between this machine and another one, on which `sidelane ladder serve` runs.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use sidelane_bench::affinity;
+use sidelane_bench::ladder::{Host, NicKind, Reach};
+use sidelane_bench::machine::Machine;
+use sidelane_bench::remote::{self, Greeting, RemoteError};
+use sidelane_nic::spec::Spec;
+
+use super::place::own_side;
+use crate::args::{LadderArgs, NicArg, PORT};
+
+/// Another machine, met and ready.
+pub struct Peer {
+    connection: TcpStream,
+    greeting: Greeting,
+    nic: Spec,
+    core: usize,
+}
+
+/// Why no ladder can be run with another machine.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error("with --peer this machine's own driver must be named too: --nic uring:INTERFACE")]
+    NoDriver,
+    #[error("`{0}` does not leave this machine; --peer wants a driver of a network")]
+    Local(Spec),
+    #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
+    Kinds { ours: Spec, theirs: String },
+    #[error("`{0}` is no host: {1}")]
+    NoHost(String, io::Error),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+impl Peer {
+    /// Connects to `host`, which may have no port.
+    pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
+        let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
+        let kind = kind_of(nic);
+        if matches!(kind, NicKind::Shm | NicKind::Mem) {
+            return Err(PeerError::Local(nic.clone()));
+        }
+        let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;
+        let (connection, greeting) = remote::connect(at, STARTS_WITHIN)?;
+        match greeting.nic.parse::<Spec>() {
+            Ok(theirs) if kind_of(&theirs) == kind => {}
+            _ => return Err(PeerError::Kinds { ours: nic.clone(), theirs: greeting.nic }),
+        }
+        Ok(Self { connection, greeting, nic: nic.clone(), core: args.core.unwrap_or_else(last_core) })
+    }
+
+    /// Which driver both machines have.
+    pub fn kind(&self) -> NicKind {
+        kind_of(&self.nic)
+    }
+
+    /// What the other one is.
+    pub fn machine(&self) -> Machine {
+        self.greeting.machine.clone()
+    }
+
+    /// This machine as A and the other one as B. The kernel's rungs run between the addresses of the connection.
+    pub fn hosts(&self) -> io::Result<(Host, Host)> {
+        let connection = self.connection.try_clone()?;
+        let here = Host {
+            reach: Reach::Command(own_side()?),
+            ip: connection.local_addr()?.ip(),
+            nic: self.nic.to_string(),
+            core: self.core,
+            patience: Host::PATIENCE_WITH_LINKS,
+        };
+        let there = Host {
+            ip: connection.peer_addr()?.ip(),
+            reach: Reach::Connection(connection),
+            nic: self.greeting.nic.clone(),
+            core: self.greeting.core,
+            patience: Host::PATIENCE_WITH_LINKS,
+        };
+        Ok((here, there))
+    }
+}
+
+/// The kind of the driver that `spec` names.
+pub fn kind_of(spec: &Spec) -> NicKind {
+    match spec {
+        Spec::Uring { .. } => NicKind::Uring,
+        Spec::Udp { .. } => NicKind::Udp,
+        Spec::Shm { .. } => NicKind::Shm,
+        Spec::Mem => NicKind::Mem,
+    }
+}
+
+/// The first core usually has the interrupts of everything, so the last one measures.
+pub fn last_core() -> usize {
+    affinity::cores().last().copied().unwrap_or(0)
+}
+
+fn resolve(host: &str) -> io::Result<SocketAddr> {
+    let mut found = match host.to_socket_addrs() {
+        Ok(found) => found,
+        Err(_) => (host, PORT).to_socket_addrs()?,
+    };
+    found.next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// Both machines may be started at once.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);

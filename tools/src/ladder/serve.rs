@@ -1,0 +1,45 @@
+//! `sidelane ladder serve`: machine B of a ladder between two.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
+
+use sidelane_bench::remote::Greeting;
+
+use super::Failure;
+use super::peer::last_core;
+use super::place::own_side;
+use crate::args::ServeArgs;
+use crate::interrupt;
+
+/// Serves one ladder after another until a signal ends it; returns the exit code.
+pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
+    let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    let listener = TcpListener::bind(args.listen).map_err(|error| Failure::Listen(args.listen, error))?;
+    let core = args.core.unwrap_or_else(last_core);
+    eprintln!("serving {} at {}, on core {core}; end it with Ctrl-C", args.nic, args.listen);
+    loop {
+        let (connection, peer) = listener.accept().map_err(|error| Failure::Listen(args.listen, error))?;
+        eprintln!("{peer}: a ladder begins");
+        let ended = attend(connection, &Greeting::new(args.nic.to_string(), core));
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(interrupt::INTERRUPTED);
+        }
+        match ended {
+            Ok(status) if status.success() => eprintln!("{peer}: the ladder has ended"),
+            Ok(status) => eprintln!("{peer}: the side ended with {status}"),
+            // Whoever has gone away again: the next one is served.
+            Err(error) => eprintln!("{}", Failure::Serve(peer, error)),
+        }
+    }
+}
+
+/// Gives the connection to a side of its own, so that whatever a measurement leaves behind goes with it.
+fn attend(mut connection: TcpStream, greeting: &Greeting) -> io::Result<ExitStatus> {
+    greeting.send(&mut connection)?;
+    let orders = Stdio::from(OwnedFd::from(connection.try_clone()?));
+    let answers = Stdio::from(OwnedFd::from(connection));
+    own_side()?.stdin(orders).stdout(answers).status()
+}
