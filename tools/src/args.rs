@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sidelane::lab::LabSpec;
+use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
 use sidelane::soak::SoakArgs;
 use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::spec::{Spec, SpecError};
@@ -47,6 +48,9 @@ pub enum Command {
     /// Make hosts out of network namespaces and run commands in them
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
+    /// Try drivers and the NICs below them
+    #[command(subcommand)]
+    Nic(NicCommand),
     /// Show which drivers can run here, and the command that mends what cannot
     #[command(after_help = "Exits with 1 when no driver but the simulated one can run.")]
     Doctor {
@@ -180,6 +184,25 @@ pub enum PatternArg {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum NicCommand {
+    /// Run the conformance suite: everything that a driver promises, tried on the NICs that are named
+    #[command(after_help = TEST_EXAMPLES)]
+    Test {
+        /// Two or three drivers of one kind that reach each other, as strings; three for all cases
+        #[arg(value_name = "DRIVER", env = "SIDELANE_NICS", value_delimiter = ' ', required = true, num_args = 1..)]
+        nics: Vec<Spec>,
+    },
+}
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  sidelane nic test udp:127.0.0.1:0 udp:127.0.0.1:0 udp:127.0.0.1:0
+  sidelane nic test uring:lo,endpoint=1 uring:lo,endpoint=2 uring:lo,endpoint=3
+  sidelane nic test uring:eth1 uring:eth2           two interfaces on one cable or switch
+
+Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile.";
+
+#[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Make a lab and keep it until `down`
     Up {
@@ -217,6 +240,9 @@ pub enum LabCommand {
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
+    /// Run a command beside emulated PCI NICs, or prove all drivers on them
+    #[command(after_help = QEMU_EXAMPLES)]
+    Qemu(QemuArgs),
     /// Holds a lab; started by `up`
     #[command(hide = true)]
     Keep {
@@ -237,6 +263,62 @@ Examples:
 
 Host A has the address 10.79.0.1, B 10.79.0.2 and so on; a command inside finds them in SIDELANE_A_IP, SIDELANE_A_MAC...
 and its own name in SIDELANE_HOST. Root is not needed where user namespaces are allowed (`sidelane doctor` tells).";
+
+/// Guests of QEMU, and what they shall do.
+#[derive(Debug, Args)]
+pub struct QemuArgs {
+    /// NIC model, or several, comma separated [default: all; with a command e1000e]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODEL")]
+    pub model: Vec<Model>,
+    /// What the NICs are bound to
+    #[arg(long, value_enum, value_name = "DRIVER", default_value = "uio_pci_generic")]
+    pub driver: Binding,
+    /// Guests for the command: 1, or 2 of which the other serves ladders
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = small(2))]
+    pub hosts: usize,
+    /// NICs in each guest for the command
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = small(NICS_MAX))]
+    pub nics: usize,
+    /// How the guests are executed
+    #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
+    pub accel: Accel,
+    /// A folder with an unpacked Debian kernel package [default: downloaded once to ~/.cache/sidelane]
+    #[arg(long, value_name = "FOLDER")]
+    pub kernel: Option<PathBuf>,
+    /// Longest time of one run of the guests, boot included
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub timeout: u64,
+    /// The command for guest A and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+const QEMU_EXAMPLES: &str = "\
+Examples:
+  sidelane lab qemu                                     the conformance suite and a ladder on all models
+  sidelane lab qemu --model vmxnet3 --driver vfio-pci   the same on one, behind an IOMMU
+  sidelane lab qemu --model e1000e -- sidelane ladder --quick
+  sidelane lab qemu --driver kernel -- sidelane ladder --quick --rungs tcp-poll,raw,proto
+  sidelane lab qemu --hosts 1 --nics 3 -- sidelane nic test
+  sidelane lab qemu --hosts 1 -- sh -c 'ip addr; cat /proc/meminfo'
+
+Needs QEMU, busybox and, but for --driver kernel, DPDK, all of this machine:
+  sudo apt-get install --no-install-recommends qemu-system-x86 busybox-static libdpdk-dev
+No root, and nothing of this machine is touched: the guests have a kernel of their own, this program and its libraries.
+
+Inside, SIDELANE_NIC names the driver of the guest's first NIC (dpdk:0000:00:04.0), SIDELANE_NICS those of all, and
+SIDELANE_PEER the other guest; so the commands need no options for it. On a real NIC they are typed:
+  echo vfio-pci > /sys/bus/pci/devices/0000:04:00.0/driver_override
+  echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind
+  echo 0000:04:00.0 > /sys/bus/pci/drivers_probe
+  sidelane ladder --nic dpdk:0000:04:00.0 --peer HOST";
+
+fn small(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("a number from 1 to {most}")),
+    }
+}
 
 /// What a lab shall be.
 #[derive(Debug, Clone, Args)]

@@ -10,12 +10,13 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use sidelane::lab::keeper::{self, KeepError, Kept};
 use sidelane::lab::{Lab, LabError, LabSpec, process};
+use sidelane::qemu::QemuError;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{LabCommand, SpecArgs};
 use crate::interrupt::INTERRUPTED;
-use crate::say;
+use crate::{qemu_command, say};
 
 /// Why a `lab` command failed.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,8 @@ pub enum Failure {
     Lab(#[from] LabError),
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error(transparent)]
+    Qemu(#[from] QemuError),
     #[error("cannot run `{0}`: {1}")]
     Run(String, io::Error),
     #[error("cannot {0}: {1}")]
@@ -40,6 +43,7 @@ pub fn run(command: LabCommand) -> Result<i32, Failure> {
         LabCommand::Status { json } => status(json),
         LabCommand::Exec { host, name, command } => exec(&name.name, &host, &command),
         LabCommand::Run { spec, command } => run_in(&spec.spec(), &command),
+        LabCommand::Qemu(args) => Ok(qemu_command::run(&args)?),
         LabCommand::Keep { spec, name } => Ok(keep(&spec.spec(), &name.name)),
     }
 }

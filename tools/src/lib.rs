@@ -4,6 +4,7 @@
 
 pub mod doctor;
 pub mod lab;
+pub mod qemu;
 pub mod soak;
 
 /// The project's README: its example has to compile.

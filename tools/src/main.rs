@@ -6,6 +6,8 @@ mod args;
 mod interrupt;
 mod lab_command;
 mod ladder;
+mod nic_command;
+mod qemu_command;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
             ladder::serve(&args).map_err(Into::into)
         }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
+        Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),

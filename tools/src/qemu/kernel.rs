@@ -1,0 +1,142 @@
+//! Debian's kernel for the guests: downloaded once, never installed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::QemuError;
+
+/// A kernel and its modules.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// The bootable image.
+    pub image: PathBuf,
+    /// Every module there is.
+    modules: Vec<PathBuf>,
+}
+
+impl Kernel {
+    /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`).
+    pub fn unpacked(folder: &Path) -> Result<Self, QemuError> {
+        let images = fs::read_dir(folder.join("boot")).map_err(QemuError::file(folder.join("boot")))?;
+        let is_image =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinuz-"));
+        let image = images.flatten().map(|entry| entry.path()).find(is_image);
+        let image = image.ok_or_else(|| QemuError::NoKernel(format!("no vmlinuz-* in {}/boot", folder.display())))?;
+        let mut modules = Vec::new();
+        // Merged-/usr packages have the modules below /usr.
+        for root in ["lib/modules", "usr/lib/modules"] {
+            collect(&folder.join(root), &mut modules);
+        }
+        Ok(Self { image, modules })
+    }
+
+    /// The one in the user's cache, which is filled first if it is empty; `tell` hears about that.
+    pub fn cached(tell: impl Fn(&str)) -> Result<Self, QemuError> {
+        let cache = cache().ok_or_else(|| QemuError::NoKernel("neither XDG_CACHE_HOME nor HOME is set".into()))?;
+        fs::create_dir_all(&cache).map_err(QemuError::file(&cache))?;
+        // One at a time: a second command waits for the first one's download.
+        let lock = fs::File::open(&cache).map_err(QemuError::file(&cache))?;
+        lock.lock().map_err(QemuError::file(&cache))?;
+        let unpacked = cache.join("kernel");
+        if !unpacked.exists() {
+            tell("downloading Debian's kernel for the guests (70 MB, once)");
+            fetch(&cache, &unpacked)?;
+        }
+        Self::unpacked(&unpacked)
+    }
+
+    /// The module's content. `None` when this kernel has no such module, which then is built in.
+    pub fn module(&self, name: &str) -> Result<Option<Vec<u8>>, QemuError> {
+        let named = |ending: &str| {
+            let file = format!("{name}{ending}");
+            self.modules.iter().find(|path| path.file_name().is_some_and(|found| found == file.as_str()))
+        };
+        if let Some(path) = named(".ko") {
+            return fs::read(path).map(Some).map_err(QemuError::file(path));
+        }
+        // From Debian 13 on.
+        let Some(path) = named(".ko.xz") else { return Ok(None) };
+        let mut xz = Command::new("xz");
+        output(xz.arg("-dc").arg(path), "xz-utils").map(Some)
+    }
+}
+
+/// Downloads the package that `linux-image-amd64` stands for, and unpacks what a guest can use of it.
+fn fetch(cache: &Path, unpacked: &Path) -> Result<(), QemuError> {
+    // Left behind by a command that was killed: we hold the lock, so nobody is at it.
+    let part = cache.join("part");
+    let _ = fs::remove_dir_all(&part);
+    fs::create_dir_all(part.join("tree")).map_err(QemuError::file(&part))?;
+    let depends = output(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt")?;
+    let depends = String::from_utf8_lossy(&depends);
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+    let Some(package) = package else {
+        let reason =
+            "apt knows no package linux-image-amd64 (this is Debian's; `sudo apt-get update` if its lists are empty)";
+        return Err(QemuError::NoKernel(reason.into()));
+    };
+    // Root's downloads would go to a user of their own, who may not write here.
+    let options = ["-qq", "-o", "APT::Sandbox::User=root", "download"];
+    let mut download = Command::new("apt-get");
+    output(download.args(options).arg(format!("linux-image-{package}")).current_dir(&part), "apt")?;
+    let found = fs::read_dir(&part).map_err(QemuError::file(&part))?;
+    let mut debs =
+        found.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "deb"));
+    let deb = debs.next().ok_or_else(|| QemuError::NoKernel("apt-get downloaded nothing".into()))?;
+    let system = |error| QemuError::System("unpack the kernel", error);
+    let mut tar = Command::new("dpkg").arg("--fsys-tarfile").arg(deb).stdout(Stdio::piped()).spawn().map_err(system)?;
+    let mut untar = Command::new("tar");
+    untar.arg("-x").arg("-C").arg(part.join("tree")).arg("--wildcards").args(WANTED);
+    let result = output(untar.stdin(Stdio::from(tar.stdout.take().expect("piped above"))), "tar");
+    // It ends with its reader.
+    tar.wait().map_err(system)?;
+    result?;
+    fs::rename(part.join("tree"), unpacked).map_err(QemuError::file(unpacked))?;
+    fs::remove_dir_all(&part).map_err(QemuError::file(&part))
+}
+
+/// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name.
+const WANTED: [&str; 10] = [
+    "./boot/vmlinuz-*",
+    "*/kernel/drivers/uio/*",
+    "*/kernel/drivers/vfio/*",
+    "*/kernel/drivers/virtio/*",
+    "*/kernel/drivers/net/virtio_net.ko*",
+    "*/kernel/drivers/net/net_failover.ko*",
+    "*/kernel/drivers/net/vmxnet3/*",
+    "*/kernel/drivers/net/ethernet/intel/e1000*",
+    "*/kernel/net/core/failover.ko*",
+    "*/kernel/virt/lib/*",
+];
+
+/// `$XDG_CACHE_HOME/sidelane`, or where that is by default.
+fn cache() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|cache| cache.join("sidelane"))
+}
+
+fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => collect(&entry.path(), into),
+            Ok(_) => into.push(entry.path()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// What a program prints. Its failure is told with its last words.
+fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, QemuError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(QemuError::Program(name, said.lines().last().unwrap_or("without a word").to_owned()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(QemuError::Missing { what: name, package }),
+        Err(error) => Err(QemuError::Program(name, error.to_string())),
+    }
+}
