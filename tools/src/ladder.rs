@@ -33,8 +33,8 @@ pub enum Failure {
     NoLab(sidelane::lab::LabError),
     #[error(transparent)]
     Peer(#[from] PeerError),
-    #[error("`{0}` is one machine's driver: name the other machine with --peer, or measure in a lab with --nic {1}")]
-    NoPeer(Spec, NicKind),
+    #[error("`{0}` is one machine's driver: name the other machine with --peer, or only the kind of driver for a lab")]
+    NoPeer(Spec),
     #[error("cannot listen at {0}: {1}")]
     Listen(SocketAddr, io::Error),
     #[error("cannot serve {0}: {1}")]
@@ -86,13 +86,13 @@ fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
     if let Some(host) = &args.peer {
         let peer = Peer::meet(host, args)?;
         let nic = peer.kind();
-        return Ok((Place::Peer(peer), vec![nic]));
+        return Ok((Place::Peer(Box::new(peer)), vec![nic]));
     }
     let mut asked = Vec::new();
     for nic in &args.nic {
         match nic {
             NicArg::Kinds(kinds) => asked.extend(kinds),
-            NicArg::Driver(spec) => return Err(Failure::NoPeer(spec.clone(), peer::kind_of(spec))),
+            NicArg::Driver(spec) => return Err(Failure::NoPeer(spec.clone())),
         }
     }
     let error = match Place::lab() {

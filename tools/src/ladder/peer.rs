@@ -18,6 +18,7 @@ pub struct Peer {
     connection: TcpStream,
     greeting: Greeting,
     nic: Spec,
+    kind: NicKind,
     core: usize,
 }
 
@@ -26,7 +27,7 @@ pub struct Peer {
 pub enum PeerError {
     #[error("with --peer this machine's own driver must be named too: --nic uring:INTERFACE")]
     NoDriver,
-    #[error("`{0}` does not leave this machine; --peer wants a driver of a network")]
+    #[error("no ladder with a peer runs on `{0}`; --peer wants a driver of a network, such as uring:INTERFACE")]
     Local(Spec),
     #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
     Kinds { ours: Spec, theirs: String },
@@ -40,22 +41,22 @@ impl Peer {
     /// Connects to `host`, which may have no port.
     pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
         let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
-        let kind = kind_of(nic);
-        if matches!(kind, NicKind::Shm | NicKind::Mem) {
-            return Err(PeerError::Local(nic.clone()));
-        }
+        let kind = match kind_of(nic) {
+            Some(kind @ (NicKind::Uring | NicKind::Udp)) => kind,
+            _ => return Err(PeerError::Local(nic.clone())),
+        };
         let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;
         let (connection, greeting) = remote::connect(at, STARTS_WITHIN)?;
         match greeting.nic.parse::<Spec>() {
-            Ok(theirs) if kind_of(&theirs) == kind => {}
+            Ok(theirs) if kind_of(&theirs) == Some(kind) => {}
             _ => return Err(PeerError::Kinds { ours: nic.clone(), theirs: greeting.nic }),
         }
-        Ok(Self { connection, greeting, nic: nic.clone(), core: args.core.unwrap_or_else(last_core) })
+        Ok(Self { connection, greeting, nic: nic.clone(), kind, core: args.core.unwrap_or_else(last_core) })
     }
 
     /// Which driver both machines have.
     pub fn kind(&self) -> NicKind {
-        kind_of(&self.nic)
+        self.kind
     }
 
     /// What the other one is.
@@ -84,14 +85,9 @@ impl Peer {
     }
 }
 
-/// The kind of the driver that `spec` names.
-pub fn kind_of(spec: &Spec) -> NicKind {
-    match spec {
-        Spec::Uring { .. } => NicKind::Uring,
-        Spec::Udp { .. } => NicKind::Udp,
-        Spec::Shm { .. } => NicKind::Shm,
-        Spec::Mem => NicKind::Mem,
-    }
+/// The kind of the driver that `spec` names. `None`: the ladder has no such kind.
+fn kind_of(spec: &Spec) -> Option<NicKind> {
+    spec.to_string().split(':').next()?.parse().ok()
 }
 
 /// The first core usually has the interrupts of everything, so the last one measures.

@@ -21,7 +21,7 @@ pub enum Place {
     /// 127.0.0.1.
     Loopback,
     /// This machine and another one.
-    Peer(Peer),
+    Peer(Box<Peer>),
 }
 
 impl Place {
