@@ -1,6 +1,7 @@
 //! `sidelane lab qemu`: proves drivers on emulated PCI NICs, or runs a command beside one.
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
@@ -22,11 +23,9 @@ pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     let qemu = Qemu::new(kernel, args.accel)?;
     let how = if qemu.is_accelerated() { "KVM" } else { "emulation (TCG): times are those of the emulator" };
     eprintln!("guests run by {how}");
-    let outcome = if args.command.is_empty() { prove(args, &qemu) } else { run_in(args, &qemu) };
-    if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-        return Ok(interrupt::INTERRUPTED);
-    }
-    outcome
+    let outcome = if args.command.is_empty() { prove(args, &qemu, &interrupted) } else { run_in(args, &qemu) };
+    // The guests were ended by the signal, and what they did not do is no news.
+    if interrupted.load(Ordering::Relaxed) { Ok(interrupt::INTERRUPTED) } else { outcome }
 }
 
 /// The user's command in guest A, for each model in turn. The exit code is that of the first one that failed.
@@ -43,7 +42,7 @@ fn run_in(args: &QemuArgs, qemu: &Qemu) -> Result<i32, QemuError> {
 }
 
 /// The conformance suite in one guest, and a ladder between two, on each model.
-fn prove(args: &QemuArgs, qemu: &Qemu) -> Result<i32, QemuError> {
+fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &AtomicBool) -> Result<i32, QemuError> {
     let models = if args.model.is_empty() { &Model::ALL[..] } else { &args.model };
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(["model", "driver", "conformance", "ladder", "seconds"]);
@@ -55,6 +54,7 @@ fn prove(args: &QemuArgs, qemu: &Qemu) -> Result<i32, QemuError> {
             let command = words(command);
             let outcome = qemu.run(&spec, &command, &serve(), limit(args), |news| show(model, &news));
             let text = match &outcome {
+                _ if interrupted.load(Ordering::Relaxed) => return Ok(String::new()),
                 Ok(0) => "passed".to_owned(),
                 Ok(code) => format!("failed with {code}"),
                 // What is missing for one is missing for all.
