@@ -145,11 +145,12 @@ impl Conn {
         }
     }
 
-    /// Once set it is left alone, and checked against [`Self::active_at`] when it fires: acks come far more often.
+    /// Once set it is left alone, and checked against [`Self::active_at`] when it fires: acks come far more often. So it is
+    /// set to the earliest that can be due, as the round trip may prove shorter than it is thought to be now.
     #[inline]
     pub(super) fn start_retransmit_timer(&mut self, now: Instant) {
         if self.timers.is_idle(Timer::Retransmit) {
-            self.timers.set(Timer::Retransmit, now + self.probe_timeout());
+            self.timers.set(Timer::Retransmit, now + self.path.probe_floor);
         }
     }
 
@@ -221,7 +222,8 @@ impl Conn {
                     }
                 }
                 self.shrink_if_idle(now, turn.config.keep_alive);
-                self.timers.set(Timer::Life, now + turn.config.keep_alive);
+                let quiet_since = if !plain && owes_life { self.heard_at } else { now };
+                self.timers.set(Timer::Life, quiet_since + turn.config.keep_alive);
             }
             Phase::Lingering { .. } => self.wind_up(turn),
             Phase::Gone if self.inbox.is_ready() => self.timers.set(Timer::Life, now + LINGER),
