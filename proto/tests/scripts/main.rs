@@ -1,0 +1,73 @@
+//! The rules of `PROTOCOL.md` as scripts: frames in, frames out, and when, as in packetdrill. One endpoint on a driver
+//! that holds nothing but what the script says, in virtual time. `README.md` beside the scripts explains their language.
+
+mod frame;
+mod nic;
+mod script;
+mod stage;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts")
+}
+
+macro_rules! scripts {
+    ($($name:ident)*) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+        $(#[test]
+        fn $name() {
+            stage::play(&folder(), stringify!($name));
+        })*
+    };
+}
+
+scripts! {
+    accept
+    ack_at_a_quarter_of_the_window
+    ack_delayed
+    ack_piggybacked
+    back_off
+    close
+    close_by_the_peer
+    coalescing
+    credit_exhausted
+    credit_reopened
+    dialled_and_given_up
+    dialling_each_other
+    duplicate
+    early_and_malformed
+    epoch
+    fragments
+    fragments_in
+    handshake
+    hello_again
+    keep_alive
+    lingering
+    link_gone
+    ping
+    path_narrow
+    rack_tolerates_reordering
+    rejected
+    reset
+    restarted_peer
+    sack
+    silent_peer
+    tail_loss_probe
+    unconfirmed
+    window_full
+}
+
+#[test]
+fn every_script_is_played_and_named_in_the_protocol() {
+    let there: BTreeSet<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().unwrap().strip_suffix(".script").map(String::from))
+        .collect();
+    assert_eq!(there, NAMES.iter().map(|name| String::from(*name)).collect());
+    let protocol = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md")).unwrap();
+    for name in NAMES {
+        assert!(protocol.contains(&format!("`{name}`")), "PROTOCOL.md names no script {name}");
+    }
+}

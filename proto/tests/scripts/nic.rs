@@ -1,0 +1,103 @@
+//! A driver that receives what a script says, and keeps what is sent for the script to look at.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+
+/// What both the driver and the script hold.
+#[derive(Default)]
+pub struct Wire {
+    pub now: Instant,
+    /// Frames that arrive next, and the node that they are from.
+    pub arriving: VecDeque<(u32, Vec<u8>)>,
+    /// Frames sent and not looked at: when, to whom, and what.
+    pub sent: VecDeque<(Instant, u32, Vec<u8>)>,
+    /// The driver says that its links are gone.
+    pub gone: bool,
+}
+
+pub struct ScriptNic {
+    caps: Caps,
+    wire: Rc<RefCell<Wire>>,
+}
+
+impl ScriptNic {
+    pub fn new(caps: Caps) -> (Self, Rc<RefCell<Wire>>) {
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        (Self { caps, wire: Rc::clone(&wire) }, wire)
+    }
+}
+
+impl Nic for ScriptNic {
+    const RELIABLE: bool = false;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Mem { node } = to else { return Err(LinkError::WrongKind(to)) };
+        Ok(Link(node))
+    }
+    fn unlink(&mut self, _: Link) {}
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let arrived: Vec<_> = {
+            let arriving = &mut self.wire.borrow_mut().arriving;
+            let count = arriving.len().min(budget);
+            arriving.drain(..count).collect()
+        };
+        for (node, bytes) in &arrived {
+            each(bytes, LinkAddr::Mem { node: *node });
+        }
+        arrived.len()
+    }
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        // A driver's memory holds what the last frame left there.
+        (len <= self.caps.mtu).then(|| Slot { nic: self, link, bytes: vec![0xee; len] })
+    }
+    fn flush(&mut self) {}
+    fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
+        Ok(())
+    }
+    fn is_gone(&self, _: Link) -> bool {
+        self.wire.borrow().gone
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+    fn now(&self) -> Instant {
+        self.wire.borrow().now
+    }
+}
+
+struct Slot<'a> {
+    nic: &'a ScriptNic,
+    link: Link,
+    bytes: Vec<u8>,
+}
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl TxSlot for Slot<'_> {
+    fn commit(self) {
+        let mut wire = self.nic.wire.borrow_mut();
+        let now = wire.now;
+        wire.sent.push_back((now, self.link.0, self.bytes));
+    }
+}

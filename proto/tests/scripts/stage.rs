@@ -1,0 +1,293 @@
+//! Plays a script against one endpoint.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::rc::Rc;
+
+use sidelane_nic::time::{Duration, Instant};
+use sidelane_nic::{Caps, LinkAddr};
+use sidelane_proto::{Config, Endpoint, Event, PeerId, Reject};
+
+use crate::frame::{Terms, content, matches};
+use crate::nic::{ScriptNic, Wire};
+use crate::script::{Line, duration, lines, number};
+
+/// The node that the script speaks for; it may speak for others with `from=`.
+const PEER: u32 = 1;
+
+struct Stage {
+    endpoint: Endpoint<ScriptNic>,
+    wire: Rc<RefCell<Wire>>,
+    peer: Option<PeerId>,
+    events: VecDeque<String>,
+    terms: Terms,
+    /// Every frame that came or went, for who has to find out what went wrong.
+    seen: Vec<String>,
+}
+
+/// Plays `folder/name.script`; a line that does not hold ends the test.
+pub fn play(folder: &Path, name: &str) {
+    let path = folder.join(name).with_extension("script");
+    let script = std::fs::read_to_string(&path).expect("the script can be read");
+    let mut lines = lines(&script).peekable();
+    let mut settings = Vec::new();
+    while let Some(line) = lines.next_if(|line| line.what == "config") {
+        settings.extend(line.words);
+    }
+    let mut stage = Stage::new(&settings);
+    let end =
+        Line { number: script.lines().count(), text: "the end", after: Duration::ZERO, what: "silence", words: vec![] };
+    for line in lines.chain([end]) {
+        if let Err(why) = stage.follow(&line) {
+            let seen = stage.seen.join("\n    ");
+            panic!("\n{}:{}: {}\n  {why}\n  so far:\n    {seen}\n", path.display(), line.number, line.text);
+        }
+    }
+    assert!(stage.events.is_empty(), "{}: events that no line expects: {:?}", path.display(), stage.events);
+}
+
+impl Stage {
+    fn new(settings: &[&str]) -> Self {
+        let mut caps = Caps {
+            addr: LinkAddr::Mem { node: 0 },
+            mtu: 512,
+            mtu_safe: 512,
+            rx_frames: 128,
+            burst: 64,
+            rto_floor: Duration::from_millis(1),
+        };
+        let mut config = Config { seed: 7, recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
+        for setting in settings {
+            let (name, value) = setting.split_once('=').expect("NAME=VALUE");
+            match name {
+                "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
+                "mtu_safe" => caps.mtu_safe = number(value) as usize,
+                "rx_frames" => caps.rx_frames = number(value) as usize,
+                "rto_floor" => caps.rto_floor = duration(value),
+                "keep_alive" => config.keep_alive = duration(value),
+                "connect_timeout" => config.connect_timeout = duration(value),
+                "recv_fifo" => config.recv_fifo = number(value) as usize,
+                "send_fifo" => config.send_fifo = number(value) as usize,
+                "message_max" => config.message_max = number(value) as usize,
+                "peers_max" => config.peers_max = number(value) as usize,
+                _ => panic!("no setting {name}"),
+            }
+        }
+        let (nic, wire) = ScriptNic::new(caps);
+        let endpoint = Endpoint::new(nic, config);
+        Self { endpoint, wire, peer: None, events: VecDeque::new(), terms: Terms::new(), seen: Vec::new() }
+    }
+
+    fn now(&self) -> Instant {
+        self.wire.borrow().now
+    }
+
+    fn follow(&mut self, line: &Line<'_>) -> Result<(), String> {
+        self.advance(line.after);
+        let words = &line.words[..];
+        if line.what == ">" {
+            return self.expect_frame(words);
+        }
+        if self.wire.borrow().sent.front().is_some() {
+            let (at, frame) = self.next_sent().expect("just seen");
+            return Err(format!("nothing was to be sent, but at {at:?}:\n  {frame}"));
+        }
+        let mut what = line.what;
+        let mut rest = words;
+        // `connect then send 8`: no turn of the loop between the calls.
+        while let Some(at) = rest.iter().position(|word| *word == "then") {
+            self.act(what, &rest[..at])?;
+            what = rest[at + 1];
+            rest = &rest[at + 2..];
+        }
+        self.act(what, rest)?;
+        self.rest();
+        Ok(())
+    }
+
+    fn act(&mut self, what: &str, words: &[&str]) -> Result<(), String> {
+        match what {
+            "silence" => {}
+            "<" => self.arrive(words),
+            "connected" => self.shake_hands(words)?,
+            "connect" => self.peer = Some(self.endpoint.connect(LinkAddr::Mem { node: PEER }).expect("room")),
+            "close" => self.endpoint.close(self.peer.expect("a peer")),
+            "link_gone" => self.wire.borrow_mut().gone = true,
+            "send" => self.send(words)?,
+            "send_owned" => {
+                let peer = self.peer.expect("a peer");
+                self.endpoint
+                    .send_owned(peer, message(number(words[0]) as usize))
+                    .map_err(|error| format!("{error:?}"))?;
+            }
+            "recv" => self.recv(words)?,
+            "event" => self.expect_event(words[0])?,
+            "count" => self.expect_counts(words)?,
+            what => return Err(format!("what is {what}?")),
+        }
+        Ok(())
+    }
+
+    /// Lets `span` pass, timer by timer.
+    fn advance(&mut self, span: Duration) {
+        let until = self.now() + span;
+        for _ in 0..10_000 {
+            let next = self.endpoint.poll_timeout().filter(|next| *next <= until);
+            let Some(next) = next else { break };
+            let now = self.now().max(next);
+            self.wire.borrow_mut().now = now;
+            self.rest();
+        }
+        self.wire.borrow_mut().now = until;
+        self.rest();
+    }
+
+    /// Lets the endpoint do what it can do now.
+    fn rest(&mut self) {
+        for _ in 0..1_000 {
+            let received = self.endpoint.poll();
+            while let Some(event) = self.endpoint.poll_event() {
+                self.note(event);
+            }
+            let now = self.now();
+            if received == 0 && self.endpoint.poll_timeout().is_none_or(|due| due > now) {
+                return;
+            }
+        }
+        panic!("the endpoint does not come to rest");
+    }
+
+    fn note(&mut self, event: Event) {
+        self.events.push_back(match event {
+            Event::Connected { peer, .. } => {
+                self.peer = Some(peer);
+                "Connected".into()
+            }
+            Event::Sent { buffer, .. } => format!("Sent({})", buffer.len()),
+            Event::Unsent { buffer, .. } => format!("Unsent({})", buffer.len()),
+            Event::Closed { .. } => "Closed".into(),
+            Event::Gone { reason, .. } => format!("Gone({reason:?})"),
+        });
+    }
+
+    fn arrive(&mut self, words: &[&str]) {
+        let from =
+            words.iter().find_map(|word| word.strip_prefix("from_node=")).map_or(PEER, |node| number(node) as u32);
+        let frame = self.terms.build(words);
+        self.seen.push(format!("{:?} < {}", self.now(), words.join(" ")));
+        self.wire.borrow_mut().arriving.push_back((from, frame));
+    }
+
+    fn next_sent(&mut self) -> Option<(Instant, String)> {
+        let (at, words) = self.take_sent()?;
+        Some((at, words.join(" ")))
+    }
+
+    fn take_sent(&mut self) -> Option<(Instant, Vec<String>)> {
+        let (at, to, bytes) = self.wire.borrow_mut().sent.pop_front()?;
+        let words = self.terms.read(to, &bytes);
+        self.seen.push(format!("{at:?} > {}", words.join(" ")));
+        Some((at, words))
+    }
+
+    fn expect_frame(&mut self, expected: &[&str]) -> Result<(), String> {
+        let due = self.now();
+        let Some((at, words)) = self.take_sent() else {
+            // Says what would have come instead.
+            self.advance(Duration::from_millis(1_000));
+            let actual = self.next_sent().map(|(at, frame)| format!("at {at:?}\n    {frame}"));
+            return Err(format!(
+                "expected at {due:?}, but the next frame comes\n    {}",
+                actual.unwrap_or("never".into())
+            ));
+        };
+        if at == due && matches(expected, &words, &self.terms) {
+            return Ok(());
+        }
+        Err(format!("expected at {due:?}\n    {}\n  actual at {at:?}\n    {}", expected.join(" "), words.join(" ")))
+    }
+
+    /// The handshake, without a word: `words` are fields of the HelloAck.
+    fn shake_hands(&mut self, words: &[&str]) -> Result<(), String> {
+        self.peer = Some(self.endpoint.connect(LinkAddr::Mem { node: PEER }).expect("room"));
+        self.rest();
+        let (_, hello) = self.take_sent().ok_or("no Hello was sent")?;
+        let seen = hello.iter().find_map(|word| word.strip_prefix("len=")).expect("it has a length");
+        let seen = format!("seen_len={seen}");
+        let mut answer = vec!["HelloAck", &seen];
+        answer.extend(words);
+        self.arrive(&answer);
+        self.rest();
+        self.expect_frame(&["Ack", "seq=0", "ack=0"])?;
+        self.expect_event("Connected")
+    }
+
+    fn send(&mut self, words: &[&str]) -> Result<(), String> {
+        let peer = self.peer.expect("a peer");
+        let (lens, refused) = match words.iter().position(|word| *word == "refused") {
+            Some(at) => (&words[..at], Some(words[at + 1])),
+            None => (words, None),
+        };
+        for len in lens {
+            let taken = self.endpoint.send(peer, &message(number(len) as usize));
+            let reason = taken.err().map(|reason| format!("{reason:?}"));
+            if reason.as_deref() != refused {
+                return Err(format!("send of {len} bytes: refused {reason:?}, expected {refused:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self, words: &[&str]) -> Result<(), String> {
+        for word in words {
+            let got = self.endpoint.recv(|_, bytes| bytes.to_vec());
+            let expected = (*word != "nothing").then(|| message(number(word) as usize));
+            if got != expected {
+                return Err(format!(
+                    "received a message of {:?} bytes, or an altered one",
+                    got.map(|bytes| bytes.len())
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_event(&mut self, expected: &str) -> Result<(), String> {
+        match self.events.pop_front() {
+            Some(event) if event == expected => Ok(()),
+            event => Err(format!("the event is {event:?}")),
+        }
+    }
+
+    fn expect_counts(&mut self, words: &[&str]) -> Result<(), String> {
+        let counters = self.endpoint.counters();
+        for word in words {
+            let (name, value) = word.split_once('=').expect("NAME=VALUE");
+            let actual = match name {
+                "duplicates" => counters.duplicates,
+                "reordered" => counters.reordered,
+                "retransmitted" => counters.retransmitted,
+                "probes_sent" => counters.probes_sent,
+                "pings_sent" => counters.pings_sent,
+                "credit_stalls" => counters.credit_stalls,
+                "frames_received" => counters.frames_received,
+                "rejected" => counters.rejected_total(),
+                "peers" => self.endpoint.peers() as u64,
+                reason => {
+                    let reason = Reject::ALL.into_iter().find(|known| format!("{known:?}") == reason);
+                    counters.rejected(reason.unwrap_or_else(|| panic!("no counter {name}")))
+                }
+            };
+            if actual != number(value) {
+                return Err(format!("{name} is {actual}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The message of so many bytes.
+fn message(len: usize) -> Vec<u8> {
+    (0..len).map(|at| content(len, at)).collect()
+}
