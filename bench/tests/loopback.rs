@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use sidelane_bench::ladder::{self, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
+use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 use sidelane_bench::report::{Report, SCHEMA};
 use sidelane_bench::{affinity, side};
@@ -78,9 +78,12 @@ fn our_rungs_have_every_figure(nic: NicKind) {
     let rungs = [Rung::Raw, Rung::Proto].into_iter().chain((nic != NicKind::Mem).then_some(Rung::SmoltcpTcp));
     let plan = Plan { sizes: vec![8, 700_000], ..tiny(nic, rungs.collect()) };
     let place = |side| Host {
-        nic: match nic {
-            NicKind::Shm => format!("shm:loopback-{},endpoint={side}", std::process::id()),
-            _ => "udp:127.0.0.1:0".to_owned(),
+        end: End {
+            nics: match nic {
+                NicKind::Shm => vec![(nic, format!("shm:loopback-{},endpoint={side}", std::process::id()))],
+                _ => vec![(NicKind::Udp, "udp:127.0.0.1:0".to_owned())],
+            },
+            ..this_program(side).end
         },
         ..this_program(side)
     };
@@ -118,7 +121,7 @@ fn a_run_can_be_called_off() {
 fn tiny(nic: NicKind, rungs: Vec<Rung>) -> Plan {
     Plan {
         rungs,
-        nic,
+        nics: vec![nic],
         regimes: vec![(Regime::DefaultOffloads, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])],
         sizes: vec![8],
         bandwidth_size: 200_000,
@@ -135,8 +138,7 @@ fn this_program(side: usize) -> Host {
     command.arg("side");
     Host {
         reach: Reach::Command(command),
-        ip: Ipv4Addr::LOCALHOST.into(),
-        nic: "udp:127.0.0.1:0".to_owned(),
+        end: End { ip: Ipv4Addr::LOCALHOST.into(), nics: Vec::new() },
         core: cores[side.min(cores.len() - 1)],
         patience: Host::PATIENCE,
     }

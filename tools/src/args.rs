@@ -75,6 +75,7 @@ pub enum Command {
 const LADDER_EXAMPLES: &str = "\
 Examples:
   sidelane ladder --quick
+  sidelane ladder --nic xdp,uring
   sidelane ladder --nic shm --sizes 8,1024 --patterns ping-pong
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
 
@@ -118,7 +119,8 @@ pub const PORT: u16 = 7474;
 /// What the ladder shall measure.
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
-    /// Drivers to climb, comma separated: uring, udp, shm, mem; with --peer one as a string: uring:eth1
+    /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem; with --peer one as a
+    /// string: uring:eth1
     #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
     pub nic: Vec<NicArg>,
     /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab

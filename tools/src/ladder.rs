@@ -28,8 +28,8 @@ pub use serve::serve;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error("{0}: {1}")]
-    Ladder(NicKind, LadderError),
-    #[error("nothing can be measured: `--nic uring` needs a lab. {0}")]
+    Ladder(String, LadderError),
+    #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}")]
     NoLab(sidelane::lab::LabError),
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -54,11 +54,11 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
     let mut whole: Option<Report> = None;
-    for nic in nics {
-        if args.real_frames && !place.has(nic, Regime::RealFrames) {
-            eprintln!("{nic}: no frames on a wire here, so no --real-frames");
+    for group in place.groups(&nics) {
+        if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
+            eprintln!("{}: no frames on a wire here, so no --real-frames", names(&group));
         }
-        let plan = plans::plan(args, nic, &place);
+        let plan = plans::plan(args, &group, &place);
         let mut report = match measure(&plan, &place, &interrupted) {
             // Its sides are gone by now, whoever ended them.
             _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
@@ -81,7 +81,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Where to measure, and which drivers. Without labs there is still the loopback, which `uring` can't use.
+/// Where to measure, and which drivers. Without labs there is still the loopback, which drivers on interfaces can't use.
 fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
     if let Some(host) = &args.peer {
         let peer = Peer::meet(host, args)?;
@@ -100,24 +100,32 @@ fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
         Ok(place) => return Ok((place, asked)),
         Err(error) => error,
     };
-    if !asked.is_empty() && asked.iter().all(|nic| *nic == NicKind::Uring) {
+    if !asked.is_empty() && asked.iter().all(|nic| needs_a_lab(*nic)) {
         return Err(Failure::NoLab(error));
     }
-    eprintln!("no lab, so this runs on loopback and without `uring`: {error}");
+    eprintln!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
     let rest = if asked.is_empty() { vec![NicKind::Udp, NicKind::Shm] } else { asked };
-    Ok((Place::Loopback, rest.into_iter().filter(|nic| *nic != NicKind::Uring).collect()))
+    Ok((Place::Loopback, rest.into_iter().filter(|nic| !needs_a_lab(*nic)).collect()))
+}
+
+fn needs_a_lab(nic: NicKind) -> bool {
+    matches!(nic, NicKind::Uring | NicKind::Xdp)
+}
+
+fn names(nics: &[NicKind]) -> String {
+    nics.iter().map(NicKind::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn measure(plan: &Plan, place: &Place, interrupted: &AtomicBool) -> Result<Report, Failure> {
     let steps = Steps::start(plan);
     let mut labs = Vec::new();
-    let hosts = |regime| place.hosts(plan.nic, regime, &mut labs);
+    let hosts = |regime| place.hosts(&plan.nics, regime, &mut labs);
     let outcome = sidelane_bench::ladder::run(plan, hosts, |progress| {
         steps.show(&progress);
         !interrupted.load(Ordering::Relaxed)
     });
     steps.end();
-    outcome.map_err(|error| Failure::Ladder(plan.nic, error))
+    outcome.map_err(|error| Failure::Ladder(names(&plan.nics), error))
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
@@ -127,18 +135,18 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 /// How far it is: a bar on a terminal, a line each round elsewhere.
 enum Steps {
     Bar(ProgressBar),
-    Lines { nic: NicKind, per_round: usize, rounds: usize },
+    Lines { nics: String, per_round: usize, rounds: usize },
 }
 
 impl Steps {
     fn start(plan: &Plan) -> Self {
         let per_round = plan.cells().len();
         if !io::stderr().is_terminal() {
-            return Self::Lines { nic: plan.nic, per_round, rounds: plan.rounds };
+            return Self::Lines { nics: names(&plan.nics), per_round, rounds: plan.rounds };
         }
         let style = "{prefix} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
         let style = ProgressStyle::with_template(style).expect("a constant template").progress_chars("=> ");
-        let bar = ProgressBar::new(0).with_style(style).with_prefix(plan.nic.to_string());
+        let bar = ProgressBar::new(0).with_style(style).with_prefix(names(&plan.nics));
         bar.enable_steady_tick(TICK);
         Self::Bar(bar)
     }
@@ -151,10 +159,10 @@ impl Steps {
                 bar.set_position(progress.done as u64);
                 bar.set_message(format!("{} {} {} B", cell.rung, cell.kind, cell.size));
             }
-            Self::Lines { nic, per_round, rounds } if progress.done.is_multiple_of(*per_round) => {
+            Self::Lines { nics, per_round, rounds } if progress.done.is_multiple_of(*per_round) => {
                 match progress.done / per_round {
-                    0 => eprintln!("{nic}: warming up"),
-                    round => eprintln!("{nic}: round {round} of {rounds}"),
+                    0 => eprintln!("{nics}: warming up"),
+                    round => eprintln!("{nics}: round {round} of {rounds}"),
                 }
             }
             Self::Lines { .. } => {}

@@ -3,11 +3,10 @@
 mod pair;
 mod plan;
 
-pub use pair::{Host, Pair, PairError, Reach};
+pub use pair::{End, Host, Pair, PairError, Reach};
 pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
 
 use std::io;
-use std::net::IpAddr;
 
 use crate::pattern::{Kind, Outcome};
 use crate::report::Report;
@@ -113,10 +112,10 @@ fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, warming: bool) -> Result<O
         pattern.measure_ns /= 4;
     }
     let once = |pair: &mut Pair| {
-        if plan.nic == NicKind::Mem && !cell.rung.is_kernel() {
+        if cell.nic == Some(NicKind::Mem) {
             return pair.measure_alone(&pattern, Path::Fabric { layer: layer(cell.rung) });
         }
-        let (a, b) = pair.measure(&pattern, |ip, nic| path(cell, ip, nic))?;
+        let (a, b) = pair.measure(&pattern, |host| path(cell, host))?;
         if a.messages != b.messages && cell.kind != Kind::PingPong {
             let lost = format!("{} of {} messages arrived", b.messages, a.messages);
             return Err(PairError::Failed(crate::pattern::Role::Responder, lost));
@@ -132,7 +131,8 @@ fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, warming: bool) -> Result<O
     }
 }
 
-fn path(cell: &Cell, ip: IpAddr, nic: &str) -> Path {
+fn path(cell: &Cell, end: &End) -> Path {
+    let ip = end.ip;
     let congestion = match &cell.variant {
         Variant::Congestion(name) => Some(name.clone()),
         Variant::Plain | Variant::Gathered => None,
@@ -143,7 +143,10 @@ fn path(cell: &Cell, ip: IpAddr, nic: &str) -> Path {
         Rung::TcpPoll => Path::Tcp { ip, blocking: false, congestion, no_delay },
         Rung::UdpPoll => Path::Udp { ip },
         Rung::SmoltcpTcp | Rung::Raw | Rung::Proto => {
-            Path::Nic { layer: layer(cell.rung), nic: nic.to_owned(), real_frames: cell.regime == Regime::RealFrames }
+            let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
+            // A host that lacks it gets an order that its side refuses by name.
+            let nic = nic.unwrap_or_default();
+            Path::Nic { layer: layer(cell.rung), nic, real_frames: cell.regime == Regime::RealFrames }
         }
     }
 }

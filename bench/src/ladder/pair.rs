@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use super::NicKind;
 use crate::pattern::{Outcome, Pattern, Role};
 use crate::side::{Answer, Measurement, Order, Path};
 
@@ -14,10 +15,8 @@ use crate::side::{Answer, Measurement, Order, Path};
 pub struct Host {
     /// How its side is reached.
     pub reach: Reach,
-    /// Its address for the kernel's rungs.
-    pub ip: IpAddr,
-    /// Its driver as a string (`uring:eth0`), for our rungs.
-    pub nic: String,
+    /// What it is reached by in measurements.
+    pub end: End,
     /// The core that its side stays on.
     pub core: usize,
     /// How long its driver may take to open before the side counts as silent.
@@ -32,6 +31,15 @@ pub enum Reach {
     Connection(TcpStream),
 }
 
+/// What a host is reached by.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Its address, for the kernel's rungs.
+    pub ip: IpAddr,
+    /// Its drivers as strings (`uring:eth0`), for our rungs.
+    pub nics: Vec<(NicKind, String)>,
+}
+
 /// Two running sides.
 pub struct Pair {
     a: Side,
@@ -44,8 +52,7 @@ struct Side {
     life: Life,
     orders: Box<dyn Write + Send>,
     answers: Receiver<io::Result<String>>,
-    ip: IpAddr,
-    nic: String,
+    end: End,
     core: usize,
     patience: Duration,
 }
@@ -85,16 +92,12 @@ impl Pair {
         Ok(Self { a: Side::spawn(Role::Initiator, a)?, b: Side::spawn(Role::Responder, b)?, crowded })
     }
 
-    /// Runs one measurement; `path` says what carries it, for a side with this address and driver. Returns what both sides have seen.
-    pub fn measure(
-        &mut self,
-        pattern: &Pattern,
-        path: impl Fn(IpAddr, &str) -> Path,
-    ) -> Result<(Outcome, Outcome), PairError> {
+    /// Runs one measurement; `path` says what carries it, for a side at this end. Returns what both sides have seen.
+    pub fn measure(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(Outcome, Outcome), PairError> {
         let limit = Duration::from_nanos(pattern.limit_ns) + SPARE;
         let Self { a, b, crowded } = self;
-        b.open(pattern, path(b.ip, &b.nic), *crowded)?;
-        a.open(pattern, path(a.ip, &a.nic), *crowded)?;
+        b.open(pattern, path(&b.end), *crowded)?;
+        a.open(pattern, path(&a.end), *crowded)?;
         let (at_b, at_a) = (b.opened(), a.opened());
         let (Ok(at_b), Ok(at_a)) = (&at_b, &at_a) else {
             // The one that is open waits for the other: an order that it must refuse brings it back.
@@ -138,7 +141,7 @@ impl PairError {
 
 impl Side {
     fn spawn(role: Role, host: Host) -> Result<Self, PairError> {
-        let Host { reach, ip, nic, core, patience } = host;
+        let Host { reach, end, core, patience } = host;
         let (life, (orders, output)) = Life::begin(reach).map_err(|error| PairError::Spawn(role, error))?;
         let (answers_in, answers) = mpsc::channel();
         // Ends with the side's output, which ends with the side.
@@ -149,7 +152,7 @@ impl Side {
                 }
             }
         });
-        Ok(Self { role, life, orders, answers, ip, nic, core, patience })
+        Ok(Self { role, life, orders, answers, end, core, patience })
     }
 
     fn open(&mut self, pattern: &Pattern, path: Path, crowded: bool) -> Result<(), PairError> {

@@ -33,6 +33,8 @@ pub enum Rung {
 pub enum NicKind {
     /// AF_PACKET through io_uring.
     Uring,
+    /// AF_XDP sockets.
+    Xdp,
     /// UDP sockets.
     Udp,
     /// Shared memory.
@@ -58,8 +60,9 @@ pub enum Regime {
 pub struct Plan {
     /// What is compared.
     pub rungs: Vec<Rung>,
-    /// What our rungs run on.
-    pub nic: NicKind,
+    /// What our rungs run on: once on each of these, beside kernel rungs that are measured once. All of them on the same
+    /// hosts.
+    pub nics: Vec<NicKind>,
     /// Which patterns in which regime.
     pub regimes: Vec<(Regime, Vec<Kind>)>,
     /// Message sizes of ping-pong and flood. The first also carries the bandwidth in the report.
@@ -81,6 +84,8 @@ pub struct Cell {
     pub regime: Regime,
     /// What carries the messages.
     pub rung: Rung,
+    /// What the rung runs on; `None` for the kernel's own stack.
+    pub nic: Option<NicKind>,
     /// What is measured.
     pub kind: Kind,
     /// Bytes of a message.
@@ -101,16 +106,16 @@ pub enum Variant {
 }
 
 impl Plan {
-    /// What `sidelane ladder` does unless told otherwise: under a minute.
-    pub fn new(nic: NicKind) -> Self {
+    /// What `sidelane ladder` does unless told otherwise: under a minute on one driver.
+    pub fn new(nics: &[NicKind]) -> Self {
         let all = vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth];
         let mut regimes = vec![(Regime::DefaultOffloads, all)];
-        if nic.has_frames_on_a_wire() {
+        if nics.iter().any(|nic| nic.has_frames_on_a_wire()) {
             regimes.push((Regime::RealFrames, vec![Kind::Bandwidth]));
         }
         Self {
-            rungs: Rung::ALL.into_iter().filter(|rung| nic.carries(*rung)).collect(),
-            nic,
+            rungs: Rung::ALL.to_vec(),
+            nics: nics.to_vec(),
             regimes,
             sizes: vec![8],
             bandwidth_size: 1 << 20,
@@ -128,6 +133,16 @@ impl Plan {
         self
     }
 
+    /// Each rung with what it runs on: the kernel's first, then ours on one driver after the other.
+    pub fn steps(&self) -> Vec<(Rung, Option<NicKind>)> {
+        let kernel = self.rungs.iter().filter(|rung| rung.is_kernel()).map(|rung| (*rung, None));
+        let ours = self.nics.iter().flat_map(|nic| {
+            let carried = self.rungs.iter().filter(|rung| !rung.is_kernel() && nic.carries(**rung));
+            carried.map(|rung| (*rung, Some(*nic)))
+        });
+        kernel.chain(ours).collect()
+    }
+
     /// The cells of a round, in the order in which they are measured.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -135,8 +150,8 @@ impl Plan {
             for &kind in kinds {
                 let sizes = if kind == Kind::Bandwidth { &[self.bandwidth_size][..] } else { &self.sizes };
                 for &size in sizes {
-                    for &rung in &self.rungs {
-                        let cell = |variant| Cell { regime: *regime, rung, kind, size, variant };
+                    for (rung, nic) in self.steps() {
+                        let cell = |variant| Cell { regime: *regime, rung, nic, kind, size, variant };
                         cells.extend(variants(rung, kind).into_iter().map(cell));
                     }
                 }
@@ -180,7 +195,7 @@ impl Rung {
 
 impl NicKind {
     fn has_frames_on_a_wire(self) -> bool {
-        matches!(self, Self::Uring | Self::Udp)
+        matches!(self, Self::Uring | Self::Xdp | Self::Udp)
     }
 
     fn carries(self, rung: Rung) -> bool {
@@ -230,7 +245,7 @@ names!(
     Raw = "raw",
     Proto = "proto"
 );
-names!(NicKind, "driver", Uring = "uring", Udp = "udp", Shm = "shm", Mem = "mem");
+names!(NicKind, "driver", Uring = "uring", Xdp = "xdp", Udp = "udp", Shm = "shm", Mem = "mem");
 names!(Kind, "pattern", PingPong = "ping-pong", Flood = "flood", Bandwidth = "bandwidth");
 names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames", Wire = "wire");
 
@@ -270,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_round_measures_a_pattern_on_every_rung_before_the_next_pattern() {
-        let plan = Plan { rungs: vec![Rung::UdpPoll, Rung::Raw], ..Plan::new(NicKind::Uring) };
+        let plan = Plan { rungs: vec![Rung::UdpPoll, Rung::Raw], ..Plan::new(&[NicKind::Uring]) };
         let order: Vec<_> = plan.cells().iter().map(|cell| (cell.regime, cell.kind, cell.rung)).collect();
         let (default, real) = (Regime::DefaultOffloads, Regime::RealFrames);
         assert_eq!(
@@ -289,10 +304,25 @@ mod tests {
     }
 
     #[test]
+    fn several_drivers_stand_beside_kernel_rungs_that_are_measured_once() {
+        let rungs = vec![Rung::Raw, Rung::TcpPoll, Rung::SmoltcpTcp];
+        let plan = Plan { rungs, ..Plan::new(&[NicKind::Xdp, NicKind::Mem]) };
+        assert_eq!(
+            plan.steps(),
+            [
+                (Rung::TcpPoll, None),
+                (Rung::Raw, Some(NicKind::Xdp)),
+                (Rung::SmoltcpTcp, Some(NicKind::Xdp)),
+                (Rung::Raw, Some(NicKind::Mem)),
+            ]
+        );
+    }
+
+    #[test]
     fn the_default_plan_stays_under_a_minute() {
         // What opening, connecting and closing add to a measurement (NOTES.md).
         const OVERHEAD: Duration = Duration::from_millis(60);
-        for (plan, limit) in [(Plan::new(NicKind::Uring), 60), (Plan::new(NicKind::Uring).quick(), 12)] {
+        for (plan, limit) in [(Plan::new(&[NicKind::Uring]), 60), (Plan::new(&[NicKind::Uring]).quick(), 12)] {
             let each = plan.warm + plan.measure + OVERHEAD;
             let rounds = u32::try_from((plan.rounds + 1) * plan.cells().len()).unwrap();
             assert!(each * rounds < Duration::from_secs(limit), "{:?}", each * rounds);

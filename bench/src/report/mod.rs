@@ -82,14 +82,16 @@ impl Report {
                 if index > 0 && !small {
                     continue;
                 }
-                for &rung in &plan.rungs {
+                for (rung, nic) in plan.steps() {
                     let of = |kind, size| {
                         move |one: &&Measured| {
                             let cell = &one.cell;
-                            cell.regime == *regime && cell.rung == rung && cell.kind == kind && cell.size == size
+                            cell.regime == *regime
+                                && (cell.rung, cell.nic) == (rung, nic)
+                                && (cell.kind, cell.size) == (kind, size)
                         }
                     };
-                    let mut row = Row::empty(rung, plan.nic, *regime, size);
+                    let mut row = Row::empty(rung, nic, *regime, size);
                     measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(one));
                     measured.iter().filter(of(Kind::Flood, size)).for_each(|one| row.add_flood(one));
                     if index == 0 {
@@ -123,10 +125,10 @@ impl Report {
 }
 
 impl Row {
-    fn empty(name: Rung, nic: NicKind, regime: Regime, size: usize) -> Self {
+    fn empty(name: Rung, nic: Option<NicKind>, regime: Regime, size: usize) -> Self {
         Self {
             name,
-            nic: (!name.is_kernel()).then_some(nic),
+            nic,
             regime,
             size,
             half_rtt_ns: None,
@@ -198,7 +200,11 @@ fn compare(rows: &mut [Row]) {
     let others = rows.to_vec();
     for row in rows {
         let (regime, size) = (row.regime, row.size);
-        let of = |name| others.iter().find(|other| (other.name, other.regime, other.size) == (name, regime, size));
+        let of = |name: Rung| {
+            let nic = if name.is_kernel() { None } else { row.nic };
+            let same = |other: &&Row| (other.name, other.nic, other.regime, other.size) == (name, nic, regime, size);
+            others.iter().find(same)
+        };
         let figures = |other: &Row, figure: fn(f64, f64) -> f64| {
             let pairs = row.rounds.iter().zip(&other.rounds);
             let p50s = pairs.filter_map(|(this, other)| this.half_rtt_ns.zip(other.half_rtt_ns));

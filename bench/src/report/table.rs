@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
 use super::{Report, Row};
-use crate::ladder::{Regime, Rung};
+use crate::ladder::{NicKind, Regime, Rung};
 use crate::machine::Machine;
 
 /// One table a regime and message size, under a line about the machine.
@@ -39,8 +39,8 @@ fn machine(machine: &Machine) -> String {
 
 fn title(rows: &[Row]) -> String {
     let first = &rows[0];
-    let nic = rows.iter().find_map(|row| row.nic);
-    let on = nic.map_or_else(String::new, |nic| format!(" on {nic}"));
+    let names: Vec<String> = drivers(rows).iter().map(NicKind::to_string).collect();
+    let on = if names.is_empty() { String::new() } else { format!(" on {}", names.join(" and ")) };
     let regime = match first.regime {
         Regime::DefaultOffloads => "default offloads (TCP and we both move super-packets that are never cut)",
         Regime::RealFrames => "real frames (offloads off for TCP, at most MTU-sized frames for us)",
@@ -53,7 +53,12 @@ fn table(rows: &[Row]) -> Table {
     let half = |row: &Row| row.half_rtt_ns.map(|half| half.p50);
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    let mut columns = vec![column("rung", rows, |row| row.name.to_string())];
+    let several = drivers(rows).len() > 1;
+    let name = |row: &Row| match row.nic {
+        Some(nic) if several => format!("{} {nic}", row.name),
+        _ => row.name.to_string(),
+    };
+    let mut columns = vec![column("rung", rows, name)];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
         columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, |row| time(half(row))));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
@@ -77,6 +82,13 @@ fn table(rows: &[Row]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The drivers of the rows, in their order.
+fn drivers(rows: &[Row]) -> Vec<NicKind> {
+    let mut drivers: Vec<NicKind> = rows.iter().filter_map(|row| row.nic).collect();
+    drivers.dedup();
+    drivers
 }
 
 /// A heading and a figure for each row.

@@ -17,7 +17,7 @@ fn half(p50: f64) -> Option<Summary> {
 }
 
 fn row(name: Rung, regime: Regime) -> Row {
-    Row::empty(name, NicKind::Uring, regime, 8)
+    Row::empty(name, (!name.is_kernel()).then_some(NicKind::Uring), regime, 8)
 }
 
 /// A row of three rounds with these p50s.
@@ -55,6 +55,26 @@ fn rungs_are_compared_within_each_round() {
     assert_eq!(proto.faster_than_tcp_poll, Some(3.563), "of 3.563, 3.671 and 2.731");
     assert_eq!(report.rungs[1].over_below_ns, None, "nothing is below raw");
     assert_eq!(report.rungs[3].over_below_ns, None, "rungs of another regime are another ladder");
+}
+
+#[test]
+fn rungs_are_compared_on_their_own_driver() {
+    let on_xdp = |row: Row| Row { nic: Some(NicKind::Xdp), ..row };
+    let mut rungs = vec![
+        timed(Rung::TcpPoll, [3000.0; 3]),
+        timed(Rung::Raw, [750.0; 3]),
+        timed(Rung::Proto, [850.0; 3]),
+        on_xdp(timed(Rung::Raw, [1000.0; 3])),
+        on_xdp(timed(Rung::Proto, [1200.0; 3])),
+    ];
+    compare(&mut rungs);
+    let over: Vec<_> = rungs.iter().filter_map(|row| row.over_below_ns).collect();
+    let faster: Vec<_> = rungs.iter().filter_map(|row| row.faster_than_tcp_poll).collect();
+    assert_eq!((over, faster), (vec![100.0, 200.0], vec![1.0, 4.0, 3.529, 3.0, 2.5]));
+    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, rungs };
+    let table = report.to_table();
+    assert!(table.contains("Ladder on uring and xdp, default"), "{table}");
+    assert!(table.lines().any(|line| line.contains("proto xdp") && line.contains("1200 ns")), "{table}");
 }
 
 #[test]

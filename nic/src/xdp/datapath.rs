@@ -79,6 +79,8 @@ impl Xdp {
             return None;
         }
         if self.chunks.next_free().is_none() {
+            // A caller that commits more than we have chunks sends them here, before its flush.
+            self.transmit();
             self.exchange();
         }
         let header = self.links.get_mut(link)?;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use sidelane_bench::affinity;
-use sidelane_bench::ladder::{Host, NicKind, Reach};
+use sidelane_bench::ladder::{End, Host, NicKind, Reach};
 use sidelane_bench::machine::Machine;
 use sidelane_bench::remote::{self, Greeting, RemoteError};
 use sidelane_nic::spec::Spec;
@@ -42,7 +42,7 @@ impl Peer {
     pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
         let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
         let kind = match kind_of(nic) {
-            Some(kind @ (NicKind::Uring | NicKind::Udp)) => kind,
+            Some(kind @ (NicKind::Uring | NicKind::Xdp | NicKind::Udp)) => kind,
             _ => return Err(PeerError::Local(nic.clone())),
         };
         let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;
@@ -69,15 +69,13 @@ impl Peer {
         let connection = self.connection.try_clone()?;
         let here = Host {
             reach: Reach::Command(own_side()?),
-            ip: connection.local_addr()?.ip(),
-            nic: self.nic.to_string(),
+            end: End { ip: connection.local_addr()?.ip(), nics: vec![(self.kind, self.nic.to_string())] },
             core: self.core,
             patience: Host::PATIENCE_WITH_LINKS,
         };
         let there = Host {
-            ip: connection.peer_addr()?.ip(),
+            end: End { ip: connection.peer_addr()?.ip(), nics: vec![(self.kind, self.greeting.nic.clone())] },
             reach: Reach::Connection(connection),
-            nic: self.greeting.nic.clone(),
             core: self.greeting.core,
             patience: Host::PATIENCE_WITH_LINKS,
         };

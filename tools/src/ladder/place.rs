@@ -8,9 +8,10 @@ use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
 use sidelane_bench::affinity;
-use sidelane_bench::ladder::{Host, NicKind, Reach, Regime};
+use sidelane_bench::ladder::{End, Host, NicKind, Reach, Regime};
 use sidelane_bench::machine::Machine;
 use sidelane_nic::spec::Spec;
+use sidelane_nic::xdp::Preference;
 
 use super::peer::Peer;
 
@@ -49,23 +50,40 @@ impl Place {
         }
     }
 
-    /// The two places for `regime`, A first. What they need is kept in `labs`, to be held until the sides have ended.
-    pub fn hosts(&self, nic: NicKind, regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
+    /// The drivers that run on the same hosts, together; in the order that they are asked for in.
+    pub fn groups(&self, nics: &[NicKind]) -> Vec<Vec<NicKind>> {
+        let on_a_wire = |nic| matches!(self, Self::Lab) && crosses_a_wire(nic);
+        let mut groups: Vec<Vec<NicKind>> = Vec::new();
+        for &nic in nics {
+            let group = groups.iter_mut().find(|group| on_a_wire(group[0]) == on_a_wire(nic));
+            match group {
+                Some(group) if group.contains(&nic) => {}
+                Some(group) => group.push(nic),
+                None => groups.push(vec![nic]),
+            }
+        }
+        groups
+    }
+
+    /// The two places for `regime`, A first, with all of `nics`, a group. What they need is kept in `labs`, to be held until the sides have ended.
+    pub fn hosts(&self, nics: &[NicKind], regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
         let cores = affinity::cores();
         // One core for both is crowded, and the sides are told so.
         let core = |side: usize| cores[side.min(cores.len() - 1)];
-        let side =
-            |command, ip, nic, core| Host { reach: Reach::Command(command), ip, nic, core, patience: Host::PATIENCE };
+        let side = |command, ip, interface: &str, index| {
+            let nics = nics.iter().map(|nic| (*nic, driver(*nic, interface, ip, regime, index))).collect();
+            let (reach, end) = (Reach::Command(command), End { ip, nics });
+            Host { reach, end, core: core(index), patience: Host::PATIENCE }
+        };
         match self {
             Self::Peer(peer) => peer.hosts(),
-            Self::Lab if crosses_a_wire(nic) => {
+            Self::Lab if nics.iter().any(|nic| crosses_a_wire(*nic)) => {
                 let real_frames = regime == Regime::RealFrames;
                 let lab = Lab::build(&LabSpec { real_frames, ..LabSpec::default() }).map_err(io::Error::other)?;
                 let host = |index| {
                     let host = lab.host(index);
                     let ip = IpAddr::V4(host.address().ip);
-                    let nic = driver(nic, host.interface(), ip, regime, index);
-                    own().map(|own| side(as_side(host.pinned_command(own, core(index))), ip, nic, core(index)))
+                    own().map(|own| side(as_side(host.pinned_command(own, core(index))), ip, host.interface(), index))
                 };
                 let both = host(0).and_then(|a| Ok((a, host(1)?)));
                 labs.push(lab);
@@ -75,9 +93,7 @@ impl Place {
             // what they are compared with is the kernel's loopback.
             Self::Lab | Self::Loopback => {
                 let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                let host = |index| {
-                    own_side().map(|command| side(command, ip, driver(nic, "lo", ip, regime, index), core(index)))
-                };
+                let host = |index| own_side().map(|command| side(command, ip, "lo", index));
                 Ok((host(0)?, host(1)?))
             }
         }
@@ -102,7 +118,7 @@ fn as_side(mut command: Command) -> Command {
 }
 
 fn crosses_a_wire(nic: NicKind) -> bool {
-    matches!(nic, NicKind::Uring | NicKind::Udp)
+    matches!(nic, NicKind::Uring | NicKind::Xdp | NicKind::Udp)
 }
 
 /// The driver as a string, at side number `side`.
@@ -110,6 +126,10 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
     let spec = match nic {
         // Both the interface and the namespace are the side's own, so any endpoint will do.
         NicKind::Uring => Spec::Uring { interface: interface.to_owned(), endpoint: 0, real_frames: false },
+        // Not the endpoint of `uring`, which may still be closing.
+        NicKind::Xdp => {
+            Spec::Xdp { interface: interface.to_owned(), endpoint: 1, queue: 0, prefer: Preference::Fastest }
+        }
         NicKind::Udp => Spec::Udp { bind: SocketAddr::new(ip, 0) },
         // The domain is this run's own.
         NicKind::Shm => {
@@ -118,4 +138,17 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
         NicKind::Mem => Spec::Mem,
     };
     spec.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_of_one_network_are_measured_side_by_side() {
+        use NicKind::{Mem, Shm, Udp, Uring, Xdp};
+        let asked = [Xdp, Shm, Uring, Xdp, Mem, Udp];
+        assert_eq!(Place::Lab.groups(&asked), [vec![Xdp, Uring, Udp], vec![Shm, Mem]]);
+        assert_eq!(Place::Loopback.groups(&[Udp, Shm]), [vec![Udp, Shm]]);
+    }
 }

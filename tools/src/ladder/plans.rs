@@ -6,17 +6,18 @@ use sidelane_bench::pattern::Kind;
 use super::place::Place;
 use crate::args::{LadderArgs, PatternArg};
 
-/// What `args` asks for on driver `nic`, as far as `place` has it.
-pub fn plan(args: &LadderArgs, nic: NicKind, place: &Place) -> Plan {
-    let mut plan = Plan::new(nic);
+/// What `args` asks for on these drivers, which share hosts, as far as `place` has it.
+pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
+    let mut plan = Plan::new(nics);
     if args.quick {
         plan = plan.quick();
     }
     if matches!(place, Place::Peer(_)) {
         plan.regimes = vec![(Regime::Wire, ALL_KINDS.to_vec())];
     }
-    plan.regimes.retain(|(regime, _)| place.has(nic, *regime));
-    if args.real_frames && place.has(nic, Regime::RealFrames) {
+    let has = |regime| nics.iter().all(|nic| place.has(*nic, regime));
+    plan.regimes.retain(|(regime, _)| has(*regime));
+    if args.real_frames && has(Regime::RealFrames) {
         plan.regimes = vec![(Regime::RealFrames, ALL_KINDS.to_vec())];
     }
     if !args.patterns.is_empty() {
@@ -59,12 +60,12 @@ mod tests {
 
     fn plan_of(arguments: &[&str]) -> Plan {
         let arguments = [&["sidelane"][..], arguments].concat();
-        plan(&Cli::parse_from(arguments).ladder, NicKind::Uring, &Place::Lab)
+        plan(&Cli::parse_from(arguments).ladder, &[NicKind::Uring], &Place::Lab)
     }
 
     #[test]
     fn without_arguments_the_plan_is_the_bench_s_own() {
-        let (ours, own) = (plan_of(&[]), Plan::new(NicKind::Uring));
+        let (ours, own) = (plan_of(&[]), Plan::new(&[NicKind::Uring]));
         assert_eq!((ours.cells(), ours.rounds), (own.cells(), own.rounds));
     }
 
@@ -78,7 +79,7 @@ mod tests {
     fn without_a_wire_there_are_no_real_frames() {
         let args = Cli::parse_from(["sidelane", "--real-frames"]).ladder;
         for (nic, place) in [(NicKind::Shm, Place::Lab), (NicKind::Udp, Place::Loopback)] {
-            let plan = plan(&args, nic, &place);
+            let plan = plan(&args, &[nic], &place);
             assert!(plan.regimes.iter().all(|(regime, _)| *regime == Regime::DefaultOffloads));
             assert!(!plan.cells().is_empty());
         }

@@ -64,7 +64,9 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
             let command = ["lab", "run", "--", "sh", "-c", forbid, "sh", &program];
             stage.output(&[&command[..], &SHORT, arguments].concat())
         };
-        for (arguments, measured) in [(&[][..], ["on udp", "on shm"]), (&["--nic", "uring,mem"], ["on mem", "proto"])] {
+        for (arguments, measured) in
+            [(&[][..], ["on udp and shm", "raw shm"]), (&["--nic", "uring,mem"], ["on mem", "proto"])]
+        {
             let output = run(arguments);
             let errors = String::from_utf8(output.stderr).unwrap();
             assert!(output.status.success(), "{errors}");
@@ -76,7 +78,7 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
         let output = run(&["--nic", "uring"]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
-        assert!(errors.contains("`--nic uring` needs a lab"), "{errors}");
+        assert!(errors.contains("`--nic uring` and `--nic xdp` need a lab"), "{errors}");
     });
 }
 
