@@ -127,6 +127,10 @@ impl Conn {
         self.phase = Phase::Lingering { until };
         self.timers = Timers::new();
         self.timers.set(Timer::Life, until);
+        // The peer may wait for just this ack, to end its close.
+        if self.ack.due().is_some() {
+            self.ack.on_request();
+        }
         turn.events.push_back(Event::Closed { peer: self.id });
     }
 

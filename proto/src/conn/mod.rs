@@ -1,6 +1,8 @@
 //! One connection: routes frames, timers and the user's calls to the parts that know what to do.
 
 mod life;
+#[cfg(test)]
+mod phases;
 mod receive;
 mod transmit;
 

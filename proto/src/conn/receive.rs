@@ -110,7 +110,7 @@ impl Conn {
                 self.ack.on_request();
             }
             // A copy: perhaps the ack of the first was lost.
-            Phase::Open | Phase::Closing => self.ack.on_request(),
+            Phase::Open | Phase::Closing if hello.token == self.keys.theirs => self.ack.on_request(),
             _ => {}
         }
     }

@@ -1,0 +1,311 @@
+//! Every event in every phase, against a table.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use sidelane_nic::time::{Duration, Instant};
+use sidelane_nic::{Caps, Link, LinkAddr};
+
+use super::{Conn, Phase, Plan, TurnContext};
+use crate::counters::{Counters, Reject};
+use crate::event::{Event, PeerId};
+use crate::path::Path;
+use crate::spares::Spares;
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tokens, put_close, put_message};
+use crate::{Config, SendError};
+
+const US: u64 = 0x1111;
+const THEM: u64 = 0x2222;
+const STRANGER: u64 = 0x3333;
+
+/// A connection, and what its endpoint would hold.
+struct Stage {
+    conn: Conn,
+    config: Config,
+    counters: Counters,
+    spares: Spares,
+    events: VecDeque<Event>,
+    now: Instant,
+    /// Number of the peer's next Data frame.
+    seq: u32,
+}
+
+/// What came of an event: nothing to tell, or why it was refused.
+type Outcome = Result<(), String>;
+
+impl Stage {
+    fn new(called: bool) -> Self {
+        let config = Config { seed: 1, ..Config::default() };
+        let caps = Caps {
+            addr: LinkAddr::Mem { node: 0 },
+            mtu: 512,
+            mtu_safe: 512,
+            rx_frames: 128,
+            burst: 64,
+            rto_floor: Duration::from_millis(1),
+        };
+        let id = PeerId { index: 0, generation: 0 };
+        let (addr, link, now) = (LinkAddr::Mem { node: 1 }, Link(1), Instant::ZERO);
+        let path = Path::new(&caps, &config, false);
+        let conn = if called {
+            Conn::accepted(id, addr, link, US, path, now, &config, &hello(THEM, 0), 512)
+        } else {
+            Conn::connecting(id, addr, link, US, path, now, &config)
+        };
+        let (counters, spares, events) = (Counters::default(), Spares::default(), VecDeque::new());
+        let mut stage = Self { conn, config, counters, spares, events, now, seq: 0 };
+        stage.sent();
+        stage
+    }
+
+    fn turn(&mut self) -> (&mut Conn, TurnContext<'_>) {
+        let Self { conn, config, counters, spares, events, now, .. } = self;
+        (conn, TurnContext { now: *now, config, counters, spares, events })
+    }
+
+    /// Lets it transmit, and tells the kinds of the frames.
+    fn sent(&mut self) -> String {
+        let mut kinds = Vec::new();
+        let mut frame = vec![0; 512];
+        let (conn, mut turn) = self.turn();
+        while let Some(plan) = conn.poll_transmit(&mut turn, false) {
+            let len = Conn::frame_len(plan, false);
+            conn.emit(&mut turn, plan, &mut frame[..len], false);
+            kinds.push(match plan {
+                Plan::Hello { .. } => "Hello",
+                Plan::HelloAck => "HelloAck",
+                Plan::Ping => "Ping",
+                Plan::Ack => "Ack",
+                Plan::New { .. } => "Data",
+                Plan::Again { probe: true, .. } => "probe",
+                Plan::Again { probe: false, .. } => "Data again",
+            });
+        }
+        if kinds.is_empty() { "-".into() } else { kinds.join(", ") }
+    }
+
+    fn told(&mut self) -> String {
+        let told: Vec<String> = self
+            .events
+            .drain(..)
+            .map(|event| match event {
+                Event::Gone { reason, .. } => format!("Gone({reason:?})"),
+                Event::Connected { .. } => "Connected".into(),
+                Event::Closed { .. } => "Closed".into(),
+                Event::Sent { .. } => "Sent".into(),
+                Event::Unsent { .. } => "Unsent".into(),
+            })
+            .collect();
+        if told.is_empty() { "-".into() } else { told.join(", ") }
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.conn.phase {
+            Phase::Connecting { .. } => "Connecting",
+            Phase::Accepted { asked: false, .. } => "Accepted",
+            Phase::Accepted { asked: true, .. } => "Accepted, asked",
+            Phase::Open => "Open",
+            Phase::Closing => "Closing",
+            Phase::Lingering { .. } => "Lingering",
+            Phase::Gone => "Gone",
+        }
+    }
+
+    fn arrive(&mut self, kind: Kind, ack: u32, body: &[u8]) -> Outcome {
+        let header = Header {
+            kind,
+            flags: 0,
+            peer: 0,
+            seq: Seq(self.seq),
+            ack: Seq(ack),
+            sack: 0,
+            credit: 1024,
+            epoch: US as u16,
+        };
+        let mut frame = vec![0; FULL_LEN];
+        frame.extend(body);
+        header.emit(&mut frame);
+        Check::between(THEM, US).seal(&mut frame, &[]);
+        let (conn, mut turn) = self.turn();
+        refused(conn.handle_frame(&mut turn, &header, &frame))
+    }
+
+    /// Number behind the last frame that was sent.
+    fn all_sent(&self) -> u32 {
+        self.conn.in_flight.next_seq().0
+    }
+
+    fn pass(&mut self, span: Duration) -> Outcome {
+        self.now += span;
+        let (conn, mut turn) = self.turn();
+        conn.handle_timeout(&mut turn, false);
+        Ok(())
+    }
+
+    fn send(&mut self) -> Outcome {
+        // As the endpoint does it.
+        if !self.conn.takes_messages() {
+            return Err(format!("{:?}", SendError::NoPeer));
+        }
+        self.conn.send(b"8 bytes.").map_err(|error| format!("{error:?}"))
+    }
+
+    fn close(&mut self) -> Outcome {
+        let (conn, mut turn) = self.turn();
+        conn.close(&mut turn);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Outcome {
+        let (conn, mut turn) = self.turn();
+        conn.recv(&mut turn, |_| ());
+        Ok(())
+    }
+}
+
+fn hello(token: u64, echo: u64) -> Hello {
+    Hello {
+        token,
+        echo,
+        mtu: 512,
+        credit: 65_536,
+        ack_delay: 100_000,
+        seen_len: 512,
+        message_max: 1 << 20,
+        index: 5,
+        window: 64,
+    }
+}
+
+fn refused(taken: Result<(), Reject>) -> Outcome {
+    taken.map_err(|reason| format!("{reason:?}"))
+}
+
+/// A connection in the phase of this name. What it sent and told on the way there is forgotten.
+fn in_phase(name: &str) -> Stage {
+    let mut stage = Stage::new(name.starts_with("Accepted"));
+    if name == "Accepted, asked" {
+        stage.conn.ask(stage.now, &stage.config);
+    }
+    if !["Connecting", "Accepted", "Accepted, asked"].contains(&name) {
+        let (conn, mut turn) = stage.turn();
+        conn.handle_hello_ack(&mut turn, &hello(THEM, US));
+        stage.sent();
+    }
+    let steps: &[fn(&mut Stage) -> Outcome] = match name {
+        "Open, unacknowledged" => &[Stage::send],
+        "Closing" => &[Stage::send, Stage::close],
+        "Lingering" => &[Stage::close, |stage| (stage.sent(), stage.arrive(Kind::Ack, 1, &[])).1],
+        "Gone" => &[|stage| {
+            let (conn, mut turn) = stage.turn();
+            conn.handle_link_gone(&mut turn);
+            Ok(())
+        }],
+        _ => &[],
+    };
+    for step in steps {
+        step(&mut stage).expect("the way to the phase is open");
+    }
+    stage.sent();
+    stage.told();
+    let phase = stage.phase();
+    assert!(name.starts_with(phase), "wanted {name}, came to {phase}");
+    stage
+}
+
+const PHASES: [&str; 8] =
+    ["Connecting", "Accepted", "Accepted, asked", "Open", "Open, unacknowledged", "Closing", "Lingering", "Gone"];
+
+type Happen = fn(&mut Stage) -> Outcome;
+
+const EVENTS: [(&str, Happen); 19] = [
+    ("Hello", |stage| refused(stage.conn.handle_hello(&hello(THEM, 0), 512))),
+    ("Hello of another life", |stage| refused(stage.conn.handle_hello(&hello(STRANGER, 0), 512))),
+    ("HelloAck", |stage| {
+        let (conn, mut turn) = stage.turn();
+        conn.handle_hello_ack(&mut turn, &hello(THEM, US));
+        Ok(())
+    }),
+    ("HelloAck of another life", |stage| {
+        let (conn, mut turn) = stage.turn();
+        conn.handle_hello_ack(&mut turn, &hello(STRANGER, US));
+        Ok(())
+    }),
+    ("Data", |stage| {
+        let mut body = [0; RECORD_LEN + 8];
+        put_message(&mut body, b"8 bytes.");
+        stage.arrive(Kind::Data, 0, &body)
+    }),
+    ("Data again", |stage| {
+        stage.seq = u32::MAX;
+        stage.arrive(Kind::Data, 0, &[])
+    }),
+    ("Ack of all", |stage| stage.arrive(Kind::Ack, stage.all_sent(), &[])),
+    ("Ack of nothing new", |stage| stage.arrive(Kind::Ack, 0, &[])),
+    ("Ping", |stage| {
+        let mut body = [0; PING_LEN];
+        Tokens { from: THEM, to: US }.emit(&mut body);
+        stage.arrive(Kind::Ping, 0, &body)
+    }),
+    ("Reset", |stage| {
+        let (conn, mut turn) = stage.turn();
+        refused(conn.handle_reset(&mut turn, Tokens { from: THEM, to: US }, STRANGER))
+    }),
+    ("Reset of another life", |stage| {
+        let (conn, mut turn) = stage.turn();
+        refused(conn.handle_reset(&mut turn, Tokens { from: STRANGER, to: US }, STRANGER))
+    }),
+    ("Close record", |stage| {
+        let mut body = [0; RECORD_LEN];
+        put_close(&mut body);
+        stage.arrive(Kind::Data, 0, &body)
+    }),
+    ("Close record, taken", |stage| {
+        let mut body = [0; RECORD_LEN];
+        put_close(&mut body);
+        stage.arrive(Kind::Data, 0, &body)?;
+        stage.take()
+    }),
+    ("5 ms", |stage| stage.pass(Duration::from_millis(5))),
+    ("a keep-alive", |stage| stage.pass(stage.config.keep_alive)),
+    ("10 s", |stage| stage.pass(stage.config.connect_timeout)),
+    ("send", Stage::send),
+    ("close", Stage::close),
+    ("link gone", |stage| {
+        let (conn, mut turn) = stage.turn();
+        conn.handle_link_gone(&mut turn);
+        Ok(())
+    }),
+];
+
+/// Why the endpoint never lets an event come to a connection in a phase.
+fn cannot_happen(phase: &str, event: &str) -> Option<&'static str> {
+    match (phase, event) {
+        ("Accepted", "send" | "close") => Some("the user has no name for it yet"),
+        ("Accepted", "Hello of another life") => Some("the endpoint forgets it and accepts the newer one"),
+        ("Lingering" | "Gone", "Hello" | "Hello of another life" | "Reset" | "Reset of another life") => {
+            Some("`Peers::by_addr` passes it over")
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_event_in_every_phase() {
+    let mut table = String::new();
+    for phase in PHASES {
+        for (event, happen) in EVENTS {
+            let cell = match cannot_happen(phase, event) {
+                Some(why) => format!("cannot happen: {why}"),
+                None => {
+                    let mut stage = in_phase(phase);
+                    let refused = happen(&mut stage).err().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                    let sent = stage.sent();
+                    format!("{}{refused}; sends {sent}; tells {}", stage.phase(), stage.told())
+                }
+            };
+            writeln!(table, "{phase} | {event} | {cell}").expect("a String takes all");
+        }
+    }
+    assert_eq!(table, include_str!("phases.table"), "the table that the connection follows:\n{table}");
+}
