@@ -9,6 +9,7 @@
 //! | [`uring`] | `uring:<interface>` | AF_PACKET: receive ring polled in shared memory, transmit through io_uring |
 //! | [`xdp`] | `xdp:<interface>` | AF_XDP: frames in memory shared with the kernel or the network card; root |
 //! | [`udp`] | `udp:<address>` | UDP sockets, no privilege, routable |
+//! | [`dpdk`] | `dpdk:<device>` | network cards without the kernel, and DPDK's virtual devices |
 //! | [`shm`] | `shm:<domain>` | processes on one host; reliable and ordered |
 //! | [`mem`] | `mem:` | a simulated fabric within one process, in virtual time |
 //!
@@ -21,6 +22,7 @@ mod caps;
 pub mod clock;
 pub mod conformance;
 mod counters;
+pub mod dpdk;
 mod driver;
 pub mod encap;
 pub mod fault;

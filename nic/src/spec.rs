@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::mem::Fabric;
 use crate::xdp::Preference;
-use crate::{Nic, mem, shm, udp, uring, xdp};
+use crate::{Nic, dpdk, mem, shm, udp, uring, xdp};
 
 /// What `--nic` and `SIDELANE_NIC` say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Spec {
         /// The address to be reached at.
         bind: SocketAddr,
     },
+    /// `dpdk:DEVICE[,ARGUMENT..][,endpoint=N][,mtu=N][,shared][,eal=ARGUMENTS]`
+    Dpdk(dpdk::Config),
     /// `shm:DOMAIN[,endpoint=N]`
     Shm {
         /// Name of the domain.
@@ -71,6 +73,7 @@ impl Spec {
                 user.run(xdp::Xdp::open(&config)?)
             }
             Self::Udp { bind } => user.run(udp::Udp::open(&udp::Config::new(*bind))?),
+            Self::Dpdk(config) => user.run(dpdk::Dpdk::open(config)?),
             Self::Shm { domain, endpoint } => user.run(shm::ShmNic::open(domain, *endpoint)?),
             Self::Mem => user.run(own_fabric().nic(mem::Config::default())),
         })
@@ -89,6 +92,9 @@ pub enum OpenError {
     /// The address could not.
     #[error(transparent)]
     Udp(#[from] udp::OpenError),
+    /// The device could not.
+    #[error(transparent)]
+    Dpdk(#[from] dpdk::OpenError),
     /// The domain could not.
     #[error(transparent)]
     Shm(#[from] shm::OpenError),
@@ -98,7 +104,9 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// What stands before the colon is no driver.
-    #[error("there is no driver `{0}`; write uring:INTERFACE, xdp:INTERFACE, udp:IP:PORT, shm:DOMAIN or mem:")]
+    #[error(
+        "there is no driver `{0}`; write uring:INTERFACE, xdp:INTERFACE, udp:IP:PORT, dpdk:DEVICE, shm:DOMAIN or mem:"
+    )]
     NoSuchDriver(String),
     /// The driver needs to be told where.
     #[error("{0} what? write {1}")]
@@ -112,6 +120,9 @@ pub enum SpecError {
     /// No number of a queue.
     #[error("`{0}` is no queue; write queue=N, with a number that `ethtool -l INTERFACE` shows to be there")]
     BadQueue(String),
+    /// No number of bytes.
+    #[error("`{0}` is no MTU; write mtu=N with the bytes of a frame behind its Ethernet header, such as mtu=9000")]
+    BadMtu(String),
     /// The driver has no such option.
     #[error("{driver} has no option `{option}`; it has {known}")]
     NoSuchOption {
@@ -160,6 +171,7 @@ impl FromStr for Spec {
                 let interface = somewhere("xdp", place, "xdp:INTERFACE, such as xdp:eth0; `ip link` lists them")?;
                 Ok(Self::Xdp { interface, endpoint: spec.0, queue: spec.1, prefer: spec.2 })
             }
+            "dpdk" => dpdk(rest).map(Self::Dpdk),
             "udp" => {
                 no_options("udp", options)?;
                 let place = somewhere("udp", place, "udp:IP:PORT with an address of this host")?;
@@ -210,11 +222,47 @@ impl fmt::Display for Spec {
                 })
             }
             Self::Udp { bind } => write!(f, "udp:{bind}"),
+            Self::Dpdk(dpdk::Config { device, endpoint, mtu, shared, eal }) => {
+                write!(f, "dpdk:{device}")?;
+                if *endpoint != 0 {
+                    write!(f, ",endpoint={endpoint}")?;
+                }
+                if let Some(mtu) = mtu {
+                    write!(f, ",mtu={mtu}")?;
+                }
+                if *shared {
+                    f.write_str(",shared")?;
+                }
+                eal.as_ref().map_or(Ok(()), |eal| write!(f, ",eal={eal}"))
+            }
             Self::Shm { domain, endpoint: None } => write!(f, "shm:{domain}"),
             Self::Shm { domain, endpoint: Some(endpoint) } => write!(f, "shm:{domain},endpoint={endpoint}"),
             Self::Mem => f.write_str("mem:"),
         }
     }
+}
+
+/// Reads what stands behind `dpdk:`. What is none of our options is the device's own.
+fn dpdk(text: &str) -> Result<dpdk::Config, SpecError> {
+    // DPDK's own arguments have commas too, so these are the rest of the text.
+    let (text, eal) = match text.split_once(",eal=") {
+        Some((text, eal)) => (text, Some(eal.to_owned())),
+        None => (text, None),
+    };
+    let text = somewhere("dpdk", text, "dpdk:0000:00:04.0, dpdk:memif:NAME or dpdk:vhost:PATH")?;
+    let mut config = dpdk::Config { eal, ..dpdk::Config::new("") };
+    for option in text.split(',') {
+        match option.split_once('=') {
+            Some(("endpoint", number)) => config.endpoint = endpoint(number)?,
+            Some(("mtu", bytes)) => {
+                config.mtu = Some(bytes.parse().map_err(|_| SpecError::BadMtu(bytes.to_owned()))?);
+            }
+            None if option == "shared" => config.shared = true,
+            _ if config.device.is_empty() => config.device.push_str(option),
+            _ => config.device.extend([",", option]),
+        }
+    }
+    Ok(config)
 }
 
 fn own_fabric() -> Fabric {
@@ -254,6 +302,9 @@ mod tests {
             "xdp:vA,generic",
             "udp:10.0.0.1:4000",
             "udp:[::1]:0",
+            "dpdk:0000:00:04.0",
+            "dpdk:memif:job,server,mtu=9000",
+            "dpdk:net_memif0,role=server,socket=/run/x,endpoint=3,shared,eal=-l 0,1 --log-level=8",
             "shm:job.1",
             "shm:job,endpoint=0",
             "mem:",
@@ -278,6 +329,8 @@ mod tests {
             ("xdp:", "xdp what? write xdp:INTERFACE"),
             ("xdp:a,queue=-1", "`-1` is no queue"),
             ("xdp:a,real-frames", "xdp has no option `real-frames`; it has endpoint=N, queue=N, native and generic"),
+            ("dpdk:", "dpdk what? write dpdk:0000:00:04.0"),
+            ("dpdk:memif:x,mtu=many", "`many` is no MTU"),
             ("udp:", "udp what? write udp:IP:PORT"),
             ("udp:10.0.0.1", "`10.0.0.1` is no address to bind to"),
             ("udp:10.0.0.1:1,endpoint=2", "udp has no option `endpoint=2`; it has none"),

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use sidelane_nic::conformance::{self, Report, Setup};
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
-use sidelane_nic::{Nic, mem, shm, udp, uring, xdp};
+use sidelane_nic::{Nic, dpdk, mem, shm, udp, uring, xdp};
 
 use crate::args::NicCommand;
 use crate::say;
@@ -16,6 +16,7 @@ pub fn run(command: &NicCommand) -> i32 {
         Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics),
         Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics),
         Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics),
+        Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics),
         Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics),
         Spec::Mem => vec![conformance::run(&mut Named::<mem::MemNic>::new(nics))],
     };

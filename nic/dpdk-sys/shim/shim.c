@@ -1,0 +1,421 @@
+/* The table of shim.h over libdpdk 22.11 and later. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_alarm.h>
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_version.h>
+
+#if RTE_VERSION < RTE_VERSION_NUM(22, 11, 0, 0)
+#error "libdpdk 22.11 or later is needed"
+#endif
+
+/* Most frames of one call: bounds the arrays on the stack. */
+#define BURST_MAX 64u
+
+static void (*log_to)(const char *, uint64_t);
+static uint8_t gone[RTE_MAX_ETHPORTS];
+
+static ssize_t log_write(void *cookie, const char *text, size_t len)
+{
+	(void)cookie;
+	log_to(text, len);
+	return (ssize_t)len;
+}
+
+static const char *driver_dir(void)
+{
+	return RTE_EAL_PMD_PATH;
+}
+
+static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
+{
+	cookie_io_functions_t io = { .write = log_write };
+	FILE *stream;
+
+	log_to = on_log;
+	stream = fopencookie(NULL, "w", io);
+	if (stream == NULL)
+		return -errno;
+	setvbuf(stream, NULL, _IOLBF, BUFSIZ);
+	rte_openlog_stream(stream);
+	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+}
+
+/* A stop, to be done on the environment's interrupt thread. */
+struct stop {
+	uint16_t port;
+	int result;
+	int done;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+};
+
+static void stop_now(void *arg)
+{
+	struct stop *stop = arg;
+	int result = rte_eth_dev_stop(stop->port);
+
+	pthread_mutex_lock(&stop->lock);
+	stop->result = result;
+	stop->done = 1;
+	pthread_cond_signal(&stop->ended);
+	pthread_mutex_unlock(&stop->lock);
+}
+
+/* memif's stop frees what its interrupt handler frees too when the peer goes at the same moment, with no lock between
+ * them (rte_eth_memif.c, memif_disconnect): on the handler's own thread they come one after the other. */
+static int port_stop(uint16_t port)
+{
+	struct stop stop = { .port = port, .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) != 0 || strcmp(info.driver_name, "net_memif") != 0 ||
+	    rte_eal_alarm_set(1, stop_now, &stop) != 0)
+		return rte_eth_dev_stop(port);
+	pthread_mutex_lock(&stop.lock);
+	while (!stop.done)
+		pthread_cond_wait(&stop.ended, &stop.lock);
+	pthread_mutex_unlock(&stop.lock);
+	return stop.result;
+}
+
+static int on_removal(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
+{
+	(void)type, (void)arg, (void)ret;
+	__atomic_store_n(&gone[port], 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int attach(const char *bus, const char *name, const char *args, uint16_t *port)
+{
+	int result = 0;
+
+	/* A PCI device on the environment's own list is there already. */
+	if (rte_eth_dev_get_port_by_name(name, port) != 0) {
+		result = rte_eal_hotplug_add(bus, name, args);
+		if (result != 0)
+			return result;
+		result = rte_eth_dev_get_port_by_name(name, port);
+		if (result != 0) {
+			rte_eal_hotplug_remove(bus, name);
+			return result;
+		}
+	}
+	__atomic_store_n(&gone[*port], 0, __ATOMIC_RELEASE);
+	/* Not every device can tell; then it never does. */
+	rte_eth_dev_callback_register(*port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	return 0;
+}
+
+static int detach(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+	int result = rte_eth_dev_info_get(port, &info);
+
+	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	port_stop(port);
+	rte_eth_dev_close(port);
+	return result != 0 ? result : rte_dev_remove(info.device);
+}
+
+static int port_info(uint16_t port, struct sl_port_info *out)
+{
+	struct rte_eth_dev_info info;
+	struct rte_ether_addr mac;
+	int result = rte_eth_dev_info_get(port, &info);
+
+	if (result != 0)
+		return result;
+	result = rte_eth_macaddr_get(port, &mac);
+	if (result != 0)
+		return result;
+	memset(out, 0, sizeof(*out));
+	memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
+	/* Devices that have no limit leave UINT16_MAX. */
+	out->mtu_max = info.max_mtu;
+	out->rx_frame_max = info.max_rx_pktlen;
+	out->rx_offloads = info.rx_offload_capa;
+	out->tx_offloads = info.tx_offload_capa;
+	out->numa_node = rte_eth_dev_socket_id(port);
+	out->rx_queues_max = info.max_rx_queues;
+	out->tx_queues_max = info.max_tx_queues;
+	snprintf(out->driver, sizeof(out->driver), "%s", info.driver_name);
+	return 0;
+}
+
+static void *pool_create(const char *name, uint32_t mbufs, uint32_t cache, uint16_t room, int numa_node, int *error)
+{
+	void *pool = rte_pktmbuf_pool_create(name, mbufs, cache, 0, RTE_PKTMBUF_HEADROOM + room, numa_node);
+
+	if (pool == NULL)
+		*error = -rte_errno;
+	return pool;
+}
+
+static void pool_free(void *pool)
+{
+	rte_mempool_free(pool);
+}
+
+static int configure(uint16_t port, const struct rte_eth_dev_info *info, const struct sl_port_config *config)
+{
+	struct rte_eth_conf conf;
+
+	memset(&conf, 0, sizeof(conf));
+	if (config->mtu != 0)
+		conf.rxmode.mtu = config->mtu;
+	/* All frames come from one pool and have one owner, so mbufs need no look on their way back. */
+	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	conf.intr_conf.rxq = config->rx_interrupt;
+	return rte_eth_dev_configure(port, 1, 1, &conf);
+}
+
+static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
+{
+	struct rte_eth_dev_info info;
+	int result = rte_eth_dev_info_get(port, &info);
+
+	if (result != 0)
+		return result;
+	result = configure(port, &info, config);
+	if (result != 0)
+		return result;
+	result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &config->rx_descriptors, &config->tx_descriptors);
+	if (result != 0)
+		return result;
+	result = rte_eth_rx_queue_setup(port, 0, config->rx_descriptors, rte_eth_dev_socket_id(port), NULL, pool);
+	if (result != 0)
+		return result;
+	info.default_txconf.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	result = rte_eth_tx_queue_setup(port, 0, config->tx_descriptors, rte_eth_dev_socket_id(port),
+					&info.default_txconf);
+	if (result != 0)
+		return result;
+	result = rte_eth_dev_start(port);
+	if (result != 0)
+		return result;
+	if (config->rx_interrupt && rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
+		config->rx_interrupt = 0;
+	return 0;
+}
+
+static int port_restart(uint16_t port)
+{
+	port_stop(port);
+	return rte_eth_dev_start(port);
+}
+
+static int promiscuous(uint16_t port, int on)
+{
+	return on ? rte_eth_promiscuous_enable(port) : rte_eth_promiscuous_disable(port);
+}
+
+static void link_state(uint16_t port, struct sl_link *out)
+{
+	struct rte_eth_link link;
+
+	memset(&link, 0, sizeof(link));
+	if (rte_eth_link_get_nowait(port, &link) != 0)
+		link.link_status = RTE_ETH_LINK_DOWN;
+	out->up = link.link_status == RTE_ETH_LINK_UP;
+	out->mbit_per_s = link.link_speed;
+}
+
+static int removed(uint16_t port)
+{
+	return __atomic_load_n(&gone[port], __ATOMIC_ACQUIRE);
+}
+
+static int stats(uint16_t port, struct sl_stats *out)
+{
+	struct rte_eth_stats stats;
+	int result = rte_eth_stats_get(port, &stats);
+
+	if (result != 0)
+		return result;
+	*out = (struct sl_stats){
+		.rx_frames = stats.ipackets,
+		.tx_frames = stats.opackets,
+		.rx_missed = stats.imissed,
+		.rx_errors = stats.ierrors,
+		.rx_no_mbuf = stats.rx_nombuf,
+		.tx_errors = stats.oerrors,
+	};
+	return 0;
+}
+
+static int xstats(uint16_t port, struct sl_xstat *into, uint32_t max)
+{
+	int count = rte_eth_xstats_get_names(port, NULL, 0);
+
+	if (count <= 0 || (uint32_t)count > max)
+		return count;
+	struct rte_eth_xstat_name names[count];
+	struct rte_eth_xstat values[count];
+
+	if (rte_eth_xstats_get_names(port, names, count) != count || rte_eth_xstats_get(port, values, count) != count)
+		return -EAGAIN;
+	for (int at = 0; at < count; at++) {
+		snprintf(into[at].name, sizeof(into[at].name), "%s", names[values[at].id].name);
+		into[at].value = values[at].value;
+	}
+	return count;
+}
+
+static int rx_fd(uint16_t port)
+{
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0);
+}
+
+static int rx_arm(uint16_t port)
+{
+	return rte_eth_dev_rx_intr_enable(port, 0);
+}
+
+static int rx_disarm(uint16_t port)
+{
+	return rte_eth_dev_rx_intr_disable(port, 0);
+}
+
+static pthread_key_t adopted;
+static pthread_once_t adopted_once = PTHREAD_ONCE_INIT;
+static __thread int adoption_tried;
+
+static void give_up_thread(void *unused)
+{
+	(void)unused;
+	rte_thread_unregister();
+}
+
+static void make_adopted(void)
+{
+	pthread_key_create(&adopted, give_up_thread);
+}
+
+/* Gives this thread a number of its own until it ends, and with it a cache of mbufs: without one, every mbuf is
+ * fetched from the ring that all threads share. More threads than there are numbers go without. */
+static __attribute__((cold, noinline)) void adopt_thread(void)
+{
+	if (adoption_tried)
+		return;
+	adoption_tried = 1;
+	pthread_once(&adopted_once, make_adopted);
+	if (rte_thread_register() == 0)
+		pthread_setspecific(adopted, &adopted);
+}
+
+static inline void as_own_thread(void)
+{
+	if (unlikely(rte_lcore_id() == LCORE_ID_ANY))
+		adopt_thread();
+}
+
+static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
+{
+	struct rte_mbuf *mbufs[BURST_MAX];
+	uint32_t shown = 0;
+	uint16_t count;
+
+	as_own_thread();
+	count = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(max, BURST_MAX));
+	for (uint16_t at = 0; at < count; at++) {
+		struct rte_mbuf *mbuf = mbufs[at];
+
+		/* Mbufs hold the longest frame, so only one that breaks the MTU comes in pieces. */
+		if (unlikely(mbuf->nb_segs != 1)) {
+			rte_pktmbuf_free(mbuf);
+			++*in_pieces;
+			continue;
+		}
+		frames[shown].data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+		frames[shown].mbuf = mbuf;
+		frames[shown].len = mbuf->data_len;
+		shown++;
+	}
+	return shown;
+}
+
+static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
+{
+	struct rte_mbuf *mbufs[BURST_MAX];
+
+	as_own_thread();
+	count = RTE_MIN(count, BURST_MAX);
+	for (uint32_t at = 0; at < count; at++) {
+		struct rte_mbuf *mbuf = frames[at].mbuf;
+
+		mbuf->data_len = (uint16_t)frames[at].len;
+		mbuf->pkt_len = frames[at].len;
+		mbufs[at] = mbuf;
+	}
+	return rte_eth_tx_burst(port, 0, mbufs, count);
+}
+
+static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count, uint32_t front)
+{
+	struct rte_mbuf *mbufs[BURST_MAX];
+
+	as_own_thread();
+	if (count > BURST_MAX || rte_pktmbuf_alloc_bulk(pool, mbufs, count) != 0)
+		return -ENOENT;
+	for (uint32_t at = 0; at < count; at++) {
+		/* The headroom ends on a cache line (RTE_PKTMBUF_HEADROOM and buf_addr are multiples of 64). */
+		mbufs[at]->data_off -= front;
+		frames[at].data = rte_pktmbuf_mtod(mbufs[at], uint8_t *);
+		frames[at].mbuf = mbufs[at];
+		frames[at].len = 0;
+	}
+	return 0;
+}
+
+static void free_frames(struct sl_frame *frames, uint32_t count)
+{
+	struct rte_mbuf *mbufs[BURST_MAX];
+
+	as_own_thread();
+	count = RTE_MIN(count, BURST_MAX);
+	for (uint32_t at = 0; at < count; at++)
+		mbufs[at] = frames[at].mbuf;
+	rte_pktmbuf_free_bulk(mbufs, count);
+}
+
+const struct sl_dpdk sidelane_dpdk = {
+	.size = sizeof(struct sl_dpdk),
+	.version = rte_version,
+	.driver_dir = driver_dir,
+	.eal_up = eal_up,
+	.attach = attach,
+	.detach = detach,
+	.port_info = port_info,
+	.pool_create = pool_create,
+	.pool_free = pool_free,
+	.port_start = port_start,
+	.port_stop = port_stop,
+	.port_restart = port_restart,
+	.promiscuous = promiscuous,
+	.link = link_state,
+	.removed = removed,
+	.stats = stats,
+	.xstats = xstats,
+	.rx_fd = rx_fd,
+	.rx_arm = rx_arm,
+	.rx_disarm = rx_disarm,
+	.rx_burst = rx_burst,
+	.tx_burst = tx_burst,
+	.alloc_frames = alloc_frames,
+	.free_frames = free_frames,
+};

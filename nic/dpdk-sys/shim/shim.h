@@ -1,0 +1,129 @@
+/* What the Rust side sees of DPDK: one table of functions that work on bursts, free of DPDK's types.
+ *
+ * No layout of libdpdk's crosses this border, so the Rust side is the same for every version of it; the shim is compiled
+ * against the headers of the one that is installed. `src/bindings.rs` is generated from this file.
+ *
+ * Functions that return int return 0, or a negative errno. Ports and queues are used by one thread at a time. */
+#ifndef SIDELANE_SHIM_H
+#define SIDELANE_SHIM_H
+
+#include <stdint.h>
+
+/* A frame within a packet buffer (mbuf). */
+struct sl_frame {
+	uint8_t *data;
+	/* The mbuf. Whoever has the frame owes it to `free_frames` or `tx_burst`. */
+	void *mbuf;
+	/* Bytes from `data` on. */
+	uint32_t len;
+};
+
+/* What a device says of itself. */
+struct sl_port_info {
+	uint8_t mac[6];
+	/* Largest payload of a frame behind the Ethernet header; 0: the device does not say. */
+	uint16_t mtu_max;
+	/* Longest frame that it receives, Ethernet header included. */
+	uint32_t rx_frame_max;
+	/* Offloads as in rte_ethdev.h (RTE_ETH_RX_OFFLOAD_*, RTE_ETH_TX_OFFLOAD_*). */
+	uint64_t rx_offloads;
+	uint64_t tx_offloads;
+	/* Memory node, or -1. */
+	int32_t numa_node;
+	uint16_t rx_queues_max;
+	uint16_t tx_queues_max;
+	/* Name of the driver, such as net_memif. */
+	char driver[64];
+};
+
+/* How a port is started: always with one receive and one transmit queue. */
+struct sl_port_config {
+	/* Largest payload behind the Ethernet header; 0: the device's own setting stays. */
+	uint16_t mtu;
+	/* Descriptors asked for. In return: those that the device has. */
+	uint16_t rx_descriptors;
+	uint16_t tx_descriptors;
+	/* Asked: use receive interrupts. In return: whether there are. */
+	uint8_t rx_interrupt;
+};
+
+struct sl_link {
+	uint8_t up;
+	/* Megabits a second; UINT32_MAX: unknown. */
+	uint32_t mbit_per_s;
+};
+
+struct sl_stats {
+	uint64_t rx_frames;
+	uint64_t tx_frames;
+	/* Lost for want of descriptors. */
+	uint64_t rx_missed;
+	/* Damaged. */
+	uint64_t rx_errors;
+	/* Lost for want of mbufs. */
+	uint64_t rx_no_mbuf;
+	uint64_t tx_errors;
+};
+
+/* A device's own counter. */
+struct sl_xstat {
+	char name[64];
+	uint64_t value;
+};
+
+struct sl_dpdk {
+	/* sizeof(struct sl_dpdk) of the shim. */
+	uint64_t size;
+
+	/* Once, before ports. */
+
+	/* Such as "DPDK 22.11.11". */
+	const char *(*version)(void);
+	/* Directory that drivers are loaded from. */
+	const char *(*driver_dir)(void);
+	/* Starts the environment, once a process. `on_log` gets what it has to say, on any thread. */
+	int (*eal_up)(int argc, char **argv, void (*on_log)(const char *text, uint64_t len));
+
+	/* Ports. */
+
+	/* Makes a device known and finds its port. */
+	int (*attach)(const char *bus, const char *name, const char *args, uint16_t *port);
+	/* Stops, closes and forgets a device. */
+	int (*detach)(uint16_t port);
+	int (*port_info)(uint16_t port, struct sl_port_info *info);
+	/* Mbufs of one size; NULL, and the reason in *error. */
+	void *(*pool_create)(const char *name, uint32_t mbufs, uint32_t cache, uint16_t room, int numa_node, int *error);
+	void (*pool_free)(void *pool);
+	int (*port_start)(uint16_t port, struct sl_port_config *config, void *pool);
+	int (*port_stop)(uint16_t port);
+	int (*port_restart)(uint16_t port);
+	int (*promiscuous)(uint16_t port, int on);
+	void (*link)(uint16_t port, struct sl_link *link);
+	/* True once the device was taken away. */
+	int (*removed)(uint16_t port);
+	int (*stats)(uint16_t port, struct sl_stats *stats);
+	/* Writes at most `max`; returns how many there are. */
+	int (*xstats)(uint16_t port, struct sl_xstat *into, uint32_t max);
+
+	/* Sleeping: a descriptor that becomes readable when a frame has come and the interrupt was armed; or -errno. */
+
+	int (*rx_fd)(uint16_t port);
+	int (*rx_arm)(uint16_t port);
+	int (*rx_disarm)(uint16_t port);
+
+	/* The hot path. */
+
+	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
+	uint32_t (*rx_burst)(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
+	/* Sends the first so many; the rest stay the caller's. */
+	uint32_t (*tx_burst)(uint16_t port, struct sl_frame *frames, uint32_t count);
+	/* Takes `count` (at most 64) empty frames from a pool, each with room for `front` bytes before an address that
+	 * is a multiple of 64, and `data` there. All or none: 0, or -ENOENT. */
+	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count, uint32_t front);
+	void (*free_frames)(struct sl_frame *frames, uint32_t count);
+};
+
+/* The only symbol of the shim. */
+extern const struct sl_dpdk sidelane_dpdk __attribute__((visibility("default")));
+
+#endif

@@ -1,0 +1,121 @@
+//! Generated from `shim/shim.h` by the test `bindings`: do not edit.
+//! `SIDELANE_WRITE_BINDINGS=1 cargo test -p sidelane-dpdk-sys --test bindings` writes it anew.
+
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_frame {
+    pub data: *mut u8,
+    pub mbuf: *mut ::std::os::raw::c_void,
+    pub len: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_port_info {
+    pub mac: [u8; 6usize],
+    pub mtu_max: u16,
+    pub rx_frame_max: u32,
+    pub rx_offloads: u64,
+    pub tx_offloads: u64,
+    pub numa_node: i32,
+    pub rx_queues_max: u16,
+    pub tx_queues_max: u16,
+    pub driver: [::std::os::raw::c_char; 64usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_port_config {
+    pub mtu: u16,
+    pub rx_descriptors: u16,
+    pub tx_descriptors: u16,
+    pub rx_interrupt: u8,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_link {
+    pub up: u8,
+    pub mbit_per_s: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_stats {
+    pub rx_frames: u64,
+    pub tx_frames: u64,
+    pub rx_missed: u64,
+    pub rx_errors: u64,
+    pub rx_no_mbuf: u64,
+    pub tx_errors: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_xstat {
+    pub name: [::std::os::raw::c_char; 64usize],
+    pub value: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct sl_dpdk {
+    pub size: u64,
+    pub version: ::std::option::Option<unsafe extern "C" fn() -> *const ::std::os::raw::c_char>,
+    pub driver_dir: ::std::option::Option<unsafe extern "C" fn() -> *const ::std::os::raw::c_char>,
+    pub eal_up: ::std::option::Option<
+        unsafe extern "C" fn(
+            argc: ::std::os::raw::c_int,
+            argv: *mut *mut ::std::os::raw::c_char,
+            on_log: ::std::option::Option<unsafe extern "C" fn(text: *const ::std::os::raw::c_char, len: u64)>,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub attach: ::std::option::Option<
+        unsafe extern "C" fn(
+            bus: *const ::std::os::raw::c_char,
+            name: *const ::std::os::raw::c_char,
+            args: *const ::std::os::raw::c_char,
+            port: *mut u16,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub detach: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub port_info:
+        ::std::option::Option<unsafe extern "C" fn(port: u16, info: *mut sl_port_info) -> ::std::os::raw::c_int>,
+    pub pool_create: ::std::option::Option<
+        unsafe extern "C" fn(
+            name: *const ::std::os::raw::c_char,
+            mbufs: u32,
+            cache: u32,
+            room: u16,
+            numa_node: ::std::os::raw::c_int,
+            error: *mut ::std::os::raw::c_int,
+        ) -> *mut ::std::os::raw::c_void,
+    >,
+    pub pool_free: ::std::option::Option<unsafe extern "C" fn(pool: *mut ::std::os::raw::c_void)>,
+    pub port_start: ::std::option::Option<
+        unsafe extern "C" fn(
+            port: u16,
+            config: *mut sl_port_config,
+            pool: *mut ::std::os::raw::c_void,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub port_stop: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub port_restart: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub promiscuous:
+        ::std::option::Option<unsafe extern "C" fn(port: u16, on: ::std::os::raw::c_int) -> ::std::os::raw::c_int>,
+    pub link: ::std::option::Option<unsafe extern "C" fn(port: u16, link: *mut sl_link)>,
+    pub removed: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub stats: ::std::option::Option<unsafe extern "C" fn(port: u16, stats: *mut sl_stats) -> ::std::os::raw::c_int>,
+    pub xstats:
+        ::std::option::Option<unsafe extern "C" fn(port: u16, into: *mut sl_xstat, max: u32) -> ::std::os::raw::c_int>,
+    pub rx_fd: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub rx_arm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub rx_disarm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub rx_burst: ::std::option::Option<
+        unsafe extern "C" fn(port: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
+    >,
+    pub tx_burst: ::std::option::Option<unsafe extern "C" fn(port: u16, frames: *mut sl_frame, count: u32) -> u32>,
+    pub alloc_frames: ::std::option::Option<
+        unsafe extern "C" fn(
+            pool: *mut ::std::os::raw::c_void,
+            frames: *mut sl_frame,
+            count: u32,
+            front: u32,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub free_frames: ::std::option::Option<unsafe extern "C" fn(frames: *mut sl_frame, count: u32)>,
+}

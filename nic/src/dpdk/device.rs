@@ -1,0 +1,280 @@
+//! What a device's string means: which bus it is on, what DPDK is told, and what kind of wire is behind it.
+
+use std::path::{Path, PathBuf};
+
+use super::{Config, OpenError};
+use crate::encap::ether;
+
+/// A device in DPDK's terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// `pci` or `vdev`.
+    pub bus: &'static str,
+    /// Name on the bus.
+    pub name: String,
+    /// The device's own arguments.
+    pub args: String,
+    pub wire: Wire,
+    /// Largest payload behind the Ethernet header.
+    pub mtu: u16,
+    /// Whether the device has to be told its MTU: what has none of its own must not be.
+    pub sets_mtu: bool,
+    /// Descriptors asked for.
+    pub descriptors: u16,
+    /// The socket's file that this end makes, where it makes one.
+    pub socket: Option<PathBuf>,
+    /// The memif client's wish for zero-copy, granted where there are hugepages.
+    pub zero_copy_wanted: bool,
+}
+
+/// What is behind a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// One other process, which comes to us; the link is up only while it lives.
+    PairServer,
+    /// One other process, which has to be there before us; likewise.
+    PairClient,
+    /// A network.
+    Network,
+}
+
+impl Device {
+    /// Reads `config`. `number` makes names of devices of the short forms unique in this process.
+    pub fn read(config: &Config, number: u32) -> Result<Self, OpenError> {
+        let (head, args) = config.device.split_once(',').unwrap_or((&config.device, ""));
+        let options = || args.split(',').filter(|option| !option.is_empty());
+        let mtu = |default: u16| config.mtu.unwrap_or(default).max(MTU_MIN);
+        let server = options().any(|option| option == "server");
+        let others: Vec<&str> = options().filter(|option| *option != "server").collect();
+        let wire = if server { Wire::PairServer } else { Wire::PairClient };
+        let no = |reason: &str| OpenError::NoSuchDevice { device: config.device.clone(), reason: reason.to_owned() };
+        match head.split_once(':') {
+            Some(("memif", place)) if !place.is_empty() => {
+                let mtu = mtu(MTU_DEFAULT);
+                let slots = ring(mtu);
+                let file = place.contains('/');
+                let args = format!(
+                    "role={},id=0,bsize={},rsize={},socket={place},socket-abstract={}",
+                    if server { "server" } else { "client" },
+                    buffer(mtu),
+                    slots.ilog2(),
+                    if file { "no" } else { "yes" },
+                );
+                Ok(Self {
+                    bus: "vdev",
+                    name: format!("net_memif_sl{number}"),
+                    args: joined(args, &others),
+                    wire,
+                    mtu,
+                    sets_mtu: false,
+                    descriptors: slots,
+                    socket: (server && file).then(|| place.into()),
+                    zero_copy_wanted: !server && !others.iter().any(|option| option.starts_with("zero-copy=")),
+                })
+            }
+            Some(("vhost", place)) if !place.is_empty() => {
+                let mtu = mtu(MTU_DEFAULT);
+                let slots = ring(mtu);
+                let (name, args) = if server {
+                    (format!("net_vhost_sl{number}"), format!("iface={place},queues=1"))
+                } else {
+                    let fixed = "queues=1,packed_vq=0,mrg_rxbuf=0,in_order=1";
+                    (format!("net_virtio_user_sl{number}"), format!("path={place},queue_size={slots},{fixed}"))
+                };
+                Ok(Self {
+                    bus: "vdev",
+                    name,
+                    args: joined(args, &others),
+                    wire,
+                    mtu,
+                    sets_mtu: false,
+                    descriptors: slots,
+                    socket: server.then(|| place.into()),
+                    zero_copy_wanted: false,
+                })
+            }
+            _ if head.starts_with(|first: char| first.is_ascii_hexdigit()) && head.contains(':') => {
+                let name = pci_address(head).ok_or_else(|| no("a PCI address is written 0000:00:04.0"))?;
+                let mtu = mtu(MTU_DEFAULT);
+                Ok(Self {
+                    bus: "pci",
+                    name,
+                    args: args.to_owned(),
+                    wire: Wire::Network,
+                    mtu,
+                    sets_mtu: mtu != MTU_DEFAULT,
+                    descriptors: ring(mtu),
+                    socket: None,
+                    zero_copy_wanted: false,
+                })
+            }
+            None if head.starts_with("net_") || head.starts_with("eth_") => Ok(Self::raw(config, head, args)),
+            _ => Err(no("write a PCI address (0000:00:04.0), memif:NAME, vhost:PATH, or a virtual device of DPDK's \
+                         with its arguments (net_tap0,iface=tap0)")),
+        }
+    }
+
+    /// A virtual device with DPDK's own arguments.
+    fn raw(config: &Config, name: &str, args: &str) -> Self {
+        let value = |key: &str| {
+            let mut pairs = args.split(',').filter_map(|option| option.split_once('='));
+            pairs.find(|(this, _)| *this == key).map(|(_, value)| value)
+        };
+        let is = |driver: &str| name.starts_with(driver);
+        let pair = ["net_memif", "net_vhost", "net_virtio_user"].into_iter().any(is);
+        // memif's buffers hold the whole frame, Ethernet header included; it has no other notion of an MTU.
+        let of_buffers = value("bsize").and_then(|bytes| bytes.parse::<u16>().ok());
+        let of_buffers = of_buffers.map(|bytes| bytes.saturating_sub(ether::HEADER_LEN as u16));
+        let mtu = config.mtu.or(of_buffers).unwrap_or(MTU_DEFAULT).max(MTU_MIN);
+        let of_ring = match (value("rsize"), value("queue_size")) {
+            (Some(log2), _) => log2.parse().ok().filter(|log2| *log2 < 15).map(|log2: u32| 1 << log2),
+            (None, size) => size.and_then(|size| size.parse().ok()),
+        };
+        let serves_file = is("net_memif") && value("role") == Some("server") && value("socket-abstract") == Some("no");
+        let socket = match value(if is("net_vhost") { "iface" } else { "socket" }) {
+            Some(path) if serves_file || is("net_vhost") && value("client") != Some("1") => Some(path.into()),
+            _ => None,
+        };
+        Self {
+            bus: "vdev",
+            name: name.to_owned(),
+            args: args.to_owned(),
+            wire: match pair {
+                false => Wire::Network,
+                true if is("net_vhost") || value("role") == Some("server") => Wire::PairServer,
+                true => Wire::PairClient,
+            },
+            mtu,
+            sets_mtu: !pair && config.mtu.is_some_and(|mtu| mtu != MTU_DEFAULT),
+            // memif's own default is 2^10 descriptors; the others are told.
+            descriptors: of_ring.unwrap_or(if is("net_memif") { 1 << 10 } else { ring(mtu) }),
+            socket,
+            zero_copy_wanted: false,
+        }
+    }
+
+    /// Bytes of an mbuf that holds every frame in one piece.
+    pub fn mbuf_room(&self) -> u16 {
+        if self.bus == "pci" {
+            // Cards are told the size of buffers as a power of two (82574 datasheet 10.2.5.1, RCTL.BSIZE), rounded
+            // down, and 2 KiB is what every one of them can do.
+            return (buffer(self.mtu).max(2048)).next_power_of_two().min(1 << 15);
+        }
+        buffer(self.mtu)
+    }
+}
+
+/// A frame with its Ethernet header, a VLAN tag and a checksum that a device may leave, in whole cache lines.
+fn buffer(mtu: u16) -> u16 {
+    (u32::from(mtu) + 14 + 4 + 4).next_multiple_of(64).min(u32::from(u16::MAX) - 63) as u16
+}
+
+/// Slots of a ring: 256, but at most about 1 MiB of frames, beyond which they leave the second-level cache and the
+/// bandwidth halves.
+fn ring(mtu: u16) -> u16 {
+    match mtu {
+        0..=4096 => 256,
+        4097..=16384 => 128,
+        _ => 64,
+    }
+}
+
+fn joined(mut args: String, others: &[&str]) -> String {
+    for option in others {
+        args.push(',');
+        args.push_str(option);
+    }
+    args
+}
+
+/// `[DDDD:]BB:DD.F` in the form that DPDK names devices by.
+fn pci_address(text: &str) -> Option<String> {
+    let hex = |text: &str, max: u32| u32::from_str_radix(text, 16).ok().filter(|number| *number <= max);
+    let parts: Vec<&str> = text.split(':').collect();
+    let (domain, bus, rest) = match parts[..] {
+        [domain, bus, rest] => (hex(domain, 0xffff_ffff)?, bus, rest),
+        [bus, rest] => (0, bus, rest),
+        _ => return None,
+    };
+    let (device, function) = rest.split_once('.')?;
+    Some(format!("{domain:04x}:{:02x}:{:02x}.{:x}", hex(bus, 0xff)?, hex(device, 0x1f)?, hex(function, 7)?))
+}
+
+/// Makes way for a server's socket: a file of this name at which nobody listens is one that a killed process left.
+pub fn clear_stale(socket: &Path) {
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    if std::os::unix::net::UnixStream::connect(socket).is_err_and(refused) {
+        // If that fails, opening says why.
+        let _ = std::fs::remove_file(socket);
+    }
+}
+
+/// What Ethernet carries unless both sides agree on more (IEEE 802.3 clause 3.2.7).
+const MTU_DEFAULT: u16 = 1500;
+/// What IPv4 demands of every link (RFC 791), and more than the smallest frame that the layers above can use.
+const MTU_MIN: u16 = 136;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(device: &str) -> Device {
+        Device::read(&Config::new(device), 7).unwrap()
+    }
+
+    #[test]
+    fn pci_addresses_are_read_in_both_forms() {
+        for text in ["0000:00:04.0", "00:04.0"] {
+            let device = read(text);
+            assert_eq!((device.bus, &*device.name), ("pci", "0000:00:04.0"));
+            assert_eq!((device.mtu, device.mbuf_room(), device.wire), (1500, 2048, Wire::Network));
+        }
+        assert_eq!(read("0000:3b:00.1,rx_vec=0").args, "rx_vec=0");
+        for text in ["0000:00:04", "0:0:0:0.0", "00:40.0", "00:04.8"] {
+            assert!(Device::read(&Config::new(text), 0).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_forms_become_dpdk_s_own() {
+        let server = read("memif:job,server");
+        assert_eq!(server.name, "net_memif_sl7");
+        assert_eq!(server.args, "role=server,id=0,bsize=1536,rsize=8,socket=job,socket-abstract=yes");
+        assert_eq!((server.socket, server.wire), (None, Wire::PairServer));
+        let client = read("memif:/run/x.sock,secret=abc");
+        assert!(client.args.ends_with("socket=/run/x.sock,socket-abstract=no,secret=abc"), "{}", client.args);
+        assert!(client.zero_copy_wanted && client.socket.is_none());
+        let server = read("vhost:/run/v.sock,server");
+        assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock,queues=1"));
+        assert_eq!(server.socket, Some("/run/v.sock".into()));
+        assert!(read("vhost:/run/v.sock").args.starts_with("path=/run/v.sock,queue_size=256,"));
+    }
+
+    #[test]
+    fn dpdk_s_own_strings_are_passed_on_and_understood() {
+        let device = read("net_memif0,role=server,socket=/run/m,socket-abstract=no,bsize=9216,rsize=6");
+        assert_eq!((device.mtu, device.descriptors), (9194, 64));
+        assert_eq!(device.socket, Some("/run/m".into()));
+        assert_eq!(device.args, "role=server,socket=/run/m,socket-abstract=no,bsize=9216,rsize=6");
+        assert_eq!(read("net_vhost0,iface=/run/v").socket, Some("/run/v".into()));
+        assert_eq!(read("net_vhost0,iface=/run/v,client=1").socket, None);
+        assert_eq!(read("net_tap0,iface=x").wire, Wire::Network);
+    }
+
+    #[test]
+    fn larger_frames_take_larger_buffers_and_fewer_of_them() {
+        let jumbo = Device::read(&Config { mtu: Some(9000), ..Config::new("memif:x,server") }, 0).unwrap();
+        assert!(jumbo.args.contains("bsize=9024,rsize=7"), "{}", jumbo.args);
+        assert_eq!((jumbo.descriptors, jumbo.mbuf_room()), (128, 9024));
+        let card = Device::read(&Config { mtu: Some(9000), ..Config::new("00:04.0") }, 0).unwrap();
+        assert_eq!((card.sets_mtu, card.mbuf_room()), (true, 16384));
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_with_what_would_be_one() {
+        for text in ["eth0", "memif:", "vhost:", "nonsense:1"] {
+            let error = Device::read(&Config::new(text), 0).unwrap_err().to_string();
+            assert!(error.contains("0000:00:04.0"), "{text}: {error}");
+        }
+    }
+}

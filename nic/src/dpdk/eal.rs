@@ -1,0 +1,131 @@
+//! DPDK's environment (EAL), started once a process with what the machine has.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::OpenError;
+use super::device::Device;
+use super::sys::{Shim, take_log};
+
+/// The environment of this process.
+#[derive(Clone, Copy)]
+pub struct Eal {
+    pub shim: Shim,
+    /// Memory is in hugepages.
+    pub hugepages: bool,
+    /// PCI devices can be had.
+    pub pci: bool,
+}
+
+/// The environment, started by the first call for `device`, with `extra` arguments from who knows better.
+pub fn up(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
+    static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    // DPDK can't be started a second time, so a refusal stays one.
+    let eal = started.get_or_insert_with(|| start(device, extra)).clone()?;
+    if device.bus == "pci" && !eal.pci {
+        return Err(OpenError::NoPciHere(device.name.clone()));
+    }
+    Ok(eal)
+}
+
+fn start(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
+    let shim = Shim::load()?;
+    let pci = device.bus == "pci";
+    let hugepages = free_hugepages() >= HUGEPAGES_MIN;
+    // The prefix names nothing that lasts: neither kind of memory has files.
+    let prefix = format!("sidelane-{}", std::process::id());
+    let mut arguments: Vec<String> =
+        ["sidelane", "--no-telemetry", "--file-prefix", &prefix].map(str::to_owned).to_vec();
+    arguments.extend(["--lcores".to_owned(), format!("0@({})", allowed_cores())]);
+    let memory: &[&str] = if hugepages {
+        // One file, since memif's zero-copy and virtio_user hand file descriptors of memory to the other side.
+        &["--in-memory", "--single-file-segments", "-m", HUGE_MIB]
+    } else {
+        &["--no-huge", "--no-shconf", "-m", NO_HUGE_MIB]
+    };
+    arguments.extend(memory.iter().map(|word| (*word).to_owned()));
+    if pci {
+        // On the list from the start, since what it is bound to decides about the kind of addresses.
+        arguments.extend(["-a".to_owned(), device.name.clone()]);
+    } else {
+        arguments.push("--no-pci".to_owned());
+    }
+    arguments.extend(extra.unwrap_or_default().split_whitespace().map(str::to_owned));
+    tracing::debug!(target: "dpdk", "{} starts with {arguments:?}", shim.version());
+    take_log();
+    // In a thread of its own: it takes the place of DPDK's main thread, and whatever becomes of its affinity.
+    let start = || shim.eal_up(&arguments);
+    let outcome = std::thread::scope(|scope| scope.spawn(start).join())
+        .unwrap_or_else(|_| Err(std::io::Error::other("DPDK's environment panicked")));
+    remove_runtime_dir(&prefix);
+    match outcome {
+        Ok(()) => Ok(Eal { shim, hugepages, pci }),
+        Err(error) => Err(OpenError::Environment { error: error.to_string(), log: last_words(&take_log()) }),
+    }
+}
+
+/// The last lines of a log, of those that say more than that something was tried.
+pub fn last_words(log: &str) -> String {
+    const LINES: usize = 4;
+    // Said by every memif and tap, since there are no files shared with secondary processes.
+    let idle = |line: &str| line.is_empty() || line.contains("mp action");
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !idle(line)).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("; ")
+}
+
+/// Bytes in hugepages that nobody uses.
+fn free_hugepages() -> u64 {
+    let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else { return 0 };
+    let bytes = sizes.flatten().filter_map(|size| {
+        let name = size.file_name().into_string().ok()?;
+        let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let free: u64 = fs::read_to_string(size.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
+        Some(kib * 1024 * free)
+    });
+    bytes.sum()
+}
+
+/// The cores that this thread may run on, as the kernel writes them: `0-3,8`.
+fn allowed_cores() -> String {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.map_or_else(|| "0".to_owned(), |list| list.trim().to_owned())
+}
+
+/// DPDK makes a directory for files of its own, which neither kind of memory has (eal_filesystem.c).
+fn remove_runtime_dir(prefix: &str) {
+    let user = std::env::var("XDG_RUNTIME_DIR").ok();
+    for parent in ["/var/run", user.as_deref().unwrap_or("/tmp"), "/tmp"] {
+        let all = Path::new(parent).join("dpdk");
+        // Fails when it is somewhere else, or somebody's else.
+        if fs::remove_dir(all.join(prefix)).is_ok() {
+            let _ = fs::remove_dir(all);
+        }
+    }
+}
+
+/// Less, and a port with its packet buffers would not fit.
+const HUGEPAGES_MIN: u64 = 64 << 20;
+/// Taken at once; more is added as ports need it.
+const HUGE_MIB: &str = "64";
+/// All that there will be; pages that are not used cost nothing.
+const NO_HUGE_MIB: &str = "512";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_the_last_lines() {
+        assert_eq!(last_words("a\nb\n\nc\nd\n e \n"), "b; c; d; e");
+        assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn cores_are_a_list_of_numbers() {
+        let cores = allowed_cores();
+        assert!(!cores.is_empty() && cores.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ','), "{cores}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Frames of ours: those received and being shown, those to be written, and those written and not yet sent.
+#![allow(unsafe_code)] // Slices of packet buffers, and their way to the device and back.
+
+use sidelane_dpdk_sys::sl_frame;
+
+use super::sys::{Pool, Shim};
+
+/// Most frames handed over at once: what DPDK's drivers are built around.
+pub const BURST: usize = 32;
+
+const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
+
+/// A frame on its way from one owner to the next. Dropped, it is lost to its pool: only its owners hold it.
+pub struct Frame(sl_frame);
+
+// SAFETY: an mbuf belongs to no thread, and this frame has one owner.
+unsafe impl Send for Frame {}
+
+/// Received frames, shown one after another.
+///
+/// Shown frames are given back when the next burst is fetched: their way back costs then, and not between a request and
+/// its answer.
+pub struct RxBatch {
+    shim: Shim,
+    frames: [sl_frame; BURST],
+    /// Frames before this one were shown.
+    next: usize,
+    /// Frames before this one are ours.
+    count: usize,
+}
+
+// SAFETY: an mbuf belongs to no thread, and these frames have one owner.
+unsafe impl Send for RxBatch {}
+
+impl RxBatch {
+    pub fn new(shim: Shim) -> Self {
+        Self { shim, frames: [NO_FRAME; BURST], next: 0, count: 0 }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.count
+    }
+
+    /// Fetches what the device has, once everything was shown. Frames in several mbufs are counted in `in_pieces`.
+    ///
+    /// # Safety
+    /// The port is started, and no other thread receives on it meanwhile.
+    #[inline]
+    pub unsafe fn fetch(&mut self, port: u16, in_pieces: &mut u64) {
+        debug_assert!(self.is_empty());
+        self.give_back();
+        // SAFETY: as the caller promises.
+        self.count = unsafe { self.shim.rx_burst(port, &mut self.frames, in_pieces) };
+    }
+
+    /// The next frame's bytes.
+    #[inline]
+    pub fn show(&mut self) -> Option<&[u8]> {
+        if self.is_empty() {
+            return None;
+        }
+        let frame = &self.frames[self.next];
+        self.next += 1;
+        // SAFETY: the shim's frames are readable for their length, and this one is ours until `give_back`, which needs
+        // this borrow to have ended.
+        Some(unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) })
+    }
+
+    /// Takes the next frame out.
+    pub fn take(&mut self) -> Option<Frame> {
+        if self.is_empty() {
+            return None;
+        }
+        // What is behind it moves up, so that frames before `next` stay those to be given back.
+        let frame = self.frames[self.next];
+        self.frames.copy_within(self.next + 1..self.count, self.next);
+        self.count -= 1;
+        Some(Frame(frame))
+    }
+
+    /// Takes a frame in, where one has a place.
+    pub fn put(&mut self, frame: Frame) {
+        debug_assert!(self.count < BURST);
+        self.frames[self.count] = frame.0;
+        self.count += 1;
+    }
+
+    /// Gives back what was shown, when everything was.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if self.count > 0 && self.is_empty() {
+            // SAFETY: these are ours, and nobody reads them any more: `show` lends them for one borrow of `self` each.
+            unsafe { self.shim.free_frames(&mut self.frames[..self.count]) };
+            (self.next, self.count) = (0, 0);
+        }
+    }
+}
+
+impl Drop for RxBatch {
+    fn drop(&mut self) {
+        self.next = self.count;
+        self.give_back();
+    }
+}
+
+impl Frame {
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the shim's frames are readable for their length, and this one has one owner.
+        unsafe { std::slice::from_raw_parts(self.0.data, self.0.len as usize) }
+    }
+
+    /// Gives it back to its pool.
+    pub fn free(self, shim: Shim) {
+        // SAFETY: it is ours, and with `self` it ends.
+        unsafe { shim.free_frames(&mut [self.0]) };
+    }
+}
+
+/// Frames to be written, and frames written. A frame that the device does not take stays here.
+pub struct TxBatch {
+    shim: Shim,
+    /// Empty frames, taken from the pool a burst at a time. The last one is lent next.
+    spare: [sl_frame; BURST],
+    spare_count: usize,
+    staged: [sl_frame; BURST],
+    staged_count: usize,
+    /// Bytes in front of the aligned middle of a frame.
+    front: usize,
+    room: usize,
+}
+
+// SAFETY: an mbuf belongs to no thread, and these frames have one owner.
+unsafe impl Send for TxBatch {}
+
+impl TxBatch {
+    /// Frames of `pool` whose payload is aligned behind a header of `front` bytes.
+    pub fn new(shim: Shim, pool: &Pool, front: usize) -> Self {
+        let room = pool.room();
+        Self { shim, spare: [NO_FRAME; BURST], spare_count: 0, staged: [NO_FRAME; BURST], staged_count: 0, front, room }
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.staged_count == BURST
+    }
+
+    /// True when nothing waits to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.staged_count == 0
+    }
+
+    /// The room of an empty frame of `len` bytes; `None` when the pool has none.
+    #[inline]
+    pub fn lend(&mut self, pool: &Pool, len: usize) -> Option<&mut [u8]> {
+        assert!(len <= self.room, "the driver lends no frame above its MTU");
+        if self.spare_count == 0 {
+            if !self.shim.alloc_frames(pool, &mut self.spare, self.front) {
+                return None;
+            }
+            self.spare_count = BURST;
+        }
+        Some(self.lent_mut(len))
+    }
+
+    /// The frame that was lent last.
+    #[inline]
+    pub fn lent(&self, len: usize) -> &[u8] {
+        let frame = &self.spare[self.spare_count - 1];
+        // SAFETY: as below. What was not written yet has the content that the frame had before.
+        unsafe { std::slice::from_raw_parts(frame.data, len) }
+    }
+
+    /// The frame that was lent last, to be written.
+    #[inline]
+    pub fn lent_mut(&mut self, len: usize) -> &mut [u8] {
+        let frame = &self.spare[self.spare_count - 1];
+        // SAFETY: an empty frame of the pool has its room, and `front` bytes more, from `data` on; `len` was compared
+        // with it by `lend`. It is ours until it is staged, which needs this borrow to have ended.
+        unsafe { std::slice::from_raw_parts_mut(frame.data, len) }
+    }
+
+    /// Makes the lent frame one to be sent, with `len` bytes. There has to be a place.
+    #[inline]
+    pub fn stage(&mut self, len: usize) {
+        self.spare_count -= 1;
+        let mut frame = self.spare[self.spare_count];
+        frame.len = len as u32;
+        self.staged[self.staged_count] = frame;
+        self.staged_count += 1;
+    }
+
+    /// Hands to the device what it takes; frames and their bytes.
+    ///
+    /// # Safety
+    /// The port is started, and no other thread sends on it meanwhile.
+    #[inline]
+    pub unsafe fn send(&mut self, port: u16) -> (usize, usize) {
+        let staged = &mut self.staged[..self.staged_count];
+        let bytes = |frames: &[sl_frame]| frames.iter().map(|frame| frame.len as usize).sum();
+        // The device owns, and may free, what it took: lengths are read from our own list.
+        // SAFETY: the staged frames are ours; the rest as the caller promises.
+        let sent = unsafe { self.shim.tx_burst(port, staged) };
+        let sum = bytes(&staged[..sent]);
+        if sent < self.staged_count {
+            self.staged.copy_within(sent..self.staged_count, 0);
+        }
+        self.staged_count -= sent;
+        (sent, sum)
+    }
+}
+
+impl Drop for TxBatch {
+    fn drop(&mut self) {
+        // SAFETY: both are ours: what was handed over is no longer in `staged`.
+        unsafe {
+            self.shim.free_frames(&mut self.spare[..self.spare_count]);
+            self.shim.free_frames(&mut self.staged[..self.staged_count]);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `dpdk:<device>`: network cards without the kernel, and DPDK's virtual devices.
+//!
+//! A device is a PCI address (`dpdk:0000:00:04.0`), one of the short forms `memif:NAME[,server]` and
+//! `vhost:PATH[,server]` for two processes on one host, or any virtual device in DPDK's own words
+//! (`dpdk:net_tap0,iface=tap0`). Frames travel under our own EtherType ([`crate::encap::ether`]); they are received and
+//! written in place, in DPDK's packet buffers.
+//!
+//! DPDK's environment is started when the first device is opened, once a process: in hugepages if 64 MiB of them are
+//! free, in ordinary memory otherwise, always without files, so that nothing stays behind however the process ends.
+//!
+//! A device belongs to one endpoint. Several endpoints of one process share it when all of them say `shared`: then
+//! frames are steered by destination endpoint in software, under a mutex that is taken once a burst. Frames for nobody
+//! are counted and dropped.
+//!
+//! Over memif and vhost the link is up only while the other process lives, so a link that goes down means that every
+//! peer is gone. On a network a link may come back, so there only a device that was taken away is: whoever is silent
+//! because of a pulled cable is found out by the protocol's own time limits.
+
+mod datapath;
+mod device;
+mod eal;
+mod frames;
+mod open;
+mod port;
+mod steering;
+mod sys;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::encap::ether;
+use crate::link_table::LinkTable;
+use crate::time::Instant;
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use frames::{RxBatch, TxBatch};
+use port::Port;
+
+pub use open::OpenError;
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The device with its own arguments, as above.
+    pub device: String,
+    /// Our number among the endpoints behind this device. 0 unless it is shared.
+    pub endpoint: u16,
+    /// Largest payload behind the Ethernet header; both sides have to agree. `None`: 1500.
+    pub mtu: Option<u16>,
+    /// Other endpoints of this process use the device too.
+    pub shared: bool,
+    /// Further arguments of DPDK's environment; only those of the first device that is opened count.
+    pub eal: Option<String>,
+}
+
+impl Config {
+    /// Endpoint 0, alone on `device`.
+    pub fn new(device: impl Into<String>) -> Self {
+        Self { device: device.into(), endpoint: 0, mtu: None, shared: false, eal: None }
+    }
+}
+
+/// One endpoint behind a device. Moved to another thread it works as well, once that thread has a cache of its own.
+pub struct Dpdk {
+    // These two hold frames of the port's pool, so they are dropped before the port.
+    rx: RxBatch,
+    tx: TxBatch,
+    caps: Caps,
+    links: LinkTable<[u8; ether::HEADER_LEN]>,
+    mac: [u8; 6],
+    endpoint: u16,
+    counters: Counters,
+    /// Frames in several mbufs: larger than the MTU that both sides agreed on.
+    in_pieces: u64,
+    /// The link was up once; on a pair, down means gone from then on.
+    was_up: Cell<bool>,
+    port: Arc<Port>,
+}
+
+impl Nic for Dpdk {
+    const RELIABLE: bool = false;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
+        let (src_mac, src) = (self.mac, self.endpoint);
+        self.links.link(to, || Ok(ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit()))
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.links.unlink(link);
+    }
+
+    #[inline]
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.receive(budget, each)
+    }
+
+    #[inline]
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        self.lend(link, len)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.transmit();
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
+        self.sleep(deadline)
+    }
+
+    fn is_gone(&self, _link: Link) -> bool {
+        self.device_is_gone()
+    }
+
+    fn counters(&self) -> Counters {
+        self.all_counters()
+    }
+
+    fn now(&self) -> Instant {
+        clock::monotonic()
+    }
+}
+
+impl Dpdk {
+    /// Name of DPDK's driver: `net_memif`, `net_e1000_em`.
+    pub fn driver(&self) -> &str {
+        &self.port.driver
+    }
+
+    /// Whether the link is up.
+    pub fn link_is_up(&self) -> bool {
+        self.port.link_is_up()
+    }
+
+    /// The device's own counters by name. Not for the hot path: cards are asked over the bus.
+    pub fn extended_stats(&self) -> Vec<(String, u64)> {
+        self.port.shim.extended_stats(self.port.number)
+    }
+}

@@ -1,0 +1,177 @@
+//! Opening a device: once, may fail, and says what to do about it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use sidelane_dpdk_sys::LoadError;
+
+use super::device::Device;
+use super::frames::{BURST, RxBatch, TxBatch};
+use super::port::Port;
+use super::{Config, Dpdk, eal};
+use crate::encap::ether;
+use crate::link_table::LinkTable;
+use crate::time::Duration;
+use crate::{Caps, Counters, LinkAddr};
+
+/// Why a device could not be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no libdpdk.
+    #[error(transparent)]
+    NoDpdk(#[from] LoadError),
+    /// The text names no device.
+    #[error("`{device}` is no device: {reason}")]
+    NoSuchDevice {
+        /// What was written.
+        device: String,
+        /// What could be.
+        reason: String,
+    },
+    /// DPDK's environment did not start. It can't be tried again in this process.
+    #[error("DPDK's environment did not start ({error}): {log}")]
+    Environment {
+        /// What it returned.
+        error: String,
+        /// What it said.
+        log: String,
+    },
+    /// The environment was started for virtual devices.
+    #[error(
+        "{0} is a PCI device, and this process has opened a virtual one first: open the PCI device first, or in a \
+         process of its own"
+    )]
+    NoPciHere(String),
+    /// The kernel knows no such PCI device.
+    #[error("there is no PCI device {0}; `lspci -D` lists them")]
+    NoPciDevice(String),
+    /// The card belongs to another driver.
+    #[error("{device} belongs to {owner}; give it to DPDK: {remedy}")]
+    NotBound {
+        /// The device.
+        device: String,
+        /// Whose it is.
+        owner: String,
+        /// The command that changes that.
+        remedy: String,
+    },
+    /// A card bound to UIO needs memory at known physical addresses.
+    #[error(
+        "{0} needs hugepages, and less than 64 MiB of them are free: `echo 128 | sudo tee /proc/sys/vm/nr_hugepages`"
+    )]
+    NoHugepages(String),
+    /// The device's driver is not installed.
+    #[error("{device} needs a driver of DPDK's that is not installed here (Debian: apt-get install {package})")]
+    NoDriver {
+        /// The device.
+        device: String,
+        /// The package that has its driver.
+        package: String,
+    },
+    /// The other end of a pair is not there.
+    #[error("nobody serves the other end ({0}): start that first, with `,server` behind the same name")]
+    NobodyThere(String),
+    /// The device carries no such frames.
+    #[error("{device} carries at most {max} bytes a frame: write mtu={max} or less, not {mtu}")]
+    MtuTooLarge {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        mtu: u16,
+        /// What it has.
+        max: u16,
+    },
+    /// This process has the device open, and one of both is not to be shared.
+    #[error("{0} is open in this process already; to share it, write `,shared` in both places")]
+    InUse(String),
+    /// This process has the endpoint open.
+    #[error("endpoint {endpoint} on {device} is taken, or no number is left; give this one another number")]
+    EndpointTaken {
+        /// The device.
+        device: String,
+        /// The number.
+        endpoint: u16,
+    },
+    /// DPDK refused a step.
+    #[error("{device}, {step}: {error}: {log}")]
+    Refused {
+        /// The device.
+        device: String,
+        /// What was being done.
+        step: &'static str,
+        /// What DPDK returned.
+        error: String,
+        /// What it said.
+        log: String,
+    },
+}
+
+impl Dpdk {
+    /// Opens an endpoint behind a device. The client's end of a memif or vhost pair waits for its server, 2.5 s at most.
+    pub fn open(config: &Config) -> Result<Self, OpenError> {
+        let port = find_or_open(config)?;
+        let (endpoint, number) = (config.endpoint, port.number);
+        if let Some(steering) = &port.steering {
+            let joined = steering.lock().unwrap_or_else(PoisonError::into_inner).join(endpoint);
+            joined.map_err(|_| OpenError::EndpointTaken { device: config.device.clone(), endpoint })?;
+        }
+        // Some virtual devices have no address. Nobody else needs to know that we made one up.
+        let mac = if port.mac == [0; 6] {
+            [2, b's', b'l', 0, number.to_be_bytes()[0], number.to_be_bytes()[1]]
+        } else {
+            port.mac
+        };
+        let mtu = usize::from(port.device.mtu) - ether::MTU_COST;
+        let caps = Caps {
+            addr: LinkAddr::Ether { mac, endpoint },
+            mtu,
+            mtu_safe: mtu,
+            rx_frames: usize::from(port.rx_frames),
+            burst: BURST,
+            rto_floor: RTO_FLOOR,
+        };
+        let mut dpdk = Self {
+            rx: RxBatch::new(port.shim),
+            tx: TxBatch::new(port.shim, &port.pool, ether::HEADER_LEN),
+            caps,
+            links: LinkTable::new(),
+            mac,
+            endpoint,
+            counters: Counters::default(),
+            in_pieces: 0,
+            was_up: Default::default(),
+            port,
+        };
+        // The client of a memif lends the server its slots while it receives, so until then no frame can come.
+        dpdk.look();
+        Ok(dpdk)
+    }
+}
+
+impl Drop for Dpdk {
+    fn drop(&mut self) {
+        if let Some(steering) = &self.port.steering {
+            steering.lock().unwrap_or_else(PoisonError::into_inner).leave(self.endpoint);
+        }
+    }
+}
+
+/// The port of `config`'s device: one that is shared, or a new one.
+fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
+    static OPEN: Mutex<Vec<(String, Weak<Port>)>> = Mutex::new(Vec::new());
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|(_, port)| port.strong_count() > 0);
+    if let Some(port) = open.iter().find(|(device, _)| *device == config.device).and_then(|(_, port)| port.upgrade()) {
+        let both = config.shared && port.steering.is_some();
+        return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
+    }
+    let device = Device::read(config, NUMBER.fetch_add(1, Ordering::Relaxed))?;
+    let eal = eal::up(&device, config.eal.as_deref())?;
+    let port = Arc::new(Port::open(eal, device, config.shared)?);
+    open.push((config.device.clone(), Arc::downgrade(&port)));
+    Ok(port)
+}
+
+/// A neighbour that polls answers within microseconds; ten times the longest stall that 99 of 100 round trips saw.
+const RTO_FLOOR: Duration = Duration::from_micros(100);

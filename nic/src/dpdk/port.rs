@@ -1,0 +1,270 @@
+//! A port: a device of DPDK's with one queue each way, from its making to its end.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sidelane_dpdk_sys::sl_port_config;
+
+use super::OpenError;
+use super::device::{Device, Wire, clear_stale};
+use super::eal::{Eal, last_words};
+use super::frames::BURST;
+use super::steering::{ENDPOINTS_MAX, INBOX_FRAMES, Steering};
+use super::sys::{Pool, Shim, take_log};
+
+/// A started port. Its frames are given back before it ends: whoever holds some holds it too.
+pub struct Port {
+    pub shim: Shim,
+    pub number: u16,
+    pub device: Device,
+    pub mac: [u8; 6],
+    pub driver: String,
+    /// Frames that it holds before it drops.
+    pub rx_frames: u16,
+    pub pool: Pool,
+    /// Where it is shared: which endpoint gets which frame.
+    pub steering: Option<Mutex<Steering>>,
+}
+
+impl Port {
+    /// Makes the device and starts its port.
+    pub fn open(eal: Eal, mut device: Device, shared: bool) -> Result<Self, OpenError> {
+        if let Some(socket) = &device.socket {
+            clear_stale(socket);
+        }
+        if device.zero_copy_wanted && eal.hugepages {
+            device.args.push_str(",zero-copy=yes");
+        }
+        let give_up = Instant::now() + PEER_PATIENCE;
+        loop {
+            take_log();
+            let refused = match Self::try_open(eal, &device, shared) {
+                Ok(port) if device.wire != Wire::PairClient => return Ok(port),
+                Ok(port) => match port.wait_for_server(give_up) {
+                    true => return Ok(port),
+                    false => return Err(OpenError::NobodyThere(device.args.clone())),
+                },
+                Err(refused) => refused,
+            };
+            // The client's end of a pair can't be made before the server's, which may come any moment.
+            if device.wire != Wire::PairClient || Instant::now() >= give_up {
+                return Err(refused.told(&device, eal.shim));
+            }
+            std::thread::sleep(PEER_TURN);
+        }
+    }
+
+    /// Waits until the link is up. A client that came when its server was not ready has to come again, and DPDK's does
+    /// not by itself.
+    fn wait_for_server(&self, give_up: Instant) -> bool {
+        let mut redial = Instant::now() + REDIAL;
+        while !self.link_is_up() {
+            if Instant::now() >= give_up {
+                return false;
+            }
+            if Instant::now() >= redial {
+                let _turn = control();
+                // Refused while nobody listens: the next time then.
+                let _ = self.shim.port_restart(self.number);
+                redial = Instant::now() + REDIAL;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
+        let shim = eal.shim;
+        let _turn = control();
+        let number = match wake(device) {
+            Some(number) => number,
+            None => shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?,
+        };
+        // From here on it has to be put away.
+        let mut attached = Attached { shim, number, device, kept: false };
+        let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
+        if device.sets_mtu && device.mtu > info.mtu_max && info.mtu_max > 0 {
+            return Err(Refused {
+                step: "setting its MTU",
+                error: io::ErrorKind::InvalidInput.into(),
+                mtu_max: Some(info.mtu_max),
+            });
+        }
+        let mbufs = mbufs(device.descriptors, shared);
+        let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
+            .map_err(Refused::at("allocating packet buffers"))?;
+        let asked = sl_port_config {
+            mtu: if device.sets_mtu { device.mtu } else { 0 },
+            rx_descriptors: device.descriptors,
+            tx_descriptors: device.descriptors,
+            rx_interrupt: 0,
+        };
+        let granted = shim.port_start(number, &pool, asked).map_err(Refused::at("starting it"))?;
+        let steering = shared.then(|| Mutex::new(Steering::new(shim)));
+        attached.kept = true;
+        Ok(Self {
+            shim,
+            number,
+            device: device.clone(),
+            mac: info.mac,
+            driver: info.driver,
+            rx_frames: granted.rx_descriptors.min(device.descriptors),
+            pool,
+            steering,
+        })
+    }
+
+    /// True while frames can go out.
+    pub fn link_is_up(&self) -> bool {
+        self.shim.link_is_up(self.number)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // Frames in the inboxes are the pool's, which ends after this.
+        self.steering = None;
+        let _turn = control();
+        put_away(self.shim, self.number, &self.device);
+        if let Some(socket) = &self.device.socket {
+            // Gone already, where the driver cleans up itself.
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// A device that is put away again unless it becomes a port.
+struct Attached<'a> {
+    shim: Shim,
+    number: u16,
+    device: &'a Device,
+    kept: bool,
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            put_away(self.shim, self.number, self.device);
+        }
+    }
+}
+
+/// Servers of memif that are stopped and not closed: closing one frees what its listening socket still refers to, and the
+/// next client that comes crashes the process (memif_socket.c, memif_socket_remove_device, in 22.11 and 23.11). Stopped,
+/// it turns clients away.
+static RESTING: Mutex<Vec<(String, u16)>> = Mutex::new(Vec::new());
+
+/// Ends a device, or lets it rest.
+fn put_away(shim: Shim, number: u16, device: &Device) {
+    let outcome = if device.name.starts_with("net_memif") && device.wire == Wire::PairServer {
+        RESTING.lock().unwrap_or_else(PoisonError::into_inner).push((device.args.clone(), number));
+        shim.port_stop(number)
+    } else {
+        shim.detach(number)
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(target: "dpdk", "{} did not end well: {error}", device.name);
+    }
+}
+
+/// The port of a device like this that rests.
+fn wake(device: &Device) -> Option<u16> {
+    let mut resting = RESTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = resting.iter().position(|(args, _)| *args == device.args)?;
+    Some(resting.swap_remove(at).1)
+}
+
+/// A step that failed.
+struct Refused {
+    step: &'static str,
+    error: io::Error,
+    mtu_max: Option<u16>,
+}
+
+impl Refused {
+    fn at(step: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self { step, error, mtu_max: None }
+    }
+
+    /// In words, with DPDK's own and what would help.
+    fn told(self, device: &Device, shim: Shim) -> OpenError {
+        if let Some(max) = self.mtu_max {
+            return OpenError::MtuTooLarge { device: device.name.clone(), mtu: device.mtu, max };
+        }
+        if let Some(package) = missing_driver(device, shim) {
+            return OpenError::NoDriver { device: device.name.clone(), package };
+        }
+        if device.wire == Wire::PairClient {
+            return OpenError::NobodyThere(device.args.clone());
+        }
+        OpenError::Refused {
+            device: device.name.clone(),
+            step: self.step,
+            error: self.error.to_string(),
+            log: last_words(&take_log()),
+        }
+    }
+}
+
+/// The package of a virtual device's driver, when the driver is not installed.
+fn missing_driver(device: &Device, shim: Shim) -> Option<String> {
+    if device.bus != "vdev" {
+        return None;
+    }
+    let directory = shim.driver_dir();
+    // Drivers are named librte_net_memif.so.23.0, devices net_memif with anything behind.
+    let is_its_driver = |file: &str| {
+        let name = file.strip_prefix("librte_").and_then(|rest| rest.split(".so").next());
+        name.is_some_and(|name| device.name.starts_with(name))
+    };
+    let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    if files.filter_map(|file| file.file_name().into_string().ok()).any(|file| is_its_driver(&file)) {
+        return None;
+    }
+    // The directory is named after the ABI: pmds-23.0.
+    let abi = directory.rsplit('-').next().unwrap_or_default();
+    let driver = device.name.trim_end_matches(|last: char| last.is_ascii_digit());
+    let driver = ["net_virtio_user", "net_memif", "net_vhost"].into_iter().find(|known| driver.starts_with(known));
+    let driver = match driver {
+        Some("net_virtio_user") => "net_virtio",
+        Some(known) => known,
+        None => device.name.trim_end_matches(|last: char| last.is_ascii_digit()),
+    };
+    Some(sidelane_dpdk_sys::debian_package(&format!("librte_{driver}.so.{abi}")))
+}
+
+/// One at a time: DPDK's lists of devices have no lock of their own.
+fn control() -> MutexGuard<'static, ()> {
+    static CONTROL: Mutex<()> = Mutex::new(());
+    CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Mbufs of a port, so that none of its owners ever waits for another.
+fn mbufs(descriptors: u16, shared: bool) -> u32 {
+    let descriptors = u32::from(descriptors);
+    // In the hands of the device, to be filled.
+    let mut sum = descriptors;
+    // In the hands of the device, to be sent.
+    sum += descriptors;
+    // Received and being shown; empty, to be lent; staged.
+    sum += 3 * BURST as u32;
+    // Cached: by the thread that polls, by the one that opened the port, and by one that polled it before. DPDK fills a
+    // cache up to one and a half of its size (rte_mempool.h, CACHE_FLUSHTHRESH_MULTIPLIER).
+    sum += 3 * (CACHE + CACHE / 2);
+    if shared {
+        // Received and kept for others; the other endpoints' own.
+        sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32);
+    }
+    assert!(sum > 2 * CACHE, "a pool is larger than what caches may keep of it");
+    sum
+}
+
+/// Mbufs that a thread keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
+const CACHE: u32 = 256;
+
+/// Two processes that are started together are ready within a second of one another, on a loaded machine too.
+const PEER_PATIENCE: Duration = Duration::from_millis(2_500);
+const PEER_TURN: Duration = Duration::from_millis(20);
+/// A server that listens answers a client within a few milliseconds.
+const REDIAL: Duration = Duration::from_millis(100);

@@ -1,0 +1,267 @@
+//! The shim's table as safe functions.
+#![allow(unsafe_code)] // Calls through the table.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use sidelane_dpdk_sys::{
+    LoadError, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_stats, sl_xstat,
+};
+
+/// libdpdk in this process.
+#[derive(Clone, Copy)]
+pub struct Shim(&'static sl_dpdk);
+
+/// A function of the table. The shim fills every entry, and the table's size was compared when it was loaded.
+macro_rules! call {
+    ($shim:expr, $function:ident($($argument:expr),*)) => {
+        $shim.0.$function.expect("the shim fills its table")($($argument),*)
+    };
+}
+
+impl Shim {
+    /// Loads it, if that was not done yet.
+    pub fn load() -> Result<Self, LoadError> {
+        load().map(Self)
+    }
+
+    /// Such as `DPDK 22.11.11`.
+    pub fn version(self) -> String {
+        // SAFETY: takes nothing and gives a constant C string.
+        unsafe { CStr::from_ptr(call!(self, version())) }.to_string_lossy().into_owned()
+    }
+
+    /// Where DPDK looks for its drivers.
+    pub fn driver_dir(self) -> String {
+        // SAFETY: takes nothing and gives a constant C string.
+        unsafe { CStr::from_ptr(call!(self, driver_dir())) }.to_string_lossy().into_owned()
+    }
+
+    /// Starts the environment. Once a process, whatever comes of it.
+    pub fn eal_up(self, arguments: &[String]) -> io::Result<()> {
+        let mut words: Vec<*mut c_char> = Vec::new();
+        for argument in arguments {
+            // The environment keeps pointers into its arguments as long as it lives, which is as long as we do.
+            words.push(text(argument)?.into_raw());
+        }
+        words.push(std::ptr::null_mut());
+        let count = arguments.len() as c_int;
+        // Kept alive as getopt(3) reorders it.
+        let words = Box::leak(words.into_boxed_slice());
+        // SAFETY: `words` is an argv: so many C strings, then null, all writable and never freed.
+        check(unsafe { call!(self, eal_up(count, words.as_mut_ptr(), Some(on_log))) })
+    }
+
+    /// Makes a device known; the number of its port.
+    pub fn attach(self, bus: &str, name: &str, arguments: &str) -> io::Result<u16> {
+        let (bus, name, arguments) = (text(bus)?, text(name)?, text(arguments)?);
+        let mut port = 0;
+        // SAFETY: C strings, and a place for the answer, all alive through the call.
+        check(unsafe { call!(self, attach(bus.as_ptr(), name.as_ptr(), arguments.as_ptr(), &raw mut port)) })?;
+        Ok(port)
+    }
+
+    /// Ends a port; nobody may use it any more.
+    pub fn detach(self, port: u16) -> io::Result<()> {
+        // SAFETY: DPDK checks the number.
+        check(unsafe { call!(self, detach(port)) })
+    }
+
+    /// What its device says of itself.
+    pub fn port_info(self, port: u16) -> io::Result<PortInfo> {
+        // SAFETY: all zeroes is a valid value of this struct of numbers.
+        let mut info: sl_port_info = unsafe { std::mem::zeroed() };
+        // SAFETY: DPDK checks the number; `info` is a place for the answer.
+        check(unsafe { call!(self, port_info(port, &raw mut info)) })?;
+        let driver = info.driver.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+        Ok(PortInfo {
+            mac: info.mac,
+            mtu_max: info.mtu_max,
+            numa_node: info.numa_node,
+            driver: String::from_utf8(driver).unwrap_or_default(),
+        })
+    }
+
+    /// Starts a port with one queue each way; says what was granted.
+    pub fn port_start(self, port: u16, pool: &Pool, asked: sl_port_config) -> io::Result<sl_port_config> {
+        let mut config = asked;
+        // SAFETY: DPDK checks the number; the pool lives, and outlives the port (see `Port`).
+        check(unsafe { call!(self, port_start(port, &raw mut config, pool.pool.as_ptr())) })?;
+        Ok(config)
+    }
+
+    /// Stops a port; its device stays.
+    pub fn port_stop(self, port: u16) -> io::Result<()> {
+        // SAFETY: DPDK checks the number.
+        check(unsafe { call!(self, port_stop(port)) })
+    }
+
+    /// Stops a port and starts it again.
+    pub fn port_restart(self, port: u16) -> io::Result<()> {
+        // SAFETY: DPDK checks the number.
+        check(unsafe { call!(self, port_restart(port)) })
+    }
+
+    /// Whether the link is up.
+    pub fn link_is_up(self, port: u16) -> bool {
+        let mut link = sl_link { up: 0, mbit_per_s: 0 };
+        // SAFETY: DPDK checks the number; `link` is a place for the answer.
+        unsafe { call!(self, link(port, &raw mut link)) };
+        link.up != 0
+    }
+
+    /// Whether the device was taken away.
+    pub fn is_removed(self, port: u16) -> bool {
+        // SAFETY: the number is that of a port that was attached.
+        unsafe { call!(self, removed(port)) != 0 }
+    }
+
+    /// What the device has counted.
+    pub fn stats(self, port: u16) -> Option<sl_stats> {
+        // SAFETY: all zeroes is a valid value of this struct of numbers.
+        let mut stats: sl_stats = unsafe { std::mem::zeroed() };
+        // SAFETY: DPDK checks the number; `stats` is a place for the answer.
+        check(unsafe { call!(self, stats(port, &raw mut stats)) }).ok()?;
+        Some(stats)
+    }
+
+    /// The device's own counters by name.
+    pub fn extended_stats(self, port: u16) -> Vec<(String, u64)> {
+        // SAFETY: all zeroes is a valid value of this struct of numbers.
+        let mut list: Vec<sl_xstat> = vec![unsafe { std::mem::zeroed() }; XSTATS_MAX];
+        // SAFETY: DPDK checks the number; `list` has as many places as is said.
+        let count = unsafe { call!(self, xstats(port, list.as_mut_ptr(), XSTATS_MAX as u32)) };
+        list.truncate(usize::try_from(count).unwrap_or(0));
+        let name = |stat: &sl_xstat| -> Vec<u8> {
+            stat.name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect()
+        };
+        list.iter().map(|stat| (String::from_utf8_lossy(&name(stat)).into_owned(), stat.value)).collect()
+    }
+
+    /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
+    ///
+    /// # Safety
+    /// The port is started, and no other thread receives on it meanwhile. The frames are the caller's from then on.
+    #[inline]
+    pub unsafe fn rx_burst(self, port: u16, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
+        // SAFETY: so many places; the rest as the caller promises.
+        unsafe { call!(self, rx_burst(port, frames.as_mut_ptr(), frames.len() as u32, in_pieces)) as usize }
+    }
+
+    /// Hands the first frames to the device; how many. Those are no longer the caller's.
+    ///
+    /// # Safety
+    /// The port is started, no other thread sends on it meanwhile, and the frames are the caller's.
+    #[inline]
+    pub unsafe fn tx_burst(self, port: u16, frames: &mut [sl_frame]) -> usize {
+        // SAFETY: so many frames; the rest as the caller promises.
+        unsafe { call!(self, tx_burst(port, frames.as_mut_ptr(), frames.len() as u32)) as usize }
+    }
+
+    /// Fills `frames` (at most 64) with empty ones, whose 64-byte aligned middle has `front` bytes before it. False: the
+    /// pool has not so many.
+    #[inline]
+    pub fn alloc_frames(self, pool: &Pool, frames: &mut [sl_frame], front: usize) -> bool {
+        // SAFETY: the pool lives; the shim checks the number.
+        unsafe {
+            call!(self, alloc_frames(pool.pool.as_ptr(), frames.as_mut_ptr(), frames.len() as u32, front as u32)) == 0
+        }
+    }
+
+    /// Gives frames back to their pool.
+    ///
+    /// # Safety
+    /// They are the caller's, at most 64, and no longer used.
+    #[inline]
+    pub unsafe fn free_frames(self, frames: &mut [sl_frame]) {
+        // SAFETY: as the caller promises.
+        unsafe { call!(self, free_frames(frames.as_mut_ptr(), frames.len() as u32)) };
+    }
+}
+
+/// What is to be known of a port.
+pub struct PortInfo {
+    pub mac: [u8; 6],
+    /// Largest payload behind the Ethernet header; 65,535 where there is no limit, 0 where the device does not say.
+    pub mtu_max: u16,
+    pub numa_node: i32,
+    pub driver: String,
+}
+
+/// Mbufs of one size.
+pub struct Pool {
+    shim: Shim,
+    pool: NonNull<c_void>,
+    room: usize,
+}
+
+// SAFETY: DPDK's pools may be used by several threads at once.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// `mbufs` of them with `room` bytes each; `cache` is kept back for each thread.
+    pub fn new(shim: Shim, name: &str, mbufs: u32, cache: u32, room: u16, numa_node: i32) -> io::Result<Self> {
+        let name = text(name)?;
+        let mut error = 0;
+        // SAFETY: a C string and a place for the reason, both alive through the call.
+        let pool = unsafe { call!(shim, pool_create(name.as_ptr(), mbufs, cache, room, numa_node, &raw mut error)) };
+        match NonNull::new(pool) {
+            Some(pool) => Ok(Self { shim, pool, room: usize::from(room) }),
+            None => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+
+    /// Bytes that a frame may have.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: made by `pool_create`. Who owns frames of it holds it too (`Port`), so none is out.
+        unsafe { call!(self.shim, pool_free(self.pool.as_ptr())) };
+    }
+}
+
+/// What DPDK has said since somebody last asked: at most the last [`LOG_MAX`] bytes.
+pub fn take_log() -> String {
+    std::mem::take(&mut LOG.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+/// Called by DPDK on whichever thread has something to say. Never on the hot path.
+extern "C" fn on_log(words: *const c_char, len: u64) {
+    // SAFETY: the shim passes what its stream was given to write: so many readable bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(words.cast::<u8>(), len as usize) };
+    let words = String::from_utf8_lossy(bytes);
+    for line in words.lines().filter(|line| !line.is_empty()) {
+        tracing::debug!(target: "dpdk", "{line}");
+    }
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    log.push_str(&words);
+    if log.len() > LOG_MAX {
+        let cut = (log.len() - LOG_MAX..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(0);
+        log.drain(..cut);
+    }
+}
+
+fn text(words: &str) -> io::Result<CString> {
+    CString::new(words).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a zero byte in a text for DPDK"))
+}
+
+/// A result of the shim's: a negative errno, or fine.
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+/// Ten screens of log.
+const LOG_MAX: usize = 16 << 10;
+
+/// More counters than any device of DPDK 22.11 has with one queue pair (ice: 150).
+const XSTATS_MAX: usize = 512;
