@@ -88,6 +88,7 @@ impl Party {
     pub fn progress(&self) -> (u64, u64) {
         self.expect(|line| match line {
             Line::Progress { received, rss_kib } => Some((*received, *rss_kib)),
+            Line::Ended { how, .. } => panic!("{} ended meanwhile: {how:?}", self.name),
             _ => None,
         })
     }
