@@ -36,3 +36,5 @@ pub use endpoint::Endpoint;
 pub use error::{ConnectError, Refused, SendError};
 pub use event::{Event, GoneReason, PeerId};
 pub use wire::VERSION;
+#[cfg(fuzzing)]
+pub use wire::read_and_write;

@@ -1,10 +1,11 @@
 //! Two endpoints with a live connection, and a third node that sends them what the fuzzer makes: bytes of its own, or
 //! edits of frames that it overheard. Built with `--cfg fuzzing` every check holds, so edited frames get as far as
-//! they can. Nothing may panic, no turn may go on for ever, and every frame counts once; what is delivered is not judged
-//! here (the simulation does).
+//! they can. Nothing may panic, no turn may go on for ever, and every frame counts once. As long as frames are only lost,
+//! delayed and repeated, not edited, all messages arrive once and in order.
 #![no_main]
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
-use sidelane_proto::{Config, Endpoint};
+use sidelane_proto::{Config, Endpoint, Event};
 
 /// A NIC that shows the last frame that it received.
 struct Overheard {
@@ -77,20 +78,23 @@ fuzz_target!(|input: &[u8]| {
         poll(&mut ends, &mut shown);
     }
 
+    let mut sent = VecDeque::new();
+    let mut judged = true;
     let mut bytes = input.iter().copied();
     let mut next = || bytes.next();
     while let Some(what) = next() {
-        match what % 8 {
+        match what % 10 {
             // A frame of the fuzzer's own.
             0 => {
                 let len = usize::from(next().unwrap_or(0));
                 let frame: Vec<u8> = (0..len).map_while(|_| next()).collect();
+                judged = false;
                 throw(&mut stranger, to[usize::from(what >> 7)], &frame);
             }
             // What was overheard, edited; and the same, cut or lengthened.
             1..=4 => {
                 let mut frame = last.borrow().clone();
-                for _ in 0..what % 8 {
+                for _ in 0..what % 10 {
                     let (place, value) = (usize::from(next().unwrap_or(0)), next().unwrap_or(0));
                     if let Some(byte) = frame.get_mut(place) {
                         *byte = value;
@@ -99,23 +103,55 @@ fuzz_target!(|input: &[u8]| {
                 if what & 0x10 != 0 {
                     frame.resize(usize::from(next().unwrap_or(0)) * 2, what);
                 }
+                judged = false;
                 throw(&mut stranger, to[usize::from(what >> 7)], &frame);
             }
             5 => {
-                let message = vec![what; usize::from(next().unwrap_or(0)) * 8];
-                let _ = ends[0].send(peer, &message);
-            }
-            6 => fabric.advance_to(fabric.now() + Duration::from_micros(1 << (what >> 3).min(20))),
-            _ => {
-                for end in &mut ends {
-                    while end.recv(|_, message| message.len()).is_some() {}
-                    while end.poll_event().is_some() {}
+                let message = vec![sent.len() as u8 ^ what; usize::from(next().unwrap_or(0)) * 8];
+                if ends[0].send(peer, &message).is_ok() {
+                    sent.push_back(message);
                 }
             }
+            6 => fabric.advance_to(fabric.now() + Duration::from_micros(1 << (what >> 3).min(20))),
+            7 => judged &= take(&mut ends, &mut sent, judged),
+            // What was overheard, as it was: anybody can do that.
+            8 => throw(&mut stranger, to[usize::from(what >> 7)], &last.borrow().clone()),
+            // Everything on the way is lost for a while.
+            _ => fabric.partition(0, 1, fabric.now() + Duration::from_micros(1 << (what >> 4))),
         }
         poll(&mut ends, &mut shown);
     }
+    // Whatever was lost or repeated, all comes in the end.
+    for _ in 0..10_000 {
+        judged &= take(&mut ends, &mut sent, judged);
+        if !judged || sent.is_empty() {
+            return;
+        }
+        poll(&mut ends, &mut shown);
+        let timers = ends.iter().filter_map(Endpoint::poll_timeout);
+        if let Some(then) = timers.chain(fabric.next_arrival()).min() {
+            fabric.advance_to(then.max(fabric.now()));
+        }
+    }
+    panic!("{} messages never came", sent.len());
 });
+
+/// Takes everything that came, and judges it if `judged`; whether that makes sense from now on.
+fn take(ends: &mut [Endpoint<Overheard>; 2], sent: &mut VecDeque<Vec<u8>>, mut judged: bool) -> bool {
+    let [a, b] = ends;
+    while let Some(message) = b.recv(|_, message| message.to_vec()) {
+        assert!(!judged || sent.pop_front() == Some(message), "lost, repeated, out of order, or invented");
+    }
+    let invented = a.recv(|_, _| ()).is_some();
+    assert!(!(judged && invented), "nobody sent this");
+    for end in ends {
+        while let Some(event) = end.poll_event() {
+            // A pause without a turn is a peer that is gone.
+            judged &= !matches!(event, Event::Gone { .. });
+        }
+    }
+    judged
+}
 
 fn poll(ends: &mut [Endpoint<Overheard>; 2], shown: &mut [u64; 2]) {
     for (end, shown) in ends.iter_mut().zip(shown) {

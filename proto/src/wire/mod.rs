@@ -1,5 +1,7 @@
 //! The wire format, version 1. `PROTOCOL.md` says in words what stands here in offsets.
 
+#[cfg(any(test, fuzzing))]
+mod again;
 mod check;
 mod crc;
 mod header;
@@ -7,6 +9,8 @@ mod hello;
 mod record;
 mod seq;
 
+#[cfg(fuzzing)]
+pub use again::read_and_write;
 pub(crate) use check::Check;
 pub(crate) use header::{FULL_LEN, Header, Kind, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};

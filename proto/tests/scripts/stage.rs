@@ -175,6 +175,7 @@ impl Stage {
         let from =
             words.iter().find_map(|word| word.strip_prefix("from_node=")).map_or(PEER, |node| number(node) as u32);
         let frame = self.terms.build(words);
+        keep(words[0], words.iter().copied(), &frame);
         self.seen.push(format!("{:?} < {}", self.now(), words.join(" ")));
         self.wire.borrow_mut().arriving.push_back((from, frame));
     }
@@ -187,6 +188,7 @@ impl Stage {
     fn take_sent(&mut self) -> Option<(Instant, Vec<String>)> {
         let (at, to, bytes) = self.wire.borrow_mut().sent.pop_front()?;
         let words = self.terms.read(to, &bytes);
+        keep(&words[0], words.iter().map(String::as_str), &bytes);
         self.seen.push(format!("{at:?} > {}", words.join(" ")));
         Some((at, words))
     }
@@ -285,6 +287,16 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Puts short frames into the folder that SIDELANE_KEEP_FRAMES names, one of each shape: seeds for the fuzzer
+/// (`proto/fuzz/corpus/wire`).
+fn keep<'a>(kind: &str, words: impl Iterator<Item = &'a str>, frame: &[u8]) {
+    const LONGEST: usize = 160;
+    let Some(folder) = std::env::var_os("SIDELANE_KEEP_FRAMES").filter(|_| frame.len() <= LONGEST) else { return };
+    let shape = words.skip(1).filter(|word| !word.contains('=')).filter_map(|word| word.split('(').next());
+    let name: Vec<&str> = std::iter::once(kind).chain(shape).collect();
+    std::fs::write(Path::new(&folder).join(name.join("-").to_lowercase()), frame).expect("the folder takes files");
 }
 
 /// The message of so many bytes.
