@@ -151,7 +151,9 @@ struct Files {
 }
 
 fn arguments(spec: &Spec, accel: Accel, index: usize, files: &Files, cables: Option<(RawFd, RawFd)>) -> Vec<String> {
-    let mut append = "console=ttyS1 quiet panic=1 rdinit=/init".to_owned();
+    // The time-stamp counter of an emulated processor is the host's, which a kernel in a guest does not believe: it would
+    // read the time from an emulated chip, at microseconds a reading.
+    let mut append = "console=ttyS1 quiet panic=1 rdinit=/init tsc=reliable clocksource=tsc".to_owned();
     let mut list = vec!["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-cpu", "max"];
     list.extend(match accel {
         Accel::Kvm => ["-accel", "kvm"],

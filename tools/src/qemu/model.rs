@@ -53,8 +53,8 @@ impl Model {
             Self::VirtioNetPci => &[
                 "failover",
                 "net_failover",
-                "virtio",
                 "virtio_ring",
+                "virtio",
                 "virtio_pci_legacy_dev",
                 "virtio_pci_modern_dev",
                 "virtio_pci",
