@@ -107,9 +107,11 @@ pub enum OpenError {
 }
 
 impl Dpdk {
-    /// Opens an endpoint behind a device. The client's end of a memif or vhost pair waits for its server, 2.5 s at most.
+    /// Opens an endpoint behind a device. The client's end of a memif or vhost pair waits for its server, 2.5 s at most; a
+    /// card for its link, 9 s at most.
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         let port = find_or_open(config)?;
+        port.wait_for_link();
         let (endpoint, number) = (config.endpoint, port.number);
         if let Some(steering) = &port.steering {
             let joined = steering.lock().unwrap_or_else(PoisonError::into_inner).join(endpoint);

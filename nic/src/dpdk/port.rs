@@ -55,6 +55,18 @@ impl Port {
         }
     }
 
+    /// Waits for the link of a card, which is trained anew when its port starts: what is sent before is lost. Comes back
+    /// without it too, since a cable that is plugged in later is as good.
+    pub fn wait_for_link(&self) {
+        if self.device.bus != "pci" {
+            return;
+        }
+        let give_up = Instant::now() + LINK_PATIENCE;
+        while !self.link_is_up() && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until the link is up. A client that came when its server was not ready has to come again, and DPDK's does
     /// not by itself.
     fn wait_for_server(&self, give_up: Instant) -> bool {
@@ -262,6 +274,9 @@ fn mbufs(descriptors: u16, shared: bool) -> u32 {
 
 /// Mbufs that a thread keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
 const CACHE: u32 = 256;
+
+/// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
+const LINK_PATIENCE: Duration = Duration::from_secs(9);
 
 /// Two processes that are started together are ready within a second of one another, on a loaded machine too.
 const PEER_PATIENCE: Duration = Duration::from_millis(2_500);
