@@ -47,6 +47,11 @@ pub trait Setup {
         None
     }
 
+    /// True where frames overtake one another on their way between the endpoints, which no driver can help.
+    fn may_overtake(&self) -> bool {
+        false
+    }
+
     /// Sends `bytes` past the driver, straight at `victim`, as a hostile neighbour would. False: there is no such way.
     fn throw(&mut self, victim: &Self::Nic, bytes: &[u8]) -> bool {
         let _ = (victim, bytes);
