@@ -35,6 +35,8 @@ pub enum NicKind {
     Uring,
     /// AF_XDP sockets.
     Xdp,
+    /// DPDK: a NIC between two machines, a memif pair on one.
+    Dpdk,
     /// UDP sockets.
     Udp,
     /// Shared memory.
@@ -245,7 +247,7 @@ names!(
     Raw = "raw",
     Proto = "proto"
 );
-names!(NicKind, "driver", Uring = "uring", Xdp = "xdp", Udp = "udp", Shm = "shm", Mem = "mem");
+names!(NicKind, "driver", Uring = "uring", Xdp = "xdp", Dpdk = "dpdk", Udp = "udp", Shm = "shm", Mem = "mem");
 names!(Kind, "pattern", PingPong = "ping-pong", Flood = "flood", Bandwidth = "bandwidth");
 names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames", Wire = "wire");
 

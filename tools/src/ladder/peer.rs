@@ -42,7 +42,7 @@ impl Peer {
     pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
         let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
         let kind = match kind_of(nic) {
-            Some(kind @ (NicKind::Uring | NicKind::Xdp | NicKind::Udp)) => kind,
+            Some(kind @ (NicKind::Uring | NicKind::Xdp | NicKind::Dpdk | NicKind::Udp)) => kind,
             _ => return Err(PeerError::Local(nic.clone())),
         };
         let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;

@@ -10,6 +10,7 @@ use sidelane::lab::{self, Lab, LabError, LabSpec};
 use sidelane_bench::affinity;
 use sidelane_bench::ladder::{End, Host, NicKind, Reach, Regime};
 use sidelane_bench::machine::Machine;
+use sidelane_nic::dpdk;
 use sidelane_nic::spec::Spec;
 use sidelane_nic::xdp::Preference;
 
@@ -129,6 +130,10 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
         // Not the endpoint of `uring`, which may still be closing.
         NicKind::Xdp => {
             Spec::Xdp { interface: interface.to_owned(), endpoint: 1, queue: 0, prefer: Preference::Fastest }
+        }
+        NicKind::Dpdk => {
+            let place = format!("memif:ladder-{}-{regime}", std::process::id());
+            Spec::Dpdk(dpdk::Config::new(if side == 1 { format!("{place},server") } else { place }))
         }
         NicKind::Udp => Spec::Udp { bind: SocketAddr::new(ip, 0) },
         // The domain is this run's own.
