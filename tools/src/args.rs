@@ -193,6 +193,9 @@ pub enum NicCommand {
         /// Two or three drivers of one kind that reach each other, as strings; three for all cases
         #[arg(value_name = "DRIVER", env = "SIDELANE_NICS", value_delimiter = ' ', required = true, num_args = 1..)]
         nics: Vec<Spec>,
+        /// Frames overtake one another on this wire, and that is no fault of the driver's
+        #[arg(long)]
+        overtaking: bool,
     },
 }
 
@@ -202,7 +205,8 @@ Examples:
   sidelane nic test uring:lo,endpoint=1 uring:lo,endpoint=2 uring:lo,endpoint=3
   sidelane nic test uring:eth1 uring:eth2           two interfaces on one cable or switch
 
-Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile.";
+Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire
+does not keep order: QEMU's queues let new frames pass those that wait for a receiver whose ring was full.";
 
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {

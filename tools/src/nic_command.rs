@@ -1,24 +1,32 @@
 //! `sidelane nic`: the conformance suite on drivers that a user names.
 
 use std::any::Any;
+use std::thread;
 
 use sidelane_nic::conformance::{self, Report, Setup};
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
-use sidelane_nic::{Nic, dpdk, mem, shm, udp, uring, xdp};
+use sidelane_nic::{LinkAddr, Nic, dpdk, mem, shm, udp, uring, xdp};
 
 use crate::args::NicCommand;
 use crate::say;
 
 /// Runs a `nic` command; returns the exit code.
 pub fn run(command: &NicCommand) -> i32 {
-    let NicCommand::Test { nics } = command;
+    let NicCommand::Test { nics, overtaking } = command;
+    // What cannot be opened at all would only be a reason to skip case after case.
+    if let Err(reason) = nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
+        eprintln!("error: {reason}");
+        return 1;
+    }
     let reports = match &nics[0] {
-        Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics),
-        Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics),
-        Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics),
-        Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics),
-        Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics),
-        Spec::Mem => vec![conformance::run(&mut Named::<mem::MemNic>::new(nics))],
+        Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, *overtaking),
+        Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics, *overtaking),
+        Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics, *overtaking),
+        Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics, *overtaking),
+        Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics, *overtaking),
+        Spec::Mem => {
+            vec![conformance::run(&mut Named::<mem::MemNic> { nics, overtaking: *overtaking, open: open_in_turn })]
+        }
     };
     for report in &reports {
         say(report.to_string().trim_end());
@@ -33,21 +41,16 @@ pub fn run(command: &NicCommand) -> i32 {
     i32::from(failed > 0 || passed == 0)
 }
 
-fn test_with_threads<N: Nic + Send + 'static>(nics: &[Spec]) -> Vec<Report> {
-    let mut setup = Named::<N>::new(nics);
+fn test_with_threads<N: Nic + Send + 'static>(nics: &[Spec], overtaking: bool) -> Vec<Report> {
+    let mut setup = Named::<N> { nics, overtaking, open: open_at_once };
     vec![conformance::run(&mut setup), conformance::run_threads(&mut setup)]
 }
 
 /// Endpoints that the user has named.
 struct Named<'a, N> {
     nics: &'a [Spec],
-    kind: std::marker::PhantomData<N>,
-}
-
-impl<'a, N> Named<'a, N> {
-    fn new(nics: &'a [Spec]) -> Self {
-        Self { nics, kind: std::marker::PhantomData }
-    }
+    overtaking: bool,
+    open: fn(&[Spec]) -> Result<Vec<N>, String>,
 }
 
 impl<N: Nic + 'static> Setup for Named<'_, N> {
@@ -57,8 +60,30 @@ impl<N: Nic + 'static> Setup for Named<'_, N> {
         if count > self.nics.len() {
             return Err(format!("needs {count} endpoints, and {} were named", self.nics.len()));
         }
-        self.nics[..count].iter().map(open).collect()
+        (self.open)(&self.nics[..count])
     }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        // A locally administered address, at which nobody on the wire is.
+        matches!(self.nics[0], Spec::Uring { .. } | Spec::Xdp { .. } | Spec::Dpdk(_))
+            .then_some(LinkAddr::Ether { mac: [2, 0x53, 0x4c, 0xff, 0xff, 0xff], endpoint: 0xffff })
+    }
+
+    fn may_overtake(&self) -> bool {
+        self.overtaking
+    }
+}
+
+/// The links of all cards come up in the same seconds.
+fn open_at_once<N: Send + 'static>(nics: &[Spec]) -> Result<Vec<N>, String> {
+    thread::scope(|scope| {
+        let opening: Vec<_> = nics.iter().map(|spec| scope.spawn(|| open(spec))).collect();
+        opening.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("opening it panicked".into()))).collect()
+    })
+}
+
+fn open_in_turn<N: 'static>(nics: &[Spec]) -> Result<Vec<N>, String> {
+    nics.iter().map(open).collect()
 }
 
 fn open<N: 'static>(spec: &Spec) -> Result<N, String> {

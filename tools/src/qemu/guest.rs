@@ -70,13 +70,20 @@ impl Guest {
         let system = |error| QemuError::System("start a guest", error);
         let disk = memory_file(disk).map_err(system)?;
         let (log, errors) = (memory_file(&[]).map_err(system)?, memory_file(&[]).map_err(system)?);
+        // Not QEMU's own standard output: some of its devices print there.
+        let (serial, far_end) = UnixStream::pair().map_err(system)?;
         let cable_numbers = cables.as_ref().map(|cables| (cables.wire.as_raw_fd(), cables.control.as_raw_fd()));
-        let files = Files { kernel: kernel.to_string_lossy().into_owned(), disk: path(&disk), log: path(&log) };
+        let files = Files {
+            kernel: kernel.to_string_lossy().into_owned(),
+            disk: path(&disk),
+            log: path(&log),
+            serial: far_end.as_raw_fd(),
+        };
         let mut command = Command::new(super::PROGRAM);
         command.args(arguments(spec, accel, index, &files, cable_numbers));
         // The numbers on the command line are those of the originals, so the copy is for us.
         let own_log = log.try_clone().map_err(system)?;
-        let mut kept: Vec<OwnedFd> = vec![disk.into(), log.into()];
+        let mut kept: Vec<OwnedFd> = vec![disk.into(), log.into(), far_end.into()];
         if let Some(Cables { wire, control }) = cables {
             kept.extend([wire, control]);
         }
@@ -84,9 +91,9 @@ impl Guest {
         // Out of the terminal's foreground group: a Ctrl-C reaches us alone, and we end the guests.
         command.process_group(0);
         tie(&mut command);
-        let stderr = errors.try_clone().map_err(system)?;
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().map_err(system)?;
-        let output = BufReader::new(child.stdout.take().expect("piped above"));
+        let copy = || errors.try_clone().map_err(system);
+        let child = command.stdin(Stdio::null()).stdout(copy()?).stderr(copy()?).spawn().map_err(system)?;
+        let output = BufReader::new(serial);
         std::thread::spawn(move || {
             for line in output.split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line);
@@ -148,6 +155,8 @@ struct Files {
     kernel: String,
     disk: String,
     log: String,
+    /// A socket, for the first serial line.
+    serial: RawFd,
 }
 
 fn arguments(spec: &Spec, accel: Accel, index: usize, files: &Files, cables: Option<(RawFd, RawFd)>) -> Vec<String> {
@@ -176,7 +185,7 @@ fn arguments(spec: &Spec, accel: Accel, index: usize, files: &Files, cables: Opt
     add("-kernel", files.kernel.clone());
     add("-initrd", files.disk.clone());
     add("-append", append);
-    add("-chardev", "stdio,id=out,signal=off".into());
+    add("-chardev", format!("socket,id=out,fd={}", files.serial));
     add("-serial", "chardev:out".into());
     add("-serial", format!("file:{}", files.log));
     let device = spec.model.device();
@@ -242,7 +251,7 @@ mod tests {
     #[test]
     fn only_guests_of_two_have_cables() {
         let spec = Spec { model: Model::Vmxnet3, binding: Binding::Vfio, hosts: 1, nics: 3 };
-        let files = || Files { kernel: "k".into(), disk: "d".into(), log: "l".into() };
+        let files = || Files { kernel: "k".into(), disk: "d".into(), log: "l".into(), serial: 6 };
         let alone = arguments(&spec, Accel::Tcg, 0, &files(), None).join(" ");
         assert_eq!(alone.matches("vmxnet3,").count(), 3);
         assert!(!alone.contains("socket") && alone.contains("intel-iommu") && alone.contains("intel_iommu=on"));

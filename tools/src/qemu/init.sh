@@ -11,6 +11,8 @@ mkdir -p /dev/shm /dev/hugepages /run /tmp
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 ln -sf /run /var/run
+# As the kernel makes it, anybody may write there, and DPDK loads nothing below such a folder.
+chmod 755 /
 # Bytes as they are: no carriage returns, no echo.
 stty -F /dev/ttyS0 raw -echo
 
