@@ -109,6 +109,7 @@ impl AckState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const DELAY: Duration = Duration::from_micros(100);
 
@@ -140,6 +141,44 @@ mod tests {
         }
         ack.on_frame(Instant::ZERO);
         assert!(ack.is_urgent());
+    }
+
+    proptest! {
+        /// Against the simple model: how many frames wait for an ack, and since when.
+        #[test]
+        fn no_frame_waits_longer_than_the_delay_or_the_quarter(steps in proptest::collection::vec((0u8..6, 0u64..40_000), 1..200)) {
+            let mut ack = AckState::new(DELAY, 32, 0);
+            let mut now = Instant::ZERO;
+            let (mut waiting, mut asked, mut duplicate) = (Vec::new(), false, false);
+            for (what, nanos) in steps {
+                now += Duration::from_nanos(nanos);
+                ack.on_timeout(now);
+                match what {
+                    0..=2 => {
+                        ack.on_frame(now);
+                        waiting.push(now);
+                    }
+                    3 => {
+                        ack.on_duplicate();
+                        (asked, duplicate) = (true, true);
+                    }
+                    4 => {
+                        ack.on_gap();
+                        asked = true;
+                    }
+                    _ => {
+                        ack.on_sent(0);
+                        waiting.clear();
+                        (asked, duplicate) = (false, false);
+                    }
+                }
+                let late = waiting.first().is_some_and(|since| *since + DELAY <= now && what > 2);
+                prop_assert_eq!(ack.saw_duplicate(), duplicate);
+                prop_assert!(ack.is_urgent() || !(asked || late || waiting.len() >= 8));
+                prop_assert!(!ack.is_urgent() || asked || !waiting.is_empty());
+                prop_assert!(ack.is_urgent() || waiting.is_empty() || ack.due() == Some(waiting[0] + DELAY));
+            }
+        }
     }
 
     #[test]

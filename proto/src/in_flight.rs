@@ -15,7 +15,7 @@ use crate::wire::Seq;
 pub(crate) const WINDOW_MAX: u32 = 256;
 
 /// The window of one direction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     /// Number of the front of `frames`: everything before it is acknowledged.
     first: Seq,
@@ -290,6 +290,8 @@ impl InFlight {
 /// RFC 8985 (6.2.1) caps the window by the smoothed round trip; 16 quarters are four of the smallest ones.
 const REORDER_QUARTERS_MAX: u32 = 16;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use super::*;

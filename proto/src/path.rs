@@ -108,3 +108,44 @@ impl Path {
 const ACK_DELAY_MAX_NS: u64 = 10_000_000;
 /// Credit travels in these units, so that 16 bits span 4 MiB; half of that is the largest FIFO.
 pub(crate) const CREDIT_UNIT: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sidelane_nic::LinkAddr;
+
+    proptest! {
+        /// Whatever a driver claims, a user sets and a peer says, the sizes fit each other.
+        #[test]
+        fn sizes_fit(
+            (mtu, mtu_safe, rx_frames, plain) in (100usize..100_000, 100usize..2_000, 1usize..5_000, any::<bool>()),
+            (recv_fifo, send_fifo) in (0usize..4 << 20, 0usize..1 << 20),
+            (peer_mtu, seen_len, ack_delay, message_max) in any::<(u32, u32, u32, u32)>(),
+        ) {
+            let addr = LinkAddr::Mem { node: 0 };
+            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1) };
+            let config = Config { recv_fifo, send_fifo, ..Config::default() };
+            let header = if plain { PLAIN_LEN } else { FULL_LEN };
+            let mut path = Path::new(&caps, &config, plain);
+            prop_assert!(path.frame_max <= mtu && path.frame_max <= header + 65_535);
+            prop_assert!(path.recv_capacity >= 2 * path.frame_max && path.recv_capacity <= RECV_FIFO_MAX);
+            prop_assert!(path.send_fifo(&config) >= 2 * path.frame_max);
+            prop_assert!((1..=WINDOW_MAX as u16).contains(&path.window) && usize::from(path.window) <= rx_frames.max(2) / 2);
+            prop_assert!((0..20).all(|tries| path.hello_len(tries) <= path.frame_max));
+            prop_assert_eq!(path.hello_len(0), path.frame_max);
+            let least = path.record_max;
+            let hello = Hello {
+                token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, index: 0, window: 1,
+            };
+            path.learn(&hello, seen_len as usize);
+            prop_assert_eq!(path.record_max, least, "until both sides are sure");
+            path.settle();
+            prop_assert_eq!(header + RECORD_LEN + path.record_max, path.mtu);
+            prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
+            prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
+            prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));
+            prop_assert!(path.peer_ack_delay <= Duration::from_nanos(ACK_DELAY_MAX_NS));
+        }
+    }
+}

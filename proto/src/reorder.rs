@@ -120,6 +120,8 @@ impl Reorder {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -57,6 +57,7 @@ impl Rtt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_steady_path_converges_and_the_floor_holds() {
@@ -69,6 +70,23 @@ mod tests {
         assert_eq!(rtt.probe_timeout(floor, Duration::from_micros(100), 0), floor);
         assert_eq!(rtt.probe_timeout(floor, Duration::from_micros(100), 2), floor.saturating_mul(4));
         assert_eq!(rtt.probe_timeout(floor, Duration::ZERO, 60), RTO_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn estimates_stay_within_what_was_seen(samples in proptest::collection::vec(0u64..10_000_000, 1..100), floor in 0u64..10_000_000, delay in 0u64..1_000_000) {
+            let mut rtt = Rtt::new(Duration::from_millis(1));
+            samples.iter().for_each(|nanos| rtt.sample(Duration::from_nanos(*nanos)));
+            let (least, most) = (*samples.iter().min().unwrap(), *samples.iter().max().unwrap());
+            prop_assert_eq!(rtt.min(), Duration::from_nanos(least));
+            // Each of the two divisions by eight may lose almost one.
+            let smoothed = rtt.smoothed().as_nanos();
+            prop_assert!(smoothed + 14 >= least && smoothed <= most + 7, "{} in {}..{}", smoothed, least, most);
+            let (floor, delay) = (Duration::from_nanos(floor), Duration::from_nanos(delay));
+            let waits: Vec<_> = (0..40).map(|backoff| rtt.probe_timeout(floor, delay, backoff)).collect();
+            prop_assert!(waits.is_sorted() && waits[0] >= floor.min(RTO_MAX) && waits[39] <= RTO_MAX);
+            prop_assert!(waits[0] == RTO_MAX || waits[0] >= rtt.smoothed() + delay);
+        }
     }
 
     #[test]

@@ -357,3 +357,6 @@ impl SendFifo {
         Some(Span::Part { number, offset: large.sent, len })
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -77,3 +77,47 @@ impl Timers {
         a.min(b).min(c.min(d))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Timer; Timers::COUNT] = [Timer::Retransmit, Timer::Reorder, Timer::Ack, Timer::Life];
+
+    proptest! {
+        /// Against the simple model: a time or none for each.
+        #[test]
+        fn each_timer_fires_once_when_it_is_due(steps in proptest::collection::vec((0usize..4, 0u8..4, 0u64..100), 1..200)) {
+            let mut timers = Timers::new();
+            let mut model = [None; Timers::COUNT];
+            let mut known = timers.take_change().expect("it is new");
+            for (which, what, nanos) in steps {
+                let (timer, at) = (ALL[which], Instant::from_nanos(nanos));
+                match what {
+                    0 | 1 => {
+                        timers.set(timer, at);
+                        model[which] = Some(at);
+                    }
+                    2 => {
+                        timers.stop(timer);
+                        model[which] = None;
+                    }
+                    _ => {
+                        let due = model[which].is_some_and(|due| due <= at);
+                        prop_assert_eq!(timers.fire(timer, at), due);
+                        if due {
+                            model[which] = None;
+                        }
+                    }
+                }
+                prop_assert_eq!(timers.is_idle(timer), model[which].is_none());
+                let next = model.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
+                prop_assert_eq!(timers.next(), next);
+                // Who looks only at changes never misses a timer: what it knows is never later.
+                known = timers.take_change().unwrap_or(known);
+                prop_assert!(known <= next);
+            }
+        }
+    }
+}
