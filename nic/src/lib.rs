@@ -26,7 +26,7 @@ pub mod dpdk;
 mod driver;
 pub mod encap;
 pub mod fault;
-mod interface;
+pub mod interface;
 mod link_table;
 pub mod mem;
 pub mod pcap;

@@ -48,7 +48,7 @@ pub enum Command {
     /// Make hosts out of network namespaces and run commands in them
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
-    /// Try drivers and the NICs below them
+    /// List NICs and try drivers on them
     #[command(subcommand)]
     Nic(NicCommand),
     /// Show which drivers can run here, and the command that mends what cannot
@@ -187,6 +187,12 @@ pub enum PatternArg {
 
 #[derive(Debug, Subcommand)]
 pub enum NicCommand {
+    /// Show the NICs: driver, PCI address, NUMA node, MTU, offloads, XDP, and what to open them as
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Run the conformance suite: everything that a driver promises, tried on the NICs that are named
     #[command(after_help = TEST_EXAMPLES)]
     Test {

@@ -4,6 +4,7 @@
 
 pub mod doctor;
 pub mod lab;
+pub mod nic_list;
 pub mod qemu;
 pub mod soak;
 

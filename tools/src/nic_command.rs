@@ -1,8 +1,9 @@
-//! `sidelane nic`: the conformance suite on drivers that a user names.
+//! `sidelane nic`: which NICs there are, and the conformance suite on drivers that a user names.
 
 use std::any::Any;
 use std::thread;
 
+use sidelane::nic_list::NicList;
 use sidelane_nic::conformance::{self, Report, Setup};
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
 use sidelane_nic::{LinkAddr, Nic, dpdk, mem, shm, udp, uring, xdp};
@@ -12,20 +13,38 @@ use crate::say;
 
 /// Runs a `nic` command; returns the exit code.
 pub fn run(command: &NicCommand) -> i32 {
-    let NicCommand::Test { nics, overtaking } = command;
+    match command {
+        NicCommand::List { json } => list(*json),
+        NicCommand::Test { nics, overtaking } => test(nics, *overtaking),
+    }
+}
+
+fn list(json: bool) -> i32 {
+    match NicList::gather() {
+        Ok(list) if json => say(serde_json::to_string(&list).expect("a list has no maps and only finite numbers")),
+        Ok(list) => say(list),
+        Err(error) => {
+            eprintln!("error: the system does not tell its interfaces: {error}");
+            return 1;
+        }
+    }
+    0
+}
+
+fn test(nics: &[Spec], overtaking: bool) -> i32 {
     // What cannot be opened at all would only be a reason to skip case after case.
     if let Err(reason) = nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
         eprintln!("error: {reason}");
         return 1;
     }
     let reports = match &nics[0] {
-        Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, *overtaking),
-        Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics, *overtaking),
-        Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics, *overtaking),
-        Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics, *overtaking),
-        Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics, *overtaking),
+        Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, overtaking),
+        Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics, overtaking),
+        Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics, overtaking),
+        Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics, overtaking),
+        Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics, overtaking),
         Spec::Mem => {
-            vec![conformance::run(&mut Named::<mem::MemNic> { nics, overtaking: *overtaking, open: open_in_turn })]
+            vec![conformance::run(&mut Named::<mem::MemNic> { nics, overtaking, open: open_in_turn })]
         }
     };
     for report in &reports {

@@ -93,6 +93,14 @@ impl Member {
     }
 }
 
+/// How many endpoints of any queue are on the interface with this number.
+pub fn endpoints_on(interface: u32) -> usize {
+    let names = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    let start = format!("@sidelane/xdp/{interface}/");
+    let of_any_queue = |line: &str| line.split_once(&start).and_then(|(_, name)| parse(name.split_once('/')?.1));
+    names.lines().filter_map(of_any_queue).count()
+}
+
 /// Holds the endpoint's number on the interface; `uring` uses the same name, so that an endpoint is one driver's only.
 pub fn reserve(interface: i32, endpoint: u16) -> io::Result<Name> {
     name(&format!("sidelane/ether/{interface}/{endpoint}"))
@@ -126,7 +134,7 @@ mod tests {
     use super::*;
 
     /// No interface has this number.
-    const QUEUE: Queue = Queue { interface: -7, number: 3 };
+    const QUEUE: Queue = Queue { interface: i32::MAX - 7, number: 3 };
 
     #[test]
     fn a_member_is_found_while_it_is_there() {
@@ -135,6 +143,7 @@ mod tests {
         let name = QUEUE.publish(5, [file.as_fd(); 4]).unwrap();
         let members = QUEUE.members();
         assert_eq!((members.len(), members[0].place), (1, 5));
+        assert_eq!(endpoints_on(QUEUE.interface as u32), 1);
         assert_eq!(Queue { number: 33, ..QUEUE }.members(), []);
         assert!(members[0].descriptors().is_ok(), "one's own are always to be had");
         drop(name);
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn turns_are_taken() {
-        let queue = Queue { interface: -8, number: 0 };
+        let queue = Queue { interface: i32::MAX - 8, number: 0 };
         let first = queue.hold().unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| queue.hold().map(drop));

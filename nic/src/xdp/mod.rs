@@ -31,6 +31,7 @@ use chunks::Chunks;
 use datapath::{RxRing, TxRing};
 use members::{Name, Queue};
 
+pub use members::endpoints_on;
 pub use open::OpenError;
 
 /// What to open.

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use io_uring::IoUring;
 use sidelane_nic::spec::Spec;
 
+use sidelane_nic::xdp::Preference;
+
 use super::{Driver, Verdict, probe};
 use crate::lab::{Lab, LabError, LabSpec};
 
@@ -30,7 +32,7 @@ pub fn drivers(lab: &Result<Lab, Verdict>) -> Vec<Driver> {
     let all = [
         ("shm", "processes on one host", shm()),
         ("dpdk", "network card without the kernel", Verdict::NotBuilt),
-        ("xdp", "AF_XDP sockets", Verdict::NotBuilt),
+        ("xdp", "AF_XDP sockets, on an interface", xdp()),
         ("uring", "AF_PACKET ring and io_uring, on an interface", uring(lab)),
         ("udp", "UDP sockets through io_uring", udp()),
         ("mem", "simulated fabric in one process", Verdict::runs_everywhere()),
@@ -49,6 +51,16 @@ fn udp() -> Verdict {
     }
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     verdict(probe::open(&Spec::Udp { bind }), Some("sudo ip link set lo up"))
+}
+
+/// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
+fn xdp() -> Verdict {
+    let lo = Spec::Xdp { interface: "lo".to_owned(), endpoint: PROBE_ENDPOINT, queue: 0, prefer: Preference::Fastest };
+    let verdict = verdict(probe::open(&lo), Some("sudo sidelane"));
+    match verdict {
+        Verdict::Refused { reason, .. } if !reason.contains("run as root") => Verdict::Refused { reason, remedy: None },
+        verdict => verdict,
+    }
 }
 
 fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
@@ -98,6 +110,8 @@ fn ring() -> Result<(), Verdict> {
     IoUring::new(RING_ENTRIES).map(drop).map_err(|error| refused_ring(&error))
 }
 
+/// Not the one that a program takes unless it is told.
+const PROBE_ENDPOINT: u16 = u16::MAX;
 const RING_ENTRIES: u32 = 256;
 
 fn refused_ring(error: &io::Error) -> Verdict {

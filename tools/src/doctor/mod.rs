@@ -10,6 +10,8 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 
+use crate::nic_list::{NicFacts, NicList, Program};
+
 pub use facts::Facts;
 pub use probe::main as probe;
 
@@ -24,6 +26,8 @@ pub struct Report {
     pub drivers: Vec<Driver>,
     /// Whether labs can be made.
     pub lab: Verdict,
+    /// Every NIC, and what XDP can do on it.
+    pub nics: Vec<NicFacts>,
     /// The machine.
     pub machine: Facts,
 }
@@ -71,6 +75,7 @@ impl Report {
             ready,
             drivers,
             lab: lab.map_or_else(|verdict| verdict, |_| Verdict::runs_everywhere()),
+            nics: NicList::gather().map_or_else(|_| Vec::new(), |list| list.nics),
             machine: Facts::gather(),
         }
     }
@@ -102,19 +107,41 @@ impl fmt::Display for Report {
             table.add_row([driver.name, driver.what, &driver.verdict.to_string()]);
         }
         table.add_row(["lab", "network namespaces joined by veth", &self.lab.to_string()]);
-        writeln!(f, "{table}\n{}", self.machine)?;
+        writeln!(f, "{table}")?;
+        for nic in &self.nics {
+            if let Some(xdp) = &nic.xdp {
+                writeln!(f, "XDP on {}: {xdp}", nic.name())?;
+            }
+        }
+        writeln!(f, "{}", self.machine)?;
         let all = self.drivers.iter().map(|driver| (driver.name, &driver.verdict)).chain([("lab", &self.lab)]);
-        let remedies: Vec<String> = all
+        let mut remedies: Vec<String> = all
             .filter_map(|(name, verdict)| match verdict {
                 Verdict::Refused { remedy: Some(remedy), .. } => Some(format!("  {name:<6} {remedy}")),
                 _ => None,
             })
             .collect();
+        remedies.extend(self.nics.iter().flat_map(xdp_remedies));
         if !remedies.is_empty() {
             writeln!(f, "\nWhat mends it:\n{}", remedies.join("\n"))?;
         }
         Ok(())
     }
+}
+
+/// What makes an interface free for `xdp:`, and has it see all of its frames.
+fn xdp_remedies(nic: &NicFacts) -> Vec<String> {
+    let (Some(name), Some(xdp)) = (&nic.interface, &nic.xdp) else { return Vec::new() };
+    let mut remedies = Vec::new();
+    if let Some(Program::Foreign { remedy, .. }) = xdp.program {
+        remedies.push(format!("  xdp    sudo ip link set {name} {remedy}"));
+    }
+    if nic.rx_queues.is_some_and(|queues| queues > 1) {
+        remedies.push(format!(
+            "  xdp    sudo ethtool -L {name} combined 1    (frames on other queues than 0 are not seen)"
+        ));
+    }
+    remedies
 }
 
 impl fmt::Display for Verdict {

@@ -7,7 +7,7 @@
 mod enter;
 mod error;
 pub mod keeper;
-mod offload;
+pub(crate) mod offload;
 mod passing;
 mod place;
 pub mod process;

@@ -29,6 +29,16 @@ fn help_names_each_subcommand_and_gives_examples() {
 }
 
 #[test]
+fn nics_are_listed_for_people_and_for_programs() {
+    let stage = Stage::own_user();
+    assert!(stage.text(&["nic", "list"]).contains("uring:lo"));
+    let list: Value = serde_json::from_str(&stage.text(&["nic", "list", "--json"])).unwrap();
+    assert_eq!(list["schema"], "sidelane-nics/1");
+    let lo = list["nics"].as_array().unwrap().iter().find(|nic| nic["interface"] == "lo").unwrap();
+    assert_eq!(lo["xdp"]["mode"], "generic");
+}
+
+#[test]
 fn a_wrong_argument_is_answered_with_the_right_ones() {
     let text = error(&["--nic", "carrier-pigeon"]);
     assert!(text.contains("uring, xdp, udp, shm, mem"), "{text}");
