@@ -119,8 +119,8 @@ pub const PORT: u16 = 7474;
 /// What the ladder shall measure.
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
-    /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem; with --peer one as a
-    /// string: uring:eth1
+    /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem, and DPDK's memif
+    /// and vhost; with --peer one as a string: uring:eth1
     #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
     pub nic: Vec<NicArg>,
     /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab

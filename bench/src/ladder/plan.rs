@@ -41,6 +41,10 @@ pub enum NicKind {
     Udp,
     /// Shared memory.
     Shm,
+    /// DPDK's memif between two processes.
+    Memif,
+    /// DPDK's vhost and virtio-user between two processes.
+    Vhost,
     /// The simulated fabric: both sides in one thread, so that only the software costs.
     Mem,
 }
@@ -247,7 +251,18 @@ names!(
     Raw = "raw",
     Proto = "proto"
 );
-names!(NicKind, "driver", Uring = "uring", Xdp = "xdp", Dpdk = "dpdk", Udp = "udp", Shm = "shm", Mem = "mem");
+names!(
+    NicKind,
+    "driver",
+    Uring = "uring",
+    Xdp = "xdp",
+    Udp = "udp",
+    Shm = "shm",
+    Memif = "memif",
+    Vhost = "vhost",
+    Dpdk = "dpdk",
+    Mem = "mem"
+);
 names!(Kind, "pattern", PingPong = "ping-pong", Flood = "flood", Bandwidth = "bandwidth");
 names!(Regime, "regime", DefaultOffloads = "default-offloads", RealFrames = "real-frames", Wire = "wire");
 

@@ -23,6 +23,8 @@ pub struct Device {
     pub descriptors: u16,
     /// The socket's file that this end makes, where it makes one.
     pub socket: Option<PathBuf>,
+    /// The socket's file that this end removes once it is connected.
+    pub socket_once: Option<PathBuf>,
     /// The memif client's wish for zero-copy, granted where there are hugepages.
     pub zero_copy_wanted: bool,
 }
@@ -45,7 +47,8 @@ impl Device {
         let options = || args.split(',').filter(|option| !option.is_empty());
         let mtu = |default: u16| config.mtu.unwrap_or(default).max(MTU_MIN);
         let server = options().any(|option| option == "server");
-        let others: Vec<&str> = options().filter(|option| *option != "server").collect();
+        let once = options().any(|option| option == "once");
+        let others: Vec<&str> = options().filter(|option| !["server", "once"].contains(option)).collect();
         let wire = if server { Wire::PairServer } else { Wire::PairClient };
         let no = |reason: &str| OpenError::NoSuchDevice { device: config.device.clone(), reason: reason.to_owned() };
         match head.split_once(':') {
@@ -69,6 +72,7 @@ impl Device {
                     sets_mtu: false,
                     descriptors: slots,
                     socket: (server && file).then(|| place.into()),
+                    socket_once: (once && !server && file).then(|| place.into()),
                     zero_copy_wanted: !server && !others.iter().any(|option| option.starts_with("zero-copy=")),
                 })
             }
@@ -90,6 +94,7 @@ impl Device {
                     sets_mtu: false,
                     descriptors: slots,
                     socket: server.then(|| place.into()),
+                    socket_once: (once && !server).then(|| place.into()),
                     zero_copy_wanted: false,
                 })
             }
@@ -105,6 +110,7 @@ impl Device {
                     sets_mtu: mtu != MTU_DEFAULT,
                     descriptors: ring(mtu),
                     socket: None,
+                    socket_once: None,
                     zero_copy_wanted: false,
                 })
             }
@@ -149,6 +155,7 @@ impl Device {
             // memif's own default is 2^10 descriptors; the others are told.
             descriptors: of_ring.unwrap_or(if is("net_memif") { 1 << 10 } else { ring(mtu) }),
             socket,
+            socket_once: None,
             zero_copy_wanted: false,
         }
     }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::OpenError;
 use super::device::Device;
 use super::sys::{Shim, take_log};
+use super::{OpenError, pci};
 
 /// The environment of this process.
 #[derive(Clone, Copy)]
@@ -22,7 +22,14 @@ pub struct Eal {
 pub fn up(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
     static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    // DPDK can't be started a second time, so a refusal stays one.
+    if device.bus == "pci" {
+        // Before the environment starts, since a refusal by that is final: it can't be started a second time.
+        let hugepages = match &*started {
+            Some(Ok(eal)) => eal.hugepages,
+            _ => free_hugepages() >= HUGEPAGES_MIN,
+        };
+        pci::check(&device.name, hugepages)?;
+    }
     let eal = started.get_or_insert_with(|| start(device, extra)).clone()?;
     if device.bus == "pci" && !eal.pci {
         return Err(OpenError::NoPciHere(device.name.clone()));

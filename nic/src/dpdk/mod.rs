@@ -2,7 +2,8 @@
 //!
 //! A device is a PCI address (`dpdk:0000:00:04.0`), one of the short forms `memif:NAME[,server]` and
 //! `vhost:PATH[,server]` for two processes on one host, or any virtual device in DPDK's own words
-//! (`dpdk:net_tap0,iface=tap0`). Frames travel under our own EtherType ([`crate::encap::ether`]); they are received and
+//! (`dpdk:net_tap0,iface=tap0`). A `NAME` of memif without a slash is no file: an abstract socket, of which nothing stays
+//! behind. vhost needs a file; with `once` at the client's end its name goes as soon as both are connected. Frames travel under our own EtherType ([`crate::encap::ether`]); they are received and
 //! written in place, in DPDK's packet buffers.
 //!
 //! DPDK's environment is started when the first device is opened, once a process: in hugepages if 64 MiB of them are
@@ -21,6 +22,7 @@ mod device;
 mod eal;
 mod frames;
 mod open;
+pub mod pci;
 mod port;
 mod steering;
 mod sys;

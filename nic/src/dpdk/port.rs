@@ -40,9 +40,23 @@ impl Port {
         loop {
             take_log();
             let refused = match Self::try_open(eal, &device, shared) {
+                Ok(port) if device.bus == "pci" => {
+                    // A card that was just started negotiates with its neighbour, and sends into the void till then.
+                    let late = Instant::now() + CARRIER_PATIENCE;
+                    while !port.link_is_up() && Instant::now() < late {
+                        std::thread::sleep(PEER_TURN);
+                    }
+                    return Ok(port);
+                }
                 Ok(port) if device.wire != Wire::PairClient => return Ok(port),
                 Ok(port) => match port.wait_for_server(give_up) {
-                    true => return Ok(port),
+                    true => {
+                        if let Some(socket) = &device.socket_once {
+                            // Gone already, if the server has no patience either.
+                            let _ = std::fs::remove_file(socket);
+                        }
+                        return Ok(port);
+                    }
                     false => return Err(OpenError::NobodyThere(device.args.clone())),
                 },
                 Err(refused) => refused,
@@ -281,5 +295,7 @@ const LINK_PATIENCE: Duration = Duration::from_secs(9);
 /// Two processes that are started together are ready within a second of one another, on a loaded machine too.
 const PEER_PATIENCE: Duration = Duration::from_millis(2_500);
 const PEER_TURN: Duration = Duration::from_millis(20);
+/// Copper at 1 Gbit/s takes 2 to 3 s to negotiate (IEEE 802.3 clause 28.3.2). Without a cable, opening lasts as long.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 /// A server that listens answers a client within a few milliseconds.
 const REDIAL: Duration = Duration::from_millis(100);

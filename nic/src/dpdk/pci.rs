@@ -1,0 +1,153 @@
+//! What the kernel says of a PCI device: whether it is there, and whose it is. Asked before DPDK is, whose own answer to
+//! everything is that it found no port.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::OpenError;
+
+/// A network card as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Such as `0000:00:04.0`.
+    pub address: String,
+    /// Vendor and device number, such as `8086:10d3` (pci.ids).
+    pub id: String,
+    /// The kernel's driver that it is bound to; `None`: to none.
+    pub driver: Option<String>,
+    /// Interfaces that the kernel has on it.
+    pub interfaces: Vec<String>,
+    /// It is behind an IOMMU.
+    pub iommu: bool,
+    /// Memory node, where there are several.
+    pub numa_node: Option<u32>,
+}
+
+impl Card {
+    /// All Ethernet cards, by address.
+    pub fn all() -> Vec<Self> {
+        let mut cards: Vec<Self> = fs::read_dir(DEVICES)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|device| read(&device.path(), "class").is_some_and(|class| class.starts_with(CLASS_ETHERNET)))
+            .filter_map(|device| Self::find(device.file_name().to_str()?))
+            .collect();
+        cards.sort_by(|a, b| a.address.cmp(&b.address));
+        cards
+    }
+
+    /// The device at `address`, written in full.
+    pub fn find(address: &str) -> Option<Self> {
+        let device = Path::new(DEVICES).join(address);
+        let number = |file| read(&device, file).map(|text| text.trim_start_matches("0x").to_owned());
+        // A virtio device's interface is one step further down.
+        let mut interfaces = names(&device.join("net"));
+        for below in names(&device).iter().filter(|name| name.starts_with("virtio")) {
+            interfaces.extend(names(&device.join(below).join("net")));
+        }
+        Some(Self {
+            address: address.to_owned(),
+            id: format!("{}:{}", number("vendor")?, number("device")?),
+            driver: target(&device.join("driver")),
+            interfaces,
+            iommu: device.join("iommu_group").exists(),
+            numa_node: read(&device, "numa_node").and_then(|node| node.parse().ok()),
+        })
+    }
+
+    /// DPDK can have it as it is.
+    pub fn is_free(&self) -> bool {
+        // These drive their cards beside the kernel's interface, which stays ("bifurcated").
+        const SHARED_WITH_KERNEL: [&str; 3] = ["mlx4_core", "mlx5_core", "mana"];
+        let driver = self.driver.as_deref().unwrap_or_default();
+        FREE.contains(&driver) || SHARED_WITH_KERNEL.contains(&driver)
+    }
+
+    /// The commands that give it to DPDK.
+    pub fn remedy(&self) -> String {
+        // Without an IOMMU, VFIO is off; UIO lets the card at all of memory.
+        let driver = if self.iommu { "vfio-pci" } else { "uio_pci_generic" };
+        format!(
+            "sudo modprobe {driver} && echo {driver} | sudo tee {DEVICES}/{address}/driver_override && echo {address} | \
+             sudo tee {DEVICES}/{address}/driver/unbind; echo {address} | sudo tee /sys/bus/pci/drivers_probe",
+            address = self.address
+        )
+    }
+}
+
+/// Says why DPDK could not have the card, if so. `hugepages`: some are free.
+pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
+    let card = Card::find(address).ok_or_else(|| OpenError::NoPciDevice(address.to_owned()))?;
+    if !card.is_free() {
+        let owner = match (&card.driver, card.interfaces.first()) {
+            (Some(driver), Some(interface)) => format!("the kernel's {driver} (interface {interface})"),
+            (Some(driver), None) => format!("the kernel's {driver}"),
+            (None, _) => "no driver".to_owned(),
+        };
+        return Err(OpenError::NotBound { device: card.address.clone(), owner, remedy: card.remedy() });
+    }
+    // Behind VFIO the IOMMU makes any memory addressable.
+    if !hugepages && card.driver.as_deref() != Some("vfio-pci") {
+        return Err(OpenError::NoHugepages(card.address));
+    }
+    Ok(())
+}
+
+fn read(device: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(device.join(file)).ok().map(|text| text.trim().to_owned())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn target(link: &PathBuf) -> Option<String> {
+    Some(fs::read_link(link).ok()?.file_name()?.to_str()?.to_owned())
+}
+
+/// The kernel's list (sysfs-bus-pci).
+const DEVICES: &str = "/sys/bus/pci/devices";
+/// Class 02 (network), subclass 00 (Ethernet) (PCI Code and ID Assignment 1.11, 1.3).
+const CLASS_ETHERNET: &str = "0x0200";
+/// The kernel's drivers that leave a card to a program (DPDK's Linux guide, 7.2).
+const FREE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(driver: Option<&str>, iommu: bool) -> Card {
+        Card {
+            address: "0000:00:04.0".into(),
+            id: "8086:10d3".into(),
+            driver: driver.map(str::to_owned),
+            interfaces: Vec::new(),
+            iommu,
+            numa_node: None,
+        }
+    }
+
+    #[test]
+    fn a_card_is_free_when_its_driver_leaves_it_to_programs() {
+        for driver in ["vfio-pci", "uio_pci_generic", "mlx5_core"] {
+            assert!(card(Some(driver), true).is_free(), "{driver}");
+        }
+        assert!(!card(Some("e1000e"), true).is_free());
+        assert!(!card(None, true).is_free());
+    }
+
+    #[test]
+    fn the_remedy_fits_the_machine() {
+        assert!(card(Some("e1000e"), true).remedy().contains("modprobe vfio-pci"));
+        let without = card(Some("e1000e"), false).remedy();
+        assert!(without.contains("modprobe uio_pci_generic"));
+        assert!(without.contains("echo 0000:00:04.0 | sudo tee /sys/bus/pci/drivers_probe"), "{without}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_so() {
+        assert!(matches!(check("ffff:ff:1f.7", true), Err(OpenError::NoPciDevice(_))));
+    }
+}
