@@ -41,6 +41,7 @@ inside_a_namespace! {
     loopback_keeps_the_contract
     open_errors_say_what_to_do
     foreign_frames_are_the_kernels
+    queues_are_chosen
     uring_and_xdp_share_an_interface
     full_rings_drop_and_count
     removed_interface_is_gone
@@ -241,6 +242,23 @@ mod cases {
             assert!(seen.iter().any(|frame| frame.starts_with(start)), "{start:x?} did not reach the kernel");
         }
         assert!(!seen.iter().any(|frame| frame.ends_with(b"ours")), "what is ours did");
+    }
+
+    pub fn queues_are_chosen() {
+        ip("link add vA numtxqueues 2 numrxqueues 2 type veth peer name vB numtxqueues 2 numrxqueues 2");
+        ip("link set vA up");
+        ip("link set vB up");
+        let native = Preference::Native;
+        let at = |interface, endpoint, queue| {
+            Xdp::open(&Config { queue, prefer: native, ..Config::new(interface, endpoint) })
+        };
+        // What is sent on a queue of a veth arrives on the same queue of its peer's driver. To the kernel behind it,
+        // and so to a generic program, all of it comes from queue 0.
+        let (mut a, mut b, mut c) = (at("vA", 1, 1).unwrap(), at("vB", 1, 1).unwrap(), at("vB", 2, 1).unwrap());
+        exchange(&mut a, &mut b);
+        exchange(&mut c, &mut a);
+        let error = at("vA", 2, 0).err().expect("one queue an interface");
+        assert!(matches!(error, OpenError::OtherQueue(_)), "{error}");
     }
 
     pub fn uring_and_xdp_share_an_interface() {

@@ -131,7 +131,7 @@ impl Chunks {
         held.truncate(kept);
         fill.set_producer(at.wrapping_add(count));
         if fill.filled() < BATCH {
-            let more = account.given_out + 2 * BATCH;
+            let more = account.given_out.saturating_add(2 * BATCH);
             give_out(&mut account, shared, fill, more);
         }
     }

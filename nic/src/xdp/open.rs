@@ -69,6 +69,9 @@ pub enum OpenError {
          `xdpgeneric off`, or use `uring:{0}`"
     )]
     ProgramAttached(String),
+    /// Our own endpoints are there, but on another queue.
+    #[error("`{0}` has endpoints of ours on another queue: all endpoints of an interface use the same `queue=N`")]
+    OtherQueue(String),
     /// A socket that is not ours has the queue.
     #[error("queue {queue} of `{interface}` has an AF_XDP socket of somebody else's: end that, or use `uring:`")]
     QueueTaken {
@@ -165,7 +168,8 @@ impl Xdp {
         drop(turn);
 
         tracing::debug!(interface = config.interface, endpoint = config.endpoint, %mode, place, "open");
-        if port.queues > 1 {
+        // Without its own hook a veth's frames all count as those of queue 0.
+        if port.queues > 1 && port.prefers_native {
             tracing::warn!(
                 "`{0}` has {1} receive queues and this endpoint listens on queue {2}: frames that the card puts on \
                  others are lost. `ethtool -L {0} combined 1` leaves one; where the card can, `ethtool -N {0} flow-type \
@@ -334,7 +338,9 @@ fn attach(
                 Ok(link) => return Ok((link, attachment)),
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                     if Instant::now() > until {
-                        return Err(OpenError::ProgramAttached(config.interface.clone()));
+                        let ours = members::endpoints_on(port.interface.index() as u32) > 0;
+                        let taken = if ours { OpenError::OtherQueue } else { OpenError::ProgramAttached };
+                        return Err(taken(config.interface.clone()));
                     }
                     std::thread::sleep(Span::from_millis(1));
                 }
