@@ -255,6 +255,12 @@ pub enum LabCommand {
     /// Run a command beside emulated PCI NICs, or prove all drivers on them
     #[command(after_help = QEMU_EXAMPLES)]
     Qemu(QemuArgs),
+    /// Ends what is inside a lab when its tool is killed; started by `run`
+    #[command(hide = true)]
+    Guard {
+        /// The tool's descriptors of the namespaces
+        namespaces: Vec<i32>,
+    },
     /// Holds a lab; started by `up`
     #[command(hide = true)]
     Keep {

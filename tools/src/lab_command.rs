@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
+use sidelane::lab::guard::{self, Guard};
 use sidelane::lab::keeper::{self, KeepError, Kept};
 use sidelane::lab::{Lab, LabError, LabSpec, process};
 use sidelane::qemu::QemuError;
@@ -44,6 +45,9 @@ pub fn run(command: LabCommand) -> Result<i32, Failure> {
         LabCommand::Exec { host, name, command } => exec(&name.name, &host, &command),
         LabCommand::Run { spec, command } => run_in(&spec.spec(), &command),
         LabCommand::Qemu(args) => Ok(qemu_command::run(&args)?),
+        LabCommand::Guard { namespaces } => {
+            guard::stand(&namespaces).map_err(|e| Failure::System("guard the lab", e)).map(|()| 0)
+        }
         LabCommand::Keep { spec, name } => Ok(keep(&spec.spec(), &name.name)),
     }
 }
@@ -149,6 +153,7 @@ fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     let signals = |error| Failure::System("watch for signals", error);
     let mut watched = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP]).map_err(signals)?;
     let lab = Lab::build(spec)?;
+    let _guard = Guard::post(&lab).map_err(|e| Failure::System("guard the lab", e))?;
     let (program, arguments) = split(command);
     let mut inside = lab.host(0).command(program);
     inside.args(arguments).envs(keeper::environment(&keeper::describe_hosts(&lab), 0));

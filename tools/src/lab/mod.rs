@@ -6,6 +6,7 @@
 
 mod enter;
 mod error;
+pub mod guard;
 pub mod keeper;
 pub(crate) mod offload;
 mod passing;

@@ -176,6 +176,19 @@ fn nothing_survives_a_killed_tool() {
     });
 }
 
+/// The kernel kills only the command itself with the tool; what that has started is the guard's affair.
+#[test]
+fn what_a_command_started_does_not_survive_a_killed_tool() {
+    for_each_user(|stage| {
+        let family = "sleep 1000 & setsid sh -c 'sleep 1000; true' & echo at $!; wait";
+        let (mut tool, inside) = start(&mut stage.sidelane(&["lab", "run", "--", "sh", "-c", family]), "at ");
+        let inside = Process::open(inside.parse().unwrap()).unwrap();
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        assert!(inside.wait(Duration::from_secs(5)), "the command's child is killed too");
+    });
+}
+
 #[test]
 fn nothing_survives_a_killed_command() {
     for_each_user(|stage| {
