@@ -49,7 +49,7 @@ fn super_packets_survive_faults_too() {
 }
 
 #[test]
-fn faults_on_loopback_and_shared_memory_are_survived() {
+fn faults_on_the_other_drivers_are_survived() {
     let _turn = turn();
     for stage in Stage::all("faults").iter().skip_while(|stage| stage.name() == "uring") {
         exchange(stage, 50_000, 0.05);

@@ -9,6 +9,8 @@ use sidelane::lab::{Lab, LabError, LabSpec};
 pub enum Stage {
     /// A veth between two hosts, one endpoint on each.
     Uring(Lab),
+    /// Likewise.
+    Xdp(Lab),
     /// Loopback.
     Udp,
     /// A domain of its own.
@@ -28,9 +30,24 @@ impl Stage {
         }
     }
 
+    /// Likewise; `None` also for who may not load XDP programs.
+    fn xdp() -> Option<Self> {
+        let Some(Self::Uring(lab)) = Self::uring(false) else { return None };
+        let host = lab.host(0);
+        let probe = host.command(program()).args(["probe", &format!("xdp:{}", host.interface())]).output();
+        match probe {
+            Ok(output) if output.status.success() => Some(Self::Xdp(lab)),
+            Ok(output) => {
+                println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// Every driver that can run here; `test` makes names that no other test has.
     pub fn all(test: &str) -> Vec<Self> {
-        let mut stages: Vec<Self> = Self::uring(false).into_iter().collect();
+        let mut stages: Vec<Self> = Self::uring(false).into_iter().chain(Self::xdp()).collect();
         stages.push(Self::Udp);
         stages.push(Self::Shm(format!("e2e-{test}-{}", std::process::id())));
         stages
@@ -40,6 +57,7 @@ impl Stage {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Uring(_) => "uring",
+            Self::Xdp(_) => "xdp",
             Self::Udp => "udp",
             Self::Shm(_) => "shm",
         }
@@ -49,7 +67,7 @@ impl Stage {
     pub fn soak(&self, at: usize) -> Command {
         let program = program();
         let mut command = match self {
-            Self::Uring(lab) => lab.host(at).command(program),
+            Self::Uring(lab) | Self::Xdp(lab) => lab.host(at).command(program),
             Self::Udp | Self::Shm(_) => Command::new(program),
         };
         command.arg("soak");
@@ -61,6 +79,7 @@ impl Stage {
         let mut command = self.soak(at);
         let nic = match self {
             Self::Uring(lab) => format!("uring:{},endpoint=1", lab.host(at).interface()),
+            Self::Xdp(lab) => format!("xdp:{},endpoint=1", lab.host(at).interface()),
             Self::Udp => format!("udp:127.0.0.1:{port}"),
             Self::Shm(domain) => format!("shm:{domain},endpoint={}", at + 1),
         };
