@@ -83,7 +83,7 @@ pub fn last_words(log: &str) -> String {
 }
 
 /// Bytes in hugepages that nobody uses.
-fn free_hugepages() -> u64 {
+pub fn free_hugepages() -> u64 {
     let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else { return 0 };
     let bytes = sizes.flatten().filter_map(|size| {
         let name = size.file_name().into_string().ok()?;

@@ -21,6 +21,7 @@ mod datapath;
 mod device;
 mod eal;
 mod frames;
+mod installed;
 mod open;
 pub mod pci;
 mod port;
@@ -37,6 +38,7 @@ use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use frames::{RxBatch, TxBatch};
 use port::Port;
 
+pub use installed::{Installed, free_hugepages};
 pub use open::OpenError;
 
 /// What to open.
