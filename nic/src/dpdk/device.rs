@@ -167,7 +167,12 @@ impl Device {
             // down, and 2 KiB is what every one of them can do.
             return (buffer(self.mtu).max(2048)).next_power_of_two().min(1 << 15);
         }
-        buffer(self.mtu)
+        match self.wire {
+            // As small as they may be: frames of a pair stay in the cache.
+            Wire::PairServer | Wire::PairClient => buffer(self.mtu),
+            // AF_XDP wants 2 KiB at least (if_xdp.h, XDP_UMEM_MIN_CHUNK_SIZE), and nobody minds.
+            Wire::Network => buffer(self.mtu).max(2048),
+        }
     }
 }
 

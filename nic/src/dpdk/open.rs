@@ -128,7 +128,7 @@ impl Dpdk {
             addr: LinkAddr::Ether { mac, endpoint },
             mtu,
             mtu_safe: mtu,
-            rx_frames: usize::from(port.rx_frames),
+            rx_frames: port.rx_frames,
             burst: BURST,
             rto_floor: RTO_FLOOR,
         };

@@ -21,7 +21,7 @@ pub struct Port {
     pub mac: [u8; 6],
     pub driver: String,
     /// Frames that it holds before it drops.
-    pub rx_frames: u16,
+    pub rx_frames: usize,
     pub pool: Pool,
     /// Where it is shared: which endpoint gets which frame.
     pub steering: Option<Mutex<Steering>>,
@@ -117,7 +117,7 @@ impl Port {
                 mtu_max: Some(info.mtu_max),
             });
         }
-        let mbufs = mbufs(device.descriptors, shared);
+        let mbufs = mbufs(device, shared);
         let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
             .map_err(Refused::at("allocating packet buffers"))?;
         let asked = sl_port_config {
@@ -135,7 +135,11 @@ impl Port {
             device: device.clone(),
             mac: info.mac,
             driver: info.driver,
-            rx_frames: granted.rx_descriptors.min(device.descriptors),
+            rx_frames: match device.wire {
+                _ if shared => INBOX_FRAMES.min(usize::from(granted.rx_descriptors)),
+                Wire::PairServer | Wire::PairClient => PAIR_FRAMES,
+                Wire::Network => usize::from(granted.rx_descriptors.min(device.descriptors)),
+            },
             pool,
             steering,
         })
@@ -267,8 +271,9 @@ fn control() -> MutexGuard<'static, ()> {
 }
 
 /// Mbufs of a port, so that none of its owners ever waits for another.
-fn mbufs(descriptors: u16, shared: bool) -> u32 {
-    let descriptors = u32::from(descriptors);
+fn mbufs(device: &Device, shared: bool) -> u32 {
+    // AF_XDP's driver fills rings of its own, whatever was asked for (rte_eth_af_xdp.c, ETH_AF_XDP_DFLT_NUM_DESCS).
+    let descriptors = if device.name.starts_with("net_af_xdp") { 2048 } else { u32::from(device.descriptors) };
     // In the hands of the device, to be filled.
     let mut sum = descriptors;
     // In the hands of the device, to be sent.
@@ -291,6 +296,9 @@ const CACHE: u32 = 256;
 
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
 const LINK_PATIENCE: Duration = Duration::from_secs(9);
+
+/// A pair never drops: its sender finds the ring full, and waits. The number only bounds what waits.
+const PAIR_FRAMES: usize = 1024;
 
 /// Two processes that are started together are ready within a second of one another, on a loaded machine too.
 const PEER_PATIENCE: Duration = Duration::from_millis(2_500);

@@ -9,7 +9,7 @@ use sidelane_nic::spec::Spec;
 
 use sidelane_nic::xdp::Preference;
 
-use super::{Driver, Verdict, probe};
+use super::{Driver, Verdict, dpdk, probe};
 use crate::lab::{Lab, LabError, LabSpec};
 
 /// A lab, or why there is none. It is given up by dropping it.
@@ -31,7 +31,7 @@ pub fn lab() -> Result<Lab, Verdict> {
 pub fn drivers(lab: &Result<Lab, Verdict>) -> Vec<Driver> {
     let all = [
         ("shm", "processes on one host", shm()),
-        ("dpdk", "network card without the kernel", Verdict::NotBuilt),
+        ("dpdk", "network cards without the kernel; memif and vhost between processes", dpdk::verdict()),
         ("xdp", "AF_XDP sockets, on an interface", xdp()),
         ("uring", "AF_PACKET ring and io_uring, on an interface", uring(lab)),
         ("udp", "UDP sockets through io_uring", udp()),

@@ -1,6 +1,7 @@
 //! Which drivers can run here, why the others cannot, and what mends it.
 
 mod checks;
+mod dpdk;
 mod facts;
 mod probe;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::nic_list::{NicFacts, NicList, Program};
 
+pub use dpdk::{CardFacts, DpdkFacts};
 pub use facts::Facts;
 pub use probe::main as probe;
 
@@ -26,6 +28,8 @@ pub struct Report {
     pub drivers: Vec<Driver>,
     /// Whether labs can be made.
     pub lab: Verdict,
+    /// What DPDK has here.
+    pub dpdk: DpdkFacts,
     /// Every NIC, and what XDP can do on it.
     pub nics: Vec<NicFacts>,
     /// The machine.
@@ -60,8 +64,6 @@ pub enum Verdict {
         /// A command that mends it, where there is one.
         remedy: Option<String>,
     },
-    /// This version does not contain it.
-    NotBuilt,
 }
 
 impl Report {
@@ -75,6 +77,7 @@ impl Report {
             ready,
             drivers,
             lab: lab.map_or_else(|verdict| verdict, |_| Verdict::runs_everywhere()),
+            dpdk: DpdkFacts::gather(),
             nics: NicList::gather().map_or_else(|_| Vec::new(), |list| list.nics),
             machine: Facts::gather(),
         }
@@ -113,6 +116,7 @@ impl fmt::Display for Report {
                 writeln!(f, "XDP on {}: {xdp}", nic.name())?;
             }
         }
+        write!(f, "{}", self.dpdk)?;
         writeln!(f, "{}", self.machine)?;
         let all = self.drivers.iter().map(|driver| (driver.name, &driver.verdict)).chain([("lab", &self.lab)]);
         let mut remedies: Vec<String> = all
@@ -121,6 +125,7 @@ impl fmt::Display for Report {
                 _ => None,
             })
             .collect();
+        remedies.extend(self.dpdk.remedies());
         remedies.extend(self.nics.iter().flat_map(xdp_remedies));
         if !remedies.is_empty() {
             writeln!(f, "\nWhat mends it:\n{}", remedies.join("\n"))?;
@@ -150,7 +155,6 @@ impl fmt::Display for Verdict {
             Self::Runs { note: None } => write!(f, "runs"),
             Self::Runs { note: Some(note) } => write!(f, "runs {note}"),
             Self::Refused { reason, .. } => write!(f, "cannot run: {reason}"),
-            Self::NotBuilt => write!(f, "not built yet"),
         }
     }
 }
