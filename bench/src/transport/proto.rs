@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
 
@@ -172,7 +173,12 @@ fn poll_connected<N: Nic>(endpoint: &mut Endpoint<N>) -> Result<Option<PeerId>, 
 
 /// The defaults, and a seed of this process and moment: epochs of two runs must differ.
 fn config() -> Config {
-    Config { seed: now_ns() ^ (u64::from(std::process::id()) << 40), ..Config::default() }
+    Config {
+        seed: now_ns() ^ (u64::from(std::process::id()) << 40),
+        // A measurement has a limit of its own: a machine that stands still for a while, as emulated ones do, ends none.
+        keep_alive: Duration::from_millis(2_500),
+        ..Config::default()
+    }
 }
 
 /// Larger messages are handed over, smaller ones copied: the endpoint's own limit is a quarter of its FIFO.
