@@ -18,8 +18,9 @@ use crate::interrupt;
 pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let listener = TcpListener::bind(args.listen).map_err(|error| Failure::Listen(args.listen, error))?;
+    let at = listener.local_addr().map_err(|error| Failure::Listen(args.listen, error))?;
     let core = args.core.unwrap_or_else(last_core);
-    eprintln!("serving {} at {}, on core {core}; end it with Ctrl-C", args.nic, args.listen);
+    eprintln!("serving {} on core {core}, at {at}", args.nic);
     loop {
         let (connection, peer) = listener.accept().map_err(|error| Failure::Listen(args.listen, error))?;
         eprintln!("{peer}: a ladder begins");

@@ -114,3 +114,29 @@ fn a_killed_side_ends_the_ladder_with_an_error() {
         assert!(errors.contains("error: "), "{errors}");
     });
 }
+
+#[test]
+fn two_machines_measure_with_each_other() {
+    let stage = Stage::own_user();
+    let serve = ["ladder", "serve", "--nic", "udp:127.0.0.1:0", "--listen", "127.0.0.1:0"];
+    let mut server = stage.sidelane(&serve).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let serving = lines.next().unwrap();
+    let (_, at) = serving.rsplit_once(" at ").unwrap();
+    let json = stage.runtime().join("two.json").to_str().unwrap().to_owned();
+    let measure = ["ladder", "--nic", "udp:127.0.0.1:0", "--peer", at, "--rungs", "udp-poll,proto", "--json", &json];
+    // Twice: it serves one after another.
+    for _ in 0..2 {
+        let table = stage.text(&[&measure[..], &SHORT[..]].concat());
+        assert!(table.contains("between two machines"), "{table}");
+    }
+    let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let rungs: Vec<_> = report["rungs"].as_array().unwrap().iter().map(|row| (&row["name"], &row["regime"])).collect();
+    assert_eq!(rungs, [(&"udp-poll".into(), &"wire".into()), (&"proto".into(), &"wire".into())]);
+    assert_eq!(report["machine"], report["peer"]);
+    let refused = stage.output(&["ladder", "--nic", "shm:here", "--peer", at]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("driver of a network"), "{refused:?}");
+    signal(&server, libc::SIGINT);
+    assert_eq!(server.wait().unwrap().code(), Some(130));
+    stage.assert_nothing_is_left();
+}
