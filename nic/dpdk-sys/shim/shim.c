@@ -365,7 +365,7 @@ static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
 	return rte_eth_tx_burst(port, 0, mbufs, count);
 }
 
-static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count, uint32_t front)
+static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count)
 {
 	struct rte_mbuf *mbufs[BURST_MAX];
 
@@ -373,8 +373,6 @@ static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count, uin
 	if (count > BURST_MAX || rte_pktmbuf_alloc_bulk(pool, mbufs, count) != 0)
 		return -ENOENT;
 	for (uint32_t at = 0; at < count; at++) {
-		/* The headroom ends on a cache line (RTE_PKTMBUF_HEADROOM and buf_addr are multiples of 64). */
-		mbufs[at]->data_off -= front;
 		frames[at].data = rte_pktmbuf_mtod(mbufs[at], uint8_t *);
 		frames[at].mbuf = mbufs[at];
 		frames[at].len = 0;

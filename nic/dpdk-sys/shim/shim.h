@@ -117,9 +117,8 @@ struct sl_dpdk {
 	uint32_t (*rx_burst)(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
 	/* Sends the first so many; the rest stay the caller's. */
 	uint32_t (*tx_burst)(uint16_t port, struct sl_frame *frames, uint32_t count);
-	/* Takes `count` (at most 64) empty frames from a pool, each with room for `front` bytes before an address that
-	 * is a multiple of 64, and `data` there. All or none: 0, or -ENOENT. */
-	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count, uint32_t front);
+	/* Takes `count` (at most 64) empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */
+	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count);
 	void (*free_frames)(struct sl_frame *frames, uint32_t count);
 };
 

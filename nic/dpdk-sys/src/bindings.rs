@@ -114,7 +114,6 @@ pub struct sl_dpdk {
             pool: *mut ::std::os::raw::c_void,
             frames: *mut sl_frame,
             count: u32,
-            front: u32,
         ) -> ::std::os::raw::c_int,
     >,
     pub free_frames: ::std::option::Option<unsafe extern "C" fn(frames: *mut sl_frame, count: u32)>,

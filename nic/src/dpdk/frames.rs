@@ -127,8 +127,6 @@ pub struct TxBatch {
     spare_count: usize,
     staged: [sl_frame; BURST],
     staged_count: usize,
-    /// Bytes in front of the aligned middle of a frame.
-    front: usize,
     room: usize,
 }
 
@@ -136,10 +134,11 @@ pub struct TxBatch {
 unsafe impl Send for TxBatch {}
 
 impl TxBatch {
-    /// Frames of `pool` whose payload is aligned behind a header of `front` bytes.
-    pub fn new(shim: Shim, pool: &Pool, front: usize) -> Self {
+    /// Frames of `pool`. They start on a cache line, header first: a small frame is one line, and no more than that moves
+    /// to the other core.
+    pub fn new(shim: Shim, pool: &Pool) -> Self {
         let room = pool.room();
-        Self { shim, spare: [NO_FRAME; BURST], spare_count: 0, staged: [NO_FRAME; BURST], staged_count: 0, front, room }
+        Self { shim, spare: [NO_FRAME; BURST], spare_count: 0, staged: [NO_FRAME; BURST], staged_count: 0, room }
     }
 
     #[inline]
@@ -158,7 +157,7 @@ impl TxBatch {
     pub fn lend(&mut self, pool: &Pool, len: usize) -> Option<&mut [u8]> {
         assert!(len <= self.room, "the driver lends no frame above its MTU");
         if self.spare_count == 0 {
-            if !self.shim.alloc_frames(pool, &mut self.spare, self.front) {
+            if !self.shim.alloc_frames(pool, &mut self.spare) {
                 return None;
             }
             self.spare_count = BURST;
@@ -178,7 +177,7 @@ impl TxBatch {
     #[inline]
     pub fn lent_mut(&mut self, len: usize) -> &mut [u8] {
         let frame = &self.spare[self.spare_count - 1];
-        // SAFETY: an empty frame of the pool has its room, and `front` bytes more, from `data` on; `len` was compared
+        // SAFETY: an empty frame of the pool has its room, from `data` on; `len` was compared
         // with it by `lend`. It is ours until it is staged, which needs this borrow to have ended.
         unsafe { std::slice::from_raw_parts_mut(frame.data, len) }
     }

@@ -160,14 +160,11 @@ impl Shim {
         unsafe { call!(self, tx_burst(port, frames.as_mut_ptr(), frames.len() as u32)) as usize }
     }
 
-    /// Fills `frames` (at most 64) with empty ones, whose 64-byte aligned middle has `front` bytes before it. False: the
-    /// pool has not so many.
+    /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.
     #[inline]
-    pub fn alloc_frames(self, pool: &Pool, frames: &mut [sl_frame], front: usize) -> bool {
+    pub fn alloc_frames(self, pool: &Pool, frames: &mut [sl_frame]) -> bool {
         // SAFETY: the pool lives; the shim checks the number.
-        unsafe {
-            call!(self, alloc_frames(pool.pool.as_ptr(), frames.as_mut_ptr(), frames.len() as u32, front as u32)) == 0
-        }
+        unsafe { call!(self, alloc_frames(pool.pool.as_ptr(), frames.as_mut_ptr(), frames.len() as u32)) == 0 }
     }
 
     /// Gives frames back to their pool.
