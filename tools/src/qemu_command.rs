@@ -144,5 +144,6 @@ const ENDPOINTS: usize = 3;
 /// still wait in its queue (net/queue.c, qemu_net_queue_send), so frames overtake once a ring was full.
 const CONFORMANCE: [&str; 4] = ["sidelane", "nic", "test", "--overtaking"];
 /// The driver and the peer come from SIDELANE_NIC and SIDELANE_PEER. One round: an emulator's times are no figures, and
-/// every measurement opens its NICs anew.
-const LADDER: [&str; 6] = ["sidelane", "ladder", "--rounds", "1", "--rungs", "tcp-poll,raw,proto"];
+/// every measurement opens its NICs anew. No floods: emulated wires lose frames of one, and bare frames are not sent again.
+const LADDER: [&str; 8] =
+    ["sidelane", "ladder", "--rounds", "1", "--rungs", "tcp-poll,raw,proto", "--patterns", "ping-pong"];

@@ -254,9 +254,11 @@ mod tests {
         let files = || Files { kernel: "k".into(), disk: "d".into(), log: "l".into(), serial: 6 };
         let alone = arguments(&spec, Accel::Tcg, 0, &files(), None).join(" ");
         assert_eq!(alone.matches("vmxnet3,").count(), 3);
-        assert!(!alone.contains("socket") && alone.contains("intel-iommu") && alone.contains("intel_iommu=on"));
+        assert!(!alone.contains("id=wire,fd") && alone.contains("intel-iommu") && alone.contains("intel_iommu=on"));
         let two = arguments(&Spec { hosts: 2, nics: 1, ..spec }, Accel::Tcg, 1, &files(), Some((7, 8))).join(" ");
         assert_eq!(two.matches("vmxnet3,").count(), 2);
-        assert!(two.contains("fd=7") && two.contains("fd=8") && two.contains("mac=02:00:00:00:0b:00"));
+        assert!(
+            two.contains("id=wire,fd=7") && two.contains("id=control,fd=8") && two.contains("mac=02:00:00:00:0b:00")
+        );
     }
 }
