@@ -71,7 +71,7 @@ fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
     let mut seen = vec![false; FLOOD_FRAMES as usize];
     let mut verdict = Ok(());
     let mut last_news = nic.now();
-    // The last frames of either side may be lost, so on such drivers a silence ends the flood.
+    // The last frames of either side may be lost, so on such drivers a silence ends the flood, once it has begun.
     let silence_max = if N::RELIABLE { PATIENCE } else { Duration::from_millis(200) };
     while sent < FLOOD_FRAMES || received < FLOOD_FRAMES {
         let mut moved = 0;
@@ -94,7 +94,7 @@ fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
         });
         if moved > 0 {
             last_news = nic.now();
-        } else if nic.now().since(last_news) > silence_max {
+        } else if nic.now().since(last_news) > if received == 0 { PATIENCE } else { silence_max } {
             break;
         } else {
             pause(&mut nic)?;

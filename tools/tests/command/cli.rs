@@ -62,7 +62,8 @@ fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
         let drivers = report["drivers"].as_array().unwrap();
         let state = |name: &str| &drivers.iter().find(|driver| driver["name"] == name).unwrap()["state"];
         assert_eq!(state("mem"), "runs");
-        assert_eq!(state("dpdk"), "not-built");
+        // One or the other, as this machine is; never a driver that does not exist.
+        assert!(state("dpdk") == "runs" || state("dpdk") == "refused", "{}", state("dpdk"));
         for driver in drivers.iter().filter(|driver| driver["state"] == "refused") {
             assert!(!driver["reason"].as_str().unwrap().is_empty(), "{driver}");
         }
