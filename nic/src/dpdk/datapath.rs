@@ -71,7 +71,7 @@ impl Dpdk {
         }
         let header = self.links.get_mut(link)?;
         let full = self.tx.is_full();
-        let frame = if full { None } else { self.tx.lend(&self.port.pool, ether::HEADER_LEN + len) };
+        let frame = if full { None } else { self.tx.lend(self.port.pool(), ether::HEADER_LEN + len) };
         let Some(frame) = frame else {
             self.counters.tx_full += 1;
             return None;

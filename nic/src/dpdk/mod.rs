@@ -16,6 +16,9 @@
 //! Over memif and vhost the link is up only while the other process lives, so a link that goes down means that every
 //! peer is gone. On a network a link may come back, so there only a device that was taken away is: whoever is silent
 //! because of a pulled cable is found out by the protocol's own time limits.
+//!
+//! DPDK's memif driver itself can crash a process whose peer goes in the middle of a burst (README, "memif and a peer that
+//! goes"); its vhost driver can't.
 
 mod datapath;
 mod device;

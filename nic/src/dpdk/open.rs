@@ -134,7 +134,7 @@ impl Dpdk {
         };
         let mut dpdk = Self {
             rx: RxBatch::new(port.shim),
-            tx: TxBatch::new(port.shim, &port.pool),
+            tx: TxBatch::new(port.shim, port.pool()),
             caps,
             links: LinkTable::new(),
             mac,

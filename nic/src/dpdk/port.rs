@@ -22,7 +22,8 @@ pub struct Port {
     pub driver: String,
     /// Frames that it holds before it drops.
     pub rx_frames: usize,
-    pub pool: Pool,
+    /// There from its opening to its end.
+    pool: Option<Pool>,
     /// Where it is shared: which endpoint gets which frame.
     pub steering: Option<Mutex<Steering>>,
 }
@@ -103,32 +104,37 @@ impl Port {
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
         let shim = eal.shim;
         let _turn = control();
-        let number = match wake(device) {
-            Some(number) => number,
-            None => shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?,
+        let (number, rested) = match wake(device) {
+            Some((number, pool)) => (number, Some(pool)),
+            None => (shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?, None),
         };
         // From here on it has to be put away.
-        let mut attached = Attached { shim, number, device, kept: false };
+        let mut attached = Attached { shim, number, device, pool: rested };
         let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
         if device.sets_mtu && device.mtu > info.mtu_max && info.mtu_max > 0 {
-            return Err(Refused {
-                step: "setting its MTU",
-                error: io::ErrorKind::InvalidInput.into(),
-                mtu_max: Some(info.mtu_max),
-            });
+            let error = io::ErrorKind::InvalidInput.into();
+            return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max) });
         }
-        let mbufs = mbufs(device, shared);
-        let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
-            .map_err(Refused::at("allocating packet buffers"))?;
-        let asked = sl_port_config {
-            mtu: if device.sets_mtu { device.mtu } else { 0 },
-            rx_descriptors: device.descriptors,
-            tx_descriptors: device.descriptors,
-            rx_interrupt: 0,
+        let rx_descriptors = if attached.pool.is_some() {
+            // Its queues stay as they are: a client may be connected to them already.
+            shim.port_restart(number).map_err(Refused::at("starting it"))?;
+            device.descriptors
+        } else {
+            let mbufs = mbufs(device, shared || device.rests());
+            let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
+                .map_err(Refused::at("allocating packet buffers"))?;
+            let pool = attached.pool.insert(pool);
+            let asked = sl_port_config {
+                mtu: if device.sets_mtu { device.mtu } else { 0 },
+                rx_descriptors: device.descriptors,
+                tx_descriptors: device.descriptors,
+                rx_interrupt: 0,
+            };
+            shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?.rx_descriptors
         };
-        let granted = shim.port_start(number, &pool, asked).map_err(Refused::at("starting it"))?;
         let steering = shared.then(|| Mutex::new(Steering::new(shim)));
-        attached.kept = true;
+        let pool = attached.pool.take();
+        std::mem::forget(attached);
         Ok(Self {
             shim,
             number,
@@ -136,13 +142,19 @@ impl Port {
             mac: info.mac,
             driver: info.driver,
             rx_frames: match device.wire {
-                _ if shared => INBOX_FRAMES.min(usize::from(granted.rx_descriptors)),
+                _ if shared => INBOX_FRAMES.min(usize::from(rx_descriptors)),
                 Wire::PairServer | Wire::PairClient => PAIR_FRAMES,
-                Wire::Network => usize::from(granted.rx_descriptors.min(device.descriptors)),
+                Wire::Network => usize::from(rx_descriptors.min(device.descriptors)),
             },
             pool,
             steering,
         })
+    }
+
+    /// Where its frames come from.
+    #[inline]
+    pub fn pool(&self) -> &Pool {
+        self.pool.as_ref().expect("taken only when the port ends")
     }
 
     /// True while frames can go out.
@@ -156,7 +168,7 @@ impl Drop for Port {
         // Frames in the inboxes are the pool's, which ends after this.
         self.steering = None;
         let _turn = control();
-        put_away(self.shim, self.number, &self.device);
+        put_away(self.shim, self.number, &self.device, self.pool.take());
         if let Some(socket) = &self.device.socket {
             // Gone already, where the driver cleans up itself.
             let _ = std::fs::remove_file(socket);
@@ -169,40 +181,42 @@ struct Attached<'a> {
     shim: Shim,
     number: u16,
     device: &'a Device,
-    kept: bool,
+    pool: Option<Pool>,
 }
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            put_away(self.shim, self.number, self.device);
-        }
+        put_away(self.shim, self.number, self.device, self.pool.take());
     }
 }
 
 /// Servers of memif that are stopped and not closed: closing one frees what its listening socket still refers to, and the
-/// next client that comes crashes the process (memif_socket.c, memif_socket_remove_device, in 22.11 and 23.11). Stopped,
-/// it turns clients away.
-static RESTING: Mutex<Vec<(String, u16)>> = Mutex::new(Vec::new());
+/// next client that comes crashes the process (memif_socket.c, memif_socket_remove_device, in 22.11 and 23.11). A client
+/// that comes to one that rests is connected to its queues, so these and their pool stay.
+static RESTING: Mutex<Vec<(String, u16, Pool)>> = Mutex::new(Vec::new());
 
 /// Ends a device, or lets it rest.
-fn put_away(shim: Shim, number: u16, device: &Device) {
-    let outcome = if device.name.starts_with("net_memif") && device.wire == Wire::PairServer {
-        RESTING.lock().unwrap_or_else(PoisonError::into_inner).push((device.args.clone(), number));
-        shim.port_stop(number)
-    } else {
-        shim.detach(number)
+fn put_away(shim: Shim, number: u16, device: &Device, pool: Option<Pool>) {
+    let outcome = match pool {
+        Some(pool) if device.rests() => {
+            let outcome = shim.port_stop(number);
+            RESTING.lock().unwrap_or_else(PoisonError::into_inner).push((device.args.clone(), number, pool));
+            outcome
+        }
+        // The pool ends after the device that has frames of it.
+        _pool => shim.detach(number),
     };
     if let Err(error) = outcome {
         tracing::debug!(target: "dpdk", "{} did not end well: {error}", device.name);
     }
 }
 
-/// The port of a device like this that rests.
-fn wake(device: &Device) -> Option<u16> {
+/// The port of a device like this that rests, and its pool.
+fn wake(device: &Device) -> Option<(u16, Pool)> {
     let mut resting = RESTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = resting.iter().position(|(args, _)| *args == device.args)?;
-    Some(resting.swap_remove(at).1)
+    let at = resting.iter().position(|(args, ..)| *args == device.args)?;
+    let (_, number, pool) = resting.swap_remove(at);
+    Some((number, pool))
 }
 
 /// A step that failed.

@@ -148,13 +148,13 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
     spec.to_string()
 }
 
-/// One end of a pair of DPDK's. Both ends in a lab of veth would have the same frames as the kernel's jumbo ones.
+/// One end of a pair of DPDK's.
 fn pair(name: String, side: usize) -> Spec {
     let role = if side == 0 { ",once" } else { ",server" };
     Spec::Dpdk(dpdk::Config { mtu: Some(PAIR_MTU), ..dpdk::Config::new(name + role) })
 }
 
-/// Measured best on a pair: 9 KB frames move twice the bytes of 1500 B ones, and small ones lose nothing.
+/// C programs on such pairs moved up to twice the bytes with 9 KB frames that they moved with 1500 B ones.
 const PAIR_MTU: u16 = 9000;
 
 #[cfg(test)]
