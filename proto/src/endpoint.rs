@@ -116,6 +116,9 @@ impl<N: Nic> Endpoint<N> {
     pub fn poll(&mut self) -> usize {
         let now = self.turn_time();
         let router = &mut self.router;
+        if !N::RELIABLE {
+            router.catch_up();
+        }
         let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(now, frame, from, N::RELIABLE));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
@@ -150,6 +153,7 @@ impl<N: Nic> Endpoint<N> {
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
+        self.router.catch_up();
         if !self.router.ready.is_empty() || !self.router.events.is_empty() || !self.router.active.is_empty() {
             return Ok(());
         }
@@ -247,6 +251,9 @@ impl<N: Nic> Endpoint<N> {
         }
         if committed {
             self.nic.flush();
+        }
+        if !N::RELIABLE {
+            self.router.catch_up();
         }
     }
 

@@ -111,6 +111,12 @@ impl InFlight {
         self.frames.push_back(Sent { span, at: now, state: State::Flying, again: false });
     }
 
+    /// True if `ack` is neither older than one that came before nor acknowledges what was never sent.
+    #[inline]
+    pub fn covers(&self, ack: Seq) -> bool {
+        (0..=self.frames.len() as i32).contains(&ack.since(self.first))
+    }
+
     /// Takes in an ack. `release` gets the span of every frame that leaves the window, in order.
     #[inline]
     pub fn on_ack(

@@ -26,6 +26,8 @@ pub(crate) struct Router {
     pub active: PeerQueue,
     /// Connections with messages to receive.
     pub ready: PeerQueue,
+    /// Connections with an ack that waits until there is time.
+    pub late: PeerQueue,
     /// Messages that the front of `ready` may still give before the next one's turn.
     ready_turns: u32,
     /// When the last turn began: near enough for what a user's call sets off.
@@ -59,6 +61,7 @@ impl Router {
             events: VecDeque::new(),
             active: PeerQueue::new(),
             ready: PeerQueue::new(),
+            late: PeerQueue::new(),
             ready_turns: READY_TURNS,
             now,
             strangers: Vec::new(),
@@ -225,12 +228,16 @@ impl Router {
         now: Instant,
         handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
     ) -> Result<(), Reject> {
-        let Self { peers, config, counters, spares, events, ready, active, .. } = self;
+        let Self { peers, config, counters, spares, events, ready, active, late, .. } = self;
         let conn = peers.at(index).ok_or(Reject::NoPeer)?;
+        let was_late = conn.has_noted_ack();
         let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events });
         if conn.has_message() && !conn.ready {
             conn.ready = true;
             ready.push_back(index);
+        }
+        if conn.has_noted_ack() && !was_late {
+            late.push_back(index);
         }
         if conn.wants_to_transmit() && !conn.queued {
             conn.queued = true;
@@ -240,6 +247,19 @@ impl Router {
             peers.note_due(index, next);
         }
         handled
+    }
+
+    /// Takes in the acks that waited until there is time.
+    #[inline]
+    pub fn catch_up(&mut self) {
+        while let Some(index) = self.late.pop_front() {
+            let Some((conn, mut turn)) = self.conn_turn(index, self.now) else { continue };
+            conn.take_in_noted_ack(&mut turn);
+            if conn.wants_to_transmit() {
+                self.activate(index);
+            }
+            self.after_change(index);
+        }
     }
 
     /// The timers of a connection may have changed.

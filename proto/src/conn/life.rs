@@ -105,6 +105,7 @@ impl Conn {
         turn.events.extend(self.fifo.drain_lent().map(|buffer| Event::Unsent { peer, buffer }));
         self.fifo = SendFifo::new(0, 0);
         self.in_flight = InFlight::new(Seq(0));
+        self.noted = None;
         self.owed = Owed::default();
         self.timers = Timers::new();
         self.timers.set(Timer::Life, turn.now);

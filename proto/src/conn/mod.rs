@@ -50,6 +50,8 @@ pub(crate) struct Conn {
     // Sending.
     fifo: SendFifo,
     in_flight: InFlight,
+    /// Came with a message, and is taken in when there is time: [`Self::take_in_noted_ack`].
+    noted: Option<NotedAck>,
     rtt: Rtt,
     /// Frames that may be flying. Halved by a time-out, one more for each window that was acknowledged.
     window: u32,
@@ -116,6 +118,13 @@ impl Keys {
     const fn new(own: u64) -> Self {
         Self { own, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN }
     }
+}
+
+/// A possible ack that nothing waits for, and when it came.
+#[derive(Debug, Clone, Copy)]
+struct NotedAck {
+    ack: Seq,
+    at: Instant,
 }
 
 /// Frames that have to go out besides records: a set, so that "none" is one comparison.
@@ -243,6 +252,7 @@ impl Conn {
             path,
             keys: Keys::new(token),
             in_flight: InFlight::new(first),
+            noted: None,
             window: 1,
             window_max: 1,
             window_credit: 0,

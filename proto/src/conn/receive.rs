@@ -1,6 +1,8 @@
 //! What a connection makes of the frames that come in.
 
-use super::{Conn, Owed, Phase, TurnContext, settle};
+use sidelane_nic::time::Instant;
+
+use super::{Conn, NotedAck, Owed, Phase, TurnContext, settle};
 use crate::counters::Reject;
 use crate::event::GoneReason;
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
@@ -14,13 +16,58 @@ impl Conn {
     #[inline]
     pub fn handle_frame(&mut self, turn: &mut TurnContext<'_>, header: &Header, frame: &[u8]) -> Result<(), Reject> {
         self.admit(turn, header.epoch, Some(frame))?;
+        if self.can_wait(header) {
+            self.raise_limit(header.credit);
+            self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
+        } else {
+            self.take_in_ack(turn, header)?;
+        }
+        if header.kind == Kind::Data {
+            self.on_data(turn, header.seq, &frame[FULL_LEN..])?;
+        } else if header.kind == Kind::Ping {
+            self.ack.on_request();
+        }
+        if header.flags & flags::ACK_NOW != 0 {
+            self.ack.on_request();
+        }
+        Ok(())
+    }
+
+    /// True if the ack that rides on a message may be taken in after the message's answer has gone out, since nothing
+    /// that is to be sent depends on it (`bench/NOTES.md`, "Late acks").
+    #[inline]
+    fn can_wait(&self, header: &Header) -> bool {
+        header.kind == Kind::Data
+            && header.sack == 0
+            && header.flags == 0
+            && self.phase == Phase::Open
+            && self.backoff == 0
+            && !self.fifo.has_unsent()
+            && self.in_flight.len() < ACKS_WAIT_BELOW
+            && self.in_flight.covers(header.ack)
+    }
+
+    /// True while an ack waits to be taken in.
+    #[inline]
+    pub fn has_noted_ack(&self) -> bool {
+        self.noted.is_some()
+    }
+
+    /// Takes in the ack that waited.
+    #[inline]
+    pub fn take_in_noted_ack(&mut self, turn: &mut TurnContext<'_>) {
+        let Some(NotedAck { ack, at }) = self.noted.take() else { return };
+        // What became of the connection meanwhile may have made it old; it was possible when it was noted.
         let before = self.in_flight.len();
-        let (fifo, spares, id) = (&mut self.fifo, &mut *turn.spares, self.id);
-        let events = &mut *turn.events;
-        let verdict = self.in_flight.on_ack(turn.now, header.ack, header.sack, &mut self.rtt, |span| {
-            settle(fifo.release(span), id, spares, events);
-        });
-        match verdict {
+        if self.on_ack(turn, at, ack, 0) == (AckVerdict::Fresh { progress: true }) {
+            self.on_progress(turn, before - self.in_flight.len(), false);
+        }
+    }
+
+    #[inline]
+    fn take_in_ack(&mut self, turn: &mut TurnContext<'_>, header: &Header) -> Result<(), Reject> {
+        let before = self.in_flight.len();
+        match self.on_ack(turn, turn.now, header.ack, header.sack) {
             AckVerdict::Impossible => return Err(Reject::Window),
             AckVerdict::Stale => {}
             AckVerdict::Fresh { progress } => {
@@ -37,15 +84,14 @@ impl Conn {
                 }
             }
         }
-        if header.kind == Kind::Data {
-            self.on_data(turn, header.seq, &frame[FULL_LEN..])?;
-        } else if header.kind == Kind::Ping {
-            self.ack.on_request();
-        }
-        if header.flags & flags::ACK_NOW != 0 {
-            self.ack.on_request();
-        }
         Ok(())
+    }
+
+    #[inline]
+    fn on_ack(&mut self, turn: &mut TurnContext<'_>, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
+        let (fifo, id) = (&mut self.fifo, self.id);
+        let (spares, events) = (&mut *turn.spares, &mut *turn.events);
+        self.in_flight.on_ack(at, ack, sack, &mut self.rtt, |span| settle(fifo.release(span), id, spares, events))
     }
 
     /// Takes in a frame of a reliable driver.
@@ -250,3 +296,6 @@ impl Conn {
         self.ack.on_gap();
     }
 }
+
+/// With fewer frames in flight the window has room whatever an ack says.
+const ACKS_WAIT_BELOW: usize = 2;
