@@ -7,7 +7,7 @@ use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError};
 
-/// A name that no other process uses. A test's pairs all have the same one: a memif server is never quite closed.
+/// A name that no other process uses.
 fn unique(name: &str) -> String {
     format!("sidelane-{name}-{}", std::process::id())
 }

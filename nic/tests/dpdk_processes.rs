@@ -130,33 +130,6 @@ fn a_killed_process_is_gone_and_its_successor_is_met_again() {
     }
 }
 
-#[test]
-fn a_client_that_comes_while_the_server_rests_is_connected_when_it_wakes() {
-    if let Err(error) = sidelane_dpdk_sys::load() {
-        println!("skipped: {error}");
-        return;
-    }
-    let name = unique("resting");
-    let config = Config::new(format!("memif:{name},server"));
-    let there = Process::start("other_side", "resting");
-    for _ in 0..20 {
-        drop(Dpdk::open(&config).unwrap());
-        let mut other = there.open(&format!("dpdk:memif:{name}")).unwrap();
-        let mut here = Dpdk::open(&config).unwrap();
-        let to_other = here.link(other.caps().addr).unwrap();
-        let mut slot = here.tx_slot(to_other, 5).unwrap();
-        slot.copy_from_slice(b"awake");
-        slot.commit();
-        let give_up = here.now() + sidelane_nic::time::Duration::from_millis(5_000);
-        let mut got = Vec::new();
-        while other.rx_burst(1, |frame, _| got = frame.to_vec()) == 0 {
-            assert!(here.now() < give_up, "nothing came");
-            here.flush();
-        }
-        assert_eq!(got, b"awake");
-    }
-}
-
 macro_rules! either {
     ($self:expr, $nic:ident => $call:expr) => {
         match $self {

@@ -1,6 +1,7 @@
 /* The table of shim.h over libdpdk 22.11 and later. */
 #define _GNU_SOURCE
 #include "shim.h"
+#include "memif.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -45,7 +46,10 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 {
 	cookie_io_functions_t io = { .write = log_write };
 	FILE *stream;
+	int result = memif_guard_up();
 
+	if (result != 0)
+		return result;
 	log_to = on_log;
 	stream = fopencookie(NULL, "w", io);
 	if (stream == NULL)
@@ -58,6 +62,7 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 /* A stop, to be done on the environment's interrupt thread. */
 struct stop {
 	uint16_t port;
+	int for_good;
 	int result;
 	int done;
 	pthread_mutex_t lock;
@@ -69,6 +74,8 @@ static void stop_now(void *arg)
 	struct stop *stop = arg;
 	int result = rte_eth_dev_stop(stop->port);
 
+	if (stop->for_good)
+		memif_close_listener(stop->port);
 	pthread_mutex_lock(&stop->lock);
 	stop->result = result;
 	stop->done = 1;
@@ -78,9 +85,10 @@ static void stop_now(void *arg)
 
 /* memif's stop frees what its interrupt handler frees too when the peer goes at the same moment, with no lock between
  * them (rte_eth_memif.c, memif_disconnect): on the handler's own thread they come one after the other. */
-static int port_stop(uint16_t port)
+static int stop(uint16_t port, int for_good)
 {
-	struct stop stop = { .port = port, .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
+	struct stop stop = { .port = port, .for_good = for_good,
+			     .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 	struct rte_eth_dev_info info;
 
 	if (rte_eth_dev_info_get(port, &info) != 0 || strcmp(info.driver_name, "net_memif") != 0 ||
@@ -106,10 +114,11 @@ static int attach(const char *bus, const char *name, const char *args, uint16_t 
 
 	/* A PCI device on the environment's own list is there already. */
 	if (rte_eth_dev_get_port_by_name(name, port) != 0) {
+		memif_attach_begins();
 		result = rte_eal_hotplug_add(bus, name, args);
-		if (result != 0)
-			return result;
-		result = rte_eth_dev_get_port_by_name(name, port);
+		if (result == 0)
+			result = rte_eth_dev_get_port_by_name(name, port);
+		memif_attach_ends(result == 0 ? *port : -1);
 		if (result != 0) {
 			rte_eal_hotplug_remove(bus, name);
 			return result;
@@ -127,7 +136,7 @@ static int detach(uint16_t port)
 	int result = rte_eth_dev_info_get(port, &info);
 
 	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
-	port_stop(port);
+	stop(port, 1);
 	rte_eth_dev_close(port);
 	return result != 0 ? result : rte_dev_remove(info.device);
 }
@@ -215,7 +224,7 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 
 static int port_restart(uint16_t port)
 {
-	port_stop(port);
+	stop(port, 0);
 	return rte_eth_dev_start(port);
 }
 
@@ -331,7 +340,10 @@ static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, u
 	uint16_t count;
 
 	as_own_thread();
+	if (!memif_enter(port))
+		return 0;
 	count = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(max, BURST_MAX));
+	memif_leave(port);
 	for (uint16_t at = 0; at < count; at++) {
 		struct rte_mbuf *mbuf = mbufs[at];
 
@@ -362,7 +374,11 @@ static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
 		mbuf->pkt_len = frames[at].len;
 		mbufs[at] = mbuf;
 	}
-	return rte_eth_tx_burst(port, 0, mbufs, count);
+	if (!memif_enter(port))
+		return 0;
+	count = rte_eth_tx_burst(port, 0, mbufs, count);
+	memif_leave(port);
+	return count;
 }
 
 static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count)
@@ -402,7 +418,6 @@ const struct sl_dpdk sidelane_dpdk = {
 	.pool_create = pool_create,
 	.pool_free = pool_free,
 	.port_start = port_start,
-	.port_stop = port_stop,
 	.port_restart = port_restart,
 	.promiscuous = promiscuous,
 	.link = link_state,

@@ -95,7 +95,6 @@ struct sl_dpdk {
 	void *(*pool_create)(const char *name, uint32_t mbufs, uint32_t cache, uint16_t room, int numa_node, int *error);
 	void (*pool_free)(void *pool);
 	int (*port_start)(uint16_t port, struct sl_port_config *config, void *pool);
-	int (*port_stop)(uint16_t port);
 	int (*port_restart)(uint16_t port);
 	int (*promiscuous)(uint16_t port, int on);
 	void (*link)(uint16_t port, struct sl_link *link);

@@ -93,7 +93,6 @@ pub struct sl_dpdk {
             pool: *mut ::std::os::raw::c_void,
         ) -> ::std::os::raw::c_int,
     >,
-    pub port_stop: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub port_restart: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub promiscuous:
         ::std::option::Option<unsafe extern "C" fn(port: u16, on: ::std::os::raw::c_int) -> ::std::os::raw::c_int>,

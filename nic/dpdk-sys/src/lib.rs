@@ -66,10 +66,10 @@ fn open() -> Result<&'static sl_dpdk, LoadError> {
     file.write_all(SHIM).map_err(system)?;
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("no zero in it");
     // SAFETY: the shim's initialisers are those of libdpdk's libraries, which any program linked to it would run.
-    // RTLD_LOCAL: its symbols stay its own; the drivers that DPDK loads name what they need. The object is never
-    // closed, so its table lives as long as the process.
+    // RTLD_GLOBAL: drivers that DPDK loads find its interrupt functions before DPDK's (shim/memif.c). The object is
+    // never closed, so its table lives as long as the process.
     let table = unsafe {
-        let shim = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        let shim = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
         if shim.is_null() {
             return Err(refusal(&last_error()));
         }

@@ -160,11 +160,6 @@ impl Device {
         }
     }
 
-    /// It is never closed, only stopped, to be started again.
-    pub fn rests(&self) -> bool {
-        self.name.starts_with("net_memif") && self.wire == Wire::PairServer
-    }
-
     /// Bytes of an mbuf that holds every frame in one piece.
     pub fn mbuf_room(&self) -> u16 {
         if self.bus == "pci" {

@@ -17,8 +17,8 @@
 //! peer is gone. On a network a link may come back, so there only a device that was taken away is: whoever is silent
 //! because of a pulled cable is found out by the protocol's own time limits.
 //!
-//! DPDK's memif driver itself can crash a process whose peer goes in the middle of a burst (README, "memif and a peer that
-//! goes"); its vhost driver can't.
+//! DPDK's memif driver takes memory down that a burst may be using, on a thread of its own, when a peer goes. The shim
+//! keeps the two apart (`dpdk-sys/shim/memif.c`).
 
 mod datapath;
 mod device;

@@ -104,34 +104,25 @@ impl Port {
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
         let shim = eal.shim;
         let _turn = control();
-        let (number, rested) = match wake(device) {
-            Some((number, pool)) => (number, Some(pool)),
-            None => (shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?, None),
-        };
+        let number = shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?;
         // From here on it has to be put away.
-        let mut attached = Attached { shim, number, device, pool: rested };
+        let mut attached = Attached { shim, number, device, pool: None };
         let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
         if device.sets_mtu && device.mtu > info.mtu_max && info.mtu_max > 0 {
             let error = io::ErrorKind::InvalidInput.into();
             return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max) });
         }
-        let rx_descriptors = if attached.pool.is_some() {
-            // Its queues stay as they are: a client may be connected to them already.
-            shim.port_restart(number).map_err(Refused::at("starting it"))?;
-            device.descriptors
-        } else {
-            let mbufs = mbufs(device, shared || device.rests());
-            let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
+        let pool =
+            Pool::new(shim, &format!("sl-{number}"), mbufs(device, shared), CACHE, device.mbuf_room(), info.numa_node)
                 .map_err(Refused::at("allocating packet buffers"))?;
-            let pool = attached.pool.insert(pool);
-            let asked = sl_port_config {
-                mtu: if device.sets_mtu { device.mtu } else { 0 },
-                rx_descriptors: device.descriptors,
-                tx_descriptors: device.descriptors,
-                rx_interrupt: 0,
-            };
-            shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?.rx_descriptors
+        let pool = attached.pool.insert(pool);
+        let asked = sl_port_config {
+            mtu: if device.sets_mtu { device.mtu } else { 0 },
+            rx_descriptors: device.descriptors,
+            tx_descriptors: device.descriptors,
+            rx_interrupt: 0,
         };
+        let rx_descriptors = shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?.rx_descriptors;
         let steering = shared.then(|| Mutex::new(Steering::new(shim)));
         let pool = attached.pool.take();
         std::mem::forget(attached);
@@ -190,33 +181,12 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// Servers of memif that are stopped and not closed: closing one frees what its listening socket still refers to, and the
-/// next client that comes crashes the process (memif_socket.c, memif_socket_remove_device, in 22.11 and 23.11). A client
-/// that comes to one that rests is connected to its queues, so these and their pool stay.
-static RESTING: Mutex<Vec<(String, u16, Pool)>> = Mutex::new(Vec::new());
-
-/// Ends a device, or lets it rest.
+/// Ends a device, and after it the pool that it has frames of.
 fn put_away(shim: Shim, number: u16, device: &Device, pool: Option<Pool>) {
-    let outcome = match pool {
-        Some(pool) if device.rests() => {
-            let outcome = shim.port_stop(number);
-            RESTING.lock().unwrap_or_else(PoisonError::into_inner).push((device.args.clone(), number, pool));
-            outcome
-        }
-        // The pool ends after the device that has frames of it.
-        _pool => shim.detach(number),
-    };
-    if let Err(error) = outcome {
+    if let Err(error) = shim.detach(number) {
         tracing::debug!(target: "dpdk", "{} did not end well: {error}", device.name);
     }
-}
-
-/// The port of a device like this that rests, and its pool.
-fn wake(device: &Device) -> Option<(u16, Pool)> {
-    let mut resting = RESTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = resting.iter().position(|(args, ..)| *args == device.args)?;
-    let (_, number, pool) = resting.swap_remove(at);
-    Some((number, pool))
+    drop(pool);
 }
 
 /// A step that failed.

@@ -92,12 +92,6 @@ impl Shim {
         Ok(config)
     }
 
-    /// Stops a port; its device stays.
-    pub fn port_stop(self, port: u16) -> io::Result<()> {
-        // SAFETY: DPDK checks the number.
-        check(unsafe { call!(self, port_stop(port)) })
-    }
-
     /// Stops a port and starts it again.
     pub fn port_restart(self, port: u16) -> io::Result<()> {
         // SAFETY: DPDK checks the number.

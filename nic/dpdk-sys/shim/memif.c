@@ -1,0 +1,263 @@
+/* DPDK's memif driver takes its shared memory down, and sets it up, in handlers of its control sockets, which run on the
+ * environment's interrupt thread with no lock against bursts (22.11 and 23.11: memif_intr_handler -> memif_disconnect ->
+ * memif_free_regions -> munmap). A burst that copies a frame at that moment reads memory that is gone.
+ *
+ * So its handlers go through us: memif registers them by rte_intr_callback_register, which this object defines too. The
+ * loader finds ours first, since this object is in the global scope before drivers are loaded. Around each handler
+ * bursts are shut out: an asymmetric lock, of which a burst pays two stores and a load, and the handler, once in the
+ * life of a peer, a membarrier(2) and the end of the burst under way.
+ *
+ * The same lists tell which listening socket is whose. memif never closes it, and frees what its handler refers to
+ * (memif_socket_remove_device); we close it first. */
+#define _GNU_SOURCE
+#include "memif.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_config.h>
+#include <rte_eal.h>
+#include <rte_interrupts.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct memif_turn memif_turns[RTE_MAX_ETHPORTS];
+uint32_t memif_shut;
+int memif_fence;
+
+/* The environment's own functions. */
+static __typeof__(rte_intr_callback_register) *real_register;
+static __typeof__(rte_intr_callback_unregister) *real_unregister;
+static __typeof__(rte_intr_callback_unregister_pending) *real_unregister_pending;
+
+/* memif's two handlers, in the order in which they come. */
+#define HANDLERS 2
+static rte_intr_callback_fn handlers[HANDLERS];
+
+/* What is registered. */
+struct socket {
+	struct socket *next;
+	const struct rte_intr_handle *handle;
+	rte_intr_callback_fn guarded;
+	void *arg;
+	/* The listening socket that it came by; NULL: none. */
+	const struct socket *parent;
+	/* Where it listens for a port; -1: not that. */
+	int port;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct socket *sockets;
+/* The socket whose handler runs. Interrupt thread only. */
+static const struct socket *running;
+/* This thread makes a device, and has registered this. */
+static __thread int attaching;
+static __thread struct socket *attached;
+
+/* Waits until no burst is under way, and lets none begin. */
+static void memif_shut_out(void)
+{
+	const struct timespec nap = { .tv_nsec = 20000 };
+
+	__atomic_store_n(&memif_shut, 1, __ATOMIC_RELAXED);
+	/* A fence on every thread of the process at once: a burst that did not see the word has said that it is under
+	 * way by now. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!memif_fence)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (int port = 0; port < RTE_MAX_ETHPORTS; port++)
+		while (__atomic_load_n(&memif_turns[port].under_way, __ATOMIC_ACQUIRE))
+			nanosleep(&nap, NULL);
+}
+
+static void memif_let_in(void)
+{
+	__atomic_store_n(&memif_shut, 0, __ATOMIC_RELEASE);
+}
+
+static void run_guarded(int which, void *arg)
+{
+	struct socket *socket;
+
+	pthread_mutex_lock(&lock);
+	for (socket = sockets; socket != NULL && socket->arg != arg; socket = socket->next)
+		;
+	running = socket;
+	pthread_mutex_unlock(&lock);
+	memif_shut_out();
+	handlers[which](arg);
+	memif_let_in();
+	running = NULL;
+}
+
+static void guarded_first(void *arg)
+{
+	run_guarded(0, arg);
+}
+
+static void guarded_second(void *arg)
+{
+	run_guarded(1, arg);
+}
+
+static const rte_intr_callback_fn guarded[HANDLERS] = { guarded_first, guarded_second };
+
+/* The guarded form of a handler of memif's; any other stays as it is. Under the lock. */
+static rte_intr_callback_fn guard(rte_intr_callback_fn handler)
+{
+	Dl_info info;
+
+	for (int at = 0; at < HANDLERS; at++) {
+		if (handlers[at] == handler)
+			return guarded[at];
+		if (handlers[at] != NULL)
+			continue;
+		if (dladdr((void *)handler, &info) == 0 || info.dli_fname == NULL ||
+		    strstr(info.dli_fname, "librte_net_memif") == NULL)
+			return handler;
+		handlers[at] = handler;
+		return guarded[at];
+	}
+	return handler;
+}
+
+/* Forgets a socket. Under the lock. */
+static void forget(rte_intr_callback_fn guarded, const void *arg)
+{
+	for (struct socket **at = &sockets; *at != NULL; at = &(*at)->next) {
+		struct socket *socket = *at;
+
+		if (socket->guarded != guarded || socket->arg != arg)
+			continue;
+		*at = socket->next;
+		free(socket);
+		return;
+	}
+}
+
+EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn handler, void *arg)
+{
+	rte_intr_callback_fn through;
+	struct socket *socket = NULL;
+	int result;
+
+	pthread_mutex_lock(&lock);
+	through = guard(handler);
+	if (through != handler) {
+		socket = malloc(sizeof(*socket));
+		if (socket == NULL) {
+			pthread_mutex_unlock(&lock);
+			return -ENOMEM;
+		}
+		*socket = (struct socket){ sockets, handle, through, arg, running, -1 };
+		if (!rte_thread_is_intr())
+			socket->parent = NULL;
+		if (attaching)
+			attached = socket;
+		sockets = socket;
+	}
+	pthread_mutex_unlock(&lock);
+	result = real_register(handle, through, arg);
+	if (socket != NULL && result < 0) {
+		pthread_mutex_lock(&lock);
+		forget(through, arg);
+		attached = NULL;
+		pthread_mutex_unlock(&lock);
+	}
+	return result;
+}
+
+EXPORT int rte_intr_callback_unregister(const struct rte_intr_handle *handle, rte_intr_callback_fn handler, void *arg)
+{
+	rte_intr_callback_fn through;
+	int result;
+
+	pthread_mutex_lock(&lock);
+	through = guard(handler);
+	result = real_unregister(handle, through, arg);
+	if (through != handler && result > 0)
+		forget(through, arg);
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+EXPORT int rte_intr_callback_unregister_pending(const struct rte_intr_handle *handle, rte_intr_callback_fn handler,
+						void *arg, rte_intr_unregister_callback_fn last)
+{
+	rte_intr_callback_fn through;
+	int result;
+
+	pthread_mutex_lock(&lock);
+	through = guard(handler);
+	result = real_unregister_pending(handle, through, arg, last);
+	if (through != handler && result > 0)
+		forget(through, arg);
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+int memif_guard_up(void)
+{
+	Dl_info info;
+	void *eal;
+
+	if (dladdr((void *)rte_eal_init, &info) == 0)
+		return -ENOENT;
+	eal = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+	if (eal == NULL)
+		return -ENOENT;
+	real_register = dlsym(eal, "rte_intr_callback_register");
+	real_unregister = dlsym(eal, "rte_intr_callback_unregister");
+	real_unregister_pending = dlsym(eal, "rte_intr_callback_unregister_pending");
+	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL)
+		return -ENOENT;
+	memif_fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	return 0;
+}
+
+void memif_attach_begins(void)
+{
+	attaching = 1;
+	attached = NULL;
+}
+
+void memif_attach_ends(int port)
+{
+	if (attached != NULL)
+		attached->port = port;
+	attaching = 0;
+	attached = NULL;
+}
+
+/* Ends one socket. Under the lock, on the interrupt thread: no handler runs. */
+static void end(struct socket *socket)
+{
+	int fd = rte_intr_fd_get(socket->handle);
+
+	if (real_unregister(socket->handle, socket->guarded, socket->arg) > 0)
+		close(fd);
+	forget(socket->guarded, socket->arg);
+}
+
+void memif_close_listener(uint16_t port)
+{
+	struct socket *listener, *next;
+
+	pthread_mutex_lock(&lock);
+	for (listener = sockets; listener != NULL && listener->port != port; listener = listener->next)
+		;
+	for (struct socket *socket = sockets; listener != NULL && socket != NULL; socket = next) {
+		next = socket->next;
+		if (socket->parent == listener)
+			end(socket);
+	}
+	if (listener != NULL)
+		end(listener);
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,57 @@
+/* Makes DPDK's memif driver safe against peers that go at any time, and its server one that can be closed. */
+#ifndef SIDELANE_MEMIF_H
+#define SIDELANE_MEMIF_H
+
+#include <stdint.h>
+
+#include <rte_atomic.h>
+#include <rte_branch_prediction.h>
+#include <rte_common.h>
+
+/* A port that is polled by one thread. Written at every burst, so each has its own cache line. */
+struct memif_turn {
+	uint32_t under_way;
+} __rte_cache_aligned;
+
+extern struct memif_turn memif_turns[];
+/* True while memif changes what bursts use. Hardly ever written. */
+extern uint32_t memif_shut;
+/* The kernel has no membarrier(2) for us: bursts bring their own fence. */
+extern int memif_fence;
+
+/* Before a burst on `port`; false: not now, nothing came and nothing goes. */
+static inline int memif_enter(uint16_t port)
+{
+	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_RELAXED)))
+		return 0;
+	__atomic_store_n(&memif_turns[port].under_way, 1, __ATOMIC_RELAXED);
+	/* Between this store and this load there has to be a fence on one side of the two, and the rare side has it
+	 * (memif_shut_out); here the compiler must keep the order, no more. */
+	if (unlikely(memif_fence))
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_ACQUIRE))) {
+		__atomic_store_n(&memif_turns[port].under_way, 0, __ATOMIC_RELEASE);
+		return 0;
+	}
+	return 1;
+}
+
+/* After it. */
+static inline void memif_leave(uint16_t port)
+{
+	__atomic_store_n(&memif_turns[port].under_way, 0, __ATOMIC_RELEASE);
+}
+
+/* Once, before the environment starts: 0, or a negative errno. */
+int memif_guard_up(void);
+
+/* The calls between these two make a device: its listening socket is remembered as that of the port; -1: of none. */
+void memif_attach_begins(void);
+void memif_attach_ends(int port);
+
+/* On the interrupt thread, for a port that is stopped: nobody comes to it any more, and who came and was not let in yet
+ * is turned away. Nothing happens where none listens. */
+void memif_close_listener(uint16_t port);
+
+#endif

@@ -1,0 +1,190 @@
+//! memif between two processes of which one goes while the other is in the middle of a burst. DPDK takes the shared
+//! memory down on a thread of its own; large frames keep bursts in it most of the time, so that one burst that is not
+//! kept out of it crashes this test. Where there is no libdpdk, each test says so and passes.
+#![allow(unsafe_code)] // Sockets of DPDK's, by their numbers.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sidelane_nic::dpdk::{Config, Dpdk};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{Link, Nic, TxSlot};
+
+/// What the other process opens.
+const DEVICE: &str = "SIDELANE_TEST_DEVICE";
+/// How many times it opens that.
+const TIMES: &str = "SIDELANE_TEST_TIMES";
+/// How it ends each time: `close`, or `break` the control channel first, at which both sides take the memory down.
+const END: &str = "SIDELANE_TEST_END";
+
+#[test]
+#[ignore = "the other side of a test"]
+fn other_side() {
+    let device = std::env::var(DEVICE).unwrap();
+    for _ in 0..std::env::var(TIMES).unwrap().parse().unwrap() {
+        let mut nic = open(&device, THERE).unwrap();
+        let link = nic.link(HERE.parse().unwrap()).unwrap();
+        let give_up = nic.now() + PATIENCE;
+        let mut frames = 0;
+        while frames < FRAMES && !nic.is_gone(link) {
+            assert!(nic.now() < give_up, "only {frames} frames came");
+            frames += turn(&mut nic, link);
+        }
+        if std::env::var(END).unwrap() == "break" {
+            // By another thread, since this one stays at its bursts.
+            let breaker = std::thread::spawn(break_control_channels);
+            while !nic.is_gone(link) {
+                assert!(nic.now() < give_up, "the end was not noticed");
+                turn(&mut nic, link);
+            }
+            breaker.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_in_the_middle_of_a_burst_harms_no_server() {
+    killed("killed-client", ",server", "");
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_of_a_burst_harms_no_client() {
+    killed("killed-server", "", ",server");
+}
+
+#[test]
+fn a_client_that_closes_harms_no_server() {
+    ended("closed-client", ",server", "", "close");
+}
+
+#[test]
+fn a_server_that_closes_harms_no_client() {
+    ended("closed-server", "", ",server", "close");
+}
+
+#[test]
+fn a_control_channel_that_breaks_in_the_middle_of_a_burst_harms_neither_side() {
+    ended("broken", ",server", "", "break");
+}
+
+fn killed(name: &str, here: &str, there: &str) {
+    if skipped() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("memif:sidelane-{name}-{}", std::process::id());
+    for _ in 0..4 {
+        let mut other = start(&format!("{name}{there}"), 1_000_000, "close");
+        let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
+        let link = nic.link(THERE.parse().unwrap()).unwrap();
+        let give_up = nic.now() + PATIENCE;
+        let mut frames = 0;
+        while frames < FRAMES / 2 {
+            assert!(nic.now() < give_up, "only {frames} frames came");
+            frames += turn(&mut nic, link);
+        }
+        // By another thread, since this one stays at its bursts.
+        let killer = std::thread::spawn(move || {
+            other.kill().unwrap();
+            other.wait().unwrap();
+        });
+        while !nic.is_gone(link) {
+            turn(&mut nic, link);
+            assert!(nic.now() < give_up, "its end was not noticed");
+        }
+        for _ in 0..1_000 {
+            turn(&mut nic, link);
+        }
+        killer.join().unwrap();
+    }
+}
+
+fn ended(name: &str, here: &str, there: &str, end: &str) {
+    if skipped() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("memif:sidelane-{name}-{}", std::process::id());
+    let mut other = start(&format!("{name}{there}"), TURNS, end);
+    let mut met = 0;
+    while other.try_wait().unwrap().is_none() {
+        // A client finds nobody when the other side is done.
+        let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else { continue };
+        let link = nic.link(THERE.parse().unwrap()).unwrap();
+        let mut frames = 0;
+        let give_up = nic.now() + PATIENCE;
+        while !nic.is_gone(link) && other.try_wait().unwrap().is_none() {
+            assert!(nic.now() < give_up, "its end was not noticed");
+            for _ in 0..100 {
+                frames += turn(&mut nic, link);
+            }
+        }
+        met += usize::from(frames > 0);
+    }
+    assert!(other.wait().unwrap().success());
+    assert!(met >= TURNS / 2, "met {met} times");
+}
+
+/// Sends while there is room, and receives what there is: how many frames.
+fn turn(nic: &mut Dpdk, link: Link) -> usize {
+    let (mtu, burst) = (nic.caps().mtu, nic.caps().burst);
+    for _ in 0..burst {
+        let Some(slot) = nic.tx_slot(link, mtu) else { break };
+        slot.commit();
+    }
+    nic.flush();
+    nic.rx_burst(burst, |_, _| {})
+}
+
+fn open(device: &str, own: &str) -> Result<Dpdk, String> {
+    let mac = own.split('/').next().unwrap();
+    let device = format!("{device},mac={mac}");
+    Dpdk::open(&Config { mtu: Some(60_000), ..Config::new(device) }).map_err(|error| error.to_string())
+}
+
+fn start(device: &str, times: usize, end: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "other_side", "--ignored", "--nocapture"]).stdout(Stdio::null());
+    command.env(DEVICE, device).env(TIMES, times.to_string()).env(END, end).spawn().unwrap()
+}
+
+/// Shuts down what memif's two sides notice each other's end by. Of this process's sockets only those keep packets apart.
+fn break_control_channels() {
+    for fd in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let fd: i32 = fd.file_name().into_string().unwrap().parse().unwrap();
+        let option = |name| {
+            let (mut value, mut len) = (0i32, size_of::<i32>() as u32);
+            // SAFETY: `value` is a place of `len` bytes; whether the number is still that of a socket the kernel checks.
+            unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut len) };
+            value
+        };
+        if option(libc::SO_TYPE) == libc::SOCK_SEQPACKET && option(libc::SO_ACCEPTCONN) == 0 {
+            // SAFETY: takes two numbers, which the kernel checks.
+            unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        }
+    }
+}
+
+/// One test at a time: each has two processes that poll.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn skipped() -> bool {
+    match sidelane_dpdk_sys::load() {
+        Ok(_) => false,
+        Err(error) => {
+            println!("skipped: {error}");
+            true
+        }
+    }
+}
+
+const HERE: &str = "02:00:00:00:00:01/0";
+const THERE: &str = "02:00:00:00:00:02/0";
+/// Frames that one side gets before it closes.
+const FRAMES: usize = 500;
+const TURNS: usize = 20;
+/// Longer than a loaded machine takes for one life of a pair.
+const PATIENCE: Duration = Duration::from_millis(10_000);
