@@ -9,9 +9,10 @@ use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 use crate::conn::{Conn, Plan, TurnContext, open_header};
 use crate::counters::{Counters, Reject};
 use crate::path::Path;
+use crate::queue::PeerQueue;
 use crate::router::{Router, Stranger};
-use crate::spares::Spares;
-use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, Tokens};
+use crate::send_fifo::SendFifo;
+use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, put_message};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -62,27 +63,60 @@ impl<N: Nic> Endpoint<N> {
     /// Copies `message` into the send FIFO, or to the heap when it needs several frames.
     #[inline]
     pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        match self.send_record(peer, RECORD_LEN + message.len(), |record| put_message(record, message)) {
+            Err(SendError::TooLong) => self.send_copied(peer, message),
+            sent => sent,
+        }
+    }
+
+    /// Sends a record of `len` bytes, which `write` fills where it will stand, header and all. `TooLong` when it does not fit
+    /// one frame.
+    #[inline]
+    pub(crate) fn send_record(
+        &mut self,
+        peer: PeerId,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
         let router = &mut self.router;
         let Router { peers, config, counters, spares, events, active, now, .. } = router;
         let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
         if N::RELIABLE
-            && let Some(len) = conn.lone_frame_len(message)
+            && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
             let mut turn = TurnContext { now: *now, config, counters, spares, events };
-            conn.emit_lone(&mut turn, message, &mut slot);
+            conn.emit_lone(&mut turn, write, &mut slot);
             slot.commit();
             self.committed = true;
-        } else if message.len() <= conn.record_max() {
-            conn.send(message)?;
+        } else if len <= RECORD_LEN + conn.record_max() {
+            conn.send(len, write)?;
         } else {
-            send_copied(conn, message, config, spares)?;
+            return Err(SendError::TooLong);
         }
         counters.messages_sent += 1;
         if !conn.queued {
             conn.queued = true;
             active.push_back(peer.index);
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn send_copied(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        let Router { peers, config, counters, spares, .. } = &mut self.router;
+        let conn = peers.get(peer).ok_or(SendError::NoPeer)?;
+        if message.len() > config.message_max.min(conn.message_max()) {
+            return Err(SendError::TooLong);
+        }
+        let mut buffer = spares.take(message.len()).ok_or(SendError::Full)?;
+        buffer.extend_from_slice(message);
+        conn.send_large(buffer, false).map_err(|buffer| {
+            spares.give(buffer);
+            SendError::Full
+        })?;
+        counters.messages_sent += 1;
+        self.router.activate(peer.index);
         Ok(())
     }
 
@@ -135,7 +169,52 @@ impl<N: Nic> Endpoint<N> {
     /// Shows the oldest message that waits, and takes it out of its FIFO. Peers take turns.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
-        if self.router.ready.is_empty() { None } else { self.router.recv_ready(take) }
+        if self.router.ready.is_empty() { None } else { self.router.recv_ready(|peer, message, _| take(peer, message)) }
+    }
+
+    /// Shows the oldest message that waits, and the FIFO for an answer to it; `take` says whether it put one in. False when
+    /// no message waits.
+    #[inline]
+    pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], &mut SendFifo) -> bool) -> bool {
+        if self.router.ready.is_empty() {
+            return false;
+        }
+        let taken = self.router.recv_ready(|peer, message, fifo| (peer.index, take(peer, message, fifo)));
+        if let Some((index, true)) = taken {
+            self.router.counters.messages_sent += 1;
+            self.router.activate(index);
+        }
+        taken.is_some()
+    }
+
+    /// A place for a record of `len` bytes in the FIFO to `peer`, to be written before it is sent. Errors as
+    /// [`Self::send_record`].
+    pub(crate) fn record_slot(&mut self, peer: PeerId, len: usize) -> Result<RecordSlot<'_>, SendError> {
+        let Router { peers, active, counters, .. } = &mut self.router;
+        let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        if len > RECORD_LEN + conn.record_max() {
+            return Err(SendError::TooLong);
+        }
+        conn.outbox().spot(len, false).ok_or(SendError::Full)?;
+        Ok(RecordSlot { conn, active, counters })
+    }
+
+    /// Keeps half of the FIFO to `peer`, which has connected, for replies. Returns how many bytes that is, and the length of
+    /// the longest record.
+    pub(crate) fn reserve_for_replies(&mut self, peer: PeerId) -> Option<(usize, usize)> {
+        let conn = self.router.peers.get(peer)?;
+        Some((conn.outbox().reserve_half(), RECORD_LEN + conn.record_max()))
+    }
+
+    /// True while there is a connection, open or not.
+    pub(crate) fn has_peer(&mut self, peer: PeerId) -> bool {
+        self.router.peers.get(peer).is_some_and(|conn| conn.takes_messages())
+    }
+
+    /// True when an event waits.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.router.events.is_empty()
     }
 
     /// Takes the next event.
@@ -343,6 +422,32 @@ impl<N: Nic> Endpoint<N> {
     }
 }
 
+/// A record that is written in the FIFO before it is sent.
+pub(crate) struct RecordSlot<'a> {
+    conn: &'a mut Conn,
+    active: &'a mut PeerQueue,
+    counters: &'a mut Counters,
+}
+
+impl RecordSlot<'_> {
+    /// The record's first `len` bytes, of at most as many as were asked for.
+    #[inline]
+    pub fn record(&mut self, len: usize) -> &mut [u8] {
+        self.conn.outbox().spot(len, false).expect("there was room when this was lent")
+    }
+
+    /// Sends the record's first `len` bytes.
+    #[inline]
+    pub fn commit(self, len: usize) {
+        self.conn.outbox().commit(len);
+        self.counters.messages_sent += 1;
+        if !self.conn.queued {
+            self.conn.queued = true;
+            self.active.push_back(self.conn.id.index);
+        }
+    }
+}
+
 /// What came of one connection's turn to transmit.
 struct Transmitted {
     committed: bool,
@@ -423,19 +528,6 @@ fn write_in_place<N: Nic>(
     };
     conn.put_large(number, message);
     sent
-}
-
-#[cold]
-fn send_copied(conn: &mut Conn, message: &[u8], config: &Config, spares: &mut Spares) -> Result<(), SendError> {
-    if message.len() > config.message_max.min(conn.message_max()) {
-        return Err(SendError::TooLong);
-    }
-    let mut buffer = spares.take(message.len()).ok_or(SendError::Full)?;
-    buffer.extend_from_slice(message);
-    conn.send_large(buffer, false).map_err(|buffer| {
-        spares.give(buffer);
-        SendError::Full
-    })
 }
 
 /// Frames received, and frames sent to one peer, in one turn.

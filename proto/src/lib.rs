@@ -8,6 +8,7 @@
 struct Readme;
 
 mod ack;
+pub mod am;
 mod config;
 mod conn;
 mod copy;

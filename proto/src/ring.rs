@@ -39,6 +39,18 @@ impl ByteRing {
     /// Takes room for `len` bytes at the end; `None` when the ring is that full. Returns where they stand.
     #[inline]
     pub fn push(&mut self, len: usize) -> Option<usize> {
+        let at = self.spot(len)?;
+        if at != self.tail {
+            self.lap_end = self.tail;
+        }
+        self.tail = at + len;
+        self.used += len;
+        Some(at)
+    }
+
+    /// Where [`Self::push`] would put `len` bytes, to be written before it is called. Nothing is taken yet.
+    #[inline]
+    pub fn spot(&mut self, len: usize) -> Option<usize> {
         debug_assert!(len <= self.longest);
         if self.used + len > self.capacity {
             return None;
@@ -46,14 +58,7 @@ impl ByteRing {
         if self.bytes.is_empty() {
             self.allocate();
         }
-        if self.tail >= self.capacity {
-            self.lap_end = self.tail;
-            self.tail = 0;
-        }
-        let at = self.tail;
-        self.tail += len;
-        self.used += len;
-        Some(at)
+        Some(if self.tail >= self.capacity { 0 } else { self.tail })
     }
 
     /// Releases the oldest `len` bytes, which must be a whole entry or several.

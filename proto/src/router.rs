@@ -12,6 +12,7 @@ use crate::counters::{Counters, Reject};
 use crate::event::{Event, PeerId};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
+use crate::send_fifo::SendFifo;
 use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PLAIN_LEN, PlainHeader, Tokens};
 
@@ -172,8 +173,9 @@ impl Router {
         Ok(())
     }
 
+    /// Shows the oldest message that waits to `take`, and its sender's FIFO for an answer: who puts one in activates the peer.
     #[inline]
-    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
+    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], &mut SendFifo) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(index) = self.ready.front() {
             let Some((conn, mut turn)) = self.conn_turn(index, self.now) else {
@@ -181,7 +183,7 @@ impl Router {
                 continue;
             };
             let id = conn.id;
-            let taken = conn.recv(&mut turn, |message| take.take().expect("called once")(id, message));
+            let taken = conn.recv(&mut turn, |message, fifo| take.take().expect("called once")(id, message, fifo));
             let (more, urgent) = (conn.has_message(), conn.is_urgent());
             if !more {
                 conn.ready = false;

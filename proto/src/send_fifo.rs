@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::copy::copy_words;
 use crate::ring::ByteRing;
-use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_message, put_more};
+use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_more};
 
 /// Records and large messages to one peer, in order.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct SendFifo {
     large_unsent: usize,
     /// Bytes in large messages that were copied, and so count against the FIFO's size.
     copied: usize,
+    /// Bytes of the ring that only replies may fill ([`crate::am`]).
+    reserve: usize,
 }
 
 /// A message on the heap.
@@ -89,23 +91,52 @@ impl SendFifo {
             large_first: 0,
             large_unsent: 0,
             copied: 0,
+            reserve: 0,
         }
     }
 
-    /// Appends a message that fits one frame. False when there is no room.
+    /// Keeps half of the ring for replies from now on, and says how many bytes that is.
+    pub fn reserve_half(&mut self) -> usize {
+        self.reserve = self.ring.capacity() / 2;
+        self.reserve
+    }
+
+    /// Appends a record of `len` bytes that fits one frame; `write` fills it, header and all. False when there is no room.
     #[inline]
-    pub fn push(&mut self, message: &[u8]) -> bool {
-        let len = RECORD_LEN + message.len();
+    pub fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        if !self.has_room(len) {
+            return false;
+        }
         let Some(at) = self.append(len) else { return false };
-        let record = self.ring.slice_mut(at, len);
-        put_message(record, message);
+        write(self.ring.slice_mut(at, len));
         true
+    }
+
+    /// Where a record of `len` bytes that fits one frame will stand, to be written before [`Self::commit`]; `None` when
+    /// there is no room. Only a reply finds room in the reserve.
+    #[inline]
+    pub fn spot(&mut self, len: usize, is_reply: bool) -> Option<&mut [u8]> {
+        if !is_reply && !self.has_room(len) {
+            return None;
+        }
+        let at = self.ring.spot(len)?;
+        Some(self.ring.slice_mut(at, len))
+    }
+
+    /// Appends the record that was written to [`Self::spot`], of `len` bytes now, at most as many as there.
+    #[inline]
+    pub fn commit(&mut self, len: usize) {
+        let appended = self.append(len);
+        debug_assert!(appended.is_some(), "there was room a moment ago");
     }
 
     /// Appends a message that lives in a buffer of its own. Hands it back when there is no room.
     pub fn push_large(&mut self, buffer: Vec<u8>, lent: bool) -> Result<(), Vec<u8>> {
         // One copied message is always taken, however large; beyond that they count like bytes of the ring.
         if !lent && self.copied > 0 && self.copied + buffer.len() > self.ring_capacity() {
+            return Err(buffer);
+        }
+        if !self.has_room(MARKER_LEN) {
             return Err(buffer);
         }
         let Some(at) = self.append(MARKER_LEN) else { return Err(buffer) };
@@ -297,6 +328,12 @@ impl SendFifo {
 
     fn ring_capacity(&self) -> usize {
         self.ring.capacity()
+    }
+
+    /// True when `len` bytes fit beside the reserve.
+    #[inline]
+    const fn has_room(&self, len: usize) -> bool {
+        self.ring.used() + len + self.reserve <= self.ring.capacity()
     }
 
     #[inline]

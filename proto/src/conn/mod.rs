@@ -282,10 +282,16 @@ impl Conn {
             && !self.owed.has(Owed::CLOSE)
     }
 
-    /// Puts a message that fits one record into the FIFO.
+    /// Puts a record of `len` bytes, at most [`Self::record_max`] and its header, into the FIFO; `write` fills it.
     #[inline]
-    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if self.fifo.push(message) { Ok(()) } else { Err(SendError::Full) }
+    pub fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        if self.fifo.push(len, write) { Ok(()) } else { Err(SendError::Full) }
+    }
+
+    /// The FIFO, for a record that is written before it is known whether it will be sent.
+    #[inline]
+    pub const fn outbox(&mut self) -> &mut SendFifo {
+        &mut self.fifo
     }
 
     /// Queues a message that lives in its own buffer.
@@ -308,10 +314,12 @@ impl Conn {
         self.path.message_max
     }
 
-    /// Shows the oldest message to `take`. After the peer's close was reached, the connection winds down.
+    /// Shows the oldest message to `take`, and the FIFO that an answer goes into. After the peer's close was reached, the
+    /// connection winds down.
     #[inline]
-    pub fn recv<R>(&mut self, turn: &mut TurnContext<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        match self.inbox.take(turn.spares, take) {
+    pub fn recv<R>(&mut self, turn: &mut TurnContext<'_>, take: impl FnOnce(&[u8], &mut SendFifo) -> R) -> Option<R> {
+        let fifo = &mut self.fifo;
+        match self.inbox.take(turn.spares, |message| take(message, fifo)) {
             Taken::Message(result) => {
                 if matches!(self.phase, Phase::Open | Phase::Closing) {
                     self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);

@@ -147,7 +147,7 @@ impl Stage {
         if !self.conn.takes_messages() {
             return Err(format!("{:?}", SendError::NoPeer));
         }
-        self.conn.send(b"8 bytes.").map_err(|error| format!("{error:?}"))
+        self.conn.send(RECORD_LEN + 8, |record| put_message(record, b"8 bytes.")).map_err(|error| format!("{error:?}"))
     }
 
     fn close(&mut self) -> Outcome {
@@ -158,7 +158,7 @@ impl Stage {
 
     fn take(&mut self) -> Outcome {
         let (conn, mut turn) = self.turn();
-        conn.recv(&mut turn, |_| ());
+        conn.recv(&mut turn, |_, _| ());
         Ok(())
     }
 }

@@ -299,3 +299,5 @@ impl Conn {
 
 /// With fewer frames in flight the window has room whatever an ack says.
 const ACKS_WAIT_BELOW: usize = 2;
+const _: () =
+    assert!(ACKS_WAIT_BELOW <= 2, "half of the FIFO, two frames long at least, stays free for replies (`crate::am`)");

@@ -6,7 +6,7 @@ use crate::path::CREDIT_UNIT;
 use crate::send_fifo::{SendFifo, Span};
 use crate::wire::{
     Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq,
-    Tokens, flags, put_message,
+    Tokens, flags,
 };
 
 impl Conn {
@@ -35,24 +35,23 @@ impl Conn {
         self.ack.is_urgent().then_some(Plan::Ack)
     }
 
-    /// Length of the frame that takes a lone message past the FIFO, where the driver is reliable and nothing waits before
-    /// it. `None`: [`Self::send`].
+    /// Length of the frame that takes a lone record of `body` bytes past the FIFO, where the driver is reliable and nothing
+    /// waits before it. `None`: [`Self::send`].
     #[inline]
-    pub fn lone_frame_len(&self, message: &[u8]) -> Option<usize> {
-        let body = RECORD_LEN + message.len();
+    pub fn lone_frame_len(&self, body: usize) -> Option<usize> {
         let free = self.phase == Phase::Open
             && !self.queued
             && self.owed == Owed::NONE
             && !self.fifo.has_unsent()
-            && message.len() <= self.path.record_max
+            && body <= RECORD_LEN + self.path.record_max
             && self.position + body as u64 <= self.limit;
         free.then_some(PLAIN_LEN + body)
     }
 
-    /// Writes the frame with a lone message.
+    /// Writes the frame with a lone record, which `write` fills.
     #[inline]
-    pub fn emit_lone(&mut self, turn: &mut TurnContext<'_>, message: &[u8], frame: &mut [u8]) {
-        put_message(&mut frame[PLAIN_LEN..], message);
+    pub fn emit_lone(&mut self, turn: &mut TurnContext<'_>, write: impl FnOnce(&mut [u8]), frame: &mut [u8]) {
+        write(&mut frame[PLAIN_LEN..]);
         self.position += (frame.len() - PLAIN_LEN) as u64;
         self.finish_plain(turn, frame);
     }

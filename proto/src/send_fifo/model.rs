@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{MARKER_LEN, Released, SendFifo, Span};
-use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records};
+use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, put_message};
 use proptest::prelude::*;
 
 const CAPACITY: usize = 300;
@@ -13,6 +13,11 @@ const LONGEST: usize = 100;
 enum Step {
     Push {
         len: usize,
+    },
+    /// A reply for which `len` bytes are looked at, and at most as many then written.
+    Reply {
+        len: usize,
+        at_most: usize,
     },
     PushLarge {
         len: usize,
@@ -33,6 +38,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..=LONGEST - RECORD_LEN).prop_map(|len| Step::Push { len }),
+        2 => (0..=LONGEST - RECORD_LEN, 0..=LONGEST).prop_map(|(len, at_most)| Step::Reply { len, at_most }),
         1 => (0usize..700, any::<bool>()).prop_map(|(len, lent)| Step::PushLarge { len, lent }),
         4 => (0usize..250).prop_map(|room| Step::Send { room }),
         1 => (0usize..8).prop_map(|which| Step::Again { which }),
@@ -132,18 +138,32 @@ impl Held {
 
 proptest! {
     #[test]
-    fn messages_leave_in_order_and_are_held_until_they_are_acknowledged(steps in proptest::collection::vec(step(), 1..300)) {
+    fn messages_leave_in_order_and_are_held_until_they_are_acknowledged(steps in proptest::collection::vec(step(), 1..300), reserves: bool) {
         let mut fifo = SendFifo::new(CAPACITY, LONGEST);
+        let reserve = if reserves { fifo.reserve_half() } else { 0 };
         let mut model = Model::default();
         let mut number = 0u8;
         for step in steps {
             match step {
                 Step::Push { len } => {
                     number = number.wrapping_add(1);
-                    let fits = model.used() + RECORD_LEN + len <= CAPACITY;
-                    prop_assert_eq!(fifo.push(&message(number, len)), fits);
+                    let fits = model.used() + RECORD_LEN + len + reserve <= CAPACITY;
+                    prop_assert_eq!(fifo.spot(RECORD_LEN + len, false).is_some(), fits);
+                    prop_assert_eq!(fifo.push(RECORD_LEN + len, |record| put_message(record, &message(number, len))), fits);
                     if fits {
                         model.held.push_back(Held { bytes: message(number, len), large: None, sent: 0, done: false, released: 0 });
+                    }
+                }
+                Step::Reply { len, at_most } => {
+                    number = number.wrapping_add(1);
+                    let fits = model.used() + RECORD_LEN + len <= CAPACITY;
+                    let spot = fifo.spot(RECORD_LEN + len, true);
+                    prop_assert_eq!(spot.is_some(), fits);
+                    if let Some(spot) = spot {
+                        let bytes = message(number, len.min(at_most));
+                        put_message(&mut spot[..RECORD_LEN + bytes.len()], &bytes);
+                        fifo.commit(RECORD_LEN + bytes.len());
+                        model.held.push_back(Held { bytes, large: None, sent: 0, done: false, released: 0 });
                     }
                 }
                 Step::PushLarge { len, lent } => {
@@ -151,7 +171,7 @@ proptest! {
                     let bytes = message(number, len);
                     let copied: usize = model.held.iter().filter(|held| held.large == Some(false)).map(|held| held.bytes.len()).sum();
                     let too_much = !lent && copied > 0 && copied + len > CAPACITY;
-                    let fits = model.used() + MARKER_LEN <= CAPACITY && !too_much;
+                    let fits = model.used() + MARKER_LEN + reserve <= CAPACITY && !too_much;
                     prop_assert_eq!(fifo.push_large(bytes.clone(), lent), if fits { Ok(()) } else { Err(bytes.clone()) });
                     if fits {
                         model.held.push_back(Held { bytes, large: Some(lent), sent: 0, done: false, released: 0 });

@@ -14,7 +14,9 @@ pub use again::read_and_write;
 pub(crate) use check::Check;
 pub(crate) use header::{FULL_LEN, Header, Kind, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
-pub(crate) use record::{FIRST_LEN, RECORD_LEN, Record, Records, put_close, put_first, put_message, put_more};
+pub(crate) use record::{
+    FIRST_LEN, RECORD_LEN, Record, Records, message_word, put_close, put_first, put_message, put_more,
+};
 pub(crate) use seq::Seq;
 
 /// The version that this code speaks; the upper four bits of a frame's first byte.

@@ -35,6 +35,12 @@ pub(crate) enum Record<'a> {
     Close,
 }
 
+/// The header of a record with a whole message of `len` bytes, for who writes it as one word with what follows.
+#[inline]
+pub(crate) const fn message_word(len: u16) -> u32 {
+    MESSAGE as u32 | (len as u32) << 16
+}
+
 /// Writes a whole message. Header and first bytes are one store, since they are read as one word next.
 #[inline]
 pub(crate) fn put_message(out: &mut [u8], message: &[u8]) {

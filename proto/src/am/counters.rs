@@ -1,0 +1,66 @@
+//! What is counted of Active Messages, beside the endpoint's own counts.
+
+/// Why an Active Message of a peer was dropped. Nothing else came of it, unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reject {
+    /// Shorter than what it says of itself.
+    Truncated,
+    /// More arguments than there can be.
+    Words,
+    /// No handler has its index. Its credit counts all the same, as if the handler had done nothing.
+    NoHandler,
+    /// A request that wants more room for its reply than the peer has left.
+    OverBudget,
+    /// A reply, or credit, for more requests than are outstanding.
+    NoRequest,
+    /// Credit for more room than there is.
+    Credit,
+    /// From a peer that is not known to be connected.
+    NoPeer,
+}
+
+impl Reject {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 7] =
+        [Self::Truncated, Self::Words, Self::NoHandler, Self::OverBudget, Self::NoRequest, Self::Credit, Self::NoPeer];
+}
+
+/// Counts since the Active Messages were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests refused as [`crate::SendError::Full`] for want of the peer's room for replies.
+    pub budget_stalls: u64,
+    /// Credits sent for want of anything to ride on.
+    pub credits_sent: u64,
+    /// Messages dropped, by [`Reject`] as index.
+    pub rejected: [u64; Reject::ALL.len()],
+}
+
+impl Counters {
+    /// Messages dropped for `reason`.
+    pub fn rejected(&self, reason: Reject) -> u64 {
+        self.rejected[reason as usize]
+    }
+
+    /// Messages dropped for any reason.
+    pub fn rejected_total(&self) -> u64 {
+        self.rejected.iter().sum()
+    }
+
+    #[cold]
+    pub(super) fn reject(&mut self, reason: Reject) {
+        self.rejected[reason as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_the_counter_of_its_place() {
+        for (place, reason) in Reject::ALL.into_iter().enumerate() {
+            assert_eq!(place, reason as usize);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Active Messages: a message names a handler, which runs where the message arrived.
+//!
+//! After GASNet-EX's classes and the calls of SP Active Messages (Chang and others, 1996). *Short*: up to [`ARGS_MAX`] words.
+//! *Medium*: words and a payload, as much as one frame takes. A request may be answered by one reply; a handler gets no
+//! endpoint, so it can neither request nor wait.
+
+mod args;
+mod budget;
+mod counters;
+mod handlers;
+mod peer;
+mod prepared;
+mod replier;
+mod sp;
+mod wire;
+
+pub use args::Args;
+pub use budget::ReplyRoom;
+pub use counters::{Counters, Reject};
+pub use handlers::{Handlers, ReplyHandler, RequestHandler};
+pub use prepared::Prepared;
+pub use replier::{PreparedReply, Replier};
+
+use std::collections::VecDeque;
+use std::io;
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{LinkAddr, Nic};
+
+use crate::send_fifo::SendFifo;
+use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
+use peer::{Peer, Peers};
+use wire::{Head, Kind, Parsed, put_whole, record_len};
+
+/// Words that a message takes besides its payload. GASNet's number; ours have 8 bytes, so that an address or an offset is one.
+pub const ARGS_MAX: usize = 16;
+
+/// Active Messages to and from the peers of one endpoint, whose messages are all theirs. Used by one thread.
+///
+/// `request` puts a message into the peer's FIFO; `flush` or the next `poll` puts it on the wire. `poll` runs the handlers of
+/// what has arrived, on the state that it is given, and sends their replies. When `request` returns, arguments and payload may
+/// be used again (local completion). That the handler has run is known by its reply, or when [`Self::handled`] has reached
+/// what [`Self::sent`] was (remote completion).
+pub struct ActiveMessages<N: Nic, S> {
+    endpoint: Endpoint<N>,
+    handlers: Handlers<S>,
+    peers: Peers,
+    events: VecDeque<Event>,
+    counters: Counters,
+    /// Peers that have to be told of their credit, each once.
+    owing: Vec<u16>,
+}
+
+impl<N: Nic, S> ActiveMessages<N, S> {
+    /// Over `endpoint`, which has no peers yet.
+    pub fn new(endpoint: Endpoint<N>, handlers: Handlers<S>) -> Self {
+        assert_eq!(endpoint.peers(), 0, "the endpoint's first message is an Active Message");
+        Self {
+            endpoint,
+            handlers,
+            peers: Peers::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            owing: Vec::new(),
+        }
+    }
+
+    /// Begins a connection. Requests are `Full` until the peer has answered.
+    pub fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        self.endpoint.connect(to)
+    }
+
+    /// Runs `handler` at `to` with `args`, at most [`ARGS_MAX`] of them, and a copy of `payload`.
+    ///
+    /// `Full`: the FIFO, or the peer's room for replies, is used up; poll, and try again. `TooLong`: see [`Self::medium_max`]
+    /// and [`Self::room_max`].
+    #[inline]
+    pub fn request(
+        &mut self,
+        to: PeerId,
+        handler: u8,
+        args: &[u64],
+        payload: &[u8],
+        reply: ReplyRoom,
+    ) -> Result<(), SendError> {
+        let Some(peer) = self.peers.get(to).filter(|peer| peer.budget.has_room(reply) && args.len() <= ARGS_MAX) else {
+            return Err(self.refuse(to, args.len(), reply));
+        };
+        let credit = peer.budget.due();
+        let head = Head {
+            kind: Kind::Request,
+            has_credit: credit.is_some(),
+            words: args.len() as u8,
+            handler,
+            room: reply.units(),
+        };
+        let len = record_len(credit.is_some(), args.len(), payload.len());
+        self.endpoint.send_record(to, len, |record| put_whole(record, head, credit, args, payload))?;
+        peer.budget.on_request_sent(reply);
+        peer.budget.on_told(credit);
+        Ok(())
+    }
+
+    /// As [`Self::request`] with `words` arguments and up to `payload` bytes, which the caller writes where they leave from:
+    /// one copy less.
+    #[inline]
+    pub fn prepare(
+        &mut self,
+        to: PeerId,
+        words: usize,
+        payload: usize,
+        reply: ReplyRoom,
+    ) -> Result<Prepared<'_>, SendError> {
+        if self.peers.get(to).is_none_or(|peer| !peer.budget.has_room(reply) || words > ARGS_MAX) {
+            return Err(self.refuse(to, words, reply));
+        }
+        let budget = &mut self.peers.get(to).ok_or(SendError::NoPeer)?.budget;
+        let credit = budget.due();
+        let slot = self.endpoint.record_slot(to, record_len(credit.is_some(), words, payload))?;
+        Ok(Prepared { slot, budget, credit, words, payload, reply })
+    }
+
+    /// One turn: receives, runs the handlers of what has come, sends their replies. Returns how many messages came.
+    #[inline]
+    pub fn poll(&mut self, state: &mut S) -> usize {
+        self.endpoint.poll();
+        if self.endpoint.has_events() {
+            self.take_events();
+        }
+        let mut messages = 0;
+        let Self { endpoint, handlers, peers, counters, owing, .. } = self;
+        while endpoint
+            .recv_answering(|from, message, fifo| run(handlers, peers, counters, owing, state, from, message, fifo))
+        {
+            messages += 1;
+        }
+        if !self.owing.is_empty() {
+            self.tell();
+        }
+        self.endpoint.flush();
+        messages
+    }
+
+    /// Puts requests on the wire.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.endpoint.flush();
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Sleeps until a frame may be there, a timer is due, or `deadline`; returns at once when an event waits.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        if self.events.is_empty() { self.endpoint.wait(deadline) } else { Ok(()) }
+    }
+
+    /// Ends a connection once all that was sent is acknowledged; [`Event::Closed`] follows. Requests that come meanwhile are
+    /// handled, but cannot be replied to.
+    pub fn close(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers.get(peer) {
+            peer.open = false;
+        }
+        self.endpoint.close(peer);
+    }
+
+    /// Requests sent to `peer`; 0 for one that never was connected.
+    pub fn sent(&self, peer: PeerId) -> u64 {
+        self.peers.seen(peer).map_or(0, |peer| peer.budget.sent)
+    }
+
+    /// Of which the peer has told that their handlers have run, in the order in which they were sent. It tells by replies, and
+    /// now and then; at once after [`Self::ask`].
+    pub fn handled(&self, peer: PeerId) -> u64 {
+        self.peers.seen(peer).map_or(0, |peer| peer.budget.handled)
+    }
+
+    /// Asks `peer` to tell once it has handled everything that was sent so far. Asking twice for the same costs nothing.
+    pub fn ask(&mut self, peer: PeerId) -> Result<(), SendError> {
+        let to = peer;
+        let Some(peer) = self.peers.get(to) else { return Err(SendError::NoPeer) };
+        if peer.budget.handled == peer.budget.sent || peer.asked_at == Some(peer.budget.sent) {
+            return Ok(());
+        }
+        let head = Head { kind: Kind::Ask, has_credit: false, words: 0, handler: 0, room: 0 };
+        self.endpoint.send_record(to, record_len(false, 0, 0), |record| put_whole(record, head, None, &[], &[]))?;
+        peer.asked_at = Some(peer.budget.sent);
+        Ok(())
+    }
+
+    /// Longest payload beside `words` arguments in messages to and from `peer`; 0 while it is not connected.
+    pub fn medium_max(&self, peer: PeerId, words: usize) -> usize {
+        self.peers.seen(peer).map_or(0, |peer| peer.record_max.saturating_sub(record_len(true, words, 0)))
+    }
+
+    /// The most room that a request to `peer` may ask for; none while it is not connected.
+    pub fn room_max(&self, peer: PeerId) -> ReplyRoom {
+        self.peers.seen(peer).and_then(|peer| peer.budget.room_max()).unwrap_or(ReplyRoom::NONE)
+    }
+
+    /// What is counted of Active Messages.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The endpoint below.
+    pub const fn endpoint(&self) -> &Endpoint<N> {
+        &self.endpoint
+    }
+
+    /// Ends the Active Messages and gives the endpoint back.
+    pub fn into_endpoint(self) -> Endpoint<N> {
+        self.endpoint
+    }
+
+    #[cold]
+    fn refuse(&mut self, to: PeerId, words: usize, reply: ReplyRoom) -> SendError {
+        match self.peers.get(to) {
+            _ if words > ARGS_MAX => SendError::TooLong,
+            Some(peer) if peer.budget.room_max().is_some_and(|most| reply > most) => SendError::TooLong,
+            Some(_) => {
+                self.counters.budget_stalls += 1;
+                SendError::Full
+            }
+            // It has not answered yet.
+            None if self.endpoint.has_peer(to) => SendError::Full,
+            None => SendError::NoPeer,
+        }
+    }
+
+    #[cold]
+    fn take_events(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Connected { peer, .. } => {
+                    if let Some((reserve, record_max)) = self.endpoint.reserve_for_replies(peer) {
+                        self.peers.insert(Peer::new(peer, reserve, record_max));
+                        self.owing.push(peer.index);
+                    }
+                }
+                Event::Gone { peer, .. } | Event::Closed { peer } => {
+                    if let Some(peer) = self.peers.get(peer) {
+                        peer.open = false;
+                    }
+                }
+                Event::Sent { .. } | Event::Unsent { .. } => {}
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    /// Tells peers of their credit. A full FIFO puts it off: what is in it leaves in any case, and this is tried each turn.
+    #[cold]
+    fn tell(&mut self) {
+        let Self { endpoint, peers, counters, owing, .. } = self;
+        owing.retain(|index| {
+            let Some(peer) = peers.at(*index) else { return false };
+            if let Some(credit) = peer.budget.due() {
+                let head = Head { kind: Kind::Credit, has_credit: true, words: 0, handler: 0, room: 0 };
+                let put = |record: &mut [u8]| put_whole(record, head, Some(credit), &[], &[]);
+                match endpoint.send_record(peer.id, record_len(true, 0, 0), put) {
+                    Err(SendError::Full) => return true,
+                    Err(_) => {}
+                    Ok(()) => {
+                        peer.budget.on_told(Some(credit));
+                        counters.credits_sent += 1;
+                    }
+                }
+            }
+            peer.owing = false;
+            false
+        });
+    }
+}
+
+/// Runs the handler of one message. True when it has replied.
+#[inline]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parts of `ActiveMessages` that are not lent to the endpoint meanwhile"
+)]
+fn run<S>(
+    handlers: &Handlers<S>,
+    peers: &mut Peers,
+    counters: &mut Counters,
+    owing: &mut Vec<u16>,
+    state: &mut S,
+    from: PeerId,
+    message: &[u8],
+    fifo: &mut SendFifo,
+) -> bool {
+    let Some(peer) = peers.get(from) else {
+        counters.reject(Reject::NoPeer);
+        return false;
+    };
+    let mut replied = false;
+    let taken = wire::parse(message).and_then(|parsed| take(handlers, peer, state, &parsed, fifo, &mut replied));
+    if let Err(reason) = taken {
+        counters.reject(reason);
+    }
+    if peer.budget.is_due() && !peer.owing {
+        peer.owing = true;
+        owing.push(from.index);
+    }
+    replied
+}
+
+#[inline]
+fn take<S>(
+    handlers: &Handlers<S>,
+    peer: &mut Peer,
+    state: &mut S,
+    parsed: &Parsed<'_>,
+    fifo: &mut SendFifo,
+    replied: &mut bool,
+) -> Result<(), Reject> {
+    let Parsed { head, credit, args, payload } = *parsed;
+    if let Some(credit) = credit {
+        peer.budget.on_credit(credit)?;
+    }
+    match head.kind {
+        Kind::Request => {
+            peer.budget.on_request(head.room)?;
+            let handler = handlers.of_request(head.handler);
+            if let Some(handler) = handler {
+                handler(state, peer.replier(head.room, fifo, replied), args, payload);
+            }
+            if !*replied {
+                peer.budget.on_handled(head.room);
+            }
+            handler.map(|_| ()).ok_or(Reject::NoHandler)
+        }
+        Kind::Reply => {
+            peer.budget.on_reply(head.room)?;
+            let handler = handlers.of_reply(head.handler).ok_or(Reject::NoHandler)?;
+            handler(state, peer.id, args, payload);
+            Ok(())
+        }
+        Kind::Credit => Ok(()),
+        Kind::Ask => {
+            peer.budget.on_ask();
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Active Messages on the simulated fabric in virtual time.
+
+mod calls;
+mod flood;
+mod hostile;
+mod world;
