@@ -30,11 +30,17 @@ pub enum Reject {
     TableFull,
     /// A Hello from the address of a peer that seems to live. The peer is asked.
     Challenged,
+    /// One-sided operations on a region that is not here, or not for this peer, or with another key.
+    NoRegion,
+    /// One-sided operations that the region's key does not allow.
+    Rights,
+    /// One-sided operations beyond the end of a region.
+    Bounds,
 }
 
 impl Reject {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Truncated,
         Self::Version,
         Self::Kind,
@@ -48,6 +54,9 @@ impl Reject {
         Self::TooLong,
         Self::TableFull,
         Self::Challenged,
+        Self::NoRegion,
+        Self::Rights,
+        Self::Bounds,
     ];
 }
 
@@ -73,6 +82,8 @@ pub struct Counters {
     pub duplicates: u64,
     /// Frames that arrived before their turn and were kept.
     pub reordered: u64,
+    /// Of these, frames of one-sided operations whose bytes were placed at once.
+    pub placed_early: u64,
     /// Times that a peer's credit was used up with messages waiting.
     pub credit_stalls: u64,
     /// Times that the driver had no transmit buffer.

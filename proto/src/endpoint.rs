@@ -10,6 +10,7 @@ use crate::conn::{Conn, Plan, TurnContext, open_header};
 use crate::counters::{Counters, Reject};
 use crate::path::Path;
 use crate::queue::PeerQueue;
+use crate::rma::OpSpan;
 use crate::router::{Router, Stranger};
 use crate::send_fifo::SendFifo;
 use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, put_message};
@@ -21,14 +22,14 @@ use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 /// waits for that peer. `poll` receives, runs timers and transmits; nothing blocks but `wait`. A peer hears from us only
 /// while `poll` is called: one that is not polled for [`Config::keep_alive`] times four counts as gone.
 pub struct Endpoint<N: Nic> {
-    nic: N,
-    router: Router,
+    pub(crate) nic: N,
+    pub(crate) router: Router,
     /// Connections whose timers may be due; kept for its memory.
     due: Vec<u16>,
     /// Turns taken.
     turns: u32,
     /// A lone message was committed to the driver since its last flush.
-    committed: bool,
+    pub(crate) committed: bool,
 }
 
 impl<N: Nic> Endpoint<N> {
@@ -79,13 +80,13 @@ impl<N: Nic> Endpoint<N> {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let router = &mut self.router;
-        let Router { peers, config, counters, spares, events, active, now, .. } = router;
+        let Router { peers, config, counters, spares, events, rma, active, now, .. } = router;
         let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
         if N::RELIABLE
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let mut turn = TurnContext { now: *now, config, counters, spares, events };
+            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma };
             conn.emit_lone(&mut turn, write, &mut slot);
             slot.commit();
             self.committed = true;
@@ -141,6 +142,9 @@ impl<N: Nic> Endpoint<N> {
     pub fn flush(&mut self) {
         if !self.router.active.is_empty() {
             let now = self.turn_time();
+            if !self.router.rma.owing.is_empty() {
+                self.router.tell_done(now);
+            }
             self.transmit(now);
         }
     }
@@ -152,6 +156,9 @@ impl<N: Nic> Endpoint<N> {
         let router = &mut self.router;
         if !N::RELIABLE {
             router.catch_up();
+        }
+        if !router.rma.owing.is_empty() {
+            router.tell_done(now);
         }
         let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(now, frame, from, N::RELIABLE));
         if !self.router.strangers.is_empty() {
@@ -231,6 +238,9 @@ impl<N: Nic> Endpoint<N> {
     /// Sleeps until a frame may be there, a timer is due, or `deadline`. Flushes first; returns at once when something
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        if !self.router.rma.owing.is_empty() {
+            self.router.tell_done(self.router.now);
+        }
         self.flush();
         self.router.catch_up();
         if !self.router.ready.is_empty() || !self.router.events.is_empty() || !self.router.active.is_empty() {
@@ -499,6 +509,13 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
     {
         return true;
     }
+    if !N::RELIABLE
+        && let Some(span) = plan.operations()
+        && span.bulk_len() >= IN_PLACE_MIN
+        && write_source_in_place(nic, conn, turn, plan, span)
+    {
+        return true;
+    }
     let len = Conn::frame_len(plan, N::RELIABLE);
     let Some(mut slot) = nic.tx_slot(conn.link, len) else { return false };
     conn.emit(turn, plan, &mut slot, N::RELIABLE);
@@ -527,6 +544,29 @@ fn write_in_place<N: Nic>(
         None => false,
     };
     conn.put_large(number, message);
+    sent
+}
+
+/// As [`write_in_place`], of a large put or answer.
+fn write_source_in_place<N: Nic>(
+    nic: &mut N,
+    conn: &mut Conn,
+    turn: &mut TurnContext<'_>,
+    plan: Plan,
+    span: OpSpan,
+) -> bool {
+    let Some((memory, at)) = conn.take_source(turn, span) else { return false };
+    let tail = &memory.bytes()[at..at + span.bulk_len()];
+    let front_len = Conn::frame_len(plan, false) - tail.len();
+    let sent = match nic.tx_slot_before(conn.link, front_len, tail) {
+        Some(mut slot) => {
+            conn.emit_before(turn, plan, &mut slot, tail);
+            slot.commit();
+            true
+        }
+        None => false,
+    };
+    conn.put_source(turn, span, memory);
     sent
 }
 

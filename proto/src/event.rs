@@ -2,6 +2,8 @@
 
 use sidelane_nic::LinkAddr;
 
+use crate::rma::{Op, OpError, Region};
+
 /// A peer of one endpoint. Never reused for another life or another peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PeerId {
@@ -35,6 +37,32 @@ pub enum Event {
         peer: PeerId,
         /// The message.
         buffer: Vec<u8>,
+    },
+    /// A get is over: its bytes are in its region.
+    Got {
+        /// Which.
+        op: Op,
+    },
+    /// An atomic is over.
+    Fetched {
+        /// Which.
+        op: Op,
+        /// The word as it was before.
+        value: u64,
+    },
+    /// A one-sided operation has failed. One to a peer that is gone may have been carried out all the same.
+    OpFailed {
+        /// Which. Of silent puts only those before one that was not silent.
+        op: Op,
+        /// Why.
+        why: OpError,
+    },
+    /// A region that was unregistered is not needed by any operation any more.
+    Unregistered {
+        /// Which.
+        region: Region,
+        /// Its memory, if it was the endpoint's.
+        memory: Option<Vec<u8>>,
     },
     /// The peer closed, after everything it sent was delivered; or our own close is done.
     Closed {

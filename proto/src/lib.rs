@@ -23,6 +23,7 @@ mod queue;
 mod recv_fifo;
 mod reorder;
 mod ring;
+mod rma;
 mod router;
 mod rtt;
 mod send_fifo;
@@ -36,6 +37,7 @@ pub use counters::{Counters, Reject};
 pub use endpoint::Endpoint;
 pub use error::{ConnectError, Refused, SendError};
 pub use event::{Event, GoneReason, PeerId};
+pub use rma::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
 pub use wire::VERSION;
 #[cfg(fuzzing)]
 pub use wire::read_and_write;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::in_flight::WINDOW_MAX;
+use crate::rma::Placed;
 use crate::wire::Seq;
 
 /// The receiving end of one direction's numbering.
@@ -10,12 +11,21 @@ use crate::wire::Seq;
 pub(crate) struct Reorder {
     /// The number that is due: everything before it was passed on.
     next: Seq,
-    /// Bodies of frames `next + 1 + i`, where they have arrived. Empty in the common case.
-    ahead: VecDeque<Option<Vec<u8>>>,
+    /// What is kept of frames `next + 1 + i`, where they have arrived. Empty in the common case.
+    ahead: VecDeque<Option<Kept>>,
     /// Bytes in `ahead`.
     held: usize,
     /// Bytes that may be held: what a sender that keeps to its credit can have under way.
     held_max: usize,
+}
+
+/// What is kept of an early frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Its body.
+    Body(Vec<u8>),
+    /// Its bytes are where they belong already.
+    Placed(Placed),
 }
 
 /// Where an arriving frame belongs.
@@ -80,20 +90,32 @@ impl Reorder {
         if self.held + body.len() > self.held_max {
             return false;
         }
-        let place = seq.since(self.next) as usize - 1;
-        if self.ahead.len() <= place {
-            self.ahead.resize(place + 1, None);
-        }
-        self.ahead[place] = Some(body.to_vec());
+        self.note(seq, Kept::Body(body.to_vec()));
         self.held += body.len();
         true
     }
 
-    /// The body of the frame behind the one that is due, if it is here. To be passed on after it.
-    pub fn take_following(&mut self) -> Option<Vec<u8>> {
-        let body = self.ahead.front_mut()?.take()?;
-        self.held -= body.len();
-        Some(body)
+    /// Notes that an early frame is here, and its bytes where they belong.
+    pub fn keep_placed(&mut self, seq: Seq, placed: Placed) {
+        debug_assert_eq!(self.turn(seq), Turn::Early);
+        self.note(seq, Kept::Placed(placed));
+    }
+
+    fn note(&mut self, seq: Seq, kept: Kept) {
+        let place = seq.since(self.next) as usize - 1;
+        if self.ahead.len() <= place {
+            self.ahead.resize(place + 1, None);
+        }
+        self.ahead[place] = Some(kept);
+    }
+
+    /// What is kept of the frame behind the one that is due, if it is here. To be passed on after it.
+    pub fn take_following(&mut self) -> Option<Kept> {
+        let kept = self.ahead.front_mut()?.take()?;
+        if let Kept::Body(body) = &kept {
+            self.held -= body.len();
+        }
+        Some(kept)
     }
 
     /// Bit `i`: frame `next + 1 + i` is here.
@@ -111,11 +133,11 @@ impl Reorder {
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        self.ahead.capacity() * size_of::<Option<Vec<u8>>>() + self.held
+        self.ahead.capacity() * size_of::<Option<Kept>>() + self.held
     }
 
     fn sack_bits(&self) -> u32 {
-        self.ahead.iter().take(32).enumerate().fold(0, |bits, (i, body)| bits | u32::from(body.is_some()) << i)
+        self.ahead.iter().take(32).enumerate().fold(0, |bits, (i, kept)| bits | u32::from(kept.is_some()) << i)
     }
 }
 
@@ -137,7 +159,7 @@ mod tests {
         assert_eq!(reorder.turn(Seq(u32::MAX)), Turn::Now);
         let following = reorder.take_following();
         reorder.advance();
-        assert_eq!(following.as_deref(), Some(&b"b"[..]));
+        assert_eq!(following, Some(Kept::Body(b"b".to_vec())));
         assert_eq!(reorder.take_following(), None);
         reorder.advance();
         assert_eq!((reorder.next(), reorder.sack()), (Seq(1), 0b1));

@@ -12,6 +12,7 @@ use crate::counters::{Counters, Reject};
 use crate::event::{Event, PeerId};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
+use crate::rma::Rma;
 use crate::send_fifo::SendFifo;
 use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PLAIN_LEN, PlainHeader, Tokens};
@@ -23,6 +24,7 @@ pub(crate) struct Router {
     pub counters: Counters,
     pub spares: Spares,
     pub events: VecDeque<Event>,
+    pub rma: Rma,
     /// Connections that may have something to transmit.
     pub active: PeerQueue,
     /// Connections with messages to receive.
@@ -60,6 +62,7 @@ impl Router {
             counters: Counters::default(),
             spares: Spares::default(),
             events: VecDeque::new(),
+            rma: Rma::default(),
             active: PeerQueue::new(),
             ready: PeerQueue::new(),
             late: PeerQueue::new(),
@@ -218,6 +221,7 @@ impl Router {
             counters: &mut self.counters,
             spares: &mut self.spares,
             events: &mut self.events,
+            rma: &mut self.rma,
         };
         Some((conn, turn))
     }
@@ -230,10 +234,10 @@ impl Router {
         now: Instant,
         handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
     ) -> Result<(), Reject> {
-        let Self { peers, config, counters, spares, events, ready, active, late, .. } = self;
+        let Self { peers, config, counters, spares, events, rma, ready, active, late, .. } = self;
         let conn = peers.at(index).ok_or(Reject::NoPeer)?;
         let was_late = conn.has_noted_ack();
-        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events });
+        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events, rma });
         if conn.has_message() && !conn.ready {
             conn.ready = true;
             ready.push_back(index);
@@ -278,6 +282,21 @@ impl Router {
         if !conn.queued {
             conn.queued = true;
             self.active.push_back(index);
+        }
+    }
+
+    /// Every peer that waits for a Done is told, with what else goes to it.
+    #[cold]
+    pub fn tell_done(&mut self, now: Instant) {
+        let mut owing = std::mem::take(&mut self.rma.owing);
+        for index in owing.drain(..) {
+            if let Some((conn, mut turn)) = self.conn_turn(index, now) {
+                conn.push_done(&mut turn);
+                self.activate(index);
+            }
+        }
+        if self.rma.owing.is_empty() {
+            self.rma.owing = owing;
         }
     }
 

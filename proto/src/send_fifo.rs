@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::copy::copy_words;
 use crate::ring::ByteRing;
+use crate::rma::OpSpan;
 use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_more};
 
 /// Records and large messages to one peer, in order.
@@ -51,6 +52,8 @@ pub(crate) enum Span {
     Run { at: usize, len: usize },
     /// Bytes `offset..offset + len` of large message `number`.
     Part { number: u32, offset: usize, len: usize },
+    /// No message, but what the outbox of one-sided operations says: none of this FIFO's.
+    Operations(OpSpan),
 }
 
 impl Span {
@@ -58,7 +61,7 @@ impl Span {
     #[inline]
     pub fn part(self) -> Option<(u32, Range<usize>)> {
         match self {
-            Self::Run { .. } => None,
+            Self::Run { .. } | Self::Operations(_) => None,
             Self::Part { number, offset, len } => Some((number, offset..offset + len)),
         }
     }
@@ -79,6 +82,7 @@ pub(crate) enum Released {
 const MARKER: u8 = 0xff;
 /// A marker is as long as a First record's header.
 const MARKER_LEN: usize = FIRST_LEN;
+const OUTBOX: &str = "the outbox takes care of operations";
 
 impl SendFifo {
     /// An empty FIFO of `capacity` bytes for records of at most `longest`.
@@ -198,6 +202,7 @@ impl SendFifo {
             Span::Run { len, .. } => len,
             Span::Part { offset: 0, len, .. } => FIRST_LEN + len,
             Span::Part { len, .. } => RECORD_LEN + len,
+            Span::Operations(_) => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -212,6 +217,7 @@ impl SendFifo {
                 self.write_front(span, &mut body[..front]);
                 body[front..].copy_from_slice(message);
             }
+            Span::Operations(_) => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -289,6 +295,7 @@ impl SendFifo {
                     self.large_unsent -= 1;
                 }
             }
+            Span::Operations(_) => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -307,6 +314,7 @@ impl SendFifo {
                 }
                 self.release_large()
             }
+            Span::Operations(_) => unreachable!("{OUTBOX}"),
         }
     }
 

@@ -246,7 +246,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
                         peer.open = false;
                     }
                 }
-                Event::Sent { .. } | Event::Unsent { .. } => {}
+                _ => {}
             }
             self.events.push_back(event);
         }

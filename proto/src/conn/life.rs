@@ -67,7 +67,7 @@ impl Conn {
             // The user never heard of it.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and forgot us while our user had not come so far.
-            Phase::Open if self.inbox.is_closed() && self.fifo.is_empty() => {}
+            Phase::Open if self.inbox.is_closed() && self.is_settled() => {}
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             // It has all but perhaps our Close, whose acks were lost.
             Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
@@ -79,7 +79,7 @@ impl Conn {
     #[cold]
     pub(super) fn begin_anew(&mut self, turn: &mut TurnContext<'_>, give_up_at: Instant, token: u64) {
         debug_assert_eq!(self.position, 0, "nothing is sent before the peer has confirmed");
-        if self.owed.has(Owed::CLOSE) && self.fifo.is_empty() {
+        if self.owed.has(Owed::CLOSE) && self.is_settled() {
             self.wind_up(turn);
             turn.events.push_back(Event::Closed { peer: self.id });
             return;
@@ -102,6 +102,9 @@ impl Conn {
     /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
     pub(super) fn wind_up(&mut self, turn: &mut TurnContext<'_>) {
         let peer = self.id;
+        if let Some(mut one_sided) = self.one_sided.take() {
+            one_sided.wind_up(peer, turn);
+        }
         turn.events.extend(self.fifo.drain_lent().map(|buffer| Event::Unsent { peer, buffer }));
         self.fifo = SendFifo::new(0, 0);
         self.in_flight = InFlight::new(Seq(0));
@@ -115,8 +118,10 @@ impl Conn {
     /// The user has taken everything up to the peer's Close.
     #[cold]
     pub(super) fn on_close_taken(&mut self, turn: &mut TurnContext<'_>) {
+        // It may have come with the ack of the last thing that we sent.
+        self.take_in_noted_ack(turn);
         match self.phase {
-            Phase::Open if self.fifo.is_empty() => self.linger(turn),
+            Phase::Open if self.is_settled() => self.linger(turn),
             Phase::Open => self.gone(turn, GoneReason::ClosedByPeer),
             // Our own Close is under way, and ends this as well.
             _ => {}
@@ -211,7 +216,7 @@ impl Conn {
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
-                let owes_life = !self.inbox.is_closed() || !self.fifo.is_empty();
+                let owes_life = !self.inbox.is_closed() || !self.is_settled();
                 if !plain && owes_life {
                     let gone_at = self.heard_at + turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
                     if now >= gone_at {
@@ -240,6 +245,9 @@ impl Conn {
     pub(super) fn shrink_if_idle(&mut self, now: Instant, keep_alive: Duration) {
         if now.since(self.active_at.max(self.taken_at)) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {
             self.fifo.shrink();
+            if let Some(one_sided) = &mut self.one_sided {
+                one_sided.outbox.shrink();
+            }
             self.in_flight.shrink();
             self.reorder.shrink();
             if !self.inbox.is_ready() {

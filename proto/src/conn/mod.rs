@@ -4,6 +4,7 @@ mod life;
 #[cfg(test)]
 mod phases;
 mod receive;
+mod rma;
 mod transmit;
 
 pub(crate) use transmit::open_header;
@@ -23,6 +24,7 @@ use crate::in_flight::InFlight;
 use crate::path::Path;
 use crate::recv_fifo::{RecvFifo, Taken};
 use crate::reorder::Reorder;
+use crate::rma::{OneSided, OpSpan, Rma};
 use crate::rtt::Rtt;
 use crate::send_fifo::{Released, SendFifo, Span};
 use crate::spares::Spares;
@@ -70,6 +72,8 @@ pub(crate) struct Conn {
     reorder: Reorder,
     inbox: RecvFifo,
     ack: AckState,
+    /// Exists from the first one-sided operation on, of either side.
+    one_sided: Option<Box<OneSided>>,
     heard_at: Instant,
     /// When a frame with records was last taken in.
     taken_at: Instant,
@@ -139,6 +143,8 @@ impl Owed {
     const PROBE: Self = Self(8);
     /// The Close record is not in the FIFO yet.
     const CLOSE: Self = Self(16);
+    /// One-sided operations, or answers to them, wait.
+    const OPERATIONS: Self = Self(32);
 
     const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -173,6 +179,15 @@ impl Plan {
             _ => None,
         }
     }
+
+    /// The one-sided operations that the frame carries.
+    #[inline]
+    pub fn operations(self) -> Option<OpSpan> {
+        match self {
+            Self::New { span: Span::Operations(span) } | Self::Again { span: Span::Operations(span), .. } => Some(span),
+            _ => None,
+        }
+    }
 }
 
 /// What one turn of the endpoint's loop lends to its connections.
@@ -182,6 +197,7 @@ pub(crate) struct TurnContext<'a> {
     pub counters: &'a mut Counters,
     pub spares: &'a mut Spares,
     pub events: &'a mut VecDeque<Event>,
+    pub rma: &'a mut Rma,
 }
 
 impl Conn {
@@ -247,6 +263,7 @@ impl Conn {
             fifo: SendFifo::new(path.send_fifo(config), path.frame_max),
             inbox: RecvFifo::new(recv_capacity, path.frame_max),
             reorder: Reorder::new(first, recv_capacity),
+            one_sided: None,
             ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
             rtt: Rtt::new(path.rto_floor),
             path,
@@ -354,7 +371,7 @@ impl Conn {
 
     /// True when everything that was sent is acknowledged.
     pub fn is_settled(&self) -> bool {
-        self.fifo.is_empty()
+        self.fifo.is_empty() && self.operations_are_settled()
     }
 
     /// True once nothing new can come of this connection, so that its address may be connected anew.
@@ -399,7 +416,7 @@ impl Conn {
                 self.phase = Phase::Closing;
                 self.owed.add(Owed::CLOSE);
             }
-            Phase::Connecting { .. } if self.fifo.is_empty() => {
+            Phase::Connecting { .. } if self.is_settled() => {
                 self.wind_up(turn);
                 turn.events.push_back(Event::Closed { peer: self.id });
             }
@@ -412,7 +429,11 @@ impl Conn {
 
     /// Bytes of memory held by the FIFOs and tables, beside `size_of::<Conn>()`.
     pub fn memory(&self) -> usize {
-        self.fifo.memory() + self.inbox.memory() + self.in_flight.memory() + self.reorder.memory()
+        self.fifo.memory()
+            + self.inbox.memory()
+            + self.in_flight.memory()
+            + self.reorder.memory()
+            + self.one_sided.as_ref().map_or(0, |one_sided| one_sided.memory())
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Conn, Phase, Plan, TurnContext};
 use crate::counters::{Counters, Reject};
 use crate::event::{Event, PeerId};
 use crate::path::Path;
+use crate::rma::Rma;
 use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tokens, put_close, put_message};
 use crate::{Config, SendError};
@@ -25,6 +26,7 @@ struct Stage {
     counters: Counters,
     spares: Spares,
     events: VecDeque<Event>,
+    rma: Rma,
     now: Instant,
     /// Number of the peer's next Data frame.
     seq: u32,
@@ -53,14 +55,14 @@ impl Stage {
             Conn::connecting(id, addr, link, US, path, now, &config)
         };
         let (counters, spares, events) = (Counters::default(), Spares::default(), VecDeque::new());
-        let mut stage = Self { conn, config, counters, spares, events, now, seq: 0 };
+        let mut stage = Self { conn, config, counters, spares, events, rma: Rma::default(), now, seq: 0 };
         stage.sent();
         stage
     }
 
     fn turn(&mut self) -> (&mut Conn, TurnContext<'_>) {
-        let Self { conn, config, counters, spares, events, now, .. } = self;
-        (conn, TurnContext { now: *now, config, counters, spares, events })
+        let Self { conn, config, counters, spares, events, rma, now, .. } = self;
+        (conn, TurnContext { now: *now, config, counters, spares, events, rma })
     }
 
     /// Lets it transmit, and tells the kinds of the frames.
@@ -94,6 +96,7 @@ impl Stage {
                 Event::Closed { .. } => "Closed".into(),
                 Event::Sent { .. } => "Sent".into(),
                 Event::Unsent { .. } => "Unsent".into(),
+                other => format!("{other:?}"),
             })
             .collect();
         if told.is_empty() { "-".into() } else { told.join(", ") }

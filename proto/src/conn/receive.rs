@@ -8,6 +8,7 @@ use crate::event::GoneReason;
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
+use crate::send_fifo::Span;
 use crate::timers::Timer;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
 
@@ -89,9 +90,16 @@ impl Conn {
 
     #[inline]
     fn on_ack(&mut self, turn: &mut TurnContext<'_>, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
-        let (fifo, id) = (&mut self.fifo, self.id);
-        let (spares, events) = (&mut *turn.spares, &mut *turn.events);
-        self.in_flight.on_ack(at, ack, sack, &mut self.rtt, |span| settle(fifo.release(span), id, spares, events))
+        let (fifo, one_sided, id) = (&mut self.fifo, &mut self.one_sided, self.id);
+        let (spares, events, regions) = (&mut *turn.spares, &mut *turn.events, &mut turn.rma.regions);
+        self.in_flight.on_ack(at, ack, sack, &mut self.rtt, |span| {
+            if let Span::Operations(span) = span {
+                let one_sided = one_sided.as_mut().expect("operations are in flight");
+                one_sided.outbox.release(span, regions, spares, events);
+            } else {
+                settle(fifo.release(span), id, spares, events);
+            }
+        })
     }
 
     /// Takes in a frame of a reliable driver.
@@ -105,7 +113,7 @@ impl Conn {
         self.admit(turn, header.epoch, None)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
-            self.inbox.accept(&frame[PLAIN_LEN..], turn.config.message_max, turn.spares)?;
+            self.take_in(turn, &frame[PLAIN_LEN..], true)?;
             self.taken_at = turn.now;
             self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
         }
@@ -248,7 +256,7 @@ impl Conn {
     pub(super) fn on_data(&mut self, turn: &mut TurnContext<'_>, seq: Seq, body: &[u8]) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
-                self.inbox.accept(body, turn.config.message_max, turn.spares)?;
+                self.take_in(turn, body, false)?;
                 if self.reorder.has_gap() {
                     self.close_gap(turn);
                 } else {
@@ -266,7 +274,7 @@ impl Conn {
             }
             Turn::Early => {
                 self.ack.on_gap();
-                if !self.reorder.keep(seq, body) {
+                if !self.keep_early(turn, seq, body) {
                     return Err(Reject::Overrun);
                 }
                 turn.counters.reordered += 1;
@@ -284,9 +292,9 @@ impl Conn {
     /// The frame that was due has been accepted: those that waited behind it follow.
     #[cold]
     pub(super) fn close_gap(&mut self, turn: &mut TurnContext<'_>) {
-        while let Some(body) = self.reorder.take_following() {
+        while let Some(kept) = self.reorder.take_following() {
             self.reorder.advance();
-            if let Err(reason) = self.inbox.accept(&body, turn.config.message_max, turn.spares) {
+            if let Err(reason) = self.take_in_kept(turn, &kept) {
                 // It counts as never arrived, and comes again.
                 turn.counters.reject_after_all(reason);
                 return;

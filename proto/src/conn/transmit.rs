@@ -24,6 +24,11 @@ impl Conn {
         {
             return Some(plan);
         }
+        if self.owed.has(Owed::OPERATIONS)
+            && let Some(plan) = self.poll_operations(turn, plain)
+        {
+            return Some(plan);
+        }
         if self.fifo.has_unsent() && (plain || self.window_has_room()) {
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let credit = usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX);
@@ -108,7 +113,11 @@ impl Conn {
 
     #[cold]
     pub(super) fn poll_owed(&mut self) -> Option<Plan> {
-        if self.owed.has(Owed::CLOSE) && self.phase == Phase::Closing && self.fifo.push_close() {
+        if self.owed.has(Owed::CLOSE)
+            && self.phase == Phase::Closing
+            && self.operations_are_settled()
+            && self.fifo.push_close()
+        {
             self.owed.remove(Owed::CLOSE);
         }
         if self.owed.has(Owed::HELLO_ACK) {
@@ -136,6 +145,9 @@ impl Conn {
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
         header
             + match plan {
+                Plan::New { span: Span::Operations(span) } | Plan::Again { span: Span::Operations(span), .. } => {
+                    span.body_len()
+                }
                 Plan::New { span } | Plan::Again { span, .. } => SendFifo::body_len(span),
                 Plan::Ack => 0,
                 Plan::Ping => PING_LEN,
@@ -147,7 +159,9 @@ impl Conn {
     /// Writes the frame that `plan` makes; it is then considered sent.
     #[inline]
     pub fn emit(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], plain: bool) {
-        if let Plan::New { span } = plan {
+        if let Plan::New { span: Span::Operations(span) } = plan {
+            self.emit_operations(turn, span, frame, &[], plain);
+        } else if let Plan::New { span } = plan {
             self.emit_new(turn, span, frame, plain);
         } else {
             self.emit_other(turn, plan, frame, plain);
@@ -176,6 +190,12 @@ impl Conn {
     fn finish_new(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
         self.position += SendFifo::body_len(span) as u64;
         self.fifo.advance(span);
+        self.finish_sent(turn, span, frame, tail);
+    }
+
+    /// A new frame is written but for its header.
+    #[inline]
+    pub(super) fn finish_sent(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does.
@@ -188,6 +208,11 @@ impl Conn {
     /// As [`Self::emit`], of a part of a large message whose bytes stay in place as `tail`.
     pub fn emit_before(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], tail: &[u8]) {
         match plan {
+            Plan::New { span: Span::Operations(span) } => self.emit_operations(turn, span, frame, tail, false),
+            Plan::Again { seq, span: Span::Operations(span), probe } => {
+                self.write_operations(turn, span, &mut frame[FULL_LEN..]);
+                self.finish_again(turn, seq, probe, frame, tail);
+            }
             Plan::New { span } => {
                 self.fifo.write_front(span, &mut frame[FULL_LEN..]);
                 self.finish_new(turn, span, frame, tail);
@@ -221,7 +246,10 @@ impl Conn {
         match plan {
             Plan::New { .. } => unreachable!("emit_new writes these"),
             Plan::Again { seq, span, probe } => {
-                self.fifo.write(span, &mut frame[header..]);
+                match span {
+                    Span::Operations(span) => self.write_operations(turn, span, &mut frame[header..]),
+                    span => self.fifo.write(span, &mut frame[header..]),
+                }
                 self.finish_again(turn, seq, probe, frame, &[]);
             }
             Plan::Ack => {

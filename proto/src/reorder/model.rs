@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reorder, Turn};
+use super::{Kept, Reorder, Turn};
 use crate::in_flight::WINDOW_MAX;
 use crate::wire::Seq;
 use proptest::prelude::*;
@@ -38,10 +38,10 @@ proptest! {
                 }
                 Turn::Now => {
                     // As a connection does it: the frame, then those that waited behind it.
-                    while let Some(body) = reorder.take_following() {
+                    while let Some(following) = reorder.take_following() {
                         reorder.advance();
                         due += 1;
-                        prop_assert_eq!(Some(body), kept.remove(&due));
+                        prop_assert_eq!(Some(following), kept.remove(&due).map(Kept::Body));
                     }
                     reorder.advance();
                     due += 1;

@@ -183,6 +183,9 @@ impl<'a> Game<'a> {
                     node.outlets.iter_mut().filter(|outlet| outlet.peer == peer).for_each(|o| o.connected = true);
                     continue;
                 }
+                Event::Got { .. } | Event::Fetched { .. } | Event::OpFailed { .. } | Event::Unregistered { .. } => {
+                    return Err(Violation(format!("node {number}: nobody began a one-sided operation")));
+                }
                 Event::Closed { peer } => {
                     return Err(Violation(format!("node {number}: {peer:?} is closed, and nobody closed it")));
                 }

@@ -1,8 +1,8 @@
 //! Reads any bytes, and writes again what was read: for the fuzzer, and for tests.
 
 use super::{
-    FIRST_LEN, FULL_LEN, HELLO_LEN, Header, Hello, Kind, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Record, Records,
-    Tokens, put_close, put_first, put_message, put_more,
+    FIRST_LEN, FULL_LEN, HELLO_LEN, Header, Hello, Kind, Operation, Operations, PING_LEN, PLAIN_LEN, PlainHeader,
+    RECORD_LEN, Record, Records, Tokens, is_operations, put_close, put_first, put_message, put_more,
 };
 
 /// Reads `frame` by every parser. What can be read has to come out the same when it is written again, but for what nobody
@@ -24,6 +24,7 @@ pub fn read_and_write(frame: &[u8]) {
 
 fn read_body(kind: Kind, body: &[u8]) {
     match kind {
+        Kind::Data if is_operations(body) => read_operations(body),
         Kind::Data => read_records(body),
         Kind::Ack => {}
         Kind::Hello | Kind::HelloAck => {
@@ -39,6 +40,23 @@ fn read_body(kind: Kind, body: &[u8]) {
             assert_eq!(again, body, "{tokens:?}");
         }
     }
+}
+
+fn read_operations(body: &[u8]) {
+    let mut at = 0;
+    for operation in Operations::new(body) {
+        let Ok(operation) = operation else { return };
+        let mut again = vec![0; operation.len()];
+        operation.emit(&mut again);
+        let written = &body[at..at + again.len()];
+        // Flags that nobody knows are not kept, nor those of records that have none.
+        if !matches!(operation, Operation::Put { .. } | Operation::Refused { .. } | Operation::Atomic { .. }) {
+            again[1] = written[1];
+        }
+        assert_eq!(again, written, "{operation:?} at {at}");
+        at += again.len();
+    }
+    assert_eq!(at, body.len(), "operations fill a body that can be read");
 }
 
 fn read_records(body: &[u8]) {
@@ -85,6 +103,15 @@ mod tests {
             let at = if plain { 0 } else { 4 };
             frame[at] = VERSION << 4 | kind;
             frame[at + 1] &= 0x7f;
+            read_and_write(&frame);
+        }
+
+        #[test]
+        fn operations_are_written_as_they_were(kind in 16u8..23, rest in proptest::collection::vec(any::<u8>(), 40..80)) {
+            let mut frame = vec![0; PLAIN_LEN];
+            frame[0] = VERSION << 4;
+            frame.extend([kind, rest[0] % 5, rest[1] % 30, 0]);
+            frame.extend(&rest[2..]);
             read_and_write(&frame);
         }
 

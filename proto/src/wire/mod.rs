@@ -6,6 +6,7 @@ mod check;
 mod crc;
 mod header;
 mod hello;
+mod operation;
 mod record;
 mod seq;
 
@@ -14,6 +15,10 @@ pub use again::read_and_write;
 pub(crate) use check::Check;
 pub(crate) use header::{FULL_LEN, Header, Kind, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
+pub(crate) use operation::{
+    ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, operation_len, put_answer, put_flags,
+    put_put,
+};
 pub(crate) use record::{
     FIRST_LEN, RECORD_LEN, Record, Records, message_word, put_close, put_first, put_message, put_more,
 };

@@ -168,6 +168,10 @@ impl Stage {
             Event::Unsent { buffer, .. } => format!("Unsent({})", buffer.len()),
             Event::Closed { .. } => "Closed".into(),
             Event::Gone { reason, .. } => format!("Gone({reason:?})"),
+            Event::Got { .. } => "Got".into(),
+            Event::Fetched { value, .. } => format!("Fetched({value})"),
+            Event::OpFailed { why, .. } => format!("OpFailed({why:?})"),
+            Event::Unregistered { .. } => "Unregistered".into(),
         });
     }
 

@@ -192,6 +192,8 @@ impl<'a, N: Nic> Side<'a, N> {
             }
             Event::Closed { peer } => self.on_end(peer, Ending::Closed),
             Event::Gone { peer, reason } => self.on_end(peer, Ending::Gone(format!("{reason:?}"))),
+            // This traffic is messages only.
+            Event::Got { .. } | Event::Fetched { .. } | Event::OpFailed { .. } | Event::Unregistered { .. } => Ok(None),
         }
     }
 

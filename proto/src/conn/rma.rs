@@ -1,0 +1,231 @@
+//! One-sided operations of a connection: how their frames go out and come in. What they mean is [`OneSided`]'s.
+
+use super::{Conn, Owed, Phase, Plan, TurnContext};
+use crate::Config;
+use crate::counters::Reject;
+use crate::reorder::Kept;
+use crate::rma::{Memory, OneSided, OpSpan, PutHow};
+use crate::send_fifo::Span;
+use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, RECORD_LEN, Seq, Target, is_operations, put_flags};
+
+impl Conn {
+    /// Bytes of body that fit any frame of this connection.
+    #[inline]
+    pub fn body_max(&self) -> usize {
+        self.path.record_max + RECORD_LEN
+    }
+
+    /// This connection's operations.
+    #[inline]
+    pub fn one_sided(&mut self, config: &Config) -> &mut OneSided {
+        let path = &self.path;
+        self.one_sided.get_or_insert_with(|| Box::new(OneSided::new(path.send_fifo(config), path.frame_max)))
+    }
+
+    /// An operation may have been handed over.
+    #[inline]
+    pub fn note_operations(&mut self) {
+        if self.one_sided.as_ref().is_some_and(|one_sided| one_sided.has_unsent()) {
+            self.owed.add(Owed::OPERATIONS);
+        } else {
+            self.owed.remove(Owed::OPERATIONS);
+        }
+    }
+
+    /// See [`OneSided::fence`].
+    pub fn fence(&mut self) {
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.fence();
+        }
+    }
+
+    /// See [`OneSided::is_done`].
+    #[inline]
+    pub fn is_op_done(&self, number: u64) -> bool {
+        self.one_sided.as_ref().is_none_or(|one_sided| one_sided.is_done(number))
+    }
+
+    /// True while the bytes of put `number` are needed where they are.
+    pub fn needs_source_of(&self, number: u64) -> bool {
+        self.one_sided.as_ref().is_some_and(|one_sided| one_sided.outbox.needs_source_of(number))
+    }
+
+    /// See [`OneSided::is_settled`].
+    pub(super) fn operations_are_settled(&self) -> bool {
+        self.one_sided.as_ref().is_none_or(|one_sided| one_sided.is_settled())
+    }
+
+    /// The turn has come to tell the peer what is done.
+    pub fn push_done(&mut self, turn: &mut TurnContext<'_>) {
+        let serves = self.serves();
+        let Some(one_sided) = &mut self.one_sided else { return };
+        if serves && !one_sided.push_done() {
+            turn.rma.owing.push(self.id.index);
+        }
+        self.note_operations();
+    }
+
+    // Sending.
+
+    /// As [`Conn::lone_frame_len`], of an operation whose record has `len` bytes.
+    #[inline]
+    pub fn lone_operation_len(&mut self, len: usize) -> Option<usize> {
+        let free = self.phase == Phase::Open
+            && !self.queued
+            && self.owed == Owed::NONE
+            && self.one_sided.as_ref().is_some_and(|one_sided| one_sided.has_nothing_to_say());
+        free.then_some(PLAIN_LEN + len)
+    }
+
+    /// Writes the frame with a lone put.
+    #[inline]
+    pub fn emit_lone_put(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        to: Target,
+        bytes: &[u8],
+        how: PutHow,
+        frame: &mut [u8],
+    ) -> u64 {
+        let one_sided = self.one_sided.as_mut().expect("`lone_operation_len` saw it");
+        let flags = one_sided.flags(how.signal, how.silent);
+        Operation::Put { to, flags: flags | put_flags::LAST, bytes }.emit(&mut frame[PLAIN_LEN..]);
+        let number = one_sided.issue_put(flags);
+        self.finish_plain(turn, frame);
+        number
+    }
+
+    /// The next frame with operations, if there are any and the window takes one. They need none of the peer's credit.
+    #[inline]
+    pub(super) fn poll_operations(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
+        if !plain && !self.window_has_room() {
+            return None;
+        }
+        let one_sided = self.one_sided.as_mut()?;
+        one_sided.serve(turn);
+        let header = if plain { PLAIN_LEN } else { FULL_LEN };
+        let span = one_sided.outbox.next_span(self.path.mtu - header)?;
+        Some(Plan::New { span: Span::Operations(span) })
+    }
+
+    /// Writes the front of a frame with operations, and what of their bytes `frame` has room for; they are then considered sent.
+    pub(super) fn write_operations(&mut self, turn: &mut TurnContext<'_>, span: OpSpan, body: &mut [u8]) {
+        let one_sided = self.one_sided.as_mut().expect("a span is of its outbox");
+        one_sided.outbox.write(span, body, &turn.rma.regions);
+    }
+
+    /// As [`Conn::emit_new`], of operations.
+    #[inline]
+    pub(super) fn emit_operations(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        span: OpSpan,
+        frame: &mut [u8],
+        tail: &[u8],
+        plain: bool,
+    ) {
+        self.write_operations(turn, span, &mut frame[if plain { PLAIN_LEN } else { FULL_LEN }..]);
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.outbox.advance(span);
+        }
+        if plain {
+            self.release_operations(turn, span);
+            self.active_at = turn.now;
+            self.emit_plain_header(Kind::Data, frame);
+        } else {
+            self.finish_sent(turn, Span::Operations(span), frame, tail);
+        }
+        self.note_operations();
+    }
+
+    /// A span of operations is acknowledged.
+    #[inline]
+    pub(super) fn release_operations(&mut self, turn: &mut TurnContext<'_>, span: OpSpan) {
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.outbox.release(span, &mut turn.rma.regions, turn.spares, turn.events);
+        }
+    }
+
+    /// Lends out the bytes of a span while its frame is sent from where they are, until [`Self::put_source`].
+    pub fn take_source(&mut self, turn: &mut TurnContext<'_>, span: OpSpan) -> Option<(Memory, usize)> {
+        self.one_sided.as_mut()?.outbox.take_source(span, &mut turn.rma.regions)
+    }
+
+    /// Takes the bytes of a span back.
+    pub fn put_source(&mut self, turn: &mut TurnContext<'_>, span: OpSpan, memory: Memory) {
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.outbox.put_source(span, memory, &mut turn.rma.regions);
+        }
+    }
+
+    // Receiving.
+
+    /// Takes in the body of the frame whose turn it is.
+    #[inline]
+    pub(super) fn take_in(&mut self, turn: &mut TurnContext<'_>, body: &[u8], plain: bool) -> Result<(), Reject> {
+        if is_operations(body) {
+            return self.take_in_operations(turn, body, plain);
+        }
+        self.inbox.accept(body, turn.config.message_max, turn.spares)?;
+        if self.inbox.is_closed() {
+            self.on_close_arrived(turn);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::take_in`], of a frame that was kept until its turn.
+    pub(super) fn take_in_kept(&mut self, turn: &mut TurnContext<'_>, kept: &Kept) -> Result<(), Reject> {
+        match kept {
+            Kept::Body(body) => self.take_in(turn, body, false),
+            Kept::Placed(placed) => {
+                let id = self.id;
+                self.one_sided(turn.config).on_placed(turn, id, *placed);
+                self.note_operations();
+                Ok(())
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn take_in_operations(&mut self, turn: &mut TurnContext<'_>, body: &[u8], plain: bool) -> Result<(), Reject> {
+        let (id, serves) = (self.id, self.serves());
+        let one_sided = self.one_sided(turn.config);
+        if !plain && one_sided.is_crowded() {
+            return Err(Reject::Overrun);
+        }
+        one_sided.take_in(turn, id, serves, body)?;
+        self.note_operations();
+        Ok(())
+    }
+
+    /// Keeps a frame until its turn: its body, or where its bytes can be placed at once only that. False when there is no
+    /// room.
+    #[cold]
+    pub(super) fn keep_early(&mut self, turn: &mut TurnContext<'_>, seq: Seq, body: &[u8]) -> bool {
+        if is_operations(body) {
+            let id = self.id;
+            if let Some(placed) = self.one_sided(turn.config).place_early(turn, id, body) {
+                self.reorder.keep_placed(seq, placed);
+                return true;
+            }
+        }
+        self.reorder.keep(seq, body)
+    }
+
+    /// The peer's Close has arrived, though perhaps the user has not come so far: nothing of ours is answered any more.
+    #[cold]
+    fn on_close_arrived(&mut self, turn: &mut TurnContext<'_>) {
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.fail_all(self.id, turn);
+        }
+    }
+
+    /// True while answers may be sent: not behind our Close.
+    fn serves(&self) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::Closing => self.owed.has(Owed::CLOSE),
+            _ => false,
+        }
+    }
+}

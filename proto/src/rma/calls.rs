@@ -1,0 +1,252 @@
+//! The user's calls.
+#![allow(unsafe_code)] // Lending memory by address is the caller's word against nobody's.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use sidelane_nic::{Nic, TxSlot};
+
+use super::key::{Op, PutHow, Region, RemoteKey, Rights, RmaError};
+use super::memory::{Lent, Memory};
+use super::outbox::Source;
+use crate::wire::{Change, PUT_LEN, Target};
+use crate::{Endpoint, PeerId};
+
+/// One-sided operations.
+///
+/// A region is memory that the endpoint holds; its owner reaches it between two calls. Peers reach it by a key, which
+/// [`Endpoint::publish`] makes and a message of the user's own brings to them; every frame of theirs is held against it.
+///
+/// Puts to one peer may be placed in any order, unless a [`Endpoint::fence`] is between them. A signal, a get, an atomic or a message comes
+/// after every put before it is in place. A put may overtake messages that were sent before.
+impl<N: Nic> Endpoint<N> {
+    /// Takes `memory` in as a region that no peer can reach yet.
+    pub fn register(&mut self, memory: Vec<u8>) -> Region {
+        self.router.rma.regions.register(Memory::Owned(memory))
+    }
+
+    /// As [`Self::register`], of memory that stays its owner's.
+    ///
+    /// # Safety
+    /// The `len` bytes at `start` stay readable and writable until [`crate::Event::Unregistered`] or the endpoint's end,
+    /// and nobody reads or writes them while a method of the endpoint runs.
+    pub unsafe fn register_raw(&mut self, start: NonNull<u8>, len: usize) -> Region {
+        // SAFETY: Our caller promises just that; the value is dropped before `Unregistered` is told.
+        let lent = unsafe { Lent::new(start, len) };
+        self.router.rma.regions.register(Memory::Lent(lent))
+    }
+
+    /// Lets peers, or only one of them, do with a region what `rights` say, by a new key. An earlier key is void.
+    pub fn publish(&mut self, region: Region, rights: Rights, only_for: Option<PeerId>) -> Result<RemoteKey, RmaError> {
+        let key = self.router.draw_token();
+        self.router.rma.regions.publish(region, key, rights, only_for).ok_or(RmaError::NoRegion)
+    }
+
+    /// Voids a region's key. What peers send by it from now on fails at them with [`crate::OpError::NoRegion`].
+    pub fn unpublish(&mut self, region: Region) -> Result<(), RmaError> {
+        if self.router.rma.regions.unpublish(region) { Ok(()) } else { Err(RmaError::NoRegion) }
+    }
+
+    /// Ends a region. Its key is void at once; operations of ours and answers to peers that need its memory come to their
+    /// end, and then [`crate::Event::Unregistered`] gives the memory back.
+    pub fn unregister(&mut self, region: Region) -> Result<(), RmaError> {
+        let router = &mut self.router;
+        if router.rma.regions.unregister(region, &mut router.events) { Ok(()) } else { Err(RmaError::NoRegion) }
+    }
+
+    /// A region's bytes. `None` once it is unregistered.
+    #[inline]
+    pub fn region(&self, region: Region) -> Option<&[u8]> {
+        self.router.rma.regions.memory(region)
+    }
+
+    /// As [`Self::region`], to be written. A put or get that is under way sends the bytes as they are when a frame is written.
+    #[inline]
+    pub fn region_mut(&mut self, region: Region) -> Option<&mut [u8]> {
+        self.router.rma.regions.memory_mut(region)
+    }
+
+    /// How many signals have arrived for a region. `None` once it is gone.
+    #[inline]
+    pub fn signals(&self, region: Region) -> Option<u64> {
+        self.router.rma.regions.signals(region)
+    }
+
+    /// Copies `bytes`, to be written at `offset` of the peer's region. They are on the wire with the next `flush` or `poll`.
+    #[inline]
+    pub fn put(
+        &mut self,
+        peer: PeerId,
+        to: &RemoteKey,
+        offset: u64,
+        bytes: &[u8],
+        how: PutHow,
+    ) -> Result<Op, RmaError> {
+        let target = target(to, offset, bytes.len() as u64)?;
+        let router = &mut self.router;
+        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
+            return Err(RmaError::NoPeer);
+        };
+        let small = PUT_LEN + bytes.len() <= conn.body_max();
+        if N::RELIABLE
+            && small
+            && let Some(len) = conn.lone_operation_len(PUT_LEN + bytes.len())
+            && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
+        {
+            let (conn, mut turn) = router.conn_turn(peer.index, router.now).expect("found above");
+            let number = conn.emit_lone_put(&mut turn, target, bytes, how, &mut slot);
+            slot.commit();
+            self.committed = true;
+            router.activate(peer.index);
+            return Ok(Op { peer, number });
+        }
+        let one_sided = conn.one_sided(&router.config);
+        let flags = one_sided.flags(how.signal, how.silent);
+        let number = if small {
+            one_sided.put(target, flags, bytes).ok_or(RmaError::Full)?
+        } else {
+            let mut buffer = router.spares.take(bytes.len()).ok_or(RmaError::Full)?;
+            buffer.extend_from_slice(bytes);
+            one_sided.put_bulk(target, flags, Source::Buffer(buffer), bytes.len()).map_err(|source| {
+                if let Source::Buffer(buffer) = source {
+                    router.spares.give(buffer);
+                }
+                RmaError::Full
+            })?
+        };
+        self.begin(peer);
+        Ok(Op { peer, number })
+    }
+
+    /// As [`Self::put`], straight from a region of ours, without a copy where the driver can.
+    pub fn put_from(
+        &mut self,
+        peer: PeerId,
+        to: &RemoteKey,
+        offset: u64,
+        from: Region,
+        range: Range<usize>,
+        how: PutHow,
+    ) -> Result<Op, RmaError> {
+        let len = range.end.checked_sub(range.start).ok_or(RmaError::Bounds)?;
+        let target = target(to, offset, len as u64)?;
+        let router = &mut self.router;
+        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
+            return Err(RmaError::NoPeer);
+        };
+        let index = router.rma.regions.hold(from, range.start, len)?;
+        let one_sided = conn.one_sided(&router.config);
+        let flags = one_sided.flags(how.signal, how.silent);
+        let number = if len == 0 {
+            router.rma.regions.release(index, &mut router.events);
+            one_sided.put(target, flags, &[]).ok_or(RmaError::Full)?
+        } else {
+            let source = Source::Region { index, at: range.start };
+            one_sided.put_bulk(target, flags, source, len).map_err(|_| {
+                router.rma.regions.release(index, &mut router.events);
+                RmaError::Full
+            })?
+        };
+        self.begin(peer);
+        Ok(Op { peer, number })
+    }
+
+    /// Signals the peer's region once every put before is in place.
+    pub fn signal(&mut self, peer: PeerId, to: &RemoteKey) -> Result<Op, RmaError> {
+        self.put(peer, to, 0, &[], PutHow::SILENT_SIGNAL)
+    }
+
+    /// Fetches bytes of the peer's region into one of ours; [`crate::Event::Got`] follows.
+    pub fn get(
+        &mut self,
+        peer: PeerId,
+        from: &RemoteKey,
+        offset: u64,
+        into: Region,
+        range: Range<usize>,
+    ) -> Result<Op, RmaError> {
+        let len = range.end.checked_sub(range.start).ok_or(RmaError::Bounds)?;
+        let target = target(from, offset, len as u64)?;
+        let len = u32::try_from(len).map_err(|_| RmaError::Bounds)?;
+        let router = &mut self.router;
+        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
+            return Err(RmaError::NoPeer);
+        };
+        let index = router.rma.regions.hold(into, range.start, len as usize)?;
+        let number = conn
+            .one_sided(&router.config)
+            .get(target, index, range.start, len)
+            .inspect_err(|_| router.rma.regions.release(index, &mut router.events))?;
+        self.begin(peer);
+        Ok(Op { peer, number })
+    }
+
+    /// Adds to a 64-bit word of the peer's region, little-endian, wrapping; [`crate::Event::Fetched`] tells what it was. Exactly once, and atomic
+    /// against whatever other peers do by operations.
+    pub fn fetch_add(&mut self, peer: PeerId, to: &RemoteKey, offset: u64, value: u64) -> Result<Op, RmaError> {
+        self.atomic(peer, to, offset, Change::Add(value))
+    }
+
+    /// As [`Self::fetch_add`]: writes `new` if the word is `expected`.
+    pub fn compare_swap(
+        &mut self,
+        peer: PeerId,
+        to: &RemoteKey,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Op, RmaError> {
+        self.atomic(peer, to, offset, Change::Swap { expected, new })
+    }
+
+    fn atomic(&mut self, peer: PeerId, to: &RemoteKey, offset: u64, change: Change) -> Result<Op, RmaError> {
+        if !offset.is_multiple_of(8) {
+            return Err(RmaError::Misaligned);
+        }
+        let at = target(to, offset, 8)?;
+        let router = &mut self.router;
+        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
+            return Err(RmaError::NoPeer);
+        };
+        let number = conn.one_sided(&router.config).atomic(at, change)?;
+        self.begin(peer);
+        Ok(Op { peer, number })
+    }
+
+    /// What is put to `peer` from now on is placed after everything that was put before. Orders no gets: wait for theirs.
+    pub fn fence(&mut self, peer: PeerId) {
+        if let Some(conn) = self.router.peers.get(peer) {
+            conn.fence();
+        }
+    }
+
+    /// True when an operation is over: a put is in place, a get or atomic had its event. Also when it has failed, which is
+    /// told by [`crate::Event::OpFailed`]. Of a silent put only known once a later one was asked for.
+    #[inline]
+    pub fn is_done(&mut self, op: Op) -> bool {
+        self.router.peers.get(op.peer).is_none_or(|conn| conn.is_op_done(op.number))
+    }
+
+    /// True when the bytes of [`Self::put_from`] are not needed in their region any more.
+    pub fn is_source_free(&mut self, op: Op) -> bool {
+        self.router.peers.get(op.peer).is_none_or(|conn| !conn.needs_source_of(op.number))
+    }
+
+    #[inline]
+    fn begin(&mut self, peer: PeerId) {
+        if let Some(conn) = self.router.peers.get(peer) {
+            conn.note_operations();
+        }
+        self.router.activate(peer.index);
+    }
+}
+
+/// What `key` opens, if it is long enough.
+#[inline]
+fn target(key: &RemoteKey, offset: u64, len: u64) -> Result<Target, RmaError> {
+    let end = offset.checked_add(len).ok_or(RmaError::Bounds)?;
+    if end > key.len {
+        return Err(RmaError::Bounds);
+    }
+    Ok(Target { region: key.region, key: key.key, offset })
+}

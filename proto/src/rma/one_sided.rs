@@ -1,0 +1,575 @@
+//! The one-sided operations of one connection: ours that are under way, and the peer's that arrive.
+//!
+//! Both sides count the operations of one direction (puts, gets, atomics) in the order in which their last bytes are sent,
+//! so that a put needs no number on the wire, and one count says that all before it are done.
+
+use std::collections::VecDeque;
+
+use super::key::{OpError, Rights};
+use super::outbox::{BulkKind, Outbox, Source};
+use super::region::Regions;
+use super::{Op, RmaError};
+use crate::PeerId;
+use crate::conn::TurnContext;
+use crate::counters::Reject;
+use crate::event::Event;
+use crate::wire::{ANSWER_LEN, Operation, Operations, Target, put_flags};
+
+/// One connection's operations in both directions. Exists from the first one on.
+#[derive(Debug)]
+pub(crate) struct OneSided {
+    pub outbox: Outbox,
+    // Ours.
+    /// Number of our next operation.
+    issued: u64,
+    /// The peer has taken in every operation before this number.
+    done: u64,
+    /// Every operation from this number on may be silent.
+    wanted: u64,
+    /// Gets and atomics that are not answered, in order.
+    requests: VecDeque<Request>,
+    /// Puts may not be placed before what was sent before the fence, until all of that is acknowledged.
+    fenced: bool,
+    // The peer's.
+    /// Operations of the peer that were taken in.
+    taken: u64,
+    /// Why the put whose parts arrive is refused, if it is.
+    failing: Option<OpError>,
+    /// Answers that find no room in the outbox.
+    replies: VecDeque<Reply>,
+    /// The endpoint knows that the peer wants a Done.
+    owes_done: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    number: u64,
+    kind: RequestKind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RequestKind {
+    Get { region: u32, at: usize, len: usize },
+    Atomic,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Reply {
+    /// Holds the region.
+    Answer {
+        op: u32,
+        region: u32,
+        at: usize,
+        len: usize,
+    },
+    Fetched {
+        op: u32,
+        value: u64,
+    },
+    Refused {
+        op: u32,
+        count: u32,
+        why: OpError,
+    },
+}
+
+impl OneSided {
+    /// Nothing under way; room for `capacity` bytes of small operations, in frames of at most `longest`.
+    pub const fn new(capacity: usize, longest: usize) -> Self {
+        Self {
+            outbox: Outbox::new(capacity, longest),
+            issued: 0,
+            done: 0,
+            wanted: 0,
+            requests: VecDeque::new(),
+            fenced: false,
+            taken: 0,
+            failing: None,
+            replies: VecDeque::new(),
+            owes_done: false,
+        }
+    }
+
+    // Ours.
+
+    /// The flags of a put that is issued now.
+    #[inline]
+    pub fn flags(&mut self, signal: bool, silent: bool) -> u8 {
+        let mut flags = 0;
+        if signal {
+            flags |= put_flags::SIGNAL;
+        }
+        // Now and then one has to be answered, or the numbers on the wire would be ambiguous.
+        if !silent || self.issued - self.wanted >= SILENT_MAX {
+            flags |= put_flags::DONE;
+        }
+        if self.fenced {
+            if self.outbox.is_empty() {
+                self.fenced = false;
+            } else {
+                flags |= put_flags::ORDERED;
+            }
+        }
+        flags
+    }
+
+    /// A put that fits one record. `None` when there is no room.
+    #[inline]
+    pub fn put(&mut self, to: Target, flags: u8, bytes: &[u8]) -> Option<u64> {
+        let pushed = self.outbox.push(&Operation::Put { to, flags: flags | put_flags::LAST, bytes });
+        pushed.then(|| {
+            self.outbox.note_own();
+            self.issue_put(flags)
+        })
+    }
+
+    /// A put of several frames. Hands its source back when there is no room.
+    pub fn put_bulk(&mut self, to: Target, flags: u8, source: Source, len: usize) -> Result<u64, Source> {
+        self.outbox.push_bulk(BulkKind::Put { to, flags, op: self.issued }, source, len)?;
+        self.outbox.note_own();
+        Ok(self.issue_put(flags))
+    }
+
+    /// A put was handed over with these flags: its number.
+    #[inline]
+    pub fn issue_put(&mut self, flags: u8) -> u64 {
+        let number = self.issued;
+        self.issued += 1;
+        if flags & put_flags::DONE != 0 {
+            self.wanted = self.issued;
+        }
+        number
+    }
+
+    /// A get into a region that is held for it.
+    pub fn get(&mut self, from: Target, region: u32, at: usize, len: u32) -> Result<u64, RmaError> {
+        let kind = RequestKind::Get { region, at, len: len as usize };
+        self.request(&Operation::Get { from, len }, kind)
+    }
+
+    /// Changes a word of the peer's.
+    pub fn atomic(&mut self, at: Target, change: crate::wire::Change) -> Result<u64, RmaError> {
+        self.request(&Operation::Atomic { at, change }, RequestKind::Atomic)
+    }
+
+    fn request(&mut self, operation: &Operation<'_>, kind: RequestKind) -> Result<u64, RmaError> {
+        if self.requests.len() >= REQUESTS_MAX || !self.outbox.push(operation) {
+            return Err(RmaError::Full);
+        }
+        self.outbox.note_own();
+        let number = self.issued;
+        self.issued += 1;
+        self.requests.push_back(Request { number, kind });
+        Ok(number)
+    }
+
+    /// What is put from now on is placed after everything that was put before.
+    pub fn fence(&mut self) {
+        self.fenced = !self.outbox.is_empty();
+    }
+
+    /// True when the operation is over: in place, answered, or refused.
+    #[inline]
+    pub fn is_done(&self, number: u64) -> bool {
+        number < self.done && self.requests.iter().all(|request| request.number != number)
+    }
+
+    /// True when the peer has every operation of ours, and none waits for an answer.
+    pub fn is_settled(&self) -> bool {
+        self.requests.is_empty() && self.wanted <= self.done && !self.outbox.has_own()
+    }
+
+    /// Ends everything with an error, as far as somebody waits for it.
+    pub fn fail_all(&mut self, peer: PeerId, turn: &mut TurnContext<'_>) {
+        for number in self.done..self.wanted.max(self.requests.back().map_or(0, |last| last.number + 1)) {
+            turn.events.push_back(Event::OpFailed { op: Op { peer, number }, why: OpError::PeerGone });
+        }
+        for request in self.requests.drain(..) {
+            if request.number < self.done {
+                let op = Op { peer, number: request.number };
+                turn.events.push_back(Event::OpFailed { op, why: OpError::PeerGone });
+            }
+            request.end(&mut turn.rma.regions, turn.events);
+        }
+        (self.done, self.wanted) = (self.issued, self.issued);
+    }
+
+    /// The connection ends: as [`Self::fail_all`], and no memory is needed any more.
+    pub fn wind_up(&mut self, peer: PeerId, turn: &mut TurnContext<'_>) {
+        self.fail_all(peer, turn);
+        self.outbox.clear(&mut turn.rma.regions, turn.spares, turn.events);
+        for reply in self.replies.drain(..) {
+            if let Reply::Answer { region, .. } = reply {
+                turn.rma.regions.release(region, turn.events);
+            }
+        }
+    }
+
+    // The peer's.
+
+    /// Takes in the body of a frame whose turn it is. On an error nothing of it was done. `serves`: answers can be sent.
+    pub fn take_in(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        from: PeerId,
+        serves: bool,
+        body: &[u8],
+    ) -> Result<(), Reject> {
+        self.check(body)?;
+        let mut refused = None;
+        for operation in Operations::new(body).flatten() {
+            let outcome = match operation {
+                Operation::Put { to, flags, bytes } => self.on_put(turn, from, &to, flags, bytes),
+                Operation::Get { from: target, len } => self.on_get(turn, from, &target, len, serves),
+                Operation::Atomic { at, change } => {
+                    let allowed = if at.offset % 8 == 0 {
+                        turn.rma.regions.allow(&at, 8, Rights::ATOMIC, from)
+                    } else {
+                        Err(OpError::Misaligned)
+                    };
+                    let op = self.count();
+                    allowed
+                        .map(|(region, at)| {
+                            let value = turn.rma.regions.change(region, at, change);
+                            self.reply(Reply::Fetched { op, value });
+                        })
+                        .inspect_err(|why| self.refuse(op, *why))
+                }
+                Operation::Answer { op, offset, last, bytes } => {
+                    self.on_answer(turn, from, op, offset, last, bytes);
+                    Ok(())
+                }
+                Operation::Fetched { op, value } => {
+                    if let Some(request) = self.finish(op) {
+                        turn.events.push_back(Event::Fetched { op: Op { peer: from, number: request.number }, value });
+                    }
+                    Ok(())
+                }
+                Operation::Done { ops } => {
+                    if let Some(ahead) = self.ahead(ops) {
+                        self.done += ahead;
+                    }
+                    Ok(())
+                }
+                Operation::Refused { op, count, why } => {
+                    self.on_refused(turn, from, op, count, why);
+                    Ok(())
+                }
+            };
+            if let Err(why) = outcome {
+                refused = Some(why);
+            }
+        }
+        if let Some(why) = refused {
+            turn.counters.reject_after_all(why.into());
+        }
+        if !serves {
+            self.drop_replies(turn);
+        }
+        Ok(())
+    }
+
+    /// Places the bytes of a frame that came before its turn, if it is nothing but bytes that need not wait: whether it
+    /// did, and then what is to be made up for in its turn.
+    pub fn place_early(&mut self, turn: &mut TurnContext<'_>, from: PeerId, body: &[u8]) -> Option<Placed> {
+        let mut placed = Placed { ops: 0, wants_done: false };
+        for operation in Operations::new(body) {
+            match operation {
+                Ok(Operation::Put { to, flags, bytes })
+                    if flags & (put_flags::SIGNAL | put_flags::ORDERED) == 0
+                        && turn.rma.regions.allow(&to, bytes.len(), Rights::WRITE, from).is_ok() =>
+                {
+                    placed.ops += u32::from(flags & put_flags::LAST != 0);
+                    placed.wants_done |= flags & put_flags::DONE != 0;
+                }
+                Ok(Operation::Answer { op, offset, last: false, bytes })
+                    if self.lands(op, offset, bytes.len()).is_some() => {}
+                _ => return None,
+            }
+        }
+        for operation in Operations::new(body).flatten() {
+            match operation {
+                Operation::Put { to, bytes, .. } => {
+                    turn.rma.regions.write(to.region, to.offset as usize, bytes);
+                }
+                Operation::Answer { op, offset, bytes, .. } => self.land(turn, op, offset, bytes),
+                _ => {}
+            }
+        }
+        turn.counters.placed_early += 1;
+        Some(placed)
+    }
+
+    /// It is the turn of a frame that was placed early.
+    pub fn on_placed(&mut self, turn: &mut TurnContext<'_>, from: PeerId, placed: Placed) {
+        if placed.ops > 0
+            && let Some(why) = self.failing.take()
+        {
+            // Its first put is the end of one whose earlier parts were refused.
+            self.refuse(self.taken as u32, why);
+        }
+        self.taken += u64::from(placed.ops);
+        if placed.wants_done {
+            self.owe_done(turn, from);
+        }
+    }
+
+    /// Moves answers to the outbox as far as there is room.
+    pub fn serve(&mut self, turn: &mut TurnContext<'_>) {
+        while let Some(&reply) = self.replies.front() {
+            let regions = &mut turn.rma.regions;
+            let pushed = match reply {
+                Reply::Answer { op, region, at, len } if len <= COPIED_MAX => {
+                    let bytes = regions.read(region, at, len);
+                    let pushed = self.outbox.push(&Operation::Answer { op, offset: 0, last: true, bytes });
+                    if pushed {
+                        regions.release(region, turn.events);
+                    }
+                    pushed
+                }
+                Reply::Answer { op, region, at, len } => {
+                    let source = Source::Region { index: region, at };
+                    self.outbox.push_bulk(BulkKind::Answer { op }, source, len).is_ok()
+                }
+                Reply::Fetched { op, value } => self.outbox.push(&Operation::Fetched { op, value }),
+                Reply::Refused { op, count, why } => self.outbox.push(&Operation::Refused { op, count, why }),
+            };
+            if !pushed {
+                break;
+            }
+            self.replies.pop_front();
+        }
+    }
+
+    /// The turn has come to say what is done. False when there is no room for that.
+    pub fn push_done(&mut self) -> bool {
+        // What was refused has to be known first.
+        let pushed = self.replies.is_empty() && self.outbox.push(&Operation::Done { ops: self.taken as u32 });
+        self.owes_done &= !pushed;
+        pushed
+    }
+
+    /// True when there is something to transmit.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.outbox.has_unsent() || !self.replies.is_empty()
+    }
+
+    /// True when nothing waits here that would have to go first, or could go along.
+    #[inline]
+    pub fn has_nothing_to_say(&self) -> bool {
+        !self.has_unsent() && !self.owes_done
+    }
+
+    /// True when so many answers wait that a frame had better come again later.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.replies.len() >= REPLIES_MAX
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.outbox.memory()
+            + self.requests.capacity() * size_of::<Request>()
+            + self.replies.capacity() * size_of::<Reply>()
+    }
+
+    /// Whether a peer that keeps to the rules could have sent this.
+    fn check(&self, body: &[u8]) -> Result<(), Reject> {
+        for operation in Operations::new(body) {
+            let sound = match operation? {
+                Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. } => true,
+                Operation::Answer { op, offset, bytes, .. } => self.lands(op, offset, bytes.len()).is_some(),
+                Operation::Fetched { op, .. } => {
+                    self.find(op).is_some_and(|place| matches!(self.requests[place].kind, RequestKind::Atomic))
+                }
+                Operation::Done { ops } => self.ahead(ops).is_some(),
+                Operation::Refused { op, count, .. } => {
+                    self.ahead(op).is_some_and(|ahead| ahead + u64::from(count) <= self.issued - self.done)
+                }
+            };
+            if !sound {
+                return Err(Reject::Malformed);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn on_put(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        from: PeerId,
+        to: &Target,
+        flags: u8,
+        bytes: &[u8],
+    ) -> Result<(), OpError> {
+        let needs = if bytes.is_empty() { Rights::NONE } else { Rights::WRITE };
+        let allowed = turn.rma.regions.allow(to, bytes.len(), needs, from);
+        match allowed {
+            Ok((region, at)) => {
+                turn.rma.regions.write(region, at, bytes);
+                if flags & put_flags::SIGNAL != 0 && self.failing.is_none() {
+                    turn.rma.regions.signal(region);
+                }
+            }
+            Err(why) => self.failing = self.failing.or(Some(why)),
+        }
+        if flags & put_flags::LAST != 0 {
+            let op = self.count();
+            if let Some(why) = self.failing.take() {
+                self.refuse(op, why);
+            }
+            if flags & put_flags::DONE != 0 {
+                self.owe_done(turn, from);
+            }
+        }
+        allowed.map(|_| ())
+    }
+
+    fn on_get(
+        &mut self,
+        turn: &mut TurnContext<'_>,
+        from: PeerId,
+        target: &Target,
+        len: u32,
+        serves: bool,
+    ) -> Result<(), OpError> {
+        let op = self.count();
+        let (region, at) = turn
+            .rma
+            .regions
+            .allow(target, len as usize, Rights::READ, from)
+            .inspect_err(|why| self.refuse(op, *why))?;
+        turn.rma.regions.hold_at(region);
+        self.reply(Reply::Answer { op, region, at, len: len as usize });
+        // At once, as far as that goes: the bytes are read in the operation's turn.
+        if serves {
+            self.serve(turn);
+        }
+        Ok(())
+    }
+
+    fn on_answer(&mut self, turn: &mut TurnContext<'_>, from: PeerId, op: u32, offset: u32, last: bool, bytes: &[u8]) {
+        self.land(turn, op, offset, bytes);
+        if last && let Some(request) = self.finish(op) {
+            turn.events.push_back(Event::Got { op: Op { peer: from, number: request.number } });
+            request.end(&mut turn.rma.regions, turn.events);
+        }
+    }
+
+    fn on_refused(&mut self, turn: &mut TurnContext<'_>, from: PeerId, op: u32, count: u32, why: OpError) {
+        let Some(ahead) = self.ahead(op) else { return };
+        let first = self.done + ahead;
+        for number in first..(first + u64::from(count)).min(self.issued) {
+            if let Some(request) = self.finish(number as u32) {
+                request.end(&mut turn.rma.regions, turn.events);
+            }
+            self.done = self.done.max(number + 1);
+            turn.events.push_back(Event::OpFailed { op: Op { peer: from, number }, why });
+        }
+    }
+
+    /// How far a count on the wire is ahead of what is done; `None` when we never issued so many.
+    fn ahead(&self, ops: u32) -> Option<u64> {
+        let ahead = u64::from(ops.wrapping_sub(self.done as u32));
+        (ahead <= self.issued - self.done).then_some(ahead)
+    }
+
+    fn land(&mut self, turn: &mut TurnContext<'_>, op: u32, offset: u32, bytes: &[u8]) {
+        if let Some((region, at)) = self.lands(op, offset, bytes.len()) {
+            turn.rma.regions.write(region, at, bytes);
+        }
+    }
+
+    /// Where `len` bytes of an answer belong.
+    fn lands(&self, op: u32, offset: u32, len: usize) -> Option<(u32, usize)> {
+        match self.requests[self.find(op)?].kind {
+            RequestKind::Get { region, at, len: whole } if offset as usize + len <= whole => {
+                Some((region, at + offset as usize))
+            }
+            _ => None,
+        }
+    }
+
+    /// Answers come in the order of their requests, but for those that overtake each other on the way.
+    #[inline]
+    fn find(&self, op: u32) -> Option<usize> {
+        self.requests.iter().position(|request| request.number as u32 == op)
+    }
+
+    /// Request `op` is answered, and so everything before it was taken in.
+    fn finish(&mut self, op: u32) -> Option<Request> {
+        let place = self.find(op)?;
+        let request = self.requests.remove(place)?;
+        self.done = self.done.max(request.number + 1);
+        Some(request)
+    }
+
+    /// The number of an operation of the peer's whose end has arrived.
+    #[inline]
+    fn count(&mut self) -> u32 {
+        let number = self.taken as u32;
+        self.taken += 1;
+        number
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+    }
+
+    #[cold]
+    fn refuse(&mut self, op: u32, why: OpError) {
+        // A storm of puts into a region that is gone makes one record.
+        if let Some(Reply::Refused { op: first, count, why: same }) = self.replies.back_mut()
+            && *same == why
+            && first.wrapping_add(*count) == op
+        {
+            *count += 1;
+            return;
+        }
+        self.reply(Reply::Refused { op, count: 1, why });
+    }
+
+    #[inline]
+    fn owe_done(&mut self, turn: &mut TurnContext<'_>, from: PeerId) {
+        if !self.owes_done {
+            self.owes_done = true;
+            turn.rma.owing.push(from.index);
+        }
+    }
+
+    fn drop_replies(&mut self, turn: &mut TurnContext<'_>) {
+        for reply in self.replies.drain(..) {
+            if let Reply::Answer { region, .. } = reply {
+                turn.rma.regions.release(region, turn.events);
+            }
+        }
+    }
+}
+
+impl Request {
+    fn end(self, regions: &mut Regions, events: &mut VecDeque<Event>) {
+        if let RequestKind::Get { region, .. } = self.kind {
+            regions.release(region, events);
+        }
+    }
+}
+
+/// What is left to do, in its turn, of a frame whose bytes were placed early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Operations that ended in it.
+    ops: u32,
+    wants_done: bool,
+}
+
+/// Gets and atomics under way to one peer at once.
+const REQUESTS_MAX: usize = 64;
+/// Answers that may wait for room; a frame that comes when there are more is refused, and comes again.
+const REPLIES_MAX: usize = 1024;
+/// Answers up to this length are copied, larger ones sent from where they are: what fits every frame (path.rs, BODY_MIN).
+const COPIED_MAX: usize = 64 - ANSWER_LEN;
+/// Silent puts in a row, far less than what 32 bits tell apart.
+const SILENT_MAX: u64 = 1 << 16;

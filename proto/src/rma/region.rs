@@ -1,0 +1,215 @@
+//! The table of regions: whose memory, who may do what with it, and when it may go back.
+//!
+//! ```text
+//! register          publish             unregister                 nothing here uses it any more
+//! --------> private -------> published -----------> winding down -----------------------------> removed, Unregistered
+//!              ^ <---------- unpublish
+//! ```
+//! A key is good for one publication. Operations under way hold the memory (`uses`): a put out of it until it is
+//! acknowledged, a get into it until it is answered, a get out of it by a peer until its answer is acknowledged.
+
+use std::collections::VecDeque;
+
+use super::key::{OpError, Region, RemoteKey, Rights};
+use super::memory::Memory;
+use crate::PeerId;
+use crate::event::Event;
+use crate::wire::{Change, Target};
+
+/// Regions of one endpoint. An index is used again, but never with the same generation, nor a key.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    generation: u32,
+    held: Option<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    memory: Memory,
+    published: Option<Published>,
+    /// Signals that arrived.
+    signals: u64,
+    /// Operations under way that need the memory.
+    uses: u32,
+    winding_down: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Published {
+    key: u64,
+    rights: Rights,
+    /// `None`: whoever knows the key.
+    to: Option<PeerId>,
+}
+
+impl Regions {
+    /// Takes `memory` in. Nobody else can reach it yet.
+    pub fn register(&mut self, memory: Memory) -> Region {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            u32::try_from(self.entries.len() - 1).expect("fewer regions than fit into memory")
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.held = Some(Held { memory, published: None, signals: 0, uses: 0, winding_down: false });
+        Region { index, generation: entry.generation }
+    }
+
+    /// Lets peers reach it by `key`, and no longer by an earlier one.
+    pub fn publish(&mut self, region: Region, key: u64, rights: Rights, to: Option<PeerId>) -> Option<RemoteKey> {
+        let held = self.live(region)?;
+        held.published = Some(Published { key, rights, to });
+        Some(RemoteKey { region: region.index, key, len: held.memory.bytes().len() as u64 })
+    }
+
+    /// Nobody else can reach it any more. False when there is no such region.
+    pub fn unpublish(&mut self, region: Region) -> bool {
+        self.live(region).map(|held| held.published = None).is_some()
+    }
+
+    /// As [`Self::unpublish`]; the memory goes back as soon as nothing here needs it.
+    pub fn unregister(&mut self, region: Region, events: &mut VecDeque<Event>) -> bool {
+        let Some(held) = self.live(region) else { return false };
+        held.published = None;
+        held.winding_down = true;
+        self.remove_if_unused(region.index, events);
+        true
+    }
+
+    /// The region's memory, between two operations.
+    pub fn memory(&self, region: Region) -> Option<&[u8]> {
+        let entry = self.entries.get(region.index as usize)?;
+        let held = entry.held.as_ref().filter(|held| entry.generation == region.generation && !held.winding_down)?;
+        Some(held.memory.bytes())
+    }
+
+    /// As [`Self::memory`], to be written.
+    pub fn memory_mut(&mut self, region: Region) -> Option<&mut [u8]> {
+        Some(self.live(region)?.memory.bytes_mut())
+    }
+
+    /// Signals that have arrived for it.
+    #[inline]
+    pub fn signals(&self, region: Region) -> Option<u64> {
+        let entry = self.entries.get(region.index as usize)?;
+        entry.held.as_ref().filter(|_| entry.generation == region.generation).map(|held| held.signals)
+    }
+
+    /// Whether `from` may do `what` to `len` bytes at `target`: the index of the region, and where in it.
+    #[inline]
+    pub fn allow(&self, target: &Target, len: usize, what: Rights, from: PeerId) -> Result<(u32, usize), OpError> {
+        let held = self.entries.get(target.region as usize).and_then(|entry| entry.held.as_ref());
+        let Some((held, published)) = held.and_then(|held| Some((held, held.published?))) else {
+            return Err(OpError::NoRegion);
+        };
+        if published.key != target.key || published.to.is_some_and(|to| to != from) {
+            return Err(OpError::NoRegion);
+        }
+        if !published.rights.has(what) {
+            return Err(OpError::Rights);
+        }
+        let end = target.offset.checked_add(len as u64).ok_or(OpError::Bounds)?;
+        if end > held.memory.bytes().len() as u64 {
+            return Err(OpError::Bounds);
+        }
+        Ok((target.region, target.offset as usize))
+    }
+
+    /// Writes `bytes` where [`Self::allow`] said, or where an operation of ours lands.
+    #[inline]
+    pub fn write(&mut self, index: u32, at: usize, bytes: &[u8]) {
+        crate::copy::copy_ends(&mut self.held_mut(index).memory.bytes_mut()[at..at + bytes.len()], bytes);
+    }
+
+    /// Bytes of a region that an operation under way holds.
+    #[inline]
+    pub fn read(&self, index: u32, at: usize, len: usize) -> &[u8] {
+        &self.held(index).memory.bytes()[at..at + len]
+    }
+
+    /// Changes a word, and returns it as it was.
+    pub fn change(&mut self, index: u32, at: usize, change: Change) -> u64 {
+        let word = self.held_mut(index).memory.bytes_mut()[at..].first_chunk_mut::<8>();
+        let word = word.expect("`allow` saw eight bytes there");
+        let before = u64::from_le_bytes(*word);
+        match change {
+            Change::Add(value) => *word = before.wrapping_add(value).to_le_bytes(),
+            Change::Swap { expected, new } if before == expected => *word = new.to_le_bytes(),
+            Change::Swap { .. } => {}
+        }
+        before
+    }
+
+    /// A signal has arrived.
+    #[inline]
+    pub fn signal(&mut self, index: u32) {
+        self.held_mut(index).signals += 1;
+    }
+
+    /// An operation begins that needs `len` bytes at `at`.
+    pub fn hold(&mut self, region: Region, at: usize, len: usize) -> Result<u32, super::RmaError> {
+        let held = self.live(region).ok_or(super::RmaError::NoRegion)?;
+        if at.checked_add(len).is_none_or(|end| end > held.memory.bytes().len()) {
+            return Err(super::RmaError::Bounds);
+        }
+        held.uses += 1;
+        Ok(region.index)
+    }
+
+    /// An operation of a peer begins that [`Self::allow`] let in.
+    pub fn hold_at(&mut self, index: u32) {
+        self.held_mut(index).uses += 1;
+    }
+
+    /// An operation that held the region is over.
+    pub fn release(&mut self, index: u32, events: &mut VecDeque<Event>) {
+        self.held_mut(index).uses -= 1;
+        self.remove_if_unused(index, events);
+    }
+
+    /// Takes the memory of a region in use out of the table for a moment; [`Self::put_back`] must follow.
+    pub fn take(&mut self, index: u32) -> Memory {
+        std::mem::take(&mut self.held_mut(index).memory)
+    }
+
+    /// Ends [`Self::take`].
+    pub fn put_back(&mut self, index: u32, memory: Memory) {
+        self.held_mut(index).memory = memory;
+    }
+
+    fn remove_if_unused(&mut self, index: u32, events: &mut VecDeque<Event>) {
+        let entry = &mut self.entries[index as usize];
+        let Some(held) = entry.held.take_if(|held| held.winding_down && held.uses == 0) else { return };
+        let region = Region { index, generation: entry.generation };
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        events.push_back(Event::Unregistered { region, memory: held.memory.into_owned() });
+    }
+
+    fn live(&mut self, region: Region) -> Option<&mut Held> {
+        let entry = self.entries.get_mut(region.index as usize)?;
+        let generation = entry.generation;
+        entry.held.as_mut().filter(|held| generation == region.generation && !held.winding_down)
+    }
+
+    #[inline]
+    fn held(&self, index: u32) -> &Held {
+        self.entries[index as usize]
+            .held
+            .as_ref()
+            .expect("whoever has an index holds the region, or has just been let in")
+    }
+
+    #[inline]
+    fn held_mut(&mut self, index: u32) -> &mut Held {
+        self.entries[index as usize].held.as_mut().expect("as in `held`")
+    }
+}
+
+#[cfg(test)]
+mod model;

@@ -1,0 +1,7 @@
+//! One-sided operations in virtual time: each test one behaviour that `PROTOCOL.md` promises, and storms of faults under
+//! an oracle.
+
+mod pair;
+mod reliable_nic;
+mod stories;
+mod storm;
