@@ -1,5 +1,6 @@
 //! Many connections over one [`Nic`]: the user's calls, and the turns of the loop.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 
@@ -455,6 +456,13 @@ impl RecordSlot<'_> {
             self.conn.queued = true;
             self.active.push_back(self.conn.id.index);
         }
+    }
+}
+
+/// All that its future depends on, but for the bytes of messages.
+impl<N: Nic> fmt::Debug for Endpoint<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.router.fmt(f)
     }
 }
 

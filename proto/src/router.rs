@@ -1,6 +1,7 @@
 //! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use sidelane_nic::LinkAddr;
 use sidelane_nic::rng::Rng;
@@ -311,6 +312,16 @@ impl Router {
                 return token;
             }
         }
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("peers", &self.peers)
+            .field("events", &self.events)
+            .field("rng", &self.rng)
+            .finish_non_exhaustive()
     }
 }
 

@@ -38,6 +38,7 @@ use crate::{Config, SendError};
 /// written by `emit`. After any call, `next_timeout` says when `handle_timeout` is due. Time never runs backwards.
 ///
 /// `plain` tells whether the driver is reliable; it is a constant wherever these methods are inlined.
+#[derive(Debug)]
 pub(crate) struct Conn {
     pub id: PeerId,
     pub addr: LinkAddr,
