@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use sidelane_nic::time::Duration;
 
+use crate::seal::Protection;
+
 /// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -22,6 +24,8 @@ pub struct Config {
     /// What tokens are drawn from. The default is the system's chance; set it only where a run is to be repeated: a
     /// process that lives anew with its old seed is taken for the old one.
     pub seed: u64,
+    /// What protects frames. With a key, tokens come from the system's random numbers whatever `seed` is.
+    pub protection: Protection,
 }
 
 impl Default for Config {
@@ -35,6 +39,7 @@ impl Default for Config {
             keep_alive: Duration::from_millis(225),
             message_max: i32::MAX as usize,
             seed: RandomState::new().hash_one(SEED),
+            protection: Protection::Checked,
         }
     }
 }

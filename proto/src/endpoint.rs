@@ -13,8 +13,9 @@ use crate::path::Path;
 use crate::queue::PeerQueue;
 use crate::rma::OpSpan;
 use crate::router::{Router, Stranger};
+use crate::seal::TAG_LEN;
 use crate::send_fifo::SendFifo;
-use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, put_message};
+use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, flags, put_message};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -36,7 +37,7 @@ pub struct Endpoint<N: Nic> {
 impl<N: Nic> Endpoint<N> {
     /// An endpoint without peers. It answers whoever connects.
     pub fn new(nic: N, config: Config) -> Self {
-        let router = Router::new(config, nic.now());
+        let router = Router::new(config, nic.now(), N::RELIABLE);
         Self { nic, router, due: Vec::new(), turns: 0, committed: false }
     }
 
@@ -54,7 +55,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(ConnectError::TableFull(self.router.config.peers_max));
         }
         let link = self.nic.link(to)?;
-        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
+        let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.config));
@@ -87,7 +88,7 @@ impl<N: Nic> Endpoint<N> {
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma };
+            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma, job: None };
             conn.emit_lone(&mut turn, write, &mut slot);
             slot.commit();
             self.committed = true;
@@ -409,7 +410,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(Reject::TableFull);
         }
         let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
-        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
+        let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         let config = &self.router.config;
@@ -418,12 +419,27 @@ impl<N: Nic> Endpoint<N> {
         Ok(())
     }
 
+    /// What is known of any path before the peer has answered.
+    fn path(&self) -> Path {
+        let mut caps = *self.nic.caps();
+        if self.router.job.is_some() {
+            caps.mtu -= TAG_LEN;
+            caps.mtu_safe -= TAG_LEN;
+        }
+        Path::new(&caps, &self.router.config, N::RELIABLE)
+    }
+
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
         let Ok(link) = self.nic.link(to) else { return };
-        if let Some(mut slot) = self.nic.tx_slot(link, header + PING_LEN) {
-            tokens.emit(&mut slot[header..]);
-            open_header(Kind::Reset, NO_PEER, tokens.to as u16, &mut slot, N::RELIABLE);
+        let job = self.router.job.as_ref();
+        let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
+        if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
+            tokens.emit(&mut slot[header..len]);
+            open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = job {
+                job.seal_opening(&mut slot);
+            }
             slot.commit();
         }
         self.nic.flush();
@@ -478,9 +494,12 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && let Some(mut slot) = nic.tx_slot(conn.link, len)
+            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
         {
-            conn.emit_run(turn, at, &mut slot, N::RELIABLE);
+            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = turn.job {
+                conn.seal(job, &mut slot);
+            }
             slot.commit();
             committed = true;
             if !conn.wants_to_transmit() {
@@ -511,6 +530,7 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
 #[inline]
 fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
     if !N::RELIABLE
+        && turn.job.is_none()
         && let Some((number, part)) = plan.part()
         && part.len() >= IN_PLACE_MIN
         && write_in_place(nic, conn, turn, plan, number, part)
@@ -518,6 +538,7 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     if !N::RELIABLE
+        && turn.job.is_none()
         && let Some(span) = plan.operations()
         && span.bulk_len() >= IN_PLACE_MIN
         && write_source_in_place(nic, conn, turn, plan, span)
@@ -525,8 +546,11 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     let len = Conn::frame_len(plan, N::RELIABLE);
-    let Some(mut slot) = nic.tx_slot(conn.link, len) else { return false };
-    conn.emit(turn, plan, &mut slot, N::RELIABLE);
+    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
+    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
+    if let Some(job) = turn.job {
+        conn.seal(job, &mut slot);
+    }
     slot.commit();
     true
 }

@@ -265,7 +265,7 @@ impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.now)?;
         for (to, frame) in &self.frames {
-            let Ok(header) = Header::parse(frame) else { continue };
+            let Ok(header) = Header::parse(frame, false) else { continue };
             write!(f, " | to {to}: {:?} {} ack {}", header.kind, header.seq.0, header.ack.0)?;
         }
         self.nodes.iter().try_for_each(|node| write!(f, " | {:?}", node.ends))
