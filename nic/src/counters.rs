@@ -21,4 +21,20 @@ pub struct Counters {
     pub tx_failed: u64,
     /// Times that [`crate::Nic::wait`] went to sleep.
     pub waits: u64,
+    /// Times that a peer slept and had to be woken. Only where that is the driver's own doing: `shm`.
+    pub wakes: u64,
+}
+
+impl Counters {
+    /// Shows every count with its name.
+    pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
+        // A pattern without `..`, so that a count which is added above cannot be forgotten here.
+        macro_rules! fields {
+            ($($name:ident)*) => {
+                let Self { $($name),* } = *self;
+                $(show(concat!("nic.", stringify!($name)), $name);)*
+            };
+        }
+        fields!(rx_frames rx_bytes rx_foreign rx_dropped tx_frames tx_bytes tx_full tx_failed waits wakes);
+    }
 }

@@ -16,6 +16,9 @@ pub trait Nic {
     /// The layer above compiles its reliability out.
     const RELIABLE: bool;
 
+    /// What `sidelane stat` calls this driver.
+    const NAME: &'static str = "other";
+
     /// What this driver can do. Fixed since it was opened.
     fn caps(&self) -> &Caps;
 

@@ -29,6 +29,7 @@ pub mod fault;
 pub mod interface;
 mod link_table;
 pub mod mem;
+pub mod page;
 pub mod pcap;
 pub mod rng;
 pub mod shm;

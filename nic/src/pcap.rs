@@ -84,6 +84,7 @@ impl<N: Nic, W: Write> Capture<N, W> {
 
 impl<N: Nic, W: Write> Nic for Capture<N, W> {
     const RELIABLE: bool = N::RELIABLE;
+    const NAME: &'static str = N::NAME;
 
     fn caps(&self) -> &Caps {
         self.nic.caps()

@@ -4,8 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 
 use sidelane_nic::time::Duration;
 
-use crate::seal::Protection;
-
 /// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -21,11 +19,11 @@ pub struct Config {
     pub keep_alive: Duration,
     /// Most bytes of one message that is accepted from a peer.
     pub message_max: usize,
+    /// Shows the counters to other processes of this user (`sidelane stat`); costs a descriptor and a page of memory.
+    pub display: bool,
     /// What tokens are drawn from. The default is the system's chance; set it only where a run is to be repeated: a
     /// process that lives anew with its old seed is taken for the old one.
     pub seed: u64,
-    /// What protects frames. With a key, tokens come from the system's random numbers whatever `seed` is.
-    pub protection: Protection,
 }
 
 impl Default for Config {
@@ -38,8 +36,8 @@ impl Default for Config {
             // Four of them, and a stall of the machine, fit into a second.
             keep_alive: Duration::from_millis(225),
             message_max: i32::MAX as usize,
+            display: true,
             seed: RandomState::new().hash_one(SEED),
-            protection: Protection::Checked,
         }
     }
 }

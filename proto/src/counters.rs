@@ -10,7 +10,7 @@ pub enum Reject {
     Version,
     /// Of a kind that this version does not know.
     Kind,
-    /// Carries an authentication tag where there is no key, or none where there is one.
+    /// Carries an authentication tag, and there is no key.
     Tag,
     /// To a connection that is not there, or not open yet.
     NoPeer,
@@ -36,15 +36,11 @@ pub enum Reject {
     Rights,
     /// One-sided operations beyond the end of a region.
     Bounds,
-    /// Its authentication tag is wrong: altered, or written by somebody without the job's key.
-    Forged,
-    /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
-    Replay,
 }
 
 impl Reject {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 16] = [
         Self::Truncated,
         Self::Version,
         Self::Kind,
@@ -61,9 +57,29 @@ impl Reject {
         Self::NoRegion,
         Self::Rights,
         Self::Bounds,
-        Self::Forged,
-        Self::Replay,
     ];
+
+    /// The name of its counter.
+    pub fn counter(self) -> &'static str {
+        match self {
+            Self::Truncated => "rejected.truncated",
+            Self::Version => "rejected.version",
+            Self::Kind => "rejected.kind",
+            Self::Tag => "rejected.tag",
+            Self::NoPeer => "rejected.no-peer",
+            Self::Epoch => "rejected.epoch",
+            Self::Check => "rejected.check",
+            Self::Window => "rejected.window",
+            Self::Malformed => "rejected.malformed",
+            Self::Overrun => "rejected.overrun",
+            Self::TooLong => "rejected.too-long",
+            Self::TableFull => "rejected.table-full",
+            Self::Challenged => "rejected.challenged",
+            Self::NoRegion => "rejected.no-region",
+            Self::Rights => "rejected.rights",
+            Self::Bounds => "rejected.bounds",
+        }
+    }
 }
 
 /// Counts since the endpoint was made. Each frame that the driver shows counts once: `frames_received` and
@@ -84,6 +100,8 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Frames written again to find out (tail-loss probes).
     pub probes_sent: u64,
+    /// Times that nothing was acknowledged for so long that a peer was probed, or asked.
+    pub timeouts: u64,
     /// Frames that had arrived before.
     pub duplicates: u64,
     /// Frames that arrived before their turn and were kept.
@@ -94,8 +112,14 @@ pub struct Counters {
     pub credit_stalls: u64,
     /// Times that the driver had no transmit buffer.
     pub nic_full: u64,
+    /// Times that `send` or `send_owned` found no room.
+    pub messages_refused: u64,
     /// Pings sent.
     pub pings_sent: u64,
+    /// Hellos sent: connections begun, and what was said again for want of an answer.
+    pub hellos_sent: u64,
+    /// Resets sent to those who believe in a connection that is not here.
+    pub resets_sent: u64,
     /// Peers that are gone, for whatever reason but a close.
     pub peers_gone: u64,
     /// Frames dropped, by [`Reject`] as index.
@@ -111,6 +135,23 @@ impl Counters {
     /// Frames dropped for any reason.
     pub fn rejected_total(&self) -> u64 {
         self.rejected.iter().sum()
+    }
+
+    /// Shows every count with its name.
+    pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
+        // A pattern without `..`, so that a count which is added above cannot be forgotten here.
+        macro_rules! fields {
+            ($($name:ident)*) => {
+                let Self { $($name,)* rejected: _ } = self;
+                $(show(stringify!($name), *$name);)*
+            };
+        }
+        fields!(messages_sent messages_received messages_refused frames_sent frames_received acks_sent retransmitted
+            probes_sent timeouts duplicates reordered placed_early credit_stalls nic_full pings_sent hellos_sent
+            resets_sent peers_gone);
+        for (reason, count) in Reject::ALL.into_iter().zip(self.rejected) {
+            show(reason.counter(), count);
+        }
     }
 
     /// A frame that counted as taken in was refused when its turn came.

@@ -1,6 +1,5 @@
 //! Many connections over one [`Nic`]: the user's calls, and the turns of the loop.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 
@@ -9,13 +8,13 @@ use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
 use crate::conn::{Conn, Plan, TurnContext, open_header};
 use crate::counters::{Counters, Reject};
+use crate::display::Display;
 use crate::path::Path;
 use crate::queue::PeerQueue;
 use crate::rma::OpSpan;
 use crate::router::{Router, Stranger};
-use crate::seal::TAG_LEN;
 use crate::send_fifo::SendFifo;
-use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, flags, put_message};
+use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, put_message};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -29,16 +28,18 @@ pub struct Endpoint<N: Nic> {
     /// Connections whose timers may be due; kept for its memory.
     due: Vec<u16>,
     /// Turns taken.
-    turns: u32,
+    turns: u64,
     /// A lone message was committed to the driver since its last flush.
     pub(crate) committed: bool,
+    display: Display,
 }
 
 impl<N: Nic> Endpoint<N> {
     /// An endpoint without peers. It answers whoever connects.
     pub fn new(nic: N, config: Config) -> Self {
-        let router = Router::new(config, nic.now(), N::RELIABLE);
-        Self { nic, router, due: Vec::new(), turns: 0, committed: false }
+        let router = Router::new(config, nic.now());
+        let display = Display::new(&nic, &config);
+        Self { nic, router, due: Vec::new(), turns: 0, committed: false, display }
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
@@ -55,7 +56,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(ConnectError::TableFull(self.router.config.peers_max));
         }
         let link = self.nic.link(to)?;
-        let path = self.path();
+        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.config));
@@ -88,12 +89,12 @@ impl<N: Nic> Endpoint<N> {
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma, job: None };
+            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma };
             conn.emit_lone(&mut turn, write, &mut slot);
             slot.commit();
             self.committed = true;
         } else if len <= RECORD_LEN + conn.record_max() {
-            conn.send(len, write)?;
+            conn.send(len, write).inspect_err(|_| counters.messages_refused += 1)?;
         } else {
             return Err(SendError::TooLong);
         }
@@ -112,10 +113,14 @@ impl<N: Nic> Endpoint<N> {
         if message.len() > config.message_max.min(conn.message_max()) {
             return Err(SendError::TooLong);
         }
-        let mut buffer = spares.take(message.len()).ok_or(SendError::Full)?;
+        let Some(mut buffer) = spares.take(message.len()) else {
+            counters.messages_refused += 1;
+            return Err(SendError::Full);
+        };
         buffer.extend_from_slice(message);
         conn.send_large(buffer, false).map_err(|buffer| {
             spares.give(buffer);
+            counters.messages_refused += 1;
             SendError::Full
         })?;
         counters.messages_sent += 1;
@@ -133,7 +138,10 @@ impl<N: Nic> Endpoint<N> {
         if buffer.len() > router.config.message_max.min(conn.message_max()) {
             return Err(Refused { reason: SendError::TooLong, buffer });
         }
-        conn.send_large(buffer, true).map_err(|buffer| Refused { reason: SendError::Full, buffer })?;
+        if let Err(buffer) = conn.send_large(buffer, true) {
+            router.counters.messages_refused += 1;
+            return Err(Refused { reason: SendError::Full, buffer });
+        }
         router.counters.messages_sent += 1;
         router.activate(peer.index);
         Ok(())
@@ -172,6 +180,9 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.active.is_empty() {
             self.transmit(now);
         }
+        if self.display.is_due(now) {
+            self.display.show(now, &self.nic, &self.router, self.turns);
+        }
         received
     }
 
@@ -204,7 +215,10 @@ impl<N: Nic> Endpoint<N> {
         if len > RECORD_LEN + conn.record_max() {
             return Err(SendError::TooLong);
         }
-        conn.outbox().spot(len, false).ok_or(SendError::Full)?;
+        if conn.outbox().spot(len, false).is_none() {
+            counters.messages_refused += 1;
+            return Err(SendError::Full);
+        }
         Ok(RecordSlot { conn, active, counters })
     }
 
@@ -253,6 +267,8 @@ impl<N: Nic> Endpoint<N> {
             (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
             (timer, deadline) => timer.or(deadline),
         };
+        // What was counted until now shows while we sleep.
+        self.display.show(self.router.now, &self.nic, &self.router, self.turns);
         let woken = self.nic.wait(until);
         self.router.now = self.nic.now();
         woken
@@ -410,7 +426,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(Reject::TableFull);
         }
         let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
-        let path = self.path();
+        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         let config = &self.router.config;
@@ -419,27 +435,13 @@ impl<N: Nic> Endpoint<N> {
         Ok(())
     }
 
-    /// What is known of any path before the peer has answered.
-    fn path(&self) -> Path {
-        let mut caps = *self.nic.caps();
-        if self.router.job.is_some() {
-            caps.mtu -= TAG_LEN;
-            caps.mtu_safe -= TAG_LEN;
-        }
-        Path::new(&caps, &self.router.config, N::RELIABLE)
-    }
-
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
         let Ok(link) = self.nic.link(to) else { return };
-        let job = self.router.job.as_ref();
-        let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
-        if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
-            tokens.emit(&mut slot[header..len]);
-            open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = job {
-                job.seal_opening(&mut slot);
-            }
+        if let Some(mut slot) = self.nic.tx_slot(link, header + PING_LEN) {
+            self.router.counters.resets_sent += 1;
+            tokens.emit(&mut slot[header..]);
+            open_header(Kind::Reset, NO_PEER, tokens.to as u16, &mut slot, N::RELIABLE);
             slot.commit();
         }
         self.nic.flush();
@@ -475,13 +477,6 @@ impl RecordSlot<'_> {
     }
 }
 
-/// All that its future depends on, but for the bytes of messages.
-impl<N: Nic> fmt::Debug for Endpoint<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.router.fmt(f)
-    }
-}
-
 /// What came of one connection's turn to transmit.
 struct Transmitted {
     committed: bool,
@@ -494,12 +489,9 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
+            && let Some(mut slot) = nic.tx_slot(conn.link, len)
         {
-            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = turn.job {
-                conn.seal(job, &mut slot);
-            }
+            conn.emit_run(turn, at, &mut slot, N::RELIABLE);
             slot.commit();
             committed = true;
             if !conn.wants_to_transmit() {
@@ -530,7 +522,6 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
 #[inline]
 fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
     if !N::RELIABLE
-        && turn.job.is_none()
         && let Some((number, part)) = plan.part()
         && part.len() >= IN_PLACE_MIN
         && write_in_place(nic, conn, turn, plan, number, part)
@@ -538,7 +529,6 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     if !N::RELIABLE
-        && turn.job.is_none()
         && let Some(span) = plan.operations()
         && span.bulk_len() >= IN_PLACE_MIN
         && write_source_in_place(nic, conn, turn, plan, span)
@@ -546,11 +536,8 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     let len = Conn::frame_len(plan, N::RELIABLE);
-    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
-    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
-    if let Some(job) = turn.job {
-        conn.seal(job, &mut slot);
-    }
+    let Some(mut slot) = nic.tx_slot(conn.link, len) else { return false };
+    conn.emit(turn, plan, &mut slot, N::RELIABLE);
     slot.commit();
     true
 }
@@ -607,4 +594,4 @@ const BURST: usize = 64;
 /// Shorter parts are copied: a send of several parts takes 100 ns longer than one of one, about what copying 4 KiB takes.
 const IN_PLACE_MIN: usize = 4096;
 /// Turns between two looks at the clock on a reliable driver.
-const CLOCK_TURNS: u32 = 32;
+const CLOCK_TURNS: u64 = 32;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sidelane::lab::LabSpec;
@@ -51,6 +52,9 @@ pub enum Command {
     /// List NICs and try drivers on them
     #[command(subcommand)]
     Nic(NicCommand),
+    /// Show what running processes count: messages, frames, retransmissions, stalls, drops
+    #[command(after_help = STAT_NOTES)]
+    Stat(StatArgs),
     /// Show which drivers can run here, and the command that mends what cannot
     #[command(after_help = "Exits with 1 when no driver but the simulated one can run.")]
     Doctor {
@@ -116,6 +120,45 @@ pub struct ServeArgs {
 /// Where machines of a ladder meet unless it is said. No service of Debian's /etc/services has this port.
 pub const PORT: u16 = 7474;
 
+/// Which processes to look at, and how.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Process ids; all that use Sidelane unless some are said
+    #[arg(value_name = "PID")]
+    pub pids: Vec<u32>,
+    /// Print JSON, an object a reading, instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds between two readings
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    pub interval: Seconds,
+    /// Show what was counted until now, and end
+    #[arg(long, conflicts_with = "interval")]
+    pub once: bool,
+}
+
+const STAT_NOTES: &str = "\
+Examples:
+  sidelane stat                       rates of every endpoint on this machine, each second
+  sidelane stat 1234 --interval 0.2   those of one process
+  sidelane stat --once --json         totals for a program
+
+Ends when the processes have; exits with 1 when there is none. Processes in other network namespaces (labs, containers)
+are seen too, those of other users only by root. `turns` are calls of poll: one that falls to 0 no longer polls.";
+
+/// A span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = text.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
+        seconds.map(|seconds| Self(Duration::from_secs_f64(seconds))).ok_or_else(|| "0.01 to 86400 seconds".to_owned())
+    }
+}
+
 /// What the ladder shall measure.
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
@@ -129,8 +172,7 @@ pub struct LadderArgs {
     /// The core that measures with a peer; the last one unless it is said
     #[arg(long, value_name = "N", requires = "peer")]
     pub core: Option<usize>,
-    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto,
-    /// proto-authenticated, proto-encrypted
+    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,
     /// Message sizes in bytes, comma separated

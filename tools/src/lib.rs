@@ -7,6 +7,7 @@ pub mod lab;
 pub mod nic_list;
 pub mod qemu;
 pub mod soak;
+pub mod stat;
 
 /// The project's README: its example has to compile.
 #[cfg(doctest)]

@@ -8,6 +8,7 @@ mod lab_command;
 mod ladder;
 mod nic_command;
 mod qemu_command;
+mod stat_command;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
+        Some(Command::Stat(args)) => stat_command::run(&args).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),

@@ -25,10 +25,6 @@ pub enum Rung {
     Raw,
     /// Our protocol on our driver.
     Proto,
-    /// Our protocol with a tag on every frame.
-    ProtoAuthenticated,
-    /// Our protocol with tags and encrypted messages.
-    ProtoEncrypted,
 }
 
 /// Which driver our rungs run on.
@@ -124,7 +120,7 @@ impl Plan {
             regimes.push((Regime::RealFrames, vec![Kind::Bandwidth]));
         }
         Self {
-            rungs: Rung::ALL.into_iter().filter(|rung| rung.is_usual()).collect(),
+            rungs: Rung::ALL.to_vec(),
             nics: nics.to_vec(),
             regimes,
             sizes: vec![8],
@@ -186,21 +182,7 @@ impl Plan {
 
 impl Rung {
     /// From the top of the table to its bottom.
-    pub const ALL: [Self; 8] = [
-        Self::TcpBlock,
-        Self::TcpPoll,
-        Self::UdpPoll,
-        Self::SmoltcpTcp,
-        Self::Raw,
-        Self::Proto,
-        Self::ProtoAuthenticated,
-        Self::ProtoEncrypted,
-    ];
-
-    /// True of what is measured unless somebody asks for others.
-    pub fn is_usual(self) -> bool {
-        !matches!(self, Self::ProtoAuthenticated | Self::ProtoEncrypted)
-    }
+    pub const ALL: [Self; 6] = [Self::TcpBlock, Self::TcpPoll, Self::UdpPoll, Self::SmoltcpTcp, Self::Raw, Self::Proto];
 
     /// The rung that this one adds to.
     pub fn below(self) -> Option<Self> {
@@ -208,7 +190,6 @@ impl Rung {
             Self::TcpBlock => Some(Self::TcpPoll),
             Self::TcpPoll => Some(Self::UdpPoll),
             Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
-            Self::ProtoAuthenticated | Self::ProtoEncrypted => Some(Self::Proto),
             Self::UdpPoll | Self::Raw => None,
         }
     }
@@ -225,12 +206,7 @@ impl NicKind {
     }
 
     fn carries(self, rung: Rung) -> bool {
-        match rung {
-            Rung::SmoltcpTcp => self != Self::Mem,
-            // Nothing is sealed there.
-            Rung::ProtoAuthenticated | Rung::ProtoEncrypted => self != Self::Shm,
-            _ => true,
-        }
+        rung != Rung::SmoltcpTcp || self != Self::Mem
     }
 }
 
@@ -274,9 +250,7 @@ names!(
     UdpPoll = "udp-poll",
     SmoltcpTcp = "smoltcp-tcp",
     Raw = "raw",
-    Proto = "proto",
-    ProtoAuthenticated = "proto-authenticated",
-    ProtoEncrypted = "proto-encrypted"
+    Proto = "proto"
 );
 names!(
     NicKind,

@@ -98,19 +98,7 @@ pub enum Layer {
     /// Bare frames.
     Raw,
     /// The protocol.
-    Proto(Sealing),
-}
-
-/// What protects the protocol's frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sealing {
-    /// A check.
-    None,
-    /// A tag.
-    Authenticated,
-    /// A tag, and encrypted messages.
-    Encrypted,
+    Proto,
 }
 
 impl fmt::Display for Role {

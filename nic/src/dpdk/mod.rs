@@ -85,6 +85,7 @@ pub struct Dpdk {
 
 impl Nic for Dpdk {
     const RELIABLE: bool = false;
+    const NAME: &'static str = "dpdk";
 
     fn caps(&self) -> &Caps {
         &self.caps

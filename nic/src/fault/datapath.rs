@@ -158,6 +158,7 @@ impl<N: Nic> Fault<N> {
 
 impl<N: Nic> Nic for Fault<N> {
     const RELIABLE: bool = false;
+    const NAME: &'static str = N::NAME;
 
     fn caps(&self) -> &Caps {
         self.inner.caps()

@@ -51,6 +51,7 @@ impl MemNic {
 
 impl Nic for MemNic {
     const RELIABLE: bool = false;
+    const NAME: &'static str = "mem";
 
     fn caps(&self) -> &Caps {
         &self.caps

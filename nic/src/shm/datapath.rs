@@ -76,6 +76,7 @@ struct Slot<'a> {
 
 impl Nic for ShmNic {
     const RELIABLE: bool = true;
+    const NAME: &'static str = "shm";
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -178,7 +179,7 @@ impl Nic for ShmNic {
         for index in self.published.drain(..) {
             if let Some(Peer { wire: Some(wire), .. }) = &mut self.peers[index as usize] {
                 wire.published = false;
-                wire.ring();
+                self.counters.wakes += u64::from(wire.ring());
             }
         }
     }
@@ -327,10 +328,15 @@ impl Wire {
         self.rx.is_broken() || self.tx.is_broken() || (self.hung_up && !self.rx.is_ready())
     }
 
-    /// Wakes the peer if it sleeps, once what it is to see is published.
+    /// Wakes the peer if it sleeps, once what it is to see is published. True when it slept.
     #[inline]
-    fn ring(&self) {
-        doorbell::ring(self.bell.word(), || sys::futex_wake(self.bell.word()));
+    fn ring(&self) -> bool {
+        let mut slept = false;
+        doorbell::ring(self.bell.word(), || {
+            slept = true;
+            sys::futex_wake(self.bell.word());
+        });
+        slept
     }
 
     /// Tells a peer that waited for room that there is some.

@@ -61,6 +61,7 @@ struct Way {
 
 impl Nic for Udp {
     const RELIABLE: bool = false;
+    const NAME: &'static str = "udp";
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -88,6 +88,7 @@ struct Headers {
 
 impl Nic for Uring {
     const RELIABLE: bool = false;
+    const NAME: &'static str = "uring";
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -111,6 +111,7 @@ impl Xdp {
 
 impl Nic for Xdp {
     const RELIABLE: bool = false;
+    const NAME: &'static str = "xdp";
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -150,6 +150,7 @@ impl Nic for Remote {
             tx_full: next(),
             tx_failed: next(),
             waits: next(),
+            wakes: next(),
         }
     }
 

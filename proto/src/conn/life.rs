@@ -23,7 +23,9 @@ impl Conn {
             self.detect_losses(now);
         }
         if self.timers.fire(Timer::Retransmit, now) {
+            let tries = self.backoff;
             self.on_retransmit_timeout(now);
+            turn.counters.timeouts += u64::from(self.backoff > tries);
         }
         if self.timers.fire(Timer::Life, now) {
             self.on_life_timeout(turn, plain);
@@ -84,7 +86,7 @@ impl Conn {
             turn.events.push_back(Event::Closed { peer: self.id });
             return;
         }
-        self.keys = Keys::new(token, self.keys.tag != 0);
+        self.keys = Keys::new(token);
         self.owed.remove(Owed::HELLO_ACK);
         self.owed.remove(Owed::PING);
         self.owed.add(Owed::HELLO);

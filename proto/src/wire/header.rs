@@ -5,7 +5,7 @@ use crate::counters::Reject;
 
 pub(super) mod field {
     use std::ops::Range;
-    /// First, so that what it covers is one run. The running number of a frame with a tag.
+    /// First, so that what it covers is one run.
     pub const CHECK: Range<usize> = 0..4;
     /// Version in the upper half, kind in the lower.
     pub const KIND: usize = 4;
@@ -25,8 +25,6 @@ pub(super) mod field {
     pub const PLAIN_CREDIT: Range<usize> = 6..8;
 }
 
-/// Where the running number of a frame with a tag stands.
-pub(crate) const NUMBER: std::ops::Range<usize> = field::CHECK;
 /// Length of the header on drivers that lose, reorder or alter.
 pub(crate) const FULL_LEN: usize = field::EPOCH.end;
 /// Length of the header on reliable drivers.
@@ -57,7 +55,7 @@ pub(crate) mod flags {
     pub const ACK_NOW: u8 = 1 << 0;
     /// The sender of this frame has received a duplicate since its last ack.
     pub const DUPLICATE: u8 = 1 << 1;
-    /// The frame ends with a 16-byte authentication tag, and begins with a running number.
+    /// The frame ends with a 16-byte authentication tag. Reserved: version 1 without keys refuses such frames.
     pub const TAG: u8 = 1 << 7;
 }
 
@@ -106,12 +104,6 @@ impl Kind {
         }
     }
 
-    /// Of a frame that we wrote.
-    #[inline]
-    pub fn of(frame: &[u8]) -> Self {
-        Self::parse(frame[field::KIND]).expect("a frame that we wrote has a kind")
-    }
-
     #[inline]
     const fn emit(self) -> u8 {
         VERSION << 4 | self as u8
@@ -119,15 +111,14 @@ impl Kind {
 }
 
 impl Header {
-    /// Reads a header. `tagged` says whether frames here have a tag. Check and tag are the caller's to verify: they need the
-    /// connection's key.
+    /// Reads a header. The check is the caller's to verify: it needs the connection's key.
     #[inline]
-    pub fn parse(frame: &[u8], tagged: bool) -> Result<Self, Reject> {
+    pub fn parse(frame: &[u8]) -> Result<Self, Reject> {
         if frame.len() < FULL_LEN {
             return Err(Reject::Truncated);
         }
         let flags = frame[field::FLAGS];
-        if (flags & flags::TAG != 0) != tagged {
+        if flags & flags::TAG != 0 {
             return Err(Reject::Tag);
         }
         Ok(Self {
@@ -200,8 +191,7 @@ mod tests {
             let header = Header { kind, flags, peer, seq: Seq(seq), ack: Seq(ack), sack, credit, epoch };
             let mut frame = [0xee; FULL_LEN];
             header.emit(&mut frame);
-            prop_assert_eq!(Header::parse(&frame, false), Ok(header));
-            prop_assert_eq!(Header::parse(&frame, true), Err(Reject::Tag));
+            prop_assert_eq!(Header::parse(&frame), Ok(header));
             let plain = PlainHeader { kind, flags, peer, epoch, credit };
             plain.emit(&mut frame);
             prop_assert_eq!(PlainHeader::parse(&frame), Ok(plain));
@@ -209,7 +199,7 @@ mod tests {
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Header::parse(&bytes, bytes.len() % 2 == 0);
+            let _ = Header::parse(&bytes);
             let _ = PlainHeader::parse(&bytes);
         }
     }
@@ -217,11 +207,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_why() {
         let mut frame = [0; FULL_LEN];
-        assert_eq!(Header::parse(&frame[..23], false), Err(Reject::Truncated));
-        assert_eq!(Header::parse(&frame, false), Err(Reject::Version));
+        assert_eq!(Header::parse(&frame[..23]), Err(Reject::Truncated));
+        assert_eq!(Header::parse(&frame), Err(Reject::Version));
         frame[field::KIND] = VERSION << 4 | 9;
-        assert_eq!(Header::parse(&frame, false), Err(Reject::Kind));
+        assert_eq!(Header::parse(&frame), Err(Reject::Kind));
         frame[field::FLAGS] = flags::TAG;
-        assert_eq!(Header::parse(&frame, false), Err(Reject::Tag));
+        assert_eq!(Header::parse(&frame), Err(Reject::Tag));
     }
 }

@@ -6,7 +6,6 @@ mod flow;
 mod hostile;
 mod life;
 mod loss;
-mod sealed;
 mod sizes;
 mod tap;
 mod world;

@@ -10,3 +10,4 @@ mod growth;
 mod ordinary_user;
 mod party;
 mod stage;
+mod stat;

@@ -132,6 +132,11 @@ impl Party {
         at
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The child, to wire it to another.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child

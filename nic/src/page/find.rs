@@ -1,0 +1,72 @@
+//! Which processes show pages, as `/proc` has it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::View;
+use super::memory::LINK;
+
+/// A process with its pages.
+pub struct Running {
+    /// Its process id, as seen from here.
+    pub pid: u32,
+    /// Its program and arguments.
+    pub command: String,
+    /// A page an endpoint, the oldest first.
+    pub pages: Vec<View>,
+}
+
+/// Every process that shows pages and that we may look into, by process id. Those of other users are silently left out.
+pub fn running() -> io::Result<Vec<Running>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let pages = pages(&entry.path());
+        if !pages.is_empty() {
+            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(Running { pid, command: command_line(&command), pages });
+        }
+    }
+    found.sort_by_key(|running| running.pid);
+    Ok(found)
+}
+
+/// The pages of the process at `process`. One that ends meanwhile has none.
+fn pages(process: &Path) -> Vec<View> {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return Vec::new() };
+    let mut numbers: Vec<u32> = descriptors
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            (fs::read_link(entry.path()).ok()? == Path::new(LINK)).then_some(number)
+        })
+        .collect();
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    numbers.sort_unstable();
+    let own_pid = pid_within(process);
+    let open = |number: &u32| View::new(open(&process.join(format!("fd/{number}"))).ok()?).ok();
+    // A child that was forked has its parent's descriptors too.
+    numbers.iter().filter_map(open).filter(|view| Some(view.pid()) == own_pid).collect()
+}
+
+/// The number may lead elsewhere by now: whatever is there, opening it must not wait.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY).open(path)
+}
+
+/// The process id within the innermost namespace, which is the one that the process itself sees (proc(5), NSpid).
+fn pid_within(process: &Path) -> Option<u32> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
+}
+
+/// Arguments with spaces between them, and nothing that moves a terminal's cursor.
+fn command_line(bytes: &[u8]) -> String {
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    String::from_utf8_lossy(bytes).replace(char::is_control, " ")
+}
