@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use sidelane_nic::time::Duration;
 
+use crate::seal::Protection;
+
 /// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -24,6 +26,8 @@ pub struct Config {
     /// What tokens are drawn from. The default is the system's chance; set it only where a run is to be repeated: a
     /// process that lives anew with its old seed is taken for the old one.
     pub seed: u64,
+    /// What protects frames. With a key, tokens come from the system's random numbers whatever `seed` is.
+    pub protection: Protection,
 }
 
 impl Default for Config {
@@ -38,6 +42,7 @@ impl Default for Config {
             message_max: i32::MAX as usize,
             display: true,
             seed: RandomState::new().hash_one(SEED),
+            protection: Protection::Checked,
         }
     }
 }

@@ -10,7 +10,7 @@ pub enum Reject {
     Version,
     /// Of a kind that this version does not know.
     Kind,
-    /// Carries an authentication tag, and there is no key.
+    /// Carries an authentication tag where there is no key, or none where there is one.
     Tag,
     /// To a connection that is not there, or not open yet.
     NoPeer,
@@ -36,11 +36,15 @@ pub enum Reject {
     Rights,
     /// One-sided operations beyond the end of a region.
     Bounds,
+    /// Its authentication tag is wrong: altered, or written by somebody without the job's key.
+    Forged,
+    /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
+    Replay,
 }
 
 impl Reject {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Truncated,
         Self::Version,
         Self::Kind,
@@ -57,6 +61,8 @@ impl Reject {
         Self::NoRegion,
         Self::Rights,
         Self::Bounds,
+        Self::Forged,
+        Self::Replay,
     ];
 
     /// The name of its counter.
@@ -78,6 +84,8 @@ impl Reject {
             Self::NoRegion => "rejected.no-region",
             Self::Rights => "rejected.rights",
             Self::Bounds => "rejected.bounds",
+            Self::Forged => "rejected.forged",
+            Self::Replay => "rejected.replay",
         }
     }
 }

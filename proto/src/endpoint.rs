@@ -1,5 +1,6 @@
 //! Many connections over one [`Nic`]: the user's calls, and the turns of the loop.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 
@@ -13,8 +14,9 @@ use crate::path::Path;
 use crate::queue::PeerQueue;
 use crate::rma::OpSpan;
 use crate::router::{Router, Stranger};
+use crate::seal::TAG_LEN;
 use crate::send_fifo::SendFifo;
-use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, put_message};
+use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, flags, put_message};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -37,7 +39,7 @@ pub struct Endpoint<N: Nic> {
 impl<N: Nic> Endpoint<N> {
     /// An endpoint without peers. It answers whoever connects.
     pub fn new(nic: N, config: Config) -> Self {
-        let router = Router::new(config, nic.now());
+        let router = Router::new(config, nic.now(), N::RELIABLE);
         let display = Display::new(&nic, &config);
         Self { nic, router, due: Vec::new(), turns: 0, committed: false, display }
     }
@@ -56,7 +58,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(ConnectError::TableFull(self.router.config.peers_max));
         }
         let link = self.nic.link(to)?;
-        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
+        let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.config));
@@ -89,7 +91,7 @@ impl<N: Nic> Endpoint<N> {
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma };
+            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma, job: None };
             conn.emit_lone(&mut turn, write, &mut slot);
             slot.commit();
             self.committed = true;
@@ -426,7 +428,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(Reject::TableFull);
         }
         let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
-        let path = Path::new(self.nic.caps(), &self.router.config, N::RELIABLE);
+        let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
         let config = &self.router.config;
@@ -435,13 +437,28 @@ impl<N: Nic> Endpoint<N> {
         Ok(())
     }
 
+    /// What is known of any path before the peer has answered.
+    fn path(&self) -> Path {
+        let mut caps = *self.nic.caps();
+        if self.router.job.is_some() {
+            caps.mtu -= TAG_LEN;
+            caps.mtu_safe -= TAG_LEN;
+        }
+        Path::new(&caps, &self.router.config, N::RELIABLE)
+    }
+
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
         let Ok(link) = self.nic.link(to) else { return };
-        if let Some(mut slot) = self.nic.tx_slot(link, header + PING_LEN) {
+        let job = self.router.job.as_ref();
+        let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
+        if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
             self.router.counters.resets_sent += 1;
-            tokens.emit(&mut slot[header..]);
-            open_header(Kind::Reset, NO_PEER, tokens.to as u16, &mut slot, N::RELIABLE);
+            tokens.emit(&mut slot[header..len]);
+            open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = job {
+                job.seal_opening(&mut slot);
+            }
             slot.commit();
         }
         self.nic.flush();
@@ -477,6 +494,13 @@ impl RecordSlot<'_> {
     }
 }
 
+/// All that its future depends on, but for the bytes of messages.
+impl<N: Nic> fmt::Debug for Endpoint<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.router.fmt(f)
+    }
+}
+
 /// What came of one connection's turn to transmit.
 struct Transmitted {
     committed: bool,
@@ -489,9 +513,12 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && let Some(mut slot) = nic.tx_slot(conn.link, len)
+            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
         {
-            conn.emit_run(turn, at, &mut slot, N::RELIABLE);
+            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = turn.job {
+                conn.seal(job, &mut slot);
+            }
             slot.commit();
             committed = true;
             if !conn.wants_to_transmit() {
@@ -522,6 +549,7 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
 #[inline]
 fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
     if !N::RELIABLE
+        && turn.job.is_none()
         && let Some((number, part)) = plan.part()
         && part.len() >= IN_PLACE_MIN
         && write_in_place(nic, conn, turn, plan, number, part)
@@ -529,6 +557,7 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     if !N::RELIABLE
+        && turn.job.is_none()
         && let Some(span) = plan.operations()
         && span.bulk_len() >= IN_PLACE_MIN
         && write_source_in_place(nic, conn, turn, plan, span)
@@ -536,8 +565,11 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
         return true;
     }
     let len = Conn::frame_len(plan, N::RELIABLE);
-    let Some(mut slot) = nic.tx_slot(conn.link, len) else { return false };
-    conn.emit(turn, plan, &mut slot, N::RELIABLE);
+    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
+    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
+    if let Some(job) = turn.job {
+        conn.seal(job, &mut slot);
+    }
     slot.commit();
     true
 }

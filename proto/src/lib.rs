@@ -27,6 +27,7 @@ mod ring;
 mod rma;
 mod router;
 mod rtt;
+mod seal;
 mod send_fifo;
 pub mod sim;
 mod spares;
@@ -39,6 +40,7 @@ pub use endpoint::Endpoint;
 pub use error::{ConnectError, Refused, SendError};
 pub use event::{Event, GoneReason, PeerId};
 pub use rma::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
+pub use seal::{JobKey, KeyError, Protection};
 pub use wire::VERSION;
 #[cfg(fuzzing)]
 pub use wire::read_and_write;

@@ -1,6 +1,7 @@
 //! The table of peers: connections by index, by address, and by when their timers are due.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use sidelane_nic::LinkAddr;
 use sidelane_nic::time::Instant;
@@ -20,7 +21,7 @@ pub(crate) struct Peers {
     earliest: Option<Instant>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Entry {
     generation: u32,
     conn: Option<Conn>,
@@ -122,5 +123,11 @@ impl Peers {
             }
         }
         self.earliest = (earliest != Instant::FAR_FUTURE).then_some(earliest);
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.entries).finish()
     }
 }

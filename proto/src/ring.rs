@@ -5,8 +5,9 @@
 //! `lap_end >= capacity` as the point where the writer turned round, `used = (lap_end - head) + tail`, hence
 //! `used + len <= capacity` gives `tail + len <= head`.
 
+use std::fmt;
+
 /// FIFO of contiguous byte runs. Its memory is taken from the system at the first push.
-#[derive(Debug)]
 pub(crate) struct ByteRing {
     bytes: Vec<u8>,
     capacity: usize,
@@ -18,6 +19,14 @@ pub(crate) struct ByteRing {
     /// Where the writer last turned round; `usize::MAX` while head and tail are on the same lap.
     lap_end: usize,
     used: usize,
+}
+
+/// Where things stand, without the bytes.
+impl fmt::Debug for ByteRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { head, tail, lap_end, used, .. } = self;
+        write!(f, "{used} at {head}..{tail}, turned at {lap_end}")
+    }
 }
 
 impl ByteRing {

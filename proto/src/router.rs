@@ -1,6 +1,7 @@
 //! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use sidelane_nic::LinkAddr;
 use sidelane_nic::rng::Rng;
@@ -13,9 +14,10 @@ use crate::event::{Event, PeerId};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
 use crate::rma::Rma;
+use crate::seal::{Job, JobKey};
 use crate::send_fifo::SendFifo;
 use crate::spares::Spares;
-use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PLAIN_LEN, PlainHeader, Tokens};
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
 /// Everything but the NIC, so that frames can be handled while the NIC lends them.
 pub(crate) struct Router {
@@ -35,6 +37,10 @@ pub(crate) struct Router {
     ready_turns: u32,
     /// When the last turn began: near enough for what a user's call sets off.
     pub now: Instant,
+    /// Where frames are sealed: never on a reliable driver.
+    pub job: Option<Job>,
+    /// Where the records of a sealed frame are decrypted; kept for its memory.
+    opened: Vec<u8>,
     /// Frames that need the NIC for an answer, put off until the burst is over.
     pub strangers: Vec<Stranger>,
     rng: Rng,
@@ -56,8 +62,10 @@ pub(crate) enum Stranger {
 
 impl Router {
     /// Nobody to talk to yet.
-    pub fn new(config: Config, now: Instant) -> Self {
+    pub fn new(config: Config, now: Instant, plain: bool) -> Self {
         Self {
+            job: if plain { None } else { Job::new(config.protection) },
+            opened: Vec::new(),
             peers: Peers::default(),
             counters: Counters::default(),
             spares: Spares::default(),
@@ -86,7 +94,10 @@ impl Router {
 
     #[inline]
     fn route(&mut self, now: Instant, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
-        let header = Header::parse(frame)?;
+        let header = Header::parse(frame, self.job.is_some())?;
+        if self.job.is_some() {
+            return self.route_sealed(now, &header, frame, from);
+        }
         match header.kind {
             Kind::Data | Kind::Ack => {
                 self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame))
@@ -109,6 +120,38 @@ impl Router {
                 self.route_open(now, header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
             }
         }
+    }
+
+    fn route_sealed(&mut self, now: Instant, header: &Header, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+        let lost = header.kind == Kind::Ping && !self.is_known(header.peer, frame);
+        let Some(job) = &self.job else { return Err(Reject::Tag) };
+        match header.kind {
+            Kind::Hello | Kind::HelloAck | Kind::Reset => {
+                let frame = job.open_opening(frame)?;
+                self.route_open(now, header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
+            }
+            Kind::Ping if lost => {
+                let body = frame.get(FULL_LEN..FULL_LEN + PING_LEN).ok_or(Reject::Truncated)?;
+                let tokens = Tokens::parse(body)?;
+                job.open_lost_ping(tokens, frame)?;
+                self.meet(Stranger::Lost { from, tokens: Tokens { from: tokens.to, to: tokens.from } })
+            }
+            Kind::Data | Kind::Ack | Kind::Ping => {
+                let mut opened = std::mem::take(&mut self.opened);
+                let conn = self.peers.at(header.peer).ok_or(Reject::NoPeer);
+                let frame = conn.and_then(|conn| conn.open_sealed(job, header, frame, &mut opened));
+                let handled = frame
+                    .and_then(|f| self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, header, f)));
+                self.opened = opened;
+                handled
+            }
+        }
+    }
+
+    /// True if a Ping asks for a connection that is here.
+    fn is_known(&mut self, peer: u16, ping: &[u8]) -> bool {
+        let tokens = ping.get(FULL_LEN..FULL_LEN + PING_LEN).and_then(|body| Tokens::parse(body).ok());
+        tokens.is_some_and(|tokens| self.peers.at(peer).is_some_and(|conn| conn.is_between(tokens)))
     }
 
     #[inline]
@@ -222,6 +265,7 @@ impl Router {
             spares: &mut self.spares,
             events: &mut self.events,
             rma: &mut self.rma,
+            job: self.job.as_ref(),
         };
         Some((conn, turn))
     }
@@ -234,10 +278,11 @@ impl Router {
         now: Instant,
         handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
     ) -> Result<(), Reject> {
-        let Self { peers, config, counters, spares, events, rma, ready, active, late, .. } = self;
+        let Self { peers, config, counters, spares, events, rma, ready, active, late, job, .. } = self;
         let conn = peers.at(index).ok_or(Reject::NoPeer)?;
         let was_late = conn.has_noted_ack();
-        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events, rma });
+        let job = job.as_ref();
+        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events, rma, job });
         if conn.has_message() && !conn.ready {
             conn.ready = true;
             ready.push_back(index);
@@ -306,11 +351,22 @@ impl Router {
 
     pub fn draw_token(&mut self) -> u64 {
         loop {
-            let token = self.rng.next_u64();
+            // Keys follow from tokens: the same two tokens again would be the same keys again.
+            let token = if self.job.is_some() { JobKey::random_token() } else { self.rng.next_u64() };
             if token != 0 {
                 return token;
             }
         }
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("peers", &self.peers)
+            .field("events", &self.events)
+            .field("rng", &self.rng)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use std::io;
 
 use crate::pattern::{Kind, Outcome};
 use crate::report::Report;
-use crate::side::{Layer, Path};
+use crate::side::{Layer, Path, Sealing};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +142,7 @@ fn path(cell: &Cell, end: &End) -> Path {
         Rung::TcpBlock => Path::Tcp { ip, blocking: true, congestion, no_delay },
         Rung::TcpPoll => Path::Tcp { ip, blocking: false, congestion, no_delay },
         Rung::UdpPoll => Path::Udp { ip },
-        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto => {
+        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto | Rung::ProtoAuthenticated | Rung::ProtoEncrypted => {
             let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
             // A host that lacks it gets an order that its side refuses by name.
             let nic = nic.unwrap_or_default();
@@ -155,7 +155,9 @@ fn layer(rung: Rung) -> Layer {
     match rung {
         Rung::SmoltcpTcp => Layer::SmoltcpTcp,
         Rung::Raw => Layer::Raw,
-        Rung::Proto => Layer::Proto,
+        Rung::Proto => Layer::Proto(Sealing::None),
+        Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
+        Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
         Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),
     }
 }

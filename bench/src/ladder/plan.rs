@@ -25,6 +25,10 @@ pub enum Rung {
     Raw,
     /// Our protocol on our driver.
     Proto,
+    /// Our protocol with a tag on every frame.
+    ProtoAuthenticated,
+    /// Our protocol with tags and encrypted messages.
+    ProtoEncrypted,
 }
 
 /// Which driver our rungs run on.
@@ -120,7 +124,7 @@ impl Plan {
             regimes.push((Regime::RealFrames, vec![Kind::Bandwidth]));
         }
         Self {
-            rungs: Rung::ALL.to_vec(),
+            rungs: Rung::ALL.into_iter().filter(|rung| rung.is_usual()).collect(),
             nics: nics.to_vec(),
             regimes,
             sizes: vec![8],
@@ -182,7 +186,21 @@ impl Plan {
 
 impl Rung {
     /// From the top of the table to its bottom.
-    pub const ALL: [Self; 6] = [Self::TcpBlock, Self::TcpPoll, Self::UdpPoll, Self::SmoltcpTcp, Self::Raw, Self::Proto];
+    pub const ALL: [Self; 8] = [
+        Self::TcpBlock,
+        Self::TcpPoll,
+        Self::UdpPoll,
+        Self::SmoltcpTcp,
+        Self::Raw,
+        Self::Proto,
+        Self::ProtoAuthenticated,
+        Self::ProtoEncrypted,
+    ];
+
+    /// True of what is measured unless somebody asks for others.
+    pub fn is_usual(self) -> bool {
+        !matches!(self, Self::ProtoAuthenticated | Self::ProtoEncrypted)
+    }
 
     /// The rung that this one adds to.
     pub fn below(self) -> Option<Self> {
@@ -190,6 +208,7 @@ impl Rung {
             Self::TcpBlock => Some(Self::TcpPoll),
             Self::TcpPoll => Some(Self::UdpPoll),
             Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
+            Self::ProtoAuthenticated | Self::ProtoEncrypted => Some(Self::Proto),
             Self::UdpPoll | Self::Raw => None,
         }
     }
@@ -206,7 +225,12 @@ impl NicKind {
     }
 
     fn carries(self, rung: Rung) -> bool {
-        rung != Rung::SmoltcpTcp || self != Self::Mem
+        match rung {
+            Rung::SmoltcpTcp => self != Self::Mem,
+            // Nothing is sealed there.
+            Rung::ProtoAuthenticated | Rung::ProtoEncrypted => self != Self::Shm,
+            _ => true,
+        }
     }
 }
 
@@ -250,7 +274,9 @@ names!(
     UdpPoll = "udp-poll",
     SmoltcpTcp = "smoltcp-tcp",
     Raw = "raw",
-    Proto = "proto"
+    Proto = "proto",
+    ProtoAuthenticated = "proto-authenticated",
+    ProtoEncrypted = "proto-encrypted"
 );
 names!(
     NicKind,

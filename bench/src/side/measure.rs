@@ -84,11 +84,13 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
         let peer: LinkAddr = peer.parse().map_err(driver)?;
         match (self.layer, role) {
             (Layer::Raw, _) => play(pattern, *role, &mut Raw::new(nic, peer, pattern.size, pattern.flow(*role))?),
-            (Layer::Proto, Role::Initiator) => {
-                play(pattern, *role, &mut Proto::connect(nic, peer, pattern.size, now_ns() + pattern.limit_ns)?)
+            (Layer::Proto(sealing), Role::Initiator) => {
+                let deadline_ns = now_ns() + pattern.limit_ns;
+                play(pattern, *role, &mut Proto::connect(nic, sealing, peer, pattern.size, deadline_ns)?)
             }
-            (Layer::Proto, Role::Responder) => {
-                play(pattern, *role, &mut Proto::accept(nic, pattern.size, now_ns() + pattern.limit_ns)?)
+            (Layer::Proto(sealing), Role::Responder) => {
+                let deadline_ns = now_ns() + pattern.limit_ns;
+                play(pattern, *role, &mut Proto::accept(nic, sealing, pattern.size, deadline_ns)?)
             }
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
@@ -111,8 +113,9 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             let mut b = Raw::new(b, at_a, pattern.size, pattern.flow(Role::Responder))?;
             play_both(pattern, &mut a, &mut b, pass)
         }
-        Layer::Proto => {
-            let (mut a, mut b) = Proto::pair((a, b), at_b, pattern.size, now_ns() + pattern.limit_ns, pass)?;
+        Layer::Proto(sealing) => {
+            let deadline_ns = now_ns() + pattern.limit_ns;
+            let (mut a, mut b) = Proto::pair((a, b), sealing, at_b, pattern.size, deadline_ns, pass)?;
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),

@@ -3,7 +3,7 @@
 mod measure;
 mod wire;
 
-pub use wire::{Answer, Layer, Measurement, Order, Path};
+pub use wire::{Answer, Layer, Measurement, Order, Path, Sealing};
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;

@@ -98,7 +98,19 @@ pub enum Layer {
     /// Bare frames.
     Raw,
     /// The protocol.
-    Proto,
+    Proto(Sealing),
+}
+
+/// What protects the protocol's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sealing {
+    /// A check.
+    None,
+    /// A tag.
+    Authenticated,
+    /// A tag, and encrypted messages.
+    Encrypted,
 }
 
 impl fmt::Display for Role {

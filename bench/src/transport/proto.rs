@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
+use sidelane_proto::{Config, Endpoint, Event, JobKey, PeerId, Protection, Refused, SendError};
 
 use super::{Broken, Transport};
 use crate::clock::now_ns;
+use crate::side::Sealing;
 
 /// One end of a connection.
 pub struct Proto<N: Nic> {
@@ -21,26 +22,27 @@ pub struct Proto<N: Nic> {
 
 impl<N: Nic> Proto<N> {
     /// Connects to `peer`.
-    pub fn connect(nic: N, peer: LinkAddr, size: usize, deadline_ns: u64) -> Result<Self, Broken> {
-        let mut endpoint = Endpoint::new(nic, config());
+    pub fn connect(nic: N, sealing: Sealing, peer: LinkAddr, size: usize, deadline_ns: u64) -> Result<Self, Broken> {
+        let mut endpoint = Endpoint::new(nic, config(sealing));
         endpoint.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
         Self::established(endpoint, size, deadline_ns)
     }
 
     /// Waits for a peer that connects.
-    pub fn accept(nic: N, size: usize, deadline_ns: u64) -> Result<Self, Broken> {
-        Self::established(Endpoint::new(nic, config()), size, deadline_ns)
+    pub fn accept(nic: N, sealing: Sealing, size: usize, deadline_ns: u64) -> Result<Self, Broken> {
+        Self::established(Endpoint::new(nic, config(sealing)), size, deadline_ns)
     }
 
     /// Both ends of a connection within one thread; `pass` lets time go by on the wire between them.
     pub fn pair(
         (a, b): (N, N),
+        sealing: Sealing,
         to_b: LinkAddr,
         size: usize,
         deadline_ns: u64,
         mut pass: impl FnMut(),
     ) -> Result<(Self, Self), Broken> {
-        let (mut a, mut b) = (Endpoint::new(a, config()), Endpoint::new(b, config()));
+        let (mut a, mut b) = (Endpoint::new(a, config(sealing)), Endpoint::new(b, config(sealing)));
         a.connect(to_b).map_err(|error| Broken::Driver(error.to_string()))?;
         let (mut peer_of_a, mut peer_of_b) = (None, None);
         while now_ns() < deadline_ns {
@@ -172,15 +174,22 @@ fn poll_connected<N: Nic>(endpoint: &mut Endpoint<N>) -> Result<Option<PeerId>, 
 }
 
 /// The defaults, and a seed of this process and moment: epochs of two runs must differ.
-fn config() -> Config {
+fn config(sealing: Sealing) -> Config {
     Config {
         seed: now_ns() ^ (u64::from(std::process::id()) << 40),
         // A measurement has a limit of its own: a machine that stands still for a while, as emulated ones do, ends none.
         keep_alive: Duration::from_millis(2_500),
+        protection: match sealing {
+            Sealing::None => Protection::Checked,
+            Sealing::Authenticated => Protection::Authenticated(KEY),
+            Sealing::Encrypted => Protection::Encrypted(KEY),
+        },
         ..Config::default()
     }
 }
 
+/// A measurement has no secrets.
+const KEY: JobKey = JobKey::from_bytes([0x6b; JobKey::LEN]);
 /// Larger messages are handed over, smaller ones copied: the endpoint's own limit is a quarter of its FIFO.
 const COPIED_MAX: usize = 64 << 10;
 /// Large messages under way at once.

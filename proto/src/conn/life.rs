@@ -86,7 +86,7 @@ impl Conn {
             turn.events.push_back(Event::Closed { peer: self.id });
             return;
         }
-        self.keys = Keys::new(token);
+        self.keys = Keys::new(token, self.keys.tag != 0);
         self.owed.remove(Owed::HELLO_ACK);
         self.owed.remove(Owed::PING);
         self.owed.add(Owed::HELLO);

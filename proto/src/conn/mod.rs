@@ -26,10 +26,11 @@ use crate::recv_fifo::{RecvFifo, Taken};
 use crate::reorder::Reorder;
 use crate::rma::{OneSided, OpSpan, Rma};
 use crate::rtt::Rtt;
+use crate::seal::{Job, Seal, TAG_LEN};
 use crate::send_fifo::{Released, SendFifo, Span};
 use crate::spares::Spares;
 use crate::timers::{Timer, Timers};
-use crate::wire::{Check, Hello, NO_PEER, Seq, Tokens};
+use crate::wire::{Check, Hello, NO_PEER, Seq, Tokens, flags};
 use crate::{Config, SendError};
 
 /// One side of a connection, without I/O and without a clock.
@@ -38,6 +39,7 @@ use crate::{Config, SendError};
 /// written by `emit`. After any call, `next_timeout` says when `handle_timeout` is due. Time never runs backwards.
 ///
 /// `plain` tells whether the driver is reliable; it is a constant wherever these methods are inlined.
+#[derive(Debug)]
 pub(crate) struct Conn {
     pub id: PeerId,
     pub addr: LinkAddr,
@@ -106,7 +108,7 @@ pub(crate) enum Phase {
 }
 
 /// What both sides know each other by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Keys {
     own: u64,
     /// Zero while the peer has not answered.
@@ -115,12 +117,22 @@ struct Keys {
     remote: u16,
     check_in: Check,
     check_out: Check,
+    /// TAG where frames are sealed, which also says that checks are not used.
+    tag: u8,
+    /// Made when the first frame needs it; the tokens are known then.
+    seal: Option<Box<Seal>>,
 }
 
 impl Keys {
     /// The peer has not answered yet.
-    const fn new(own: u64) -> Self {
-        Self { own, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN }
+    const fn new(own: u64, tagged: bool) -> Self {
+        let tag = if tagged { flags::TAG } else { 0 };
+        Self { own, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN, tag, seal: None }
+    }
+
+    /// What seals the frames of both directions. Both tokens are known.
+    fn seal(&mut self, job: &Job) -> &mut Seal {
+        self.seal.get_or_insert_with(|| Box::new(Seal::new(job, self.own, self.theirs)))
     }
 }
 
@@ -198,6 +210,16 @@ pub(crate) struct TurnContext<'a> {
     pub spares: &'a mut Spares,
     pub events: &'a mut VecDeque<Event>,
     pub rma: &'a mut Rma,
+    /// Where frames are sealed.
+    pub job: Option<&'a Job>,
+}
+
+impl TurnContext<'_> {
+    /// Bytes that a frame is longer than what a connection writes.
+    #[inline]
+    pub fn tag_len(&self) -> usize {
+        if self.job.is_some() { TAG_LEN } else { 0 }
+    }
 }
 
 impl Conn {
@@ -267,7 +289,7 @@ impl Conn {
             ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
             rtt: Rtt::new(path.rto_floor),
             path,
-            keys: Keys::new(token),
+            keys: Keys::new(token, config.protection.has_key()),
             in_flight: InFlight::new(first),
             noted: None,
             window: 1,

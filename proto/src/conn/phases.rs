@@ -62,7 +62,7 @@ impl Stage {
 
     fn turn(&mut self) -> (&mut Conn, TurnContext<'_>) {
         let Self { conn, config, counters, spares, events, rma, now, .. } = self;
-        (conn, TurnContext { now: *now, config, counters, spares, events, rma })
+        (conn, TurnContext { now: *now, config, counters, spares, events, rma, job: None })
     }
 
     /// Lets it transmit, and tells the kinds of the frames.

@@ -8,6 +8,7 @@ use crate::event::GoneReason;
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
+use crate::seal::Job;
 use crate::send_fifo::Span;
 use crate::timers::Timer;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
@@ -100,6 +101,23 @@ impl Conn {
                 settle(fifo.release(span), id, spares, events);
             }
         })
+    }
+
+    /// A sealed frame as its sender wrote it. `scratch` is memory for its records.
+    pub fn open_sealed<'a>(
+        &mut self,
+        job: &Job,
+        header: &Header,
+        frame: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], Reject> {
+        if header.epoch != self.keys.own as u16 {
+            return Err(Reject::Epoch);
+        }
+        if self.keys.theirs == 0 {
+            return Err(Reject::NoPeer);
+        }
+        self.keys.seal(job).open(job, frame, header.kind == Kind::Data, scratch)
     }
 
     /// Takes in a frame of a reliable driver.
@@ -200,7 +218,8 @@ impl Conn {
         if matches!(self.phase, Phase::Connecting { .. } | Phase::Gone) {
             return Err(Reject::NoPeer);
         }
-        if checked.is_some_and(|frame| !self.keys.check_in.holds(frame)) {
+        // A frame with a tag was opened before it came here.
+        if self.keys.tag == 0 && checked.is_some_and(|frame| !self.keys.check_in.holds(frame)) {
             return Err(Reject::Check);
         }
         self.heard_at = turn.now;
@@ -216,6 +235,7 @@ impl Conn {
         self.keys.remote = hello.index;
         self.keys.check_in = Check::between(hello.token, self.keys.own);
         self.keys.check_out = Check::between(self.keys.own, hello.token);
+        self.keys.seal = None;
         self.path.learn(hello, proven_len);
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
         self.window_max = u32::from(hello.window).clamp(1, WINDOW_MAX);

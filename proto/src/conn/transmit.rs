@@ -3,6 +3,7 @@
 use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
 use crate::in_flight::WINDOW_MAX;
 use crate::path::CREDIT_UNIT;
+use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
 use crate::wire::{
     Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq,
@@ -96,6 +97,14 @@ impl Conn {
         self.active_at = turn.now;
         self.emit_plain_header(Kind::Data, frame);
         turn.counters.frames_sent += 1;
+    }
+
+    /// Seals what [`Self::emit`] or [`Self::emit_run`] wrote into all of `frame` but the tag's place at its end.
+    pub fn seal(&mut self, job: &Job, frame: &mut [u8]) {
+        match Kind::of(frame) {
+            Kind::Hello | Kind::HelloAck | Kind::Reset => job.seal_opening(frame),
+            kind => self.keys.seal(job).seal(job, frame, kind == Kind::Data),
+        }
     }
 
     /// Records wait for proof that the peer is there: until then it may give up, and we begin anew.
@@ -285,7 +294,7 @@ impl Conn {
         let duplicate = if self.ack.saw_duplicate() { flags::DUPLICATE } else { 0 };
         Header {
             kind,
-            flags: extra | duplicate,
+            flags: extra | duplicate | self.keys.tag,
             peer: self.keys.remote,
             seq,
             ack: self.reorder.next(),
@@ -294,7 +303,9 @@ impl Conn {
             epoch: self.keys.theirs as u16,
         }
         .emit(frame);
-        self.keys.check_out.seal(frame, tail);
+        if self.keys.tag == 0 {
+            self.keys.check_out.seal(frame, tail);
+        }
         self.ack.on_sent(limit);
     }
 
@@ -322,7 +333,7 @@ impl Conn {
 
     /// The header of a frame that belongs to no connection yet.
     pub(super) fn emit_open_header(&self, kind: Kind, peer: u16, frame: &mut [u8], plain: bool) {
-        open_header(kind, peer, self.keys.theirs as u16, frame, plain);
+        open_header(kind, peer, self.keys.theirs as u16, self.keys.tag, frame, plain);
     }
 
     pub(super) fn hello(&self, echo: u64) -> Hello {
@@ -355,12 +366,14 @@ impl Conn {
     }
 }
 
-/// Writes the header of Hello, HelloAck and Reset, whose check is keyed for everybody.
-pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, frame: &mut [u8], plain: bool) {
+/// Writes the header of Hello, HelloAck and Reset, whose check is keyed for everybody. `tag`: TAG where frames are sealed.
+pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, tag: u8, frame: &mut [u8], plain: bool) {
     if plain {
         PlainHeader { kind, flags: 0, peer, epoch, credit: 0 }.emit(frame);
     } else {
-        Header { kind, flags: 0, peer, seq: Seq(0), ack: Seq(0), sack: 0, credit: 0, epoch }.emit(frame);
-        Check::OPEN.seal(frame, &[]);
+        Header { kind, flags: tag, peer, seq: Seq(0), ack: Seq(0), sack: 0, credit: 0, epoch }.emit(frame);
+        if tag == 0 {
+            Check::OPEN.seal(frame, &[]);
+        }
     }
 }

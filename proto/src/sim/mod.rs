@@ -3,6 +3,8 @@
 //! A [`Scenario`] draws nodes, links, faults, partitions, crashes and traffic from a seed; [`run`] plays it and judges:
 //! each message exactly once, in order, unaltered, and every silence ends with an error in bounded time.
 
+#[cfg(test)]
+mod explore;
 mod oracle;
 mod play;
 mod scenario;

@@ -101,6 +101,7 @@ impl<'a> Game<'a> {
             recv_fifo: self.scenario.fifo,
             keep_alive: KEEP_ALIVE,
             seed: self.rng.next_u64(),
+            protection: self.scenario.protection,
             ..Config::default()
         };
         let mut node = Node { endpoint: Endpoint::new(nic, config), outlets: Vec::new(), receives_at: Instant::ZERO };

@@ -5,6 +5,8 @@ use sidelane_nic::mem::{LineModel, LinkModel};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
+use crate::{JobKey, Protection};
+
 /// One run: the network, what goes wrong, and what is sent.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -28,6 +30,8 @@ pub struct Scenario {
     pub partitions: Vec<Partition>,
     /// A node that dies and lives again.
     pub crash: Option<Crash>,
+    /// What protects the frames.
+    pub protection: Protection,
     /// Ends with an error when there is still something to do by then.
     pub time_limit: Duration,
 }
@@ -56,6 +60,9 @@ pub struct Crash {
     pub restart_at: Instant,
 }
 
+/// Any: the simulated attackers do not guess.
+const KEY: JobKey = JobKey::from_bytes([0x4b; JobKey::LEN]);
+
 impl Scenario {
     /// Two nodes on a good link, `messages` each way.
     pub fn calm(seed: u64, messages: u32) -> Self {
@@ -75,6 +82,7 @@ impl Scenario {
             receiver_pause: Duration::ZERO,
             partitions: Vec::new(),
             crash: None,
+            protection: Protection::Checked,
             time_limit: Duration::from_millis(120_000),
         }
     }
@@ -122,6 +130,8 @@ impl Scenario {
             fifo: 1 << (8 + rng.below(10)),
             messages: 5 + rng.below(if longest > 10_000 { 10 } else { 60 }) as u32,
             longest,
+            // Not drawn: an added draw would make another run of every seed.
+            protection: if seed % 5 == 4 { Protection::Encrypted(KEY) } else { Protection::Checked },
             receiver_pause: if rng.chance(0.3) { Duration::from_micros(rng.below(2_000)) } else { Duration::ZERO },
             ..Self::calm(seed, 0)
         };

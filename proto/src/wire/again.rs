@@ -8,7 +8,7 @@ use super::{
 /// Reads `frame` by every parser. What can be read has to come out the same when it is written again, but for what nobody
 /// reads: the check, reserved bytes, padding. Panics where it does not.
 pub fn read_and_write(frame: &[u8]) {
-    if let Ok(header) = Header::parse(frame) {
+    if let Ok(header) = Header::parse(frame, false) {
         let mut again = [0; FULL_LEN];
         header.emit(&mut again);
         assert_eq!(again[4..], frame[4..FULL_LEN], "{header:?}");

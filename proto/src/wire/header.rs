@@ -5,7 +5,7 @@ use crate::counters::Reject;
 
 pub(super) mod field {
     use std::ops::Range;
-    /// First, so that what it covers is one run.
+    /// First, so that what it covers is one run. The running number of a frame with a tag.
     pub const CHECK: Range<usize> = 0..4;
     /// Version in the upper half, kind in the lower.
     pub const KIND: usize = 4;
@@ -25,6 +25,8 @@ pub(super) mod field {
     pub const PLAIN_CREDIT: Range<usize> = 6..8;
 }
 
+/// Where the running number of a frame with a tag stands.
+pub(crate) const NUMBER: std::ops::Range<usize> = field::CHECK;
 /// Length of the header on drivers that lose, reorder or alter.
 pub(crate) const FULL_LEN: usize = field::EPOCH.end;
 /// Length of the header on reliable drivers.
@@ -55,7 +57,7 @@ pub(crate) mod flags {
     pub const ACK_NOW: u8 = 1 << 0;
     /// The sender of this frame has received a duplicate since its last ack.
     pub const DUPLICATE: u8 = 1 << 1;
-    /// The frame ends with a 16-byte authentication tag. Reserved: version 1 without keys refuses such frames.
+    /// The frame ends with a 16-byte authentication tag, and begins with a running number.
     pub const TAG: u8 = 1 << 7;
 }
 
@@ -104,6 +106,12 @@ impl Kind {
         }
     }
 
+    /// Of a frame that we wrote.
+    #[inline]
+    pub fn of(frame: &[u8]) -> Self {
+        Self::parse(frame[field::KIND]).expect("a frame that we wrote has a kind")
+    }
+
     #[inline]
     const fn emit(self) -> u8 {
         VERSION << 4 | self as u8
@@ -111,14 +119,15 @@ impl Kind {
 }
 
 impl Header {
-    /// Reads a header. The check is the caller's to verify: it needs the connection's key.
+    /// Reads a header. `tagged` says whether frames here have a tag. Check and tag are the caller's to verify: they need the
+    /// connection's key.
     #[inline]
-    pub fn parse(frame: &[u8]) -> Result<Self, Reject> {
+    pub fn parse(frame: &[u8], tagged: bool) -> Result<Self, Reject> {
         if frame.len() < FULL_LEN {
             return Err(Reject::Truncated);
         }
         let flags = frame[field::FLAGS];
-        if flags & flags::TAG != 0 {
+        if (flags & flags::TAG != 0) != tagged {
             return Err(Reject::Tag);
         }
         Ok(Self {
@@ -191,7 +200,8 @@ mod tests {
             let header = Header { kind, flags, peer, seq: Seq(seq), ack: Seq(ack), sack, credit, epoch };
             let mut frame = [0xee; FULL_LEN];
             header.emit(&mut frame);
-            prop_assert_eq!(Header::parse(&frame), Ok(header));
+            prop_assert_eq!(Header::parse(&frame, false), Ok(header));
+            prop_assert_eq!(Header::parse(&frame, true), Err(Reject::Tag));
             let plain = PlainHeader { kind, flags, peer, epoch, credit };
             plain.emit(&mut frame);
             prop_assert_eq!(PlainHeader::parse(&frame), Ok(plain));
@@ -199,7 +209,7 @@ mod tests {
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Header::parse(&bytes);
+            let _ = Header::parse(&bytes, bytes.len() % 2 == 0);
             let _ = PlainHeader::parse(&bytes);
         }
     }
@@ -207,11 +217,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_why() {
         let mut frame = [0; FULL_LEN];
-        assert_eq!(Header::parse(&frame[..23]), Err(Reject::Truncated));
-        assert_eq!(Header::parse(&frame), Err(Reject::Version));
+        assert_eq!(Header::parse(&frame[..23], false), Err(Reject::Truncated));
+        assert_eq!(Header::parse(&frame, false), Err(Reject::Version));
         frame[field::KIND] = VERSION << 4 | 9;
-        assert_eq!(Header::parse(&frame), Err(Reject::Kind));
+        assert_eq!(Header::parse(&frame, false), Err(Reject::Kind));
         frame[field::FLAGS] = flags::TAG;
-        assert_eq!(Header::parse(&frame), Err(Reject::Tag));
+        assert_eq!(Header::parse(&frame, false), Err(Reject::Tag));
     }
 }

@@ -13,7 +13,7 @@ mod seq;
 #[cfg(fuzzing)]
 pub use again::read_and_write;
 pub(crate) use check::Check;
-pub(crate) use header::{FULL_LEN, Header, Kind, PLAIN_LEN, PlainHeader, flags};
+pub(crate) use header::{FULL_LEN, Header, Kind, NUMBER, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
 pub(crate) use operation::{
     ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, operation_len, put_answer, put_flags,

@@ -9,10 +9,10 @@ use sidelane_proto::{Config, Event, Reject};
 use crate::world::{World, addr, config, good_link, numbered};
 
 /// Two connected nodes, and all frames that node 1 heard, the handshake among them.
-fn recorded() -> (World, sidelane_proto::PeerId, sidelane_proto::PeerId, Vec<Vec<u8>>) {
+pub fn recorded(config: Config) -> (World, sidelane_proto::PeerId, sidelane_proto::PeerId, Vec<Vec<u8>>) {
     let mut world = World::new(1, good_link());
-    world.add(NodeConfig::default(), config());
-    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config);
+    world.add(NodeConfig::default(), config);
     for node in 0..2 {
         world.node(node).controls.borrow_mut().heard = Some(Vec::new());
     }
@@ -52,7 +52,7 @@ fn stolen_key(frame: &[u8]) -> u32 {
     crc32c(&frame[4..]) ^ u32::from_le_bytes(frame[..4].try_into().unwrap())
 }
 
-fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+pub fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     match rng.below(4) {
         0 => bytes.truncate(rng.below(bytes.len() as u64) as usize),
         1 => bytes.extend([rng.next_u64() as u8; 9]),
@@ -74,12 +74,12 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-fn from_whom(rng: &mut Rng) -> LinkAddr {
+pub fn from_whom(rng: &mut Rng) -> LinkAddr {
     addr([0, 7, 50_000][rng.below(3) as usize])
 }
 
 /// Each frame counts once: taken in, or refused under a reason.
-fn assert_all_counted(world: &mut World, node: u32) {
+pub fn assert_all_counted(world: &mut World, node: u32) {
     let shown = world.node(node).controls.borrow().shown;
     let counters = world.counters(node);
     assert_eq!(counters.frames_received + counters.rejected_total(), shown, "{counters:?}");
@@ -87,7 +87,7 @@ fn assert_all_counted(world: &mut World, node: u32) {
 
 #[test]
 fn what_strangers_forge_is_counted_and_changes_nothing() {
-    let (mut world, peer, back, heard) = recorded();
+    let (mut world, peer, back, heard) = recorded(config());
     let mut rng = Rng::new(99);
     for round in 0..2_000u32 {
         for _ in 0..20 {
@@ -136,7 +136,7 @@ fn what_strangers_forge_is_counted_and_changes_nothing() {
 /// Without authentication tags it can end the connection or lie in it; it cannot make an endpoint panic or hoard.
 #[test]
 fn who_reads_the_traffic_can_forge_but_not_crash() {
-    let (mut world, peer, _, heard) = recorded();
+    let (mut world, peer, _, heard) = recorded(config());
     let keys: Vec<u32> = heard.iter().map(|frame| stolen_key(frame)).collect();
     let mut rng = Rng::new(3);
     for round in 0..5_000u32 {
@@ -160,7 +160,7 @@ fn who_reads_the_traffic_can_forge_but_not_crash() {
 
 #[test]
 fn a_flood_of_hellos_is_bounded_and_passes() {
-    let (_, _, _, heard) = recorded();
+    let (_, _, _, heard) = recorded(config());
     let hello = heard.iter().find(|frame| frame[4] == 0x12).expect("it began with a Hello")[..64].to_vec();
     let mut world = World::new(2, good_link());
     world.add(NodeConfig::default(), Config { peers_max: 100, ..config() });

@@ -6,6 +6,7 @@ mod flow;
 mod hostile;
 mod life;
 mod loss;
+mod sealed;
 mod sizes;
 mod tap;
 mod world;

@@ -1,6 +1,6 @@
 //! The command line as a plan of measurements.
 
-use sidelane_bench::ladder::{NicKind, Plan, Regime};
+use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 
 use super::place::Place;
@@ -31,7 +31,7 @@ pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
         plan.sizes.clone_from(&args.sizes);
     }
     if !args.rungs.is_empty() {
-        plan.rungs.retain(|rung| args.rungs.contains(rung));
+        plan.rungs = Rung::ALL.into_iter().filter(|rung| args.rungs.contains(rung)).collect();
     }
     if let Some(rounds) = args.rounds {
         plan.rounds = rounds as usize;
@@ -52,8 +52,6 @@ const ALL_KINDS: [Kind; 3] = [Kind::PingPong, Kind::Flood, Kind::Bandwidth];
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-
-    use sidelane_bench::ladder::Rung;
 
     use super::*;
     use crate::args::Cli;

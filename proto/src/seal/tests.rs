@@ -1,0 +1,142 @@
+//! One direction of a connection, and what somebody in the middle can do to it.
+
+use super::direction::FRAMES_PER_KEY;
+use super::*;
+use crate::wire::{Header, Kind, Seq, flags};
+use proptest::prelude::*;
+
+const KEY: JobKey = JobKey::from_bytes([7; JobKey::LEN]);
+const ALICE: u64 = 0xa11ce;
+const BOB: u64 = 0xb0b;
+
+/// A frame of `kind` with `body`, and the tag's place behind it.
+fn written(kind: Kind, body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; FULL_LEN];
+    let header =
+        Header { kind, flags: flags::TAG, peer: 3, seq: Seq(9), ack: Seq(4), sack: 0, credit: 100, epoch: BOB as u16 };
+    header.emit(&mut frame);
+    frame.extend_from_slice(body);
+    frame.resize(FULL_LEN + body.len() + TAG_LEN, 0);
+    frame
+}
+
+fn both_ways(protection: Protection) -> (Job, Seal, Seal) {
+    let job = Job::new(protection).expect("there is a key");
+    let (alice, bob) = (Seal::new(&job, ALICE, BOB), Seal::new(&job, BOB, ALICE));
+    (job, alice, bob)
+}
+
+fn opened(seal: &mut Seal, job: &Job, frame: &[u8]) -> Result<Vec<u8>, Reject> {
+    seal.open(job, frame, true, &mut Vec::new()).map(<[u8]>::to_vec)
+}
+
+proptest! {
+    #[test]
+    fn frame_opens_as_it_was_written(bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..40), encrypted: bool) {
+        let (job, mut alice, mut bob) = both_ways(if encrypted { Protection::Encrypted(KEY) } else { Protection::Authenticated(KEY) });
+        for body in bodies {
+            let mut frame = written(Kind::Data, &body);
+            let clear = frame[FULL_LEN..FULL_LEN + body.len()].to_vec();
+            alice.seal(&job, &mut frame, true);
+            // Shorter ones may look the same by chance.
+            if body.len() >= 8 {
+                prop_assert_eq!(frame[FULL_LEN..FULL_LEN + body.len()] == clear[..], !encrypted);
+            }
+            let seen = opened(&mut bob, &job, &frame).unwrap();
+            prop_assert_eq!(&seen[4..], &written(Kind::Data, &body)[4..FULL_LEN + body.len()]);
+            prop_assert_eq!(opened(&mut bob, &job, &frame), Err(Reject::Replay));
+        }
+    }
+
+    /// What is refused leaves no trace: the frame itself is still taken, once.
+    #[test]
+    fn altered_frame_is_refused_and_changes_nothing(
+        body in proptest::collection::vec(any::<u8>(), 0..100),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..6),
+        cut in any::<prop::sample::Index>(),
+        encrypted: bool,
+    ) {
+        let (job, mut alice, mut bob) = both_ways(if encrypted { Protection::Encrypted(KEY) } else { Protection::Authenticated(KEY) });
+        let mut frame = written(Kind::Data, &body);
+        alice.seal(&job, &mut frame, true);
+        for (place, bits) in flips {
+            let mut altered = frame.clone();
+            altered[place.index(frame.len())] ^= bits;
+            prop_assert_eq!(opened(&mut bob, &job, &altered), Err(Reject::Forged));
+        }
+        let short = &frame[..cut.index(frame.len())];
+        prop_assert!(matches!(opened(&mut bob, &job, short), Err(Reject::Forged | Reject::Truncated)));
+        prop_assert!(opened(&mut bob, &job, &frame).is_ok());
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        let (job, _, mut bob) = both_ways(Protection::Encrypted(KEY));
+        prop_assert!(opened(&mut bob, &job, &bytes).is_err());
+        prop_assert!(job.open_opening(&bytes).is_err());
+    }
+}
+
+#[test]
+fn each_direction_and_each_life_and_each_way_of_protection_has_keys_of_its_own() {
+    let (job, mut alice, mut bob) = both_ways(Protection::Encrypted(KEY));
+    let sealed = |alice: &mut Seal, job: &Job| {
+        let mut frame = written(Kind::Data, b"message");
+        alice.seal(job, &mut frame, true);
+        frame
+    };
+    let frame = sealed(&mut alice, &job);
+    assert_eq!(opened(&mut alice, &job, &frame), Err(Reject::Forged), "sent back to where it came from");
+    let mut later = Seal::new(&job, BOB, ALICE + 1);
+    assert_eq!(opened(&mut later, &job, &frame), Err(Reject::Forged), "of an earlier life");
+    let (weaker, mut carol, _) = both_ways(Protection::Authenticated(KEY));
+    assert_eq!(opened(&mut bob, &job, &sealed(&mut carol, &weaker)), Err(Reject::Forged), "not encrypted");
+    let (other, mut mallory, _) = both_ways(Protection::Encrypted(JobKey::from_bytes([8; JobKey::LEN])));
+    assert_eq!(opened(&mut bob, &job, &sealed(&mut mallory, &other)), Err(Reject::Forged), "of another job");
+    assert!(opened(&mut bob, &job, &frame).is_ok());
+}
+
+#[test]
+fn keys_change_on_the_way_and_late_frames_still_open() {
+    let (job, mut alice, mut bob) = both_ways(Protection::Encrypted(KEY));
+    let mut frame = written(Kind::Data, b"message");
+    let mut late = Vec::new();
+    for number in 0..3 * FRAMES_PER_KEY {
+        frame[FULL_LEN..].fill(number as u8);
+        // Only around a change is anything opened; far between it would be 3 M frames.
+        let near = number % FRAMES_PER_KEY < 4 || FRAMES_PER_KEY - number % FRAMES_PER_KEY < 4;
+        if !near && number % 500 != 0 {
+            alice.outgoing.skip();
+            continue;
+        }
+        alice.seal(&job, &mut frame, true);
+        if number % FRAMES_PER_KEY == FRAMES_PER_KEY - 1 {
+            late.clone_from(&frame);
+            continue;
+        }
+        let seen = opened(&mut bob, &job, &frame).unwrap();
+        assert!(seen[FULL_LEN..].iter().all(|&byte| byte == number as u8), "{number}");
+        if number % FRAMES_PER_KEY == 2 && number > 2 {
+            assert!(opened(&mut bob, &job, &late).is_ok(), "under the key before");
+            assert_eq!(opened(&mut bob, &job, &late), Err(Reject::Replay));
+        }
+    }
+}
+
+#[test]
+fn opening_frames_are_the_jobs_own() {
+    let (job, ..) = both_ways(Protection::Encrypted(KEY));
+    for padding in [0, 1, 1000] {
+        let mut hello = written(Kind::Hello, &vec![5; HELLO_LEN + padding]);
+        job.seal_opening(&mut hello);
+        assert_eq!(job.open_opening(&hello), Ok(&hello[..hello.len() - TAG_LEN]));
+        for at in [0, FULL_LEN, FULL_LEN + HELLO_LEN - 1, hello.len() - 1] {
+            let mut altered = hello.clone();
+            altered[at] ^= 1;
+            assert_eq!(job.open_opening(&altered), Err(Reject::Forged), "byte {at}");
+        }
+        // The padding's bytes say nothing; its length, by which the path is measured, does.
+        hello.insert(FULL_LEN + HELLO_LEN, 0);
+        assert_eq!(job.open_opening(&hello), Err(Reject::Forged), "stretched");
+    }
+}

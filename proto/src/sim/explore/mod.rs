@@ -1,0 +1,145 @@
+//! Every order of events between two real endpoints, within bounds: frames arrive in any order, are lost or come twice,
+//! time-outs strike while frames are on their way, a process dies and lives anew.
+//!
+//! An explicit-state search over the code itself, not over a model of it. From each state every possible step is taken;
+//! states that were seen are recognised by a digest of both endpoints, the frames under way and what the users know. The
+//! faults are counted off a [`Budget`], so every path ends; where nothing is possible any more, [`World::judge_end`] asks
+//! whether anything is missing. An endless path would be longer than `STEPS_MAX`.
+
+mod wire;
+mod world;
+
+use std::collections::HashSet;
+
+use world::{Step, World};
+
+/// Faults that a path may still contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Budget {
+    losses: u8,
+    copies: u8,
+    /// Frames that overtake others of their direction.
+    overtakings: u8,
+    /// Timers that fire although frames are under way.
+    early_timers: u8,
+    /// Deaths of node 1; it lives anew at once.
+    restarts: u8,
+}
+
+/// What the users want: who dials and what is sent.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    budget: Budget,
+    /// Lengths of the messages of each node.
+    messages: [&'static [usize]; 2],
+    dials: [bool; 2],
+    closes: [bool; 2],
+}
+
+/// What the search found.
+#[derive(Debug, Default)]
+struct Found {
+    states: usize,
+    steps: u64,
+    ends: u64,
+    longest: usize,
+}
+
+/// Takes every path. The first that breaks a rule comes back, step by step.
+fn explore(plan: &Plan) -> Result<Found, String> {
+    let mut found = Found::default();
+    let mut seen = HashSet::new();
+    let mut path: Vec<Step> = Vec::new();
+    // One entry for each step of `path`, and one for the beginning: what can still be tried there.
+    let mut open = vec![World::new(plan).steps()];
+    seen.insert(World::new(plan).digest());
+    let mut world = Some(World::new(plan));
+    while let Some(choices) = open.last_mut() {
+        let Some(step) = choices.pop() else {
+            open.pop();
+            path.pop();
+            world = None;
+            continue;
+        };
+        // After a dead end the way to here is played again: endpoints are not copied, as real ones are not.
+        let mut here = world.take().unwrap_or_else(|| replay(plan, &path));
+        path.push(step);
+        found.steps += 1;
+        let told = |what: String| format!("{what}\n{}", story(plan, &path));
+        here.take(step).map_err(&told)?;
+        if path.len() > STEPS_MAX {
+            return Err(told("it does not come to an end".into()));
+        }
+        if !seen.insert(here.digest()) {
+            path.pop();
+            continue;
+        }
+        found.longest = found.longest.max(path.len());
+        let steps = here.steps();
+        if steps.is_empty() {
+            here.judge_end().map_err(&told)?;
+            found.ends += 1;
+        }
+        open.push(steps);
+        world = Some(here);
+    }
+    found.states = seen.len();
+    Ok(found)
+}
+
+fn replay(plan: &Plan, path: &[Step]) -> World {
+    let mut world = World::new(plan);
+    for step in path {
+        world.take(*step).expect("it was taken before");
+    }
+    world
+}
+
+/// A path, step by step, with the frames that are then under way.
+fn story(plan: &Plan, path: &[Step]) -> String {
+    let mut world = World::new(plan);
+    let mut story = format!("begin: {world}\n");
+    for step in path {
+        let taken = world.take(*step);
+        story += &format!("{step:?}: {world}\n");
+        if taken.is_err() {
+            break;
+        }
+    }
+    story
+}
+
+/// No path is longer, or something goes round in circles.
+const STEPS_MAX: usize = 400;
+
+const CALM: Budget = Budget { losses: 0, copies: 0, overtakings: 0, early_timers: 0, restarts: 0 };
+const DIAL: Plan = Plan { budget: CALM, messages: [&[16, 200], &[16]], dials: [true, false], closes: [true, false] };
+
+fn check(name: &str, plan: &Plan) {
+    match explore(plan) {
+        Ok(found) => println!("{name}: {found:?}"),
+        Err(why) => panic!("{name}: {why}"),
+    }
+}
+
+#[test]
+fn loss_and_late_acks() {
+    check("loss", &Plan { budget: Budget { losses: 2, early_timers: 1, ..CALM }, ..DIAL });
+}
+
+#[test]
+fn copies_and_overtaking() {
+    let messages: [&[usize]; 2] = [&[200], &[16]];
+    check("copies", &Plan { budget: Budget { losses: 1, copies: 1, overtakings: 1, ..CALM }, messages, ..DIAL });
+}
+
+#[test]
+fn both_dial_and_both_close() {
+    let plan = Plan { messages: [&[16], &[16]], dials: [true; 2], closes: [true; 2], ..DIAL };
+    check("both dial", &Plan { budget: Budget { losses: 1, copies: 1, ..CALM }, ..plan });
+}
+
+#[test]
+fn a_peer_that_lives_anew() {
+    check("restart", &Plan { budget: Budget { losses: 1, copies: 1, restarts: 1, ..CALM }, ..DIAL });
+}

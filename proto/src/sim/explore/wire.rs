@@ -1,0 +1,90 @@
+//! A driver that gives the frames that it is told to, and keeps what is sent.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use sidelane_nic::time::{Duration, Instant};
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+
+pub(super) struct WireNic {
+    caps: Caps,
+    pub now: Instant,
+    /// The next frame to arrive. Always from the other of two nodes.
+    pub arriving: Option<Vec<u8>>,
+    pub sent: Vec<Vec<u8>>,
+}
+
+impl WireNic {
+    pub fn new(node: u32, now: Instant) -> Self {
+        let caps = Caps {
+            addr: LinkAddr::Mem { node },
+            mtu: 160,
+            mtu_safe: 160,
+            // A window of four frames, so that it is full at times.
+            rx_frames: 8,
+            burst: 64,
+            rto_floor: Duration::from_millis(1),
+        };
+        Self { caps, now, arriving: None, sent: Vec::new() }
+    }
+}
+
+impl Nic for WireNic {
+    const RELIABLE: bool = false;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Mem { node } = to else { return Err(LinkError::WrongKind(to)) };
+        Ok(Link(node))
+    }
+    fn unlink(&mut self, _: Link) {}
+    fn rx_burst(&mut self, _: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let LinkAddr::Mem { node } = self.caps.addr else { unreachable!("set in `new`") };
+        let Some(frame) = self.arriving.take() else { return 0 };
+        each(&frame, LinkAddr::Mem { node: 1 - node });
+        1
+    }
+    fn tx_slot(&mut self, _: Link, len: usize) -> Option<impl TxSlot + '_> {
+        (len <= self.caps.mtu).then(|| Slot { bytes: vec![0; len], nic: self })
+    }
+    fn flush(&mut self) {}
+    fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
+        Ok(())
+    }
+    fn is_gone(&self, _: Link) -> bool {
+        false
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+    fn now(&self) -> Instant {
+        self.now
+    }
+}
+
+struct Slot<'a> {
+    nic: &'a mut WireNic,
+    bytes: Vec<u8>,
+}
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl TxSlot for Slot<'_> {
+    fn commit(self) {
+        self.nic.sent.push(self.bytes);
+    }
+}
