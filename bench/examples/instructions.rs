@@ -9,6 +9,7 @@ use sidelane_nic::mem::{self, Fabric};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Nic, TxSlot};
+use sidelane_proto::am::{ActiveMessages, ReplyRoom};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 fn main() -> ExitCode {
@@ -28,13 +29,17 @@ fn main() -> ExitCode {
 /// What runs under callgrind, and how it is called.
 type Study = (&'static str, fn(u64));
 
-const STUDIES: [Study; 6] = [
+const STUDIES: [Study; 10] = [
     ("mem raw ping-pong", |messages| raw_ping_pong(on_fabric(), messages)),
     ("mem proto ping-pong", |messages| proto_ping_pong(on_fabric(), messages)),
     ("mem proto flood", |messages| proto_flood(on_fabric(), messages)),
+    ("mem am ping-pong", |messages| am_ping_pong(on_fabric(), messages)),
+    ("mem am flood", |messages| am_flood(on_fabric(), messages)),
     ("shm raw ping-pong", |messages| raw_ping_pong(on_shared_memory(), messages)),
     ("shm proto ping-pong", |messages| proto_ping_pong(on_shared_memory(), messages)),
     ("shm proto flood", |messages| proto_flood(on_shared_memory(), messages)),
+    ("shm am ping-pong", |messages| am_ping_pong(on_shared_memory(), messages)),
+    ("shm am flood", |messages| am_flood(on_shared_memory(), messages)),
 ];
 
 fn table() -> ExitCode {
@@ -151,6 +156,77 @@ fn poll_in_send_side<N: Nic>(endpoint: &mut Endpoint<N>) {
     endpoint.poll();
 }
 
+/// Requests with one word and their replies. The reply is sent where its request is received, so only the sum of both columns
+/// can be held against that of messages.
+fn am_ping_pong<N: Nic>(nics: (N, N), messages: u64) {
+    let ((mut a, to_b), (mut b, _)) = connected_am(nics);
+    let mut words = 0;
+    for _ in 0..messages / 2 {
+        am::send_side(&mut a, to_b, 1, ReplyRoom::SHORT);
+        assert_eq!(am::receive_side(&mut b, &mut words), 1);
+        assert_eq!(am::receive_side(&mut a, &mut words), 1);
+    }
+    assert_eq!(words, messages);
+}
+
+/// Requests without a reply, 64 between two flushes.
+fn am_flood<N: Nic>(nics: (N, N), messages: u64) {
+    const BURST: u64 = 64;
+    let ((mut a, to_b), (mut b, _)) = connected_am(nics);
+    let mut words = 0;
+    for _ in 0..messages / BURST {
+        am::send_side(&mut a, to_b, BURST, ReplyRoom::NONE);
+        assert_eq!(am::receive_side(&mut b, &mut words), BURST);
+        am::poll_in_send_side(&mut a, &mut words);
+    }
+}
+
+mod am {
+    use sidelane_nic::Nic;
+    use sidelane_proto::PeerId;
+    use sidelane_proto::am::{ActiveMessages, Handlers, Replier, ReplyRoom};
+
+    use super::MESSAGE;
+
+    /// Counts what came.
+    pub type Am<N> = ActiveMessages<N, u64>;
+
+    /// Of requests that are replied to, and of those that are not.
+    const REPLIED: u8 = 0;
+    const SILENT: u8 = 1;
+
+    pub fn handlers() -> Handlers<u64> {
+        Handlers::new()
+            .request(REPLIED, |words: &mut u64, replier: Replier<'_>, args, _| {
+                *words += u64::from(args.get(0) == Some(WORD));
+                replier.reply_m(REPLIED, [WORD]).expect("a reply finds room");
+            })
+            .request(SILENT, |words: &mut u64, _, args, _| *words += u64::from(args.get(0) == Some(WORD)))
+            .reply(REPLIED, |words: &mut u64, _, args, _| *words += u64::from(args.get(0) == Some(WORD)))
+    }
+
+    #[inline(never)]
+    pub fn send_side<N: Nic>(am: &mut Am<N>, peer: PeerId, messages: u64, reply: ReplyRoom) {
+        let handler = if reply == ReplyRoom::NONE { SILENT } else { REPLIED };
+        for _ in 0..messages {
+            am.request(peer, handler, &[WORD], &[], reply).expect("the FIFO has room");
+        }
+        am.flush();
+    }
+
+    #[inline(never)]
+    pub fn receive_side<N: Nic>(am: &mut Am<N>, words: &mut u64) -> u64 {
+        am.poll(words) as u64
+    }
+
+    #[inline(never)]
+    pub fn poll_in_send_side<N: Nic>(am: &mut Am<N>, words: &mut u64) {
+        am.poll(words);
+    }
+
+    const WORD: u64 = u64::from_le_bytes(MESSAGE);
+}
+
 fn on_fabric() -> (mem::MemNic, mem::MemNic) {
     let fabric = Fabric::new(0);
     (fabric.nic(mem::Config::default()), fabric.nic(mem::Config::default()))
@@ -178,6 +254,31 @@ fn connected<N: Nic>((a, b): (N, N)) -> (End<N>, End<N>) {
         if let Some(Event::Connected { peer: to_a, .. }) = b.poll_event() {
             // What is left of the handshake.
             while a.poll() + b.poll() > 0 {}
+            return ((a, to_b), (b, to_a));
+        }
+    }
+}
+
+fn connected_am<N: Nic>((a, b): (N, N)) -> ((am::Am<N>, PeerId), (am::Am<N>, PeerId)) {
+    let at_b = b.caps().addr;
+    let end = |nic, seed| ActiveMessages::new(Endpoint::new(nic, Config { seed, ..Config::default() }), am::handlers());
+    let (mut a, mut b) = (end(a, 0), end(b, 1));
+    let to_b = a.connect(at_b).expect("both are on one path");
+    let (mut to_a, mut none) = (None, 0);
+    loop {
+        a.poll(&mut none);
+        b.poll(&mut none);
+        a.wait(Some(a.endpoint().nic().now() + Duration::from_micros(10))).expect("a wait for a moment");
+        if let Some(Event::Connected { peer, .. }) = b.poll_event() {
+            to_a = Some(peer);
+        }
+        while a.poll_event().is_some() {}
+        if let Some(to_a) = to_a.filter(|to_a| a.room_max(to_b).min(b.room_max(*to_a)) > ReplyRoom::NONE) {
+            // What is left of the handshake.
+            for _ in 0..8 {
+                a.poll(&mut none);
+                b.poll(&mut none);
+            }
             return ((a, to_b), (b, to_a));
         }
     }

@@ -75,7 +75,7 @@ fn our_rungs_run_on_shared_memory() {
 }
 
 fn our_rungs_have_every_figure(nic: NicKind) {
-    let rungs = [Rung::Raw, Rung::Proto].into_iter().chain((nic != NicKind::Mem).then_some(Rung::SmoltcpTcp));
+    let rungs = [Rung::Raw, Rung::Proto, Rung::Am].into_iter().chain((nic != NicKind::Mem).then_some(Rung::SmoltcpTcp));
     let plan = Plan { sizes: vec![8, 700_000], ..tiny(nic, rungs.collect()) };
     let place = |side| Host {
         end: End {

@@ -172,7 +172,7 @@ pub struct LadderArgs {
     /// The core that measures with a peer; the last one unless it is said
     #[arg(long, value_name = "N", requires = "peer")]
     pub core: Option<usize>,
-    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto,
+    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am,
     /// proto-authenticated, proto-encrypted
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,

@@ -142,7 +142,7 @@ fn path(cell: &Cell, end: &End) -> Path {
         Rung::TcpBlock => Path::Tcp { ip, blocking: true, congestion, no_delay },
         Rung::TcpPoll => Path::Tcp { ip, blocking: false, congestion, no_delay },
         Rung::UdpPoll => Path::Udp { ip },
-        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto | Rung::ProtoAuthenticated | Rung::ProtoEncrypted => {
+        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto | Rung::ProtoAuthenticated | Rung::ProtoEncrypted | Rung::Am => {
             let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
             // A host that lacks it gets an order that its side refuses by name.
             let nic = nic.unwrap_or_default();
@@ -158,6 +158,7 @@ fn layer(rung: Rung) -> Layer {
         Rung::Proto => Layer::Proto(Sealing::None),
         Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
         Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
+        Rung::Am => Layer::Am,
         Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),
     }
 }

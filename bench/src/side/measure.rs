@@ -10,7 +10,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use super::{Layer, Measurement, Path};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
-use crate::transport::{Broken, Proto, Raw, Smoltcp, Tcp, TcpMode, Udp};
+use crate::transport::{Am, Broken, Proto, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -92,6 +92,14 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Proto::accept(nic, sealing, pattern.size, deadline_ns)?)
             }
+            (Layer::Am, role) => {
+                let (flow, deadline_ns) = (pattern.flow(*role), now_ns() + pattern.limit_ns);
+                let mut am = match role {
+                    Role::Initiator => Am::connect(nic, peer, pattern.size, flow, deadline_ns)?,
+                    Role::Responder => Am::accept(nic, pattern.size, flow, deadline_ns)?,
+                };
+                play(pattern, *role, &mut am)
+            }
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
@@ -116,6 +124,11 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         Layer::Proto(sealing) => {
             let deadline_ns = now_ns() + pattern.limit_ns;
             let (mut a, mut b) = Proto::pair((a, b), sealing, at_b, pattern.size, deadline_ns, pass)?;
+            play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::Am => {
+            let (flow, deadline_ns) = (pattern.flow(Role::Initiator), now_ns() + pattern.limit_ns);
+            let (mut a, mut b) = Am::pair((a, b), at_b, pattern.size, flow, deadline_ns, pass)?;
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),

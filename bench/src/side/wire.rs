@@ -99,6 +99,8 @@ pub enum Layer {
     Raw,
     /// The protocol.
     Proto(Sealing),
+    /// Active Messages on the protocol.
+    Am,
 }
 
 /// What protects the protocol's frames.

@@ -1,5 +1,6 @@
 //! What carries the messages of a pattern: one file a transport.
 
+mod am;
 mod proto;
 mod raw;
 mod smoltcp;
@@ -8,6 +9,7 @@ mod tcp;
 mod udp;
 mod window;
 
+pub use am::Am;
 pub use proto::Proto;
 pub use raw::Raw;
 pub use smoltcp::Smoltcp;

@@ -174,7 +174,7 @@ fn poll_connected<N: Nic>(endpoint: &mut Endpoint<N>) -> Result<Option<PeerId>, 
 }
 
 /// The defaults, and a seed of this process and moment: epochs of two runs must differ.
-fn config(sealing: Sealing) -> Config {
+pub(super) fn config(sealing: Sealing) -> Config {
     Config {
         seed: now_ns() ^ (u64::from(std::process::id()) << 40),
         // A measurement has a limit of its own: a machine that stands still for a while, as emulated ones do, ends none.
@@ -195,4 +195,4 @@ const COPIED_MAX: usize = 64 << 10;
 /// Large messages under way at once.
 const OWNED_BUFFERS: usize = 2;
 /// How long an end stays for the other's last acknowledgement.
-const LINGER_NS: u64 = 200_000_000;
+pub(super) const LINGER_NS: u64 = 200_000_000;

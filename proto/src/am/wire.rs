@@ -116,17 +116,21 @@ pub(crate) fn put<'a>(record: &'a mut [u8], head: Head, credit: Option<Credit>, 
         *place = (u64::from(handled) | u64::from(freed) << 32).to_le_bytes();
         rest = behind;
     }
-    let (places, payload) = rest.split_at_mut(8 * args.len());
-    for (place, arg) in places.as_chunks_mut::<8>().0.iter_mut().zip(args) {
+    for arg in args {
+        let (place, behind) = rest.split_first_chunk_mut().expect("the record's length allows for it");
         *place = arg.to_le_bytes();
+        rest = behind;
     }
-    payload
+    rest
 }
 
 /// As [`put`], with the payload.
 #[inline]
 pub(crate) fn put_whole(record: &mut [u8], head: Head, credit: Option<Credit>, args: &[u64], payload: &[u8]) {
-    copy_words(put(record, head, credit, args), payload);
+    let place = put(record, head, credit, args);
+    if !payload.is_empty() {
+        copy_words(place, payload);
+    }
 }
 
 #[cfg(test)]

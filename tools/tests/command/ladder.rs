@@ -42,7 +42,7 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
         assert_eq!(report["schema"], "sidelane-ladder/1");
         let names: Vec<&str> =
             report["rungs"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-        for name in ["tcp-block", "tcp-poll", "udp-poll", "raw", "proto"] {
+        for name in ["tcp-block", "tcp-poll", "udp-poll", "raw", "proto", "am"] {
             assert!(names.contains(&name), "{names:?}");
             assert!(table.contains(name), "{table}");
         }
