@@ -1,13 +1,15 @@
 //! Active Messages: a message names a handler, which runs where the message arrived.
 //!
 //! After GASNet-EX's classes and the calls of SP Active Messages (Chang and others, 1996). *Short*: up to [`ARGS_MAX`] words.
-//! *Medium*: words and a payload, as much as one frame takes. A request may be answered by one reply; a handler gets no
+//! *Medium*: words and a payload, as much as one frame takes.
+//! *Long*: words, and bytes that are put into a region first. A request may be answered by one reply; a handler gets no
 //! endpoint, so it can neither request nor wait.
 
 mod args;
 mod budget;
 mod counters;
 mod handlers;
+mod long;
 mod peer;
 mod prepared;
 mod replier;
@@ -18,6 +20,7 @@ pub use args::Args;
 pub use budget::ReplyRoom;
 pub use counters::{Counters, Reject};
 pub use handlers::{Handlers, ReplyHandler, RequestHandler};
+pub use long::LongError;
 pub use prepared::Prepared;
 pub use replier::{PreparedReply, Replier};
 
@@ -209,6 +212,11 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// The endpoint below.
     pub const fn endpoint(&self) -> &Endpoint<N> {
         &self.endpoint
+    }
+
+    /// The endpoint below, for its regions and one-sided operations. What `send` sends by it, the peer takes for an Active Message.
+    pub const fn endpoint_mut(&mut self) -> &mut Endpoint<N> {
+        &mut self.endpoint
     }
 
     /// Ends the Active Messages and gives the endpoint back.

@@ -3,7 +3,7 @@
 use sidelane_nic::time::Duration;
 use sidelane_proto::SendError;
 use sidelane_proto::am::{ARGS_MAX, Args, Handlers, Replier, ReplyRoom};
-use sidelane_proto::{Event, PeerId};
+use sidelane_proto::{Event, PeerId, RemoteKey, Rights};
 
 use crate::world::{Node, World, fifos, good_link, mtu};
 
@@ -192,6 +192,52 @@ fn a_request_before_the_peer_has_answered_is_full_and_after_its_end_refused() {
         events.push(event);
     }
     assert!(events.contains(&Event::Closed { peer: world.nodes[0].peer }), "{events:?}");
+}
+
+/// The second node's region of 64 KiB, whose key the first one has.
+fn with_region() -> (World<State>, sidelane_proto::Region, RemoteKey) {
+    let mut world = world();
+    let endpoint = world.nodes[1].am.endpoint_mut();
+    let region = endpoint.register(vec![0; 1 << 16]);
+    let key = endpoint.publish(region, Rights::ALL, None).unwrap();
+    (world, region, key)
+}
+
+#[test]
+fn a_store_is_in_place_when_its_handler_runs() {
+    let (mut world, region, key) = with_region();
+    let bytes: Vec<u8> = (0..40_000u32).map(|at| (at * 7) as u8).collect();
+    let Node { am, peer, .. } = &mut world.nodes[0];
+    am.store(*peer, (&key, 100), &bytes, SILENT, [5]).unwrap();
+    let ours = am.endpoint_mut().register(bytes.clone());
+    let op = am.store_async(*peer, (&key, 50_000), (ours, 0..10_000), SILENT, []).unwrap();
+    assert!(!am.endpoint_mut().is_source_free(op));
+    let handled = |count: usize| move |world: &mut World<State>| world.nodes[1].state.silent.len() >= count;
+    assert!(world.run(Duration::from_millis(10), handled(1)));
+    assert_eq!(world.nodes[1].am.endpoint().region(region).unwrap()[100..40_100], bytes);
+    assert!(world.run(Duration::from_millis(10), handled(2)));
+    assert_eq!(world.nodes[1].am.endpoint().region(region).unwrap()[50_000..60_000], bytes[..10_000]);
+    world.pass(SOON);
+    let Node { am, peer, .. } = &mut world.nodes[0];
+    assert!(am.endpoint_mut().is_source_free(op));
+    let got = am.get(*peer, (&key, 200), (ours, 0..300)).unwrap();
+    world.pass(SOON);
+    let am = &mut world.nodes[0].am;
+    assert_eq!(am.endpoint().region(ours).unwrap()[..300], bytes[100..400]);
+    assert!(std::iter::from_fn(|| am.poll_event()).any(|event| event == Event::Got { op: got }));
+}
+
+#[test]
+fn a_store_that_finds_its_request_full_puts_nothing() {
+    let (mut world, region, key) = with_region();
+    world.nodes[1].polls = false;
+    let Node { am, peer, .. } = &mut world.nodes[0];
+    while am.request_m(*peer, ADD, []).is_ok() {}
+    let refused = am.long(*peer, &key, 0, &[1; 9], ADD, &[], ReplyRoom::SHORT).unwrap_err();
+    assert!(refused.is_full(), "{refused}");
+    world.nodes[1].polls = true;
+    world.pass(SOON);
+    assert_eq!(world.nodes[1].am.endpoint().region(region).unwrap()[..9], [0; 9]);
 }
 
 #[test]

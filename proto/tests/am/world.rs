@@ -103,8 +103,12 @@ impl<S> World<S> {
         for _ in 0..100_000 {
             let mut busy = false;
             for node in self.nodes.iter_mut().filter(|node| node.polls) {
-                let before = *node.am.endpoint().counters();
-                busy |= node.am.poll(&mut node.state) > 0 || before != *node.am.endpoint().counters();
+                let frames = |node: &Node<S>| {
+                    let counters = node.am.endpoint().counters();
+                    counters.frames_sent + counters.frames_received + counters.rejected_total()
+                };
+                let before = frames(node);
+                busy |= node.am.poll(&mut node.state) > 0 || before != frames(node);
             }
             if !busy {
                 return;
