@@ -302,7 +302,6 @@ static int rx_disarm(uint16_t port)
 
 static pthread_key_t adopted;
 static pthread_once_t adopted_once = PTHREAD_ONCE_INIT;
-static __thread int adoption_tried;
 
 static void give_up_thread(void *unused)
 {
@@ -315,22 +314,13 @@ static void make_adopted(void)
 	pthread_key_create(&adopted, give_up_thread);
 }
 
-/* Gives this thread a number of its own until it ends, and with it a cache of mbufs: without one, every mbuf is
- * fetched from the ring that all threads share. More threads than there are numbers go without. */
-static __attribute__((cold, noinline)) void adopt_thread(void)
+static void adopt_thread(void)
 {
-	if (adoption_tried)
+	if (rte_lcore_id() != LCORE_ID_ANY)
 		return;
-	adoption_tried = 1;
 	pthread_once(&adopted_once, make_adopted);
 	if (rte_thread_register() == 0)
 		pthread_setspecific(adopted, &adopted);
-}
-
-static inline void as_own_thread(void)
-{
-	if (unlikely(rte_lcore_id() == LCORE_ID_ANY))
-		adopt_thread();
 }
 
 static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
@@ -339,7 +329,6 @@ static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, u
 	uint32_t shown = 0;
 	uint16_t count;
 
-	as_own_thread();
 	if (!memif_enter(port))
 		return 0;
 	count = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(max, BURST_MAX));
@@ -365,7 +354,6 @@ static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
 {
 	struct rte_mbuf *mbufs[BURST_MAX];
 
-	as_own_thread();
 	count = RTE_MIN(count, BURST_MAX);
 	for (uint32_t at = 0; at < count; at++) {
 		struct rte_mbuf *mbuf = frames[at].mbuf;
@@ -385,7 +373,6 @@ static int alloc_frames(void *pool, struct sl_frame *frames, uint32_t count)
 {
 	struct rte_mbuf *mbufs[BURST_MAX];
 
-	as_own_thread();
 	if (count > BURST_MAX || rte_pktmbuf_alloc_bulk(pool, mbufs, count) != 0)
 		return -ENOENT;
 	for (uint32_t at = 0; at < count; at++) {
@@ -400,7 +387,6 @@ static void free_frames(struct sl_frame *frames, uint32_t count)
 {
 	struct rte_mbuf *mbufs[BURST_MAX];
 
-	as_own_thread();
 	count = RTE_MIN(count, BURST_MAX);
 	for (uint32_t at = 0; at < count; at++)
 		mbufs[at] = frames[at].mbuf;
@@ -427,6 +413,7 @@ const struct sl_dpdk sidelane_dpdk = {
 	.rx_fd = rx_fd,
 	.rx_arm = rx_arm,
 	.rx_disarm = rx_disarm,
+	.adopt_thread = adopt_thread,
 	.rx_burst = rx_burst,
 	.tx_burst = tx_burst,
 	.alloc_frames = alloc_frames,

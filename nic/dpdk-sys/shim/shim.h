@@ -112,6 +112,10 @@ struct sl_dpdk {
 
 	/* The hot path. */
 
+	/* Gives this thread a number of its own until it ends, and with it a cache of mbufs: without one, every mbuf is
+	 * fetched from the ring that all threads share. More threads than there are numbers go without. Call it once a
+	 * thread before the others. */
+	void (*adopt_thread)(void);
 	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
 	uint32_t (*rx_burst)(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
 	/* Sends the first so many; the rest stay the caller's. */

@@ -104,6 +104,7 @@ pub struct sl_dpdk {
     pub rx_fd: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub rx_arm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub rx_disarm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub adopt_thread: ::std::option::Option<unsafe extern "C" fn()>,
     pub rx_burst: ::std::option::Option<
         unsafe extern "C" fn(port: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
     >,

@@ -15,20 +15,26 @@ impl Dpdk {
     /// Shows at most `budget` frames; those that are not ours count against it too.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        let mut shown = 0;
-        for _ in 0..budget {
-            if self.rx.is_empty() && !self.fetch() {
-                break;
-            }
-            let Some(frame) = self.rx.show() else { break };
-            match ether::Header::parse(frame) {
-                Ok((header, payload)) if header.dst == self.endpoint && header.dst_mac == self.mac => {
-                    self.counters.rx_frames += 1;
-                    self.counters.rx_bytes += payload.len() as u64;
-                    each(payload, LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
-                    shown += 1;
+        let (mut shown, mut left) = (0, budget);
+        while left > 0 && (!self.rx.is_empty() || self.fetch()) {
+            let more = self.rx.is_whole();
+            while left > 0
+                && let Some(frame) = self.rx.show()
+            {
+                left -= 1;
+                match ether::Header::parse(frame) {
+                    Ok((header, payload)) if header.dst == self.endpoint && header.dst_mac == self.mac => {
+                        self.counters.rx_frames += 1;
+                        self.counters.rx_bytes += payload.len() as u64;
+                        each(payload, LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
+                        shown += 1;
+                    }
+                    Ok(_) | Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
                 }
-                Ok(_) | Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
+            }
+            // To ask again after a burst that was all there is would keep the answer to it waiting.
+            if !more {
+                break;
             }
         }
         shown
@@ -76,8 +82,8 @@ impl Dpdk {
             self.counters.tx_full += 1;
             return None;
         };
-        header[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
         frame[..ether::HEADER_LEN].copy_from_slice(header);
+        frame[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
         Some(Slot { tx: &mut self.tx, len: ether::HEADER_LEN + len })
     }
 

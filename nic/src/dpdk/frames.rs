@@ -42,6 +42,12 @@ impl RxBatch {
         self.next == self.count
     }
 
+    /// There may have been more than it has places for.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.count == BURST
+    }
+
     /// Fetches what the device has, once everything was shown. Frames in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety

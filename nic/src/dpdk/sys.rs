@@ -1,6 +1,7 @@
 //! The shim's table as safe functions.
 #![allow(unsafe_code)] // Calls through the table.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
@@ -134,12 +135,29 @@ impl Shim {
         list.iter().map(|stat| (String::from_utf8_lossy(&name(stat)).into_owned(), stat.value)).collect()
     }
 
+    /// What DPDK wants to know of a thread that comes for the first time. Asked at each burst, since an endpoint may move to
+    /// another thread: here that is one load, in the shim's object a call.
+    #[inline]
+    fn come(self) {
+        if !COME.get() {
+            self.adopt();
+        }
+    }
+
+    #[cold]
+    fn adopt(self) {
+        // SAFETY: takes nothing; the environment is up, since there is a port.
+        unsafe { call!(self, adopt_thread()) };
+        COME.set(true);
+    }
+
     /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
     /// The port is started, and no other thread receives on it meanwhile. The frames are the caller's from then on.
     #[inline]
     pub unsafe fn rx_burst(self, port: u16, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
+        self.come();
         // SAFETY: so many places; the rest as the caller promises.
         unsafe { call!(self, rx_burst(port, frames.as_mut_ptr(), frames.len() as u32, in_pieces)) as usize }
     }
@@ -150,6 +168,7 @@ impl Shim {
     /// The port is started, no other thread sends on it meanwhile, and the frames are the caller's.
     #[inline]
     pub unsafe fn tx_burst(self, port: u16, frames: &mut [sl_frame]) -> usize {
+        self.come();
         // SAFETY: so many frames; the rest as the caller promises.
         unsafe { call!(self, tx_burst(port, frames.as_mut_ptr(), frames.len() as u32)) as usize }
     }
@@ -157,6 +176,7 @@ impl Shim {
     /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.
     #[inline]
     pub fn alloc_frames(self, pool: &Pool, frames: &mut [sl_frame]) -> bool {
+        self.come();
         // SAFETY: the pool lives; the shim checks the number.
         unsafe { call!(self, alloc_frames(pool.pool.as_ptr(), frames.as_mut_ptr(), frames.len() as u32)) == 0 }
     }
@@ -217,6 +237,11 @@ impl Drop for Pool {
         // SAFETY: made by `pool_create`. Who owns frames of it holds it too (`Port`), so none is out.
         unsafe { call!(self.shim, pool_free(self.pool.as_ptr())) };
     }
+}
+
+thread_local! {
+    /// This thread has come to DPDK.
+    static COME: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What DPDK has said since somebody last asked: at most the last [`LOG_MAX`] bytes.
