@@ -201,6 +201,10 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 	if (result != 0)
 		return result;
 	result = configure(port, &info, config);
+	if (result != 0 && config->rx_interrupt) {
+		config->rx_interrupt = 0;
+		result = configure(port, &info, config);
+	}
 	if (result != 0)
 		return result;
 	result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &config->rx_descriptors, &config->tx_descriptors);
@@ -292,7 +296,11 @@ static int rx_fd(uint16_t port)
 
 static int rx_arm(uint16_t port)
 {
-	return rte_eth_dev_rx_intr_enable(port, 0);
+	int result = rte_eth_dev_rx_intr_enable(port, 0);
+
+	/* Drivers only store a word for the other side; the look at the ring that follows must not come before that. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return result;
 }
 
 static int rx_disarm(uint16_t port)

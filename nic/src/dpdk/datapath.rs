@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use super::Dpdk;
 use super::device::Wire;
 use super::frames::TxBatch;
+use super::interrupt::Interrupt;
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
 use crate::{Counters, Link, LinkAddr, TxSlot, clock};
@@ -106,21 +107,47 @@ impl Dpdk {
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
     }
 
-    /// Sleeps until a frame comes or the deadline passes. Most of DPDK's drivers can't wake a sleeper, so this one looks
-    /// now and then: the longer nothing came, the longer it sleeps, [`NAP_MAX`] at most.
+    /// Sleeps until a frame comes or the deadline passes.
     pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         self.transmit();
-        let mut nap = NAP_MIN;
         self.counters.waits += 1;
-        while self.rx.is_empty() && !self.fetch() && !self.device_is_gone() {
-            let left = deadline.map(|deadline| deadline.since(clock::monotonic()));
-            if left == Some(Duration::ZERO) {
-                break;
+        let Some(interrupt) = self.interrupt.take() else {
+            self.nap(deadline);
+            return Ok(());
+        };
+        let slept = self.sleep_armed(&interrupt, deadline);
+        interrupt.disarm();
+        self.interrupt = Some(interrupt);
+        slept
+    }
+
+    fn sleep_armed(&mut self, interrupt: &Interrupt, deadline: Option<Instant>) -> std::io::Result<()> {
+        loop {
+            interrupt.arm()?;
+            match self.time_to_sleep(deadline) {
+                Some(span) => interrupt.sleep(span.min(WATCH))?,
+                None => return Ok(()),
             }
-            std::thread::sleep(left.map_or(nap, |left| left.min(nap)).into());
+        }
+    }
+
+    /// Most of DPDK's drivers can't wake a sleeper, so this one looks now and then: the longer nothing came, the longer it
+    /// sleeps, [`NAP_MAX`] at most.
+    fn nap(&mut self, deadline: Option<Instant>) {
+        let mut nap = NAP_MIN;
+        while let Some(span) = self.time_to_sleep(deadline) {
+            std::thread::sleep(span.min(nap).into());
             nap = nap.saturating_mul(2).min(NAP_MAX);
         }
-        Ok(())
+    }
+
+    /// Time until the deadline; `None` when a frame is there, when none will come, and when the time has come.
+    fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
+        if !self.rx.is_empty() || self.fetch() || self.device_is_gone() {
+            return None;
+        }
+        let left = deadline.map_or(Duration::from_nanos(u64::MAX), |deadline| deadline.since(clock::monotonic()));
+        (left > Duration::ZERO).then_some(left)
     }
 
     /// Nothing arrives any more on any link.
@@ -189,3 +216,5 @@ impl TxSlot for Slot<'_> {
 const NAP_MIN: Duration = Duration::from_micros(10);
 /// About 3,000 wake-ups a second at most: some 3 % of a core.
 const NAP_MAX: Duration = Duration::from_micros(250);
+/// How often a sleeper that is woken by frames looks whether the other side still lives: its end wakes nobody.
+const WATCH: Duration = Duration::from_millis(10);

@@ -25,6 +25,7 @@ mod device;
 mod eal;
 mod frames;
 mod installed;
+mod interrupt;
 mod open;
 pub mod pci;
 mod port;
@@ -39,6 +40,7 @@ use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use frames::{RxBatch, TxBatch};
+use interrupt::Interrupt;
 use port::Port;
 
 pub use installed::{Installed, free_hugepages};
@@ -80,6 +82,8 @@ pub struct Dpdk {
     in_pieces: u64,
     /// The link was up once; on a pair, down means gone from then on.
     was_up: Cell<bool>,
+    /// Where the device wakes sleepers.
+    interrupt: Option<Interrupt>,
     port: Arc<Port>,
 }
 

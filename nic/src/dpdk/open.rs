@@ -7,6 +7,7 @@ use sidelane_dpdk_sys::LoadError;
 
 use super::device::Device;
 use super::frames::{BURST, RxBatch, TxBatch};
+use super::interrupt::Interrupt;
 use super::port::Port;
 use super::{Config, Dpdk, eal};
 use crate::encap::ether;
@@ -142,6 +143,7 @@ impl Dpdk {
             counters: Counters::default(),
             in_pieces: 0,
             was_up: Default::default(),
+            interrupt: port.wakes.then(|| Interrupt::new(port.shim, number)).flatten(),
             port,
         };
         // The client of a memif lends the server its slots while it receives, so until then no frame can come.

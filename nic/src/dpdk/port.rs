@@ -22,6 +22,8 @@ pub struct Port {
     pub driver: String,
     /// Frames that it holds before it drops.
     pub rx_frames: usize,
+    /// Its driver wakes sleepers.
+    pub wakes: bool,
     /// There from its opening to its end.
     pool: Option<Pool>,
     /// Where it is shared: which endpoint gets which frame.
@@ -120,9 +122,10 @@ impl Port {
             mtu: if device.sets_mtu { device.mtu } else { 0 },
             rx_descriptors: device.descriptors,
             tx_descriptors: device.descriptors,
-            rx_interrupt: 0,
+            // Whoever receives for others can't wake them.
+            rx_interrupt: (device.wakes() && !shared).into(),
         };
-        let rx_descriptors = shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?.rx_descriptors;
+        let granted = shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?;
         let steering = shared.then(|| Mutex::new(Steering::new(shim)));
         let pool = attached.pool.take();
         std::mem::forget(attached);
@@ -133,10 +136,11 @@ impl Port {
             mac: info.mac,
             driver: info.driver,
             rx_frames: match device.wire {
-                _ if shared => INBOX_FRAMES.min(usize::from(rx_descriptors)),
+                _ if shared => INBOX_FRAMES.min(usize::from(granted.rx_descriptors)),
                 Wire::PairServer | Wire::PairClient => PAIR_FRAMES,
-                Wire::Network => usize::from(rx_descriptors.min(device.descriptors)),
+                Wire::Network => usize::from(granted.rx_descriptors.min(device.descriptors)),
             },
+            wakes: granted.rx_interrupt != 0,
             pool,
             steering,
         })

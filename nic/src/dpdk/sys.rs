@@ -151,6 +151,25 @@ impl Shim {
         COME.set(true);
     }
 
+    /// What becomes readable when a frame comes and the interrupt is armed.
+    pub fn rx_fd(self, port: u16) -> Option<c_int> {
+        // SAFETY: DPDK checks the number.
+        let fd = unsafe { call!(self, rx_fd(port)) };
+        (fd >= 0).then_some(fd)
+    }
+
+    /// Lets a frame wake; one that is there already does not.
+    pub fn rx_arm(self, port: u16) -> io::Result<()> {
+        // SAFETY: DPDK checks the number.
+        check(unsafe { call!(self, rx_arm(port)) })
+    }
+
+    /// Lets none wake.
+    pub fn rx_disarm(self, port: u16) {
+        // SAFETY: DPDK checks the number.
+        unsafe { call!(self, rx_disarm(port)) };
+    }
+
     /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
