@@ -28,6 +28,11 @@ impl Summary {
         Some(Self { min: half(0), p50: half(500), p99: half(990), p999: half(999), n: samples.len() as u64 })
     }
 
+    /// Every figure twice as large.
+    pub fn doubled(self) -> Self {
+        Self { min: 2.0 * self.min, p50: 2.0 * self.p50, p99: 2.0 * self.p99, p999: 2.0 * self.p999, n: self.n }
+    }
+
     /// Medians over rounds, each figure for itself; `n` is the sum.
     pub fn median_of(rounds: &[Self]) -> Option<Self> {
         let of = |figure: fn(&Self) -> f64| median(&mut rounds.iter().map(figure).collect::<Vec<_>>());

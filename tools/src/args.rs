@@ -83,7 +83,7 @@ Examples:
   sidelane ladder --nic shm --sizes 8,1024 --patterns ping-pong
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
 
-How to read the table: half round trip is the time of one message one way; the difference is to the rung below.
+How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
 
 Between two machines:
@@ -172,7 +172,7 @@ pub struct LadderArgs {
     /// The core that measures with a peer; the last one unless it is said
     #[arg(long, value_name = "N", requires = "peer")]
     pub core: Option<usize>,
-    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am,
+    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, put, get,
     /// proto-authenticated, proto-encrypted
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,

@@ -122,13 +122,14 @@ fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, warming: bool) -> Result<O
         }
         Ok(if cell.kind == Kind::PingPong { a } else { b })
     };
-    match once(pair) {
+    let outcome = match once(pair) {
         Err(error) if error.is_report() => {
             tracing::debug!(%error, ?cell, "tried again");
             once(pair)
         }
         result => result,
-    }
+    };
+    outcome.map(|outcome| if cell.rung.takes_whole_round_trips() { outcome.whole() } else { outcome })
 }
 
 fn path(cell: &Cell, end: &End) -> Path {
@@ -142,7 +143,14 @@ fn path(cell: &Cell, end: &End) -> Path {
         Rung::TcpBlock => Path::Tcp { ip, blocking: true, congestion, no_delay },
         Rung::TcpPoll => Path::Tcp { ip, blocking: false, congestion, no_delay },
         Rung::UdpPoll => Path::Udp { ip },
-        Rung::SmoltcpTcp | Rung::Raw | Rung::Proto | Rung::ProtoAuthenticated | Rung::ProtoEncrypted | Rung::Am => {
+        Rung::SmoltcpTcp
+        | Rung::Raw
+        | Rung::Proto
+        | Rung::ProtoAuthenticated
+        | Rung::ProtoEncrypted
+        | Rung::Am
+        | Rung::Put
+        | Rung::Get => {
             let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
             // A host that lacks it gets an order that its side refuses by name.
             let nic = nic.unwrap_or_default();
@@ -159,6 +167,8 @@ fn layer(rung: Rung) -> Layer {
         Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
         Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
         Rung::Am => Layer::Am,
+        Rung::Put => Layer::Put,
+        Rung::Get => Layer::Get,
         Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),
     }
 }

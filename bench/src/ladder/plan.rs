@@ -31,6 +31,10 @@ pub enum Rung {
     ProtoEncrypted,
     /// Active Messages on our protocol.
     Am,
+    /// Puts with a signal, on our protocol.
+    Put,
+    /// Gets, on our protocol. Its round trips are whole ones: half a get is nothing.
+    Get,
 }
 
 /// Which driver our rungs run on.
@@ -133,7 +137,7 @@ impl Plan {
             bandwidth_size: 1 << 20,
             rounds: 7,
             warm: Duration::from_millis(30),
-            measure: Duration::from_millis(100),
+            measure: Duration::from_millis(75),
         }
     }
 
@@ -188,7 +192,7 @@ impl Plan {
 
 impl Rung {
     /// From the top of the table to its bottom.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::TcpBlock,
         Self::TcpPoll,
         Self::UdpPoll,
@@ -196,6 +200,8 @@ impl Rung {
         Self::Raw,
         Self::Proto,
         Self::Am,
+        Self::Put,
+        Self::Get,
         Self::ProtoAuthenticated,
         Self::ProtoEncrypted,
     ];
@@ -211,9 +217,14 @@ impl Rung {
             Self::TcpBlock => Some(Self::TcpPoll),
             Self::TcpPoll => Some(Self::UdpPoll),
             Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
-            Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::Am => Some(Self::Proto),
-            Self::UdpPoll | Self::Raw => None,
+            Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::Am | Self::Put => Some(Self::Proto),
+            Self::UdpPoll | Self::Raw | Self::Get => None,
         }
+    }
+
+    /// True where what a ping-pong measures is a whole round trip.
+    pub fn takes_whole_round_trips(self) -> bool {
+        self == Self::Get
     }
 
     /// True of the kernel's own stack.
@@ -245,6 +256,8 @@ fn variants(rung: Rung, kind: Kind) -> Vec<Variant> {
             let variants: Vec<_> = tried.map(Variant::Congestion).collect();
             if variants.is_empty() { vec![Variant::Plain] } else { variants }
         }
+        // Its rate is that of requests that are bounded, which says little.
+        (Rung::Get, Kind::Flood) => Vec::new(),
         (Rung::TcpPoll, Kind::Flood) => vec![Variant::Plain, Variant::Gathered],
         _ => vec![Variant::Plain],
     }
@@ -280,7 +293,9 @@ names!(
     Proto = "proto",
     ProtoAuthenticated = "proto-authenticated",
     ProtoEncrypted = "proto-encrypted",
-    Am = "am"
+    Am = "am",
+    Put = "put",
+    Get = "get"
 );
 names!(
     NicKind,

@@ -63,6 +63,13 @@ pub struct Outcome {
     pub msgs_per_s: Option<f64>,
 }
 
+impl Outcome {
+    /// The same with whole round trips in the place of half ones.
+    pub fn whole(self) -> Self {
+        Self { half_rtt_ns: self.half_rtt_ns.map(Summary::doubled), ..self }
+    }
+}
+
 /// What a turn has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {

@@ -35,7 +35,7 @@ pub struct Row {
     pub regime: Regime,
     /// Message size of ping-pong and flood in bytes.
     pub size: usize,
-    /// Half round trips: medians over rounds.
+    /// Half round trips, of `get` whole ones: medians over rounds.
     pub half_rtt_ns: Option<Summary>,
     /// Smallest and largest p50 of a round.
     pub half_rtt_p50_spread_ns: Option<(f64, f64)>,
@@ -211,8 +211,9 @@ fn compare(rows: &mut [Row]) {
             median(&mut p50s.map(|(this, other)| figure(this.p50, other.p50)).collect::<Vec<_>>())
         };
         row.over_below_ns = row.name.below().and_then(of).and_then(|below| figures(below, |this, below| this - below));
-        row.faster_than_tcp_poll =
-            of(Rung::TcpPoll).and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));
+        row.faster_than_tcp_poll = of(Rung::TcpPoll)
+            .filter(|_| !row.name.takes_whole_round_trips())
+            .and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));
     }
 }
 

@@ -50,7 +50,6 @@ fn title(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let half = |row: &Row| row.half_rtt_ns.map(|half| half.p50);
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     let several = drivers(rows).len() > 1;
@@ -60,7 +59,7 @@ fn table(rows: &[Row]) -> Table {
     };
     let mut columns = vec![column("rung", rows, name)];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
-        columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, |row| time(half(row))));
+        columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, round_trip));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
         columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.map(|half| half.p99))));
         columns.push(column("more than\nthe rung below", rows, difference));
@@ -82,6 +81,11 @@ fn table(rows: &[Row]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+fn round_trip(row: &Row) -> String {
+    let text = time(row.half_rtt_ns.map(|half| half.p50));
+    if row.half_rtt_ns.is_some() && row.name.takes_whole_round_trips() { format!("whole {text}") } else { text }
 }
 
 /// The drivers of the rows, in their order.

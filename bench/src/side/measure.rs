@@ -7,10 +7,10 @@ use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 
-use super::{Layer, Measurement, Path};
+use super::{Layer, Measurement, Path, Sealing};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
-use crate::transport::{Am, Broken, Proto, Raw, Smoltcp, Tcp, TcpMode, Udp};
+use crate::transport::{Am, Broken, Get, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -100,6 +100,17 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                 };
                 play(pattern, *role, &mut am)
             }
+            (Layer::Put | Layer::Get, _) => {
+                let (size, flow, deadline_ns) = (pattern.size, pattern.flow(*role), now_ns() + pattern.limit_ns);
+                let proto = match role {
+                    Role::Initiator => Proto::connect(nic, Sealing::None, peer, size, deadline_ns)?,
+                    Role::Responder => Proto::accept(nic, Sealing::None, size, deadline_ns)?,
+                };
+                match self.layer {
+                    Layer::Put => play(pattern, *role, &mut Put::new(proto, size, flow)?),
+                    _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
+                }
+            }
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
@@ -130,6 +141,17 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             let (flow, deadline_ns) = (pattern.flow(Role::Initiator), now_ns() + pattern.limit_ns);
             let (mut a, mut b) = Am::pair((a, b), at_b, pattern.size, flow, deadline_ns, pass)?;
             play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::Put | Layer::Get => {
+            let size = pattern.size;
+            let flows = [Role::Initiator, Role::Responder].map(|role| pattern.flow(role));
+            let deadline_ns = now_ns() + pattern.limit_ns;
+            let (a, b) = Proto::pair((a, b), Sealing::None, at_b, size, deadline_ns, pass)?;
+            if layer == Layer::Put {
+                play_both(pattern, &mut Put::new(a, size, flows[0])?, &mut Put::new(b, size, flows[1])?, pass)
+            } else {
+                play_both(pattern, &mut Get::new(a, size, flows[0])?, &mut Get::new(b, size, flows[1])?, pass)
+            }
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }

@@ -101,6 +101,10 @@ pub enum Layer {
     Proto(Sealing),
     /// Active Messages on the protocol.
     Am,
+    /// Puts on the protocol.
+    Put,
+    /// Gets on the protocol.
+    Get,
 }
 
 /// What protects the protocol's frames.

@@ -3,6 +3,7 @@
 mod am;
 mod proto;
 mod raw;
+mod rma;
 mod smoltcp;
 pub(crate) mod sockopt;
 mod tcp;
@@ -12,6 +13,7 @@ mod window;
 pub use am::Am;
 pub use proto::Proto;
 pub use raw::Raw;
+pub use rma::{Get, Put};
 pub use smoltcp::Smoltcp;
 pub use tcp::{Tcp, TcpMode};
 pub use udp::Udp;

@@ -72,6 +72,11 @@ impl<N: Nic> Proto<N> {
         Self { endpoint, peer, size, free, closed: false }
     }
 
+    /// The endpoint and its peer, for what runs beside messages.
+    pub(super) fn into_parts(self) -> (Endpoint<N>, PeerId) {
+        (self.endpoint, self.peer)
+    }
+
     #[inline]
     fn take_events(&mut self) -> Result<(), Broken> {
         while let Some(event) = self.endpoint.poll_event() {

@@ -1,0 +1,286 @@
+//! One-sided operations on our protocol: messages that are put into the receiver's memory, or got out of the sender's.
+
+use std::collections::VecDeque;
+
+use sidelane_nic::Nic;
+use sidelane_proto::{Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError};
+
+use super::{Broken, Flow, Proto, Transport};
+use crate::clock::now_ns;
+
+/// What both ways have in common: a region here, one there, and signals that tell how far the other end is.
+struct Ends<N: Nic> {
+    endpoint: Endpoint<N>,
+    peer: PeerId,
+    /// Places for messages, one after another; the one behind them is for the last message of all.
+    own: Region,
+    /// Nothing is sent before it has come.
+    theirs: Option<RemoteKey>,
+    slots: usize,
+    size: usize,
+    flow: Flow,
+    sent: usize,
+    /// Signals of the other end that were taken note of.
+    seen: u64,
+    closed: bool,
+}
+
+/// The sender puts each message into the receiver's region, with a signal.
+pub struct Put<N: Nic> {
+    ends: Ends<N>,
+    /// What large messages are put from: one, and the last one.
+    source: Region,
+    /// Puts that are not in place, where more than one is under way.
+    under_way: VecDeque<Op>,
+}
+
+/// The receiver gets each message out of the sender's region, which a signal says is there, and answers by a signal. A
+/// ping-pong is the get alone, of which a half would mean nothing: its round trips count as whole ones.
+pub struct Get<N: Nic> {
+    ends: Ends<N>,
+    under_way: VecDeque<Op>,
+    /// Messages that were asked for.
+    asked: usize,
+    /// The other end's last message was a message.
+    over: bool,
+}
+
+impl<N: Nic> Ends<N> {
+    fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
+        let (mut endpoint, peer) = proto.into_parts();
+        let slots = (SLOT_BYTES / size).clamp(2, SLOTS_MAX);
+        let own = endpoint.register(vec![0x5a; (slots + 1) * size]);
+        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
+        endpoint.send(peer, &key.to_bytes()).map_err(driver)?;
+        Ok(Self { endpoint, peer, own, theirs: None, slots, size, flow, sent: 0, seen: 0, closed: false })
+    }
+
+    /// Where message `number` stands in either region.
+    #[inline]
+    fn place(&self, number: usize, is_last: bool) -> usize {
+        self.size * if is_last { self.slots } else { number % self.slots }
+    }
+
+    #[inline]
+    fn poll(&mut self, mut on_got: impl FnMut(Op)) -> Result<(), Broken> {
+        self.endpoint.poll();
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Got { op } => on_got(op),
+                Event::Closed { .. } => self.closed = true,
+                Event::Gone { .. } | Event::OpFailed { .. } => return Err(Broken::PeerGone),
+                _ => {}
+            }
+        }
+        if self.theirs.is_none() {
+            let key = self.endpoint.recv(|_, message| message.try_into().map(RemoteKey::from_bytes));
+            self.theirs = key.transpose().map_err(driver)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn signals(&self) -> u64 {
+        self.endpoint.signals(self.own).unwrap_or(0)
+    }
+
+    fn finish(&mut self, deadline_ns: u64) {
+        let deadline_ns = deadline_ns.min(now_ns() + super::proto::LINGER_NS);
+        self.endpoint.close(self.peer);
+        while !self.closed && now_ns() < deadline_ns {
+            if self.poll(|_| ()).is_err() {
+                // The other end closed first and has left, which is no failure of what was measured.
+                break;
+            }
+            self.endpoint.recv(|_, _| ());
+            crate::idle::relax();
+        }
+    }
+}
+
+impl<N: Nic> Put<N> {
+    /// One end, over a connection that stands.
+    pub fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
+        let mut ends = Ends::new(proto, size, flow)?;
+        let mut bytes = vec![0x5a; 2 * size];
+        (bytes[0], bytes[size]) = (0, 1);
+        let source = ends.endpoint.register(bytes);
+        Ok(Self { ends, source, under_way: VecDeque::new() })
+    }
+
+    #[inline]
+    fn take(&mut self, budget: usize, mut each: impl FnMut(&[u8])) -> usize {
+        let Ends { endpoint, own, slots, size, seen, .. } = &mut self.ends;
+        let signals = endpoint.signals(*own).unwrap_or(0);
+        let taken = (signals - *seen).min(budget as u64);
+        let memory = endpoint.region(*own).unwrap_or(&[]);
+        for _ in 0..taken {
+            *seen += 1;
+            // Its bytes are there before its signal, so only the last signal may mean the last message.
+            let last = &memory[*slots * *size..][..*size];
+            let slot = (*seen - 1) as usize % *slots * *size;
+            each(if *seen == signals && last[0] == LAST { last } else { &memory[slot..slot + *size] });
+        }
+        taken as usize
+    }
+}
+
+impl<N: Nic> Transport for Put<N> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        let Self { ends, source, under_way } = self;
+        let Some(key) = ends.theirs else { return Ok(false) };
+        let alternating = ends.flow == Flow::Alternating;
+        while under_way.front().is_some_and(|op| ends.endpoint.is_done(*op)) {
+            under_way.pop_front();
+        }
+        if under_way.len() >= ends.slots {
+            return Ok(false);
+        }
+        let is_last = message[0] == LAST;
+        let to = ends.place(ends.sent, is_last) as u64;
+        // Where each message is the answer to one, that one has told that the last is in place.
+        let how = PutHow { signal: true, silent: alternating };
+        let put = if message.len() > COPIED_MAX {
+            let from = if is_last { ends.size } else { 0 };
+            ends.endpoint.put_from(ends.peer, &key, to, *source, from..from + ends.size, how)
+        } else {
+            ends.endpoint.put(ends.peer, &key, to, message, how)
+        };
+        match put {
+            Ok(op) if !alternating => under_way.push_back(op),
+            Ok(_) => {}
+            Err(RmaError::Full) => return Ok(false),
+            Err(error) => return Err(driver(error)),
+        }
+        ends.sent += 1;
+        Ok(true)
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), Broken> {
+        self.ends.endpoint.flush();
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        let waiting = self.take(budget, &mut each);
+        if waiting > 0 {
+            return Ok(waiting);
+        }
+        self.ends.poll(|_| ())?;
+        Ok(self.take(budget, each))
+    }
+
+    fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken> {
+        self.ends.finish(deadline_ns);
+        Ok(())
+    }
+}
+
+impl<N: Nic> Get<N> {
+    /// One end, over a connection that stands.
+    pub fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
+        let ends = Ends::new(proto, size, flow)?;
+        Ok(Self { ends, under_way: VecDeque::new(), asked: 0, over: false })
+    }
+
+    /// Asks for message `number`. False when there is no room.
+    fn ask(&mut self, number: usize) -> Result<bool, Broken> {
+        let ends = &mut self.ends;
+        let Some(key) = ends.theirs else { return Ok(false) };
+        let at = ends.place(number, false);
+        match ends.endpoint.get(ends.peer, &key, at as u64, ends.own, at..at + ends.size) {
+            Ok(op) => self.under_way.push_back(op),
+            Err(RmaError::Full) => return Ok(false),
+            Err(error) => return Err(driver(error)),
+        }
+        self.asked += 1;
+        Ok(true)
+    }
+
+    /// Shows what has landed, and asks for what the other end has ready.
+    fn take_landed(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        let mut landed = 0;
+        self.ends.poll(|_| landed += 1)?;
+        for _ in 0..landed {
+            self.under_way.pop_front();
+            let at = self.ends.place(self.asked - self.under_way.len() - 1, false);
+            each(&self.ends.endpoint.region(self.ends.own).unwrap_or(&[])[at..at + self.ends.size]);
+            if self.ends.flow == Flow::Inward
+                && let Some(key) = self.ends.theirs
+            {
+                self.ends.endpoint.signal(self.ends.peer, &key).map_err(driver)?;
+            }
+        }
+        if self.ends.flow == Flow::Inward {
+            while (self.asked as u64) < self.ends.signals() && self.ask(self.asked)? {}
+            self.ends.endpoint.flush();
+        }
+        Ok(landed)
+    }
+}
+
+impl<N: Nic> Transport for Get<N> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        if self.ends.flow == Flow::Alternating {
+            if message[0] != LAST {
+                return self.ask(self.asked);
+            }
+            return self.ends.endpoint.send(self.ends.peer, &[LAST]).map(|()| true).map_err(driver);
+        }
+        let free = self.ends.sent - (self.ends.signals() as usize) < self.ends.slots;
+        let Some(key) = self.ends.theirs.filter(|_| free) else { return Ok(false) };
+        let at = self.ends.place(self.ends.sent, false);
+        let (endpoint, own) = (&mut self.ends.endpoint, self.ends.own);
+        if let Some(memory) = endpoint.region_mut(own) {
+            memory[at] = message[0];
+        }
+        match endpoint.signal(self.ends.peer, &key) {
+            Ok(_) => self.ends.sent += 1,
+            Err(RmaError::Full) => return Ok(false),
+            Err(error) => return Err(driver(error)),
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), Broken> {
+        self.ends.endpoint.flush();
+        Ok(())
+    }
+
+    fn recv(&mut self, _budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        let landed = self.take_landed(&mut each)?;
+        if landed == 0
+            && self.ends.flow == Flow::Alternating
+            && self.ends.theirs.is_some()
+            && !self.over
+            && self.ends.endpoint.recv(|_, message| each(message)).is_some()
+        {
+            self.over = true;
+            return Ok(1);
+        }
+        Ok(landed)
+    }
+
+    fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken> {
+        self.ends.finish(deadline_ns);
+        Ok(())
+    }
+}
+
+fn driver(error: impl std::fmt::Display) -> Broken {
+    Broken::Driver(error.to_string())
+}
+
+/// First byte of the last message.
+const LAST: u8 = 1;
+/// Larger messages are put from a region, smaller ones copied.
+const COPIED_MAX: usize = 4 << 10;
+/// Bytes of a region's places, so that those of large messages stay in the cache.
+const SLOT_BYTES: usize = 2 << 20;
+/// Places for small messages: what is in flight on the fastest of drivers.
+const SLOTS_MAX: usize = 1024;
