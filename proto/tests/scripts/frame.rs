@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::operation::{self, Key};
 use crate::script::number;
 
 const KINDS: [&str; 6] = ["Data", "Ack", "Hello", "HelloAck", "Ping", "Reset"];
@@ -25,12 +26,25 @@ pub struct Terms {
     /// The large message under way to the endpoint, and the one from it: its length, and where it stands.
     incoming: (usize, usize),
     outgoing: (usize, usize),
+    /// The endpoint's region.
+    pub ours: Key,
 }
 
 impl Terms {
     pub const fn new() -> Self {
         let (them, them_index) = (0x7e57_ab1e_0000_7e57, 5);
-        Self { us: 0, us_index: 0, them, them_index, seq: 0, ack: 0, credit: 0, incoming: (0, 0), outgoing: (0, 0) }
+        Self {
+            us: 0,
+            us_index: 0,
+            them,
+            them_index,
+            seq: 0,
+            ack: 0,
+            credit: 0,
+            incoming: (0, 0),
+            outgoing: (0, 0),
+            ours: Key { region: 0, key: 0 },
+        }
     }
 
     fn token(&self, word: &str) -> u64 {
@@ -166,6 +180,7 @@ impl Terms {
                 self.incoming.1 += part;
             }
             "Close" => put(body, 4, 0),
+            _ if operation::put(body, name, inner, self.ours) => {}
             _ => panic!("{word} is neither a field, nor a flag, nor a record"),
         }
     }
@@ -229,6 +244,11 @@ impl Terms {
 
     fn read_records(&mut self, mut body: &[u8], words: &mut Vec<String>) {
         while body.len() >= 4 {
+            if let Some((word, len)) = operation::read(body) {
+                words.push(word);
+                body = &body[len..];
+                continue;
+            }
             let len = usize::from(u16_at(body, 2));
             let header = if body[0] == 2 { 8 } else { 4 };
             let Some(payload) = body.get(header..header + len) else { break };
@@ -307,14 +327,14 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

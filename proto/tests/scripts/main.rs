@@ -3,6 +3,7 @@
 
 mod frame;
 mod nic;
+mod operation;
 mod script;
 mod stage;
 
@@ -28,6 +29,7 @@ scripts! {
     ack_at_a_quarter_of_the_window
     ack_delayed
     ack_piggybacked
+    atomic
     back_off
     close
     close_by_the_peer
@@ -39,8 +41,11 @@ scripts! {
     duplicate
     early_and_malformed
     epoch
+    fence
     fragments
     fragments_in
+    get
+    get_in
     handshake
     hello_again
     keep_alive
@@ -48,6 +53,10 @@ scripts! {
     link_gone
     ping
     path_narrow
+    put
+    put_early
+    put_in
+    put_refused
     rack_tolerates_reordering
     rejected
     reset

@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, LinkAddr};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, Reject};
+use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Region, Reject, RemoteKey, Rights};
 
 use crate::frame::{Terms, content, matches};
 use crate::nic::{ScriptNic, Wire};
+use crate::operation::{Key, THEIR_LEN, THEIRS, byte};
 use crate::script::{Line, duration, lines, number};
 
 /// The node that the script speaks for; it may speak for others with `from=`.
@@ -20,6 +21,10 @@ struct Stage {
     endpoint: Endpoint<ScriptNic>,
     wire: Rc<RefCell<Wire>>,
     peer: Option<PeerId>,
+    /// What the endpoint has published, and memory that its gets land in.
+    regions: Vec<Region>,
+    /// Its operations.
+    ops: Vec<Op>,
     events: VecDeque<String>,
     terms: Terms,
     /// Every frame that came or went, for who has to find out what went wrong.
@@ -76,7 +81,16 @@ impl Stage {
         }
         let (nic, wire) = ScriptNic::new(caps);
         let endpoint = Endpoint::new(nic, config);
-        Self { endpoint, wire, peer: None, events: VecDeque::new(), terms: Terms::new(), seen: Vec::new() }
+        Self {
+            endpoint,
+            wire,
+            peer: None,
+            regions: vec![],
+            ops: vec![],
+            events: VecDeque::new(),
+            terms: Terms::new(),
+            seen: Vec::new(),
+        }
     }
 
     fn now(&self) -> Instant {
@@ -121,6 +135,8 @@ impl Stage {
                     .send_owned(peer, message(number(words[0]) as usize))
                     .map_err(|error| format!("{error:?}"))?;
             }
+            "publish" | "unregister" | "memory" | "signals" | "done" => self.own_memory(what, words)?,
+            "put" | "get" | "add" | "fence" => self.operate(what, words),
             "recv" => self.recv(words)?,
             "event" => self.expect_event(words[0])?,
             "count" => self.expect_counts(words)?,
@@ -259,6 +275,74 @@ impl Stage {
         Ok(())
     }
 
+    /// What the endpoint's user does with its region, and finds there.
+    fn own_memory(&mut self, what: &str, words: &[&str]) -> Result<(), String> {
+        let value = |at: usize| number(words[at]) as usize;
+        let endpoint = &mut self.endpoint;
+        if what == "publish" {
+            let region = endpoint.register(vec![0; value(0)]);
+            let key = endpoint.publish(region, Rights::ALL, None).expect("just registered").to_bytes();
+            self.terms.ours = Key {
+                region: u32::from_le_bytes(key[..4].try_into().expect("four bytes")),
+                key: u64::from_le_bytes(key[4..12].try_into().expect("eight bytes")),
+            };
+            self.regions = vec![region];
+            return Ok(());
+        }
+        if what == "done" {
+            let done: Vec<bool> = self.ops.iter().map(|op| endpoint.is_done(*op)).collect();
+            let sound = done.iter().enumerate().all(|(at, done)| *done == (at < value(0)));
+            return if sound { Ok(()) } else { Err(format!("done are {done:?}")) };
+        }
+        let region = *self.regions.last().expect("a region");
+        match what {
+            "unregister" => endpoint.unregister(region).expect("registered"),
+            "signals" if endpoint.signals(region) != Some(number(words[0])) => {
+                return Err(format!("there are {:?} signals", endpoint.signals(region)));
+            }
+            "memory" => {
+                // `memory AT LEN put`: as puts write it; or a number.
+                let (at, len) = (value(0), value(1));
+                let found = &endpoint.region(region).expect("registered")[at..at + len];
+                let sound = match words[2] {
+                    "put" => found.iter().zip(at as u64..).all(|(found, at)| *found == byte(at)),
+                    word => *found == number(word).to_le_bytes()[..len],
+                };
+                if !sound {
+                    return Err(format!("there is {found:02x?}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The endpoint's user works on the script's region.
+    fn operate(&mut self, what: &str, words: &[&str]) {
+        let (endpoint, peer) = (&mut self.endpoint, self.peer.expect("a peer"));
+        let mut key = [0; RemoteKey::LEN];
+        key[..4].copy_from_slice(&THEIRS.region.to_le_bytes());
+        key[4..12].copy_from_slice(&THEIRS.key.to_le_bytes());
+        key[12..].copy_from_slice(&THEIR_LEN.to_le_bytes());
+        let key = RemoteKey::from_bytes(key);
+        let value = |at: usize| number(words[at]);
+        let op = match what {
+            "put" => {
+                let bytes: Vec<u8> = (value(0)..value(0) + value(1)).map(byte).collect();
+                let how = PutHow { signal: words.contains(&"signal"), silent: words.contains(&"silent") };
+                endpoint.put(peer, &key, value(0), &bytes, how)
+            }
+            "get" => {
+                let landing = endpoint.register(vec![0; value(1) as usize]);
+                self.regions.push(landing);
+                endpoint.get(peer, &key, value(0), landing, 0..value(1) as usize)
+            }
+            "add" => endpoint.fetch_add(peer, &key, value(0), value(1)),
+            _ => return endpoint.fence(peer),
+        };
+        self.ops.push(op.expect("room"));
+    }
+
     fn expect_event(&mut self, expected: &str) -> Result<(), String> {
         match self.events.pop_front() {
             Some(event) if event == expected => Ok(()),
@@ -273,6 +357,7 @@ impl Stage {
             let actual = match name {
                 "duplicates" => counters.duplicates,
                 "reordered" => counters.reordered,
+                "placed_early" => counters.placed_early,
                 "retransmitted" => counters.retransmitted,
                 "probes_sent" => counters.probes_sent,
                 "pings_sent" => counters.pings_sent,
