@@ -10,7 +10,7 @@ use sidelane_nic::fault::{Fault, Faults};
 use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
+use sidelane_proto::{Config, Endpoint, Event, JobKey, PeerId, Protection, SendError};
 
 use super::message::Script;
 use super::{Counts, Ending, Line};
@@ -36,6 +36,12 @@ pub struct SideArgs {
     /// Probability of each of loss, duplication and reordering, for every frame sent
     #[arg(long, default_value_t = 0.0)]
     pub faults: f64,
+    /// Probability that a frame is altered on its way, for every frame sent
+    #[arg(long, default_value_t = 0.0)]
+    pub altered: f64,
+    /// Encrypt under this job key, in hexadecimal
+    #[arg(long)]
+    pub key: Option<JobKey>,
     /// What sizes, contents and faults are drawn from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -66,10 +72,11 @@ impl<W: Write> NicUser for Play<'_, W> {
 
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Self { args, out } = self;
-        if args.faults == 0.0 {
+        if args.faults == 0.0 && args.altered == 0.0 {
             return Side::new(args, nic).run(out, |_| [0; 3]);
         }
-        let faults = Faults { loss: args.faults, duplicate: args.faults, reorder: args.faults, ..Faults::NONE };
+        let (often, corrupt) = (args.faults, args.altered);
+        let faults = Faults { loss: often, duplicate: often, reorder: often, corrupt, ..Faults::NONE };
         Side::new(args, Fault::new(nic, faults, args.seed)).run(out, |nic| {
             let done = nic.fault_counters();
             [done.lost, done.duplicated, done.held_back]
@@ -120,6 +127,9 @@ impl<'a, N: Nic> Side<'a, N> {
         let mut config = Config { seed: args.seed ^ u64::from(std::process::id()) << 32, ..Config::default() };
         if let Some(millis) = args.keep_alive_ms {
             config.keep_alive = Duration::from_millis(millis);
+        }
+        if let Some(key) = args.key {
+            config.protection = Protection::Encrypted(key);
         }
         let started = nic.now();
         Self {
