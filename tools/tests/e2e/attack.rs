@@ -43,7 +43,7 @@ impl Attacker {
 /// Both sides, with the options of `side`, exchange checked traffic while each is attacked with `frames` forgeries.
 /// Returns what each counted.
 fn endure(real_frames: bool, frames: u64, rate: Option<u64>, side: &[&str]) -> Option<[Counts; 2]> {
-    let Some(stage) = Stage::uring(real_frames) else { return None };
+    let stage = Stage::uring(real_frames)?;
     let attackers = [0, 1].map(|victim| Attacker::start(&stage, victim, frames, rate));
     let settings = |at: usize| {
         let mut command = stage.side(at, 0);
