@@ -20,4 +20,5 @@ pub mod remote;
 pub mod report;
 pub mod side;
 pub mod stats;
+pub mod study;
 pub mod transport;

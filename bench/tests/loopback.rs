@@ -7,6 +7,7 @@ use std::time::Duration;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 use sidelane_bench::report::{Report, SCHEMA};
+use sidelane_bench::study::chang;
 use sidelane_bench::{affinity, side};
 
 fn main() -> ExitCode {
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     both_ends_of_the_fabric_run_in_one_side();
     our_rungs_run_on_udp_sockets();
     our_rungs_run_on_shared_memory();
+    the_study_of_chang_has_every_figure();
     a_side_that_dies_ends_the_run_with_its_name();
     a_side_that_is_silent_ends_the_run_with_its_name();
     a_run_can_be_called_off();
@@ -79,17 +81,7 @@ fn our_rungs_have_every_figure(nic: NicKind) {
         .into_iter()
         .chain((nic != NicKind::Mem).then_some(Rung::SmoltcpTcp));
     let plan = Plan { sizes: vec![8, 700_000], ..tiny(nic, rungs.collect()) };
-    let place = |side| Host {
-        end: End {
-            nics: match nic {
-                NicKind::Shm => vec![(nic, format!("shm:loopback-{},endpoint={side}", std::process::id()))],
-                _ => vec![(NicKind::Udp, "udp:127.0.0.1:0".to_owned())],
-            },
-            ..this_program(side).end
-        },
-        ..this_program(side)
-    };
-    let report = ladder::run(&plan, |_| Ok((place(0), place(1))), |_| true).unwrap();
+    let report = ladder::run(&plan, |_| Ok((place(nic, 0), place(nic, 1))), |_| true).unwrap();
     for row in &report.rungs {
         assert!(row.half_rtt_ns.is_some(), "{row:?}");
         assert_eq!(row.msgs_per_s.is_some(), row.name != Rung::Get, "{row:?}");
@@ -97,6 +89,28 @@ fn our_rungs_have_every_figure(nic: NicKind) {
         assert_eq!(row.nic, Some(nic));
     }
     assert!(report.rungs[1].over_below_ns.is_some());
+}
+
+/// This program as side number `side`, on a driver that needs no lab.
+fn place(nic: NicKind, side: usize) -> Host {
+    let nics = match nic {
+        NicKind::Shm => vec![(nic, format!("shm:loopback-{},endpoint={side}", std::process::id()))],
+        _ => vec![(NicKind::Udp, "udp:127.0.0.1:0".to_owned())],
+    };
+    let host = this_program(side);
+    Host { end: End { nics, ..host.end }, ..host }
+}
+
+fn the_study_of_chang_has_every_figure() {
+    let hosts = |_| Ok((place(NicKind::Udp, 0), place(NicKind::Udp, 1)));
+    let study = chang::run(NicKind::Udp, true, hosts, |_| true).unwrap();
+    for row in &study.words {
+        assert!(row.raw_ns.is_some() && row.proto_ns.is_some() && row.am_ns.is_some(), "{row:?}");
+    }
+    let costs = study.costs;
+    assert!(costs.request_ns > 0.0 && costs.poll_empty_ns > 0.0 && costs.poll_message_ns > 0.0, "{costs:?}");
+    let read: chang::Chang = serde_json::from_str(&study.to_json()).unwrap();
+    assert_eq!(read.words.len(), study.words.len());
 }
 
 fn a_side_that_dies_ends_the_run_with_its_name() {

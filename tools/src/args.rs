@@ -52,6 +52,9 @@ pub enum Command {
     /// List NICs and try drivers on them
     #[command(subcommand)]
     Nic(NicCommand),
+    /// Run a published study on our stack and print its tables in our terms
+    #[command(subcommand)]
+    Study(StudyCommand),
     /// Show what running processes count: messages, frames, retransmissions, stalls, drops
     #[command(after_help = STAT_NOTES)]
     Stat(StatArgs),
@@ -227,6 +230,22 @@ pub enum PatternArg {
     Flood,
     /// Large messages one way: bandwidth
     Bandwidth,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StudyCommand {
+    /// SP Active Messages (Chang and others, 1996): round trips by words over the raw driver; what request, reply and poll cost
+    Chang {
+        /// The driver: uring, xdp, udp, shm, memif, vhost
+        #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", default_value_t = NicKind::Uring)]
+        nic: NicKind,
+        /// Fewer and shorter rounds
+        #[arg(long)]
+        quick: bool,
+        /// Write all figures as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

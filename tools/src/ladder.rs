@@ -20,7 +20,7 @@ use sidelane_nic::spec::Spec;
 use crate::args::{LadderArgs, NicArg};
 use crate::interrupt;
 use peer::{Peer, PeerError};
-use place::Place;
+pub use place::Place;
 
 pub use serve::serve;
 

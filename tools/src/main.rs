@@ -9,6 +9,7 @@ mod ladder;
 mod nic_command;
 mod qemu_command;
 mod stat_command;
+mod study_command;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
+        Some(Command::Study(command)) => study_command::run(&command).map_err(Into::into),
         Some(Command::Stat(args)) => stat_command::run(&args).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
 use crate::stats::Summary;
+use crate::study::chang::Costs;
 use crate::transport::{Broken, Flow, Transport};
 
 use oneway::{Receiver, Sender};
@@ -61,6 +62,9 @@ pub struct Outcome {
     pub half_rtt_ns: Option<Summary>,
     /// Messages a second, at the receiver of a one-way pattern.
     pub msgs_per_s: Option<f64>,
+    /// What calls cost, in the study of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Costs>,
 }
 
 impl Outcome {

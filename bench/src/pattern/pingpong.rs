@@ -94,7 +94,7 @@ impl Part for Initiator {
 
     fn outcome(mut self) -> Outcome {
         let half_rtt_ns = Summary::of_round_trips(&mut self.samples, self.clock_cost);
-        Outcome { messages: self.messages, half_rtt_ns, msgs_per_s: None }
+        Outcome { messages: self.messages, half_rtt_ns, ..Outcome::default() }
     }
 }
 

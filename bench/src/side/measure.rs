@@ -10,6 +10,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use super::{Layer, Measurement, Path, Sealing};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
+use crate::study::chang;
 use crate::transport::{Am, Broken, Get, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
@@ -111,6 +112,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                     _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
                 }
             }
+            (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
@@ -153,6 +155,7 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
                 play_both(pattern, &mut Get::new(a, size, flows[0])?, &mut Get::new(b, size, flows[1])?, pass)
             }
         }
+        Layer::AmCosts => Err(Broken::Driver("the costs of calls are those of two processes".to_owned())),
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
 }

@@ -101,6 +101,8 @@ pub enum Layer {
     Proto(Sealing),
     /// Active Messages on the protocol.
     Am,
+    /// Active Messages, in the study of what their calls cost.
+    AmCosts,
     /// Puts on the protocol.
     Put,
     /// Gets on the protocol.

@@ -1,7 +1,7 @@
-//! Active Messages over a driver: 8 bytes are one argument, other sizes are payloads, as many as a message takes.
+//! Active Messages over a driver: up to 16 words of 8 bytes are arguments, other sizes are payloads, as many as a message takes.
 
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
+use sidelane_proto::am::{ARGS_MAX, ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{Endpoint, Event, PeerId, SendError};
 
 use super::proto::{LINGER_NS, config};
@@ -44,6 +44,8 @@ struct Inbox {
 /// Index of the handlers of 8 bytes, and of those of a payload.
 const WORD: u8 = 0;
 const PIECE: u8 = 1;
+/// Of several words.
+const WORDS: u8 = 2;
 
 impl Inbox {
     #[inline]
@@ -54,6 +56,14 @@ impl Inbox {
         }
         self.on_whole();
         word
+    }
+
+    #[inline]
+    fn take_words(&mut self, args: &Args<'_>) {
+        for (place, word) in self.message.as_chunks_mut::<8>().0.iter_mut().zip(args.iter()) {
+            *place = word.to_le_bytes();
+        }
+        self.on_whole();
     }
 
     #[inline]
@@ -89,9 +99,18 @@ fn handlers() -> Handlers<Inbox> {
                 let _ = replier.reply(PIECE, &[], payload);
             }
         })
+        .request(WORDS, |inbox: &mut Inbox, replier: Replier<'_>, args, _| {
+            inbox.take_words(&args);
+            if inbox.replies {
+                let mut words = [0; ARGS_MAX];
+                words.iter_mut().zip(args.iter()).for_each(|(word, arg)| *word = arg);
+                let _ = replier.reply(WORDS, &words[..args.len()], &[]);
+            }
+        })
         .reply(WORD, |inbox: &mut Inbox, _, args, _| {
             inbox.take_word(&args);
         })
+        .reply(WORDS, |inbox: &mut Inbox, _, args, _| inbox.take_words(&args))
         .reply(PIECE, |inbox: &mut Inbox, _, _, payload| inbox.take_piece(payload))
 }
 
@@ -143,6 +162,14 @@ impl<N: Nic> Am<N> {
     fn request(&mut self, message: &[u8]) -> Result<bool, SendError> {
         if let Ok(word) = message.try_into() {
             self.am.request(self.peer, WORD, &[u64::from_le_bytes(word)], &[], self.reply)?;
+            return Ok(true);
+        }
+        if are_words(message.len()) {
+            let mut words = [0; ARGS_MAX];
+            for (word, bytes) in words.iter_mut().zip(message.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            self.am.request(self.peer, WORDS, &words[..message.len() / 8], &[], self.reply)?;
             return Ok(true);
         }
         while self.sent < message.len() {
@@ -212,6 +239,11 @@ impl<N: Nic> Transport for Am<N> {
     }
 }
 
+/// True of sizes that are arguments.
+const fn are_words(size: usize) -> bool {
+    size.is_multiple_of(8) && size <= 8 * ARGS_MAX
+}
+
 /// An end whose peer has not answered, or not yet told its room.
 struct Opening<N: Nic> {
     am: ActiveMessages<N, Inbox>,
@@ -244,7 +276,7 @@ impl<N: Nic> Opening<N> {
         while alternates && ReplyRoom::medium(0, piece) > self.am.room_max(peer) {
             piece /= 2;
         }
-        let reply = match (alternates, size == size_of::<u64>()) {
+        let reply = match (alternates, are_words(size)) {
             (false, _) => ReplyRoom::NONE,
             (true, true) => ReplyRoom::SHORT,
             (true, false) => ReplyRoom::medium(0, piece),

@@ -12,6 +12,7 @@ mod window;
 
 pub use am::Am;
 pub use proto::Proto;
+pub(crate) use proto::config as proto_config;
 pub use raw::Raw;
 pub use rma::{Get, Put};
 pub use smoltcp::Smoltcp;

@@ -1,0 +1,292 @@
+//! Chang, Czajkowski, Hawblitzel and von Eicken, "Low-Latency Communication on the IBM RISC System/6000 SP" (1996): round
+//! trips of Active Messages by words, over the raw driver, and what a request, a reply and a poll cost (their Tables 2 and 3).
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use sidelane_nic::{LinkAddr, Nic};
+use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
+use sidelane_proto::{Endpoint, Event, PeerId};
+
+use crate::clock::{self, now_ns};
+use crate::ladder::{self, Host, LadderError, NicKind, Pair, Plan, Progress, Regime, Rung};
+use crate::machine::Machine;
+use crate::pattern::{Kind, Outcome, Pattern, Role};
+use crate::side::{Layer, Path, Sealing};
+use crate::stats::median;
+use crate::transport::{Broken, proto_config};
+
+/// What the study has found on one driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chang {
+    /// Names this form: [`SCHEMA`].
+    pub schema: String,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// The driver.
+    pub nic: NicKind,
+    /// Round trips by words.
+    pub words: Vec<Words>,
+    /// What the calls cost: medians over rounds.
+    pub costs: Costs,
+}
+
+/// Whole round trips with so many words of 8 bytes each way, p50.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Words {
+    /// How many.
+    pub words: usize,
+    /// Bare frames.
+    pub raw_ns: Option<f64>,
+    /// Messages.
+    pub proto_ns: Option<f64>,
+    /// A request and its reply.
+    pub am_ns: Option<f64>,
+}
+
+/// Processor time of the calls with one word, less that of the clock, p50.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// A request and the flush that puts it on the wire.
+    pub request_ns: f64,
+    /// What replying adds to a poll that has received a request: the reply and its way onto the wire.
+    pub reply_ns: f64,
+    /// A poll that finds nothing.
+    pub poll_empty_ns: f64,
+    /// What a received message adds to a poll: taking it in and running its handler.
+    pub poll_message_ns: f64,
+}
+
+/// Measures on `nic`. `hosts` and `progress` are as in [`ladder::run`].
+pub fn run(
+    nic: NicKind,
+    quick: bool,
+    mut hosts: impl FnMut(Regime) -> io::Result<(Host, Host)>,
+    progress: impl FnMut(Progress<'_>) -> bool,
+) -> Result<Chang, LadderError> {
+    let plan = Plan {
+        rungs: vec![Rung::Raw, Rung::Proto, Rung::Am],
+        regimes: vec![(Regime::DefaultOffloads, vec![Kind::PingPong])],
+        sizes: WORDS.iter().map(|words| 8 * words).collect(),
+        ..Plan::new(&[nic])
+    };
+    let plan = if quick { plan.quick() } else { plan };
+    let report = ladder::run(&plan, &mut hosts, progress)?;
+    let rtt = |rung, words| {
+        let row = report.rungs.iter().find(|row| (row.name, row.size) == (rung, 8 * words));
+        row.and_then(|row| row.half_rtt_ns).map(|half| 2.0 * half.p50)
+    };
+    let words = WORDS.into_iter().map(|words| Words {
+        words,
+        raw_ns: rtt(Rung::Raw, words),
+        proto_ns: rtt(Rung::Proto, words),
+        am_ns: rtt(Rung::Am, words),
+    });
+    let regime = Regime::DefaultOffloads;
+    let (a, b) = hosts(regime).map_err(|error| LadderError::Hosts(regime, error))?;
+    let costs = cost_rounds(nic, &plan, &mut Pair::spawn(a, b).map_err(LadderError::Sides)?)?;
+    Ok(Chang { schema: SCHEMA.to_owned(), machine: report.machine.clone(), nic, words: words.collect(), costs })
+}
+
+fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Costs, LadderError> {
+    let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
+    let limit_ns = warm_ns + measure_ns + GRACE_NS;
+    let pattern = Pattern { kind: Kind::PingPong, size: 8, warm_ns, measure_ns, limit_ns };
+    let mut rounds = Vec::new();
+    for _ in 0..plan.rounds {
+        let path = |end: &ladder::End| {
+            let nic = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, nic)| nic.clone());
+            Path::Nic { layer: Layer::AmCosts, nic: nic.unwrap_or_default(), real_frames: false }
+        };
+        let once = |pair: &mut Pair| pair.measure(&pattern, path);
+        // A machine that does other things may drop a frame.
+        let (a, b) = once(pair).or_else(|_| once(pair)).map_err(LadderError::Sides)?;
+        rounds.extend(a.costs.zip(b.costs));
+    }
+    let of = |figure: fn(&(Costs, Costs)) -> f64| {
+        median(&mut rounds.iter().map(figure).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    };
+    Ok(Costs {
+        request_ns: of(|(a, _)| a.request_ns),
+        // The side that replies knows what that costs, and what a message does.
+        reply_ns: of(|(_, b)| b.reply_ns),
+        poll_empty_ns: of(|(a, _)| a.poll_empty_ns),
+        poll_message_ns: of(|(_, b)| b.poll_message_ns),
+    })
+}
+
+/// What a handler knows.
+#[derive(Default)]
+struct Inbox {
+    messages: usize,
+    replied: bool,
+    over: bool,
+}
+
+/// Indices of the handlers: with and without a reply, and the last one.
+const ECHO: u8 = 0;
+const SILENT: u8 = 1;
+const OVER: u8 = 2;
+
+fn handlers() -> Handlers<Inbox> {
+    Handlers::new()
+        .request(ECHO, |inbox: &mut Inbox, replier: Replier<'_>, args: Args<'_>, _| {
+            inbox.messages += 1;
+            // A requester that is gone needs no reply.
+            inbox.replied = replier.reply_m(ECHO, [args.get(0).unwrap_or(0)]).is_ok();
+        })
+        .request(SILENT, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
+        .request(OVER, |inbox: &mut Inbox, _, _, _| inbox.over = true)
+        .reply(ECHO, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
+}
+
+/// Plays one side and tells what its calls cost.
+pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
+    let deadline_ns = now_ns() + pattern.limit_ns;
+    let mut am = ActiveMessages::new(Endpoint::new(nic, proto_config(Sealing::None)), handlers());
+    if role == Role::Initiator {
+        am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+    }
+    let peer = established(&mut am, deadline_ns)?;
+    let costs = match role {
+        Role::Initiator => request(&mut am, peer, pattern, deadline_ns)?,
+        Role::Responder => answer(&mut am, deadline_ns)?,
+    };
+    am.close(peer);
+    let until = deadline_ns.min(now_ns() + LINGER_NS);
+    while now_ns() < until && !matches!(am.poll_event(), Some(Event::Closed { .. } | Event::Gone { .. })) {
+        am.poll(&mut Inbox::default());
+    }
+    Ok(Outcome { costs: Some(costs), ..Outcome::default() })
+}
+
+type Am<N> = ActiveMessages<N, Inbox>;
+
+fn established<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<PeerId, Broken> {
+    let mut connected = None;
+    while now_ns() < deadline_ns {
+        am.poll(&mut Inbox::default());
+        if let Some(Event::Connected { peer, .. }) = am.poll_event() {
+            connected = Some(peer);
+        }
+        if let Some(peer) = connected.filter(|peer| am.room_max(*peer) > ReplyRoom::NONE) {
+            return Ok(peer);
+        }
+        crate::idle::relax();
+    }
+    Err(Broken::Deadline)
+}
+
+/// Requests with and without replies by turns, one at a time.
+fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns: u64) -> Result<Costs, Broken> {
+    let (mut inbox, clock_cost) = (Inbox::default(), clock::cost_ns());
+    let (mut requests, mut empty) = (Vec::new(), Vec::new());
+    let (warm_until, end) = (now_ns() + pattern.warm_ns, now_ns() + pattern.warm_ns + pattern.measure_ns);
+    while now_ns() < end {
+        let begin = now_ns();
+        let taken = am.request(peer, ECHO, &[7], &[], ReplyRoom::SHORT);
+        am.flush();
+        let after = now_ns();
+        taken.map_err(|error| Broken::Driver(error.to_string()))?;
+        while std::mem::take(&mut inbox.messages) == 0 {
+            am.poll(&mut inbox);
+            if now_ns() > deadline_ns {
+                return Err(Broken::Deadline);
+            }
+        }
+        let quiet = now_ns();
+        for _ in 0..POLLS {
+            am.poll(&mut inbox);
+        }
+        let polled = now_ns();
+        if begin >= warm_until {
+            requests.push((after - begin) as f64 - clock_cost);
+            empty.push(((polled - quiet) as f64 - clock_cost) / f64::from(POLLS));
+        }
+        // The other side sees it alone, in a poll of its own.
+        let _ = am.request(peer, SILENT, &[7], &[], ReplyRoom::NONE);
+        am.flush();
+        let until = now_ns() + APART_NS;
+        while now_ns() < until {
+            am.poll(&mut inbox);
+        }
+    }
+    am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(|error| Broken::Driver(error.to_string()))?;
+    let of = |mut samples: Vec<f64>| median(&mut samples).unwrap_or(f64::NAN);
+    Ok(Costs { request_ns: of(requests), poll_empty_ns: of(empty), ..Costs::default() })
+}
+
+/// Times the polls in which one message came.
+fn answer<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<Costs, Broken> {
+    let mut inbox = Inbox::default();
+    let (mut empty, mut silent, mut replied) = (Vec::new(), Vec::new(), Vec::new());
+    let mut begin = now_ns();
+    while !inbox.over {
+        am.poll(&mut inbox);
+        let end = now_ns();
+        let took = (end - begin) as f64;
+        let samples = match (std::mem::take(&mut inbox.messages), std::mem::take(&mut inbox.replied)) {
+            (0, _) => Some(&mut empty),
+            (1, false) => Some(&mut silent),
+            (1, true) => Some(&mut replied),
+            // We were not on the processor for a while.
+            _ => None,
+        };
+        if let Some(samples) = samples.filter(|samples| samples.len() < SAMPLES_MAX) {
+            samples.push(took);
+        }
+        if end > deadline_ns {
+            return Err(Broken::Deadline);
+        }
+        begin = now_ns();
+    }
+    let of = |mut samples: Vec<f64>| median(&mut samples).unwrap_or(f64::NAN);
+    let (empty, silent, replied) = (of(empty), of(silent), of(replied));
+    Ok(Costs { reply_ns: replied - silent, poll_message_ns: silent - empty, ..Costs::default() })
+}
+
+impl Chang {
+    /// The JSON form, indented.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a report has only plain fields");
+        text.push('\n');
+        text
+    }
+}
+
+/// The tables, beside what the paper has (one word of 4 bytes on the SP: 47.0 µs raw, 51.0 µs Active Messages).
+impl fmt::Display for Chang {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Active Messages on {}, after Chang and others (1996)\n", self.nic)?;
+        writeln!(f, "round trip, p50, ns, by words of 8 bytes each way")?;
+        writeln!(f, "{:>8}{:>10}{:>10}{:>10}{:>12}", "words", "raw", "proto", "am", "am / raw")?;
+        let figure = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
+        for row in &self.words {
+            let over = row.am_ns.zip(row.raw_ns).map(|(am, raw)| format!("{:+.0} %", (am / raw - 1.0) * 100.0));
+            let (raw, proto, am) = (figure(row.raw_ns), figure(row.proto_ns), figure(row.am_ns));
+            writeln!(f, "{:>8}{raw:>10}{proto:>10}{am:>10}{:>12}", row.words, over.unwrap_or_default())?;
+        }
+        let Costs { request_ns, reply_ns, poll_empty_ns, poll_message_ns } = self.costs;
+        writeln!(f, "\nwhat a call takes of the processor, one word, p50, ns (theirs on the SP)")?;
+        writeln!(f, "  request {request_ns:>32.0}   (7700)")?;
+        writeln!(f, "  reply, beyond its request's poll {reply_ns:>7.0}   (4000)")?;
+        writeln!(f, "  empty poll {poll_empty_ns:>29.0}   (1300)")?;
+        write!(f, "  poll, for a received message {poll_message_ns:>11.0}   (1800)")
+    }
+}
+
+/// The form of [`Chang::to_json`].
+pub const SCHEMA: &str = "sidelane-study-chang/1";
+/// Their Table 2 has 1 to 4 words; ours go on to what a short message takes.
+const WORDS: [usize; 6] = [1, 2, 3, 4, 8, 16];
+/// Polls that are timed together: one is as short as a reading of the clock.
+const POLLS: u32 = 32;
+/// Longer than any driver here takes to bring a message to the other side.
+const APART_NS: u64 = 20_000;
+/// Polls of a kind that are kept.
+const SAMPLES_MAX: usize = 1 << 18;
+/// How long an end stays for the other's last acknowledgement.
+const LINGER_NS: u64 = 200_000_000;
+/// What a side may take beyond its time, for connecting.
+const GRACE_NS: u64 = 2_000_000_000;

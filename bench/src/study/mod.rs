@@ -1,0 +1,3 @@
+//! Published studies in our terms: one file each.
+
+pub mod chang;
