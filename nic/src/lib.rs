@@ -32,6 +32,7 @@ pub mod mem;
 pub mod page;
 pub mod pcap;
 pub mod rng;
+pub mod share;
 pub mod shm;
 mod socket;
 #[cfg(not(loom))]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use sidelane_nic::Nic;
+use sidelane_nic::share::{Shared, Ticket};
 use sidelane_proto::{Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError};
 
 use super::{Broken, Flow, Proto, Transport};
@@ -25,13 +26,19 @@ struct Ends<N: Nic> {
     closed: bool,
 }
 
-/// The sender puts each message into the receiver's region, with a signal.
+/// The sender puts each message into the receiver's region, with a signal. Where both ends share memory, large ones are
+/// written straight into the receiver's, and the put is the signal alone.
 pub struct Put<N: Nic> {
     ends: Ends<N>,
+    /// The other end's memory, and ours, laid out as regions are.
+    mapped: Option<Shared>,
+    shared: Option<Shared>,
     /// What large messages are put from: one, and the last one.
     source: Region,
     /// Puts that are not in place, where more than one is under way.
     under_way: VecDeque<Op>,
+    /// The other end's ticket has come.
+    met: bool,
 }
 
 /// The receiver gets each message out of the sender's region, which a signal says is there, and answers by a signal. A
@@ -105,7 +112,24 @@ impl<N: Nic> Put<N> {
         let mut bytes = vec![0x5a; 2 * size];
         (bytes[0], bytes[size]) = (0, 1);
         let source = ends.endpoint.register(bytes);
-        Ok(Self { ends, source, under_way: VecDeque::new() })
+        let shared = (N::RELIABLE && size > COPIED_MAX).then(|| Shared::new((ends.slots + 1) * size).ok()).flatten();
+        let ticket = shared.as_ref().map_or([0; Ticket::LEN], |shared| shared.ticket().to_bytes());
+        ends.endpoint.send(ends.peer, &ticket).map_err(driver)?;
+        Ok(Self { ends, mapped: None, shared, source, under_way: VecDeque::new(), met: false })
+    }
+
+    /// The other end's ticket comes behind its key. A ticket that does not work leaves puts as they are.
+    #[inline(never)]
+    fn meet(&mut self) -> bool {
+        if self.ends.theirs.is_none() {
+            return false;
+        }
+        let ticket = self.ends.endpoint.recv(|_, message| message.try_into().map(Ticket::from_bytes));
+        self.met = ticket.is_some();
+        if let Some(Ok(ticket)) = ticket.filter(|_| self.shared.is_some()) {
+            self.mapped = Shared::of(ticket).ok();
+        }
+        self.met
     }
 
     #[inline]
@@ -116,6 +140,11 @@ impl<N: Nic> Put<N> {
         let memory = endpoint.region(*own).unwrap_or(&[]);
         for _ in 0..taken {
             *seen += 1;
+            // Shared memory cannot be shown, since the other end may write there. Patterns look at no more than the first byte.
+            if *seen == signals && self.shared.as_ref().is_some_and(|shared| is_last(shared, *slots * *size)) {
+                each(&[LAST]);
+                continue;
+            }
             // Its bytes are there before its signal, so only the last signal may mean the last message.
             let last = &memory[*slots * *size..][..*size];
             let slot = (*seen - 1) as usize % *slots * *size;
@@ -128,7 +157,10 @@ impl<N: Nic> Put<N> {
 impl<N: Nic> Transport for Put<N> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
-        let Self { ends, source, under_way } = self;
+        if !self.met && !self.meet() {
+            return Ok(false);
+        }
+        let Self { ends, mapped, source, under_way, .. } = self;
         let Some(key) = ends.theirs else { return Ok(false) };
         let alternating = ends.flow == Flow::Alternating;
         while under_way.front().is_some_and(|op| ends.endpoint.is_done(*op)) {
@@ -141,7 +173,10 @@ impl<N: Nic> Transport for Put<N> {
         let to = ends.place(ends.sent, is_last) as u64;
         // Where each message is the answer to one, that one has told that the last is in place.
         let how = PutHow { signal: true, silent: alternating };
-        let put = if message.len() > COPIED_MAX {
+        let put = if let Some(mapped) = mapped {
+            mapped.write(to as usize, message);
+            ends.endpoint.put(ends.peer, &key, 0, &[], how)
+        } else if message.len() > COPIED_MAX {
             let from = if is_last { ends.size } else { 0 };
             ends.endpoint.put_from(ends.peer, &key, to, *source, from..from + ends.size, how)
         } else {
@@ -267,9 +302,25 @@ impl<N: Nic> Transport for Get<N> {
     }
 
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken> {
+        // Who closes answers no more gets: not before the other end has everything.
+        while self.ends.flow == Flow::Outward
+            && (self.ends.signals() as usize) < self.ends.sent
+            && now_ns() < deadline_ns
+        {
+            if self.ends.poll(|_| ()).is_err() {
+                break;
+            }
+            crate::idle::relax();
+        }
         self.ends.finish(deadline_ns);
         Ok(())
     }
+}
+
+fn is_last(shared: &Shared, at: usize) -> bool {
+    let mut first = [0];
+    shared.read(at, &mut first);
+    first[0] == LAST
 }
 
 fn driver(error: impl std::fmt::Display) -> Broken {

@@ -1,0 +1,127 @@
+//! The memory, and how it is mapped.
+#![allow(unsafe_code)] // memfd_create, seals, mmap, and copies to and from what another process may write meanwhile.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::ptr::{self, NonNull};
+
+use super::Ticket;
+
+/// Shared memory of a size that cannot change. Bytes are copied in and out, never borrowed: another process may write any
+/// time, so what is read means something only after the other side has said so, by a message or a signal.
+#[derive(Debug)]
+pub struct Shared {
+    start: NonNull<u8>,
+    len: usize,
+    file: File,
+}
+
+// SAFETY: A mapping belongs to the process and not to a thread; access is by copies only.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// New memory of zeros.
+    pub fn new(len: usize) -> io::Result<Self> {
+        // SAFETY: The name is a C string, which the kernel copies. The descriptor that comes back is nobody else's.
+        let file = unsafe {
+            let fd = libc::memfd_create(c"sidelane-share".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from(OwnedFd::from_raw_fd(fd))
+        };
+        file.set_len(len as u64)?;
+        // SAFETY: A plain call on a descriptor that we own.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(file, len)
+    }
+
+    /// Memory that another process has made. Needs the right to look into that process (ptrace(2), access mode checks).
+    pub fn of(ticket: Ticket) -> io::Result<Self> {
+        let path = format!("/proc/{}/fd/{}", ticket.process, ticket.descriptor);
+        let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        // Looked at before it is opened, since opening some things does something.
+        let seen = std::fs::metadata(&path)?;
+        if seen.ino() != ticket.inode || !seen.is_file() {
+            return other("the ticket leads to something else");
+        }
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        // SAFETY: A plain call on a descriptor that we own; other files than memfds answer with an error.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        // An access behind an end that has moved would kill us.
+        if seals < 0 || seals & SIZE_SEALS != SIZE_SEALS {
+            return other("the memory's size may change");
+        }
+        if file.metadata()?.len() != ticket.len || file.metadata()?.ino() != ticket.inode {
+            return other("the memory is another one");
+        }
+        let len = usize::try_from(ticket.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Self::map(file, len)
+    }
+
+    /// For the other process.
+    pub fn ticket(&self) -> Ticket {
+        Ticket {
+            process: std::process::id(),
+            descriptor: self.file.as_raw_fd() as u32,
+            inode: self.file.metadata().map_or(0, |metadata| metadata.ino()),
+            len: self.len as u64,
+        }
+    }
+
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True of no bytes at all, which there never is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `bytes` to `at`. What is sent afterwards through a driver arrives after them.
+    #[inline]
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.assert_within(at, bytes.len());
+        // SAFETY: The mapping has `len` bytes, and the range is within it. No reference to it exists in this process, so
+        // it overlaps none; what another process does there at the same time changes bytes and nothing else.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+    }
+
+    /// Copies what is at `at` out.
+    #[inline]
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        self.assert_within(at, into.len());
+        // SAFETY: As in `write`.
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+    }
+
+    #[inline]
+    fn assert_within(&self, at: usize, len: usize) {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "within the memory");
+    }
+
+    fn map(file: File, len: usize) -> io::Result<Self> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        // SAFETY: A new mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, file.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len, file })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: Mapped by `map` with this length, and nothing borrows from it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;

@@ -1,0 +1,81 @@
+//! Memory that two processes of one host share: one makes it and tells its [`Ticket`], the other maps it by that.
+//!
+//! For what is put into a peer's memory by one copy. Whoever has the ticket, and the right to look into the maker's process,
+//! can read and write all of the memory for as long as it keeps its mapping; the maker's end does not take it away.
+
+mod memory;
+
+pub use memory::Shared;
+
+/// By which another process finds the memory: for a message of the user's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    process: u32,
+    descriptor: u32,
+    /// Tells it apart from whatever else this descriptor may have become.
+    inode: u64,
+    len: u64,
+}
+
+impl Ticket {
+    /// Bytes of [`Self::to_bytes`].
+    pub const LEN: usize = 24;
+
+    /// For a message.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.process.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.descriptor.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.inode.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// From a message. Any bytes make a ticket; one that leads nowhere is refused by [`Shared::of`].
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let four = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        Self { process: four(0), descriptor: four(4), inode: eight(8), len: eight(16) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_mapping_writes_the_other_reads() {
+        let made = Shared::new(10_000).unwrap();
+        let ticket = Ticket::from_bytes(made.ticket().to_bytes());
+        let mapped = Shared::of(ticket).unwrap();
+        mapped.write(9_000, b"across the end of a page");
+        let mut found = [0; 24];
+        made.read(9_000, &mut found);
+        assert_eq!(&found, b"across the end of a page");
+        drop(made);
+        mapped.read(9_000, &mut found);
+        assert_eq!(&found, b"across the end of a page", "its maker's end does not take it away");
+        assert_eq!(mapped.len(), 10_000);
+    }
+
+    #[test]
+    fn a_ticket_that_leads_elsewhere_is_refused() {
+        let made = Shared::new(4096).unwrap();
+        let good = made.ticket();
+        for wrong in [
+            Ticket { inode: good.inode ^ 1, ..good },
+            Ticket { descriptor: 0, ..good },
+            Ticket { process: u32::MAX, ..good },
+            Ticket { len: 4097, ..good },
+            Ticket { len: 0, ..good },
+        ] {
+            assert!(Shared::of(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "within the memory")]
+    fn nothing_is_written_beyond_the_end() {
+        Shared::new(100).unwrap().write(93, &[0; 8]);
+    }
+}
