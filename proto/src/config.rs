@@ -19,6 +19,9 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Silence after which a peer is asked whether it lives, and four times which it counts as gone.
     pub keep_alive: Duration,
+    /// Fewer frames fly while queues stand on the way. Without it, as many as the peer takes: for two hosts with a cable
+    /// between them.
+    pub congestion_control: bool,
     /// Most bytes of one message that is accepted from a peer.
     pub message_max: usize,
     /// Shows the counters to other processes of this user (`sidelane stat`); costs a descriptor and a page of memory.
@@ -39,6 +42,7 @@ impl Default for Config {
             connect_timeout: Duration::from_millis(10_000),
             // Four of them, and a stall of the machine, fit into a second.
             keep_alive: Duration::from_millis(225),
+            congestion_control: true,
             message_max: i32::MAX as usize,
             display: true,
             seed: RandomState::new().hash_one(SEED),

@@ -199,6 +199,12 @@ impl InFlight {
         }
     }
 
+    /// Frames that are lost and have not been written again.
+    #[inline]
+    pub fn lost(&self) -> usize {
+        self.lost
+    }
+
     /// True when a frame is lost and has not been written again.
     #[inline]
     pub fn has_lost(&self) -> bool {

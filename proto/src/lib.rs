@@ -10,6 +10,7 @@ struct Readme;
 mod ack;
 pub mod am;
 mod config;
+mod congestion;
 mod conn;
 mod copy;
 mod counters;

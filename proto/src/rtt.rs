@@ -9,6 +9,7 @@ pub(crate) struct Rtt {
     rttvar: u64,
     /// Smallest ever seen: what an uncongested path takes.
     min: u64,
+    latest: u64,
     sampled: bool,
 }
 
@@ -18,13 +19,14 @@ const RTO_MAX: Duration = Duration::from_millis(200);
 impl Rtt {
     /// An estimate to begin with, before anything was measured.
     pub const fn new(guess: Duration) -> Self {
-        Self { srtt: guess.as_nanos(), rttvar: guess.as_nanos() / 2, min: u64::MAX, sampled: false }
+        Self { srtt: guess.as_nanos(), rttvar: guess.as_nanos() / 2, min: u64::MAX, latest: u64::MAX, sampled: false }
     }
 
     /// Takes in one measurement. Never of a frame that was sent twice (Karn).
     #[inline]
     pub fn sample(&mut self, rtt: Duration) {
         let rtt = rtt.as_nanos();
+        self.latest = rtt;
         self.min = self.min.min(rtt);
         if self.sampled {
             // RFC 6298 (2.3): alpha = 1/8, beta = 1/4.
@@ -40,6 +42,17 @@ impl Rtt {
     /// The smoothed round-trip time.
     pub const fn smoothed(&self) -> Duration {
         Duration::from_nanos(self.srtt)
+    }
+
+    /// The round-trip time measured last; the longest there is before any was.
+    #[inline]
+    pub const fn latest(&self) -> Duration {
+        Duration::from_nanos(self.latest)
+    }
+
+    /// The path takes at least `rtt` from now on.
+    pub fn restart_min(&mut self, rtt: Duration) {
+        self.min = rtt.as_nanos();
     }
 
     /// The smallest round-trip time seen; the smoothed one before any was.

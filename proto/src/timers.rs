@@ -12,6 +12,8 @@ pub(crate) enum Timer {
     Reorder,
     /// An ack was kept back.
     Ack,
+    /// The window is less than a frame, and the next one has to wait.
+    Pace,
     /// Hello again; is the peer alive; forget a closed connection.
     Life,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     /// No timer runs.
     pub const fn new() -> Self {
@@ -73,8 +75,8 @@ impl Timers {
     /// When the next timer fires.
     #[inline]
     pub fn next(&self) -> Instant {
-        let [a, b, c, d] = self.due;
-        a.min(b).min(c.min(d))
+        let [a, b, c, d, e] = self.due;
+        a.min(b).min(c.min(d)).min(e)
     }
 }
 
@@ -83,12 +85,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Timer; Timers::COUNT] = [Timer::Retransmit, Timer::Reorder, Timer::Ack, Timer::Life];
+    const ALL: [Timer; Timers::COUNT] = [Timer::Retransmit, Timer::Reorder, Timer::Ack, Timer::Pace, Timer::Life];
 
     proptest! {
         /// Against the simple model: a time or none for each.
         #[test]
-        fn each_timer_fires_once_when_it_is_due(steps in proptest::collection::vec((0usize..4, 0u8..4, 0u64..100), 1..200)) {
+        fn each_timer_fires_once_when_it_is_due(steps in proptest::collection::vec((0usize..Timers::COUNT, 0u8..4, 0u64..100), 1..200)) {
             let mut timers = Timers::new();
             let mut model = [None; Timers::COUNT];
             let mut known = timers.take_change().expect("it is new");

@@ -78,6 +78,11 @@ impl Fabric {
         self.state.borrow_mut().advance_to(time);
     }
 
+    /// How long a frame that came to `node` now would wait for those before it on its downlink.
+    pub fn downlink_wait(&self, node: u32) -> Duration {
+        self.state.borrow().downlink_wait(node)
+    }
+
     /// Sets how frames travel between all pairs that no [`Fabric::set_link`] speaks of.
     pub fn set_default_link(&self, model: LinkModel) {
         self.state.borrow_mut().set_default_link(model);

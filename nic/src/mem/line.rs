@@ -30,10 +30,15 @@ impl Line {
         Some(self.free_at)
     }
 
+    /// How long a frame waits before the line when it comes now.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        self.free_at.since(now)
+    }
+
     /// True when the queue takes another `len` bytes.
     pub(super) fn has_room(&self, model: &LineModel, now: Instant, len: usize) -> bool {
         let (Some(rate), Some(limit)) = (model.rate_bits_per_s, model.queue_limit_bytes) else { return true };
-        let waiting_ns = self.free_at.since(now).as_nanos();
+        let waiting_ns = self.wait(now).as_nanos();
         let waiting_bytes = u128::from(waiting_ns) * u128::from(rate) / (8 * NANOS_PER_S);
         waiting_bytes + (len + FRAMING_BYTES) as u128 <= limit as u128
     }

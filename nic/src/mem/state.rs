@@ -8,7 +8,7 @@ use super::line::Line;
 use super::{Config, LineModel, LinkModel};
 use crate::fault::Lateness;
 use crate::rng::Rng;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// What became of all frames. Every frame that was sent, or came to be by duplication, ends in one of the last six.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,6 +175,10 @@ impl State {
     pub(super) fn uplink_has_room(&self, node: u32, len: usize) -> bool {
         let (model, line) = &self.nodes[node as usize].uplink;
         line.has_room(model, self.now, len)
+    }
+
+    pub(super) fn downlink_wait(&self, node: u32) -> Duration {
+        self.nodes[node as usize].downlink.1.wait(self.now)
     }
 
     pub(super) fn receive(&mut self, node: u32) -> Option<(u32, Frame)> {

@@ -27,6 +27,9 @@ impl Conn {
             self.on_retransmit_timeout(now);
             turn.counters.timeouts += u64::from(self.backoff > tries);
         }
+        if self.timers.fire(Timer::Pace, now) {
+            self.window = self.congestion.frames();
+        }
         if self.timers.fire(Timer::Life, now) {
             self.on_life_timeout(turn, plain);
         }
@@ -151,7 +154,9 @@ impl Conn {
     }
 
     pub(super) fn detect_losses(&mut self, now: Instant) {
-        match self.in_flight.detect(now, &self.rtt) {
+        let (lost_before, look_again) = (self.in_flight.lost(), self.in_flight.detect(now, &self.rtt));
+        self.congestion.on_lost((self.in_flight.lost() - lost_before) as u32);
+        match look_again {
             Some(look_again) => self.timers.set(Timer::Reorder, look_again),
             None => self.timers.stop(Timer::Reorder),
         }
@@ -173,7 +178,8 @@ impl Conn {
     /// Nothing was acknowledged for a while. Timers are set once and checked late, so first: is it really due?
     #[cold]
     pub(super) fn on_retransmit_timeout(&mut self, now: Instant) {
-        let waiting = self.fifo.has_unsent();
+        // During a pause nobody owes us an answer.
+        let waiting = self.fifo.has_unsent() && self.window > 0;
         if self.in_flight.is_empty() && !waiting {
             return;
         }
@@ -188,7 +194,11 @@ impl Conn {
             self.owed.add(Owed::PROBE);
         } else {
             self.in_flight.give_up_all();
-            self.window = (self.window / 2).max(WINDOW_MIN.min(self.window_max));
+            // The first of a row says it all: one window was lost (RFC 5681, 3.1).
+            if self.backoff == 1 {
+                self.congestion.halve();
+                self.window = self.congestion.frames();
+            }
             if self.backoff >= 2 {
                 self.owed.add(Owed::PING);
             }
@@ -259,8 +269,6 @@ impl Conn {
     }
 }
 
-/// Frames that fly at least, however often the time-out struck.
-const WINDOW_MIN: u32 = 4;
 /// First wait for the answer to a Hello; doubles each time, up to 64 ms.
 pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(2);
 const HELLO_BACKOFF_MAX: u32 = 5;

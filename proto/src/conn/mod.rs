@@ -18,6 +18,7 @@ use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, LinkAddr};
 
 use crate::ack::AckState;
+use crate::congestion::Congestion;
 use crate::counters::Counters;
 use crate::event::{Event, PeerId};
 use crate::in_flight::InFlight;
@@ -57,10 +58,11 @@ pub(crate) struct Conn {
     /// Came with a message, and is taken in when there is time: [`Self::take_in_noted_ack`].
     noted: Option<NotedAck>,
     rtt: Rtt,
-    /// Frames that may be flying. Halved by a time-out, one more for each window that was acknowledged.
+    congestion: Congestion,
+    /// Frames that may be flying: what `congestion` says, or none during a pause.
     window: u32,
-    window_max: u32,
-    window_credit: u32,
+    /// New frames since the last one that asked for an ack.
+    unasked: u32,
     /// Stream position behind everything that was sent.
     position: u64,
     /// Stream position up to which the peer lets us send.
@@ -275,6 +277,8 @@ impl Conn {
     ) -> Self {
         let first = Seq(0);
         let recv_capacity = path.recv_capacity;
+        // Delays below it are the driver's own: a probe would not be sent for them either.
+        let slack = config.congestion_control.then_some(path.probe_floor);
         Self {
             id,
             addr,
@@ -292,9 +296,9 @@ impl Conn {
             keys: Keys::new(token, config.protection.has_key()),
             in_flight: InFlight::new(first),
             noted: None,
+            congestion: Congestion::new(slack),
             window: 1,
-            window_max: 1,
-            window_credit: 0,
+            unasked: 0,
             position: 0,
             limit: 0,
             owed: Owed::default(),

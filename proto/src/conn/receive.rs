@@ -238,8 +238,8 @@ impl Conn {
         self.keys.seal = None;
         self.path.learn(hello, proven_len);
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
-        self.window_max = u32::from(hello.window).clamp(1, WINDOW_MAX);
-        self.window = self.window_max;
+        self.congestion.open(u32::from(hello.window).clamp(1, WINDOW_MAX));
+        self.window = self.congestion.frames();
     }
 
     #[inline]
@@ -260,15 +260,26 @@ impl Conn {
             self.owed.remove(Owed::PROBE);
             self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
         }
-        self.window_credit += passed as u32;
-        if self.window_credit >= self.window {
-            self.window_credit = 0;
-            self.window = (self.window + 1).min(self.window_max);
+        if self.congestion.on_acked(passed as u32, self.rtt.latest()) {
+            self.end_round(turn.now, passed);
         }
         if self.in_flight.is_empty() {
             self.finish_close(turn);
         } else if has_sack {
             self.detect_losses(turn.now);
+        }
+    }
+
+    /// A window was acknowledged, the last `passed` frames of it just now.
+    #[cold]
+    fn end_round(&mut self, now: Instant, passed: usize) {
+        // Where half of it was enough, the window was not what held us up (as in RFC 7661, 4.3).
+        let was_used = 2 * (passed + self.in_flight.len()) >= self.congestion.frames() as usize;
+        self.congestion.end_round(&mut self.rtt, was_used);
+        self.window = self.congestion.frames();
+        if let Some(pause) = self.congestion.pause(&self.rtt) {
+            self.window = 0;
+            self.timers.set(Timer::Pace, now + pause);
         }
     }
 

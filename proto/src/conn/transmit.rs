@@ -207,8 +207,15 @@ impl Conn {
     pub(super) fn finish_sent(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
-        // The last frame that the window takes: nothing follows before an ack does.
-        let ask = !self.window_has_room();
+        // The last frame that the window takes: nothing follows before an ack does. Where half of it flies each quarter
+        // asks, so that it never runs dry: the peer knows only of its own, larger window.
+        self.unasked += 1;
+        let ask = !self.window_has_room()
+            || (self.unasked >= (self.window / 4).max(ASK_MIN)
+                && self.in_flight.flying() >= (self.window / 2).max(ASK_MIN) as usize);
+        if ask {
+            self.unasked = 0;
+        }
         self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame, tail);
         self.active_at = turn.now;
         self.start_retransmit_timer(turn.now);
@@ -365,6 +372,9 @@ impl Conn {
         }
     }
 }
+
+/// Fewer frames are not asked about before the window is full: an ack each costs more than it saves.
+const ASK_MIN: u32 = 8;
 
 /// Writes the header of Hello, HelloAck and Reset, whose check is keyed for everybody. `tag`: TAG where frames are sealed.
 pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, tag: u8, frame: &mut [u8], plain: bool) {

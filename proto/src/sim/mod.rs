@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod explore;
+pub mod load;
 mod oracle;
 mod play;
 mod scenario;

@@ -132,5 +132,5 @@ fn floods_from_both_sides_over_full_fifos_never_stick() {
             full += node.am.endpoint().counters().credit_stalls;
         }
     }
-    assert!(stalls > 1000 && full > 100, "neither budgets nor FIFOs were ever full: {stalls}, {full}");
+    assert!(stalls > 1000 && full > 10, "neither budgets nor FIFOs were ever full: {stalls}, {full}");
 }

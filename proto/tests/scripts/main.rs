@@ -42,6 +42,7 @@ scripts! {
     early_and_malformed
     epoch
     fence
+    first_window
     fragments
     fragments_in
     get

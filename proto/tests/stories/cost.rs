@@ -42,7 +42,8 @@ fn a_flood_one_way_is_acknowledged_by_the_quarter_window() {
     let frames = world.counters(0).frames_sent - ours.frames_sent;
     let acks = world.counters(1).acks_sent - theirs.acks_sent;
     println!("{acks} acks for {frames} frames");
-    assert!(acks * 8 <= frames, "{acks} acks for {frames} frames");
+    // Of the congestion window, which is 20 to 40 frames here.
+    assert!(acks * 4 <= frames, "{acks} acks for {frames} frames");
 }
 
 #[test]

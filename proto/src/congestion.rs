@@ -1,0 +1,302 @@
+//! How many frames may fly to one peer, judged by delay: a target for the round trip, as in Swift (Kumar et al., SIGCOMM
+//! 2020) and Timely (Mittal et al., SIGCOMM 2015).
+//!
+//! A round is one window of frames acknowledged. Only the best round trip of a round counts: a processor that was away
+//! delays some frames of a round, a queue that stands on the path delays all of them (CoDel's argument, RFC 8289, 3.2).
+//! Below the target the window grows, above it shrinks by as much as the delay is beyond it. A round that did not use its
+//! window says nothing about it. Losses count only where they are many: a link that damages frames is not congested.
+//! Below one frame the window becomes a pause after each ack.
+//!
+//! The round trip of the empty path is the smallest one seen, but not above what is normal for the driver: who begins
+//! while others fill the queue never sees it empty, and would add a queue of its own. A longer path shows in that its delay
+//! stays what it is while the window shrinks.
+
+use sidelane_nic::time::Duration;
+
+use crate::rtt::Rtt;
+
+/// The congestion window of one direction.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    /// Frames that may fly, in units of 1 / [`ONE`].
+    window: u32,
+    window_max: u32,
+    /// The queue that is allowed to stand, before the window scales it; also the longest round trip that is thought
+    /// normal. `None`: nothing is too long.
+    slack: Option<Duration>,
+    /// The round trip of the empty path, where it proved longer than `slack`.
+    far: Option<Duration>,
+    /// The delay since when rounds have been beyond the target, and how many rounds it has been the same.
+    beyond: Duration,
+    steady: u32,
+    /// The last round was beyond the target.
+    was_beyond: bool,
+    /// No queue was seen yet, so the window doubles.
+    starting: bool,
+    // The round under way.
+    acked: u32,
+    lost: u32,
+    best: Duration,
+}
+
+/// One frame in units of the window.
+const ONE: u32 = 1 << 16;
+/// Small enough for 1,000 senders that share what 32 frames fill.
+const WINDOW_MIN: u32 = ONE / 32;
+/// Frames of the first round (RFC 3390 has as many): 128 senders that begin at once fill a shallow switch once or twice.
+const WINDOW_FIRST: u32 = 4 * ONE;
+/// Losses of fewer than one frame in so many are taken for damage on the way.
+const LOSS_SHARE: u32 = 16;
+
+impl Congestion {
+    /// `slack` is the queueing delay that means nothing yet; `None` switches the control off.
+    pub const fn new(slack: Option<Duration>) -> Self {
+        Self {
+            window: ONE,
+            window_max: ONE,
+            slack,
+            far: None,
+            beyond: Duration::ZERO,
+            steady: 0,
+            was_beyond: false,
+            starting: true,
+            acked: 0,
+            lost: 0,
+            best: Duration::from_nanos(u64::MAX),
+        }
+    }
+
+    /// The peer takes `window_max` frames.
+    pub fn open(&mut self, window_max: u32) {
+        self.window_max = window_max * ONE;
+        self.window = if self.slack.is_some() { self.window_max.min(WINDOW_FIRST) } else { self.window_max };
+    }
+
+    /// Frames that may fly, at least one.
+    #[inline]
+    pub const fn frames(&self) -> u32 {
+        if self.window < ONE { 1 } else { self.window / ONE }
+    }
+
+    /// How long to rest after an ack when the window is less than a frame. Counted from the ack and not from the frame:
+    /// acks come apart as the narrowest link lets frames through, so that senders who began together do not stay so.
+    pub fn pause(&self, rtt: &Rtt) -> Option<Duration> {
+        let missing = u64::from(ONE.checked_sub(self.window)?);
+        Some(Duration::from_nanos(rtt.smoothed().as_nanos().saturating_mul(missing) / u64::from(self.window)))
+            .filter(|&pause| pause > Duration::ZERO)
+    }
+
+    /// Frames were acknowledged, the latest `rtt` after it was sent. True when that ends a round.
+    #[inline]
+    pub fn on_acked(&mut self, frames: u32, rtt: Duration) -> bool {
+        self.best = self.best.min(rtt);
+        self.acked += frames;
+        self.acked >= self.frames()
+    }
+
+    /// Frames were found lost.
+    pub const fn on_lost(&mut self, frames: u32) {
+        self.lost += frames;
+    }
+
+    /// Nothing was acknowledged for a time-out, or much was lost: half the window (Swift's largest step). Less than a
+    /// frame only delay makes it: on a path that loses many frames a pause helps nobody.
+    pub fn halve(&mut self) {
+        self.starting = false;
+        self.window = (self.window / 2).max(ONE.min(self.window));
+    }
+
+    /// A round is over; `limited` when its window was used.
+    pub fn end_round(&mut self, rtt: &mut Rtt, limited: bool) {
+        let (best, lost, acked) = (self.best, self.lost, self.acked);
+        self.best = Duration::from_nanos(u64::MAX);
+        self.lost = 0;
+        self.acked = 0;
+        let Some(slack) = self.slack.filter(|_| limited) else { return };
+        let base = rtt.min().min(self.far.unwrap_or(slack));
+        let target = base + self.allowed(slack);
+        if lost > 1 && lost * LOSS_SHARE > acked {
+            self.halve();
+        } else if best > target {
+            self.starting = false;
+            if self.is_far(best, rtt) {
+                rtt.restart_min(best);
+                self.far = Some(best);
+                self.starting = true;
+                return;
+            }
+            // A stall of the receiver delays all of one round, and nothing of the next.
+            if !std::mem::replace(&mut self.was_beyond, true) {
+                return;
+            }
+            // Swift (algorithm 1): beta = 0.8, at most half.
+            let excess = u128::from((best - target).as_nanos()) * 4 / 5;
+            let cut = u128::from(self.window) * excess / u128::from(best.as_nanos());
+            self.window -= (cut as u32).min(self.window / 2);
+        } else if self.starting {
+            self.window *= 2;
+        } else {
+            // An eighth up to one frame a round; more where many fly, so that a stall that was taken for a queue is made
+            // good in 50 rounds.
+            self.window += (self.window / 8 + ONE / 128).min(ONE.max(self.window / 16));
+        }
+        if best <= target {
+            self.steady = 0;
+            self.was_beyond = false;
+        }
+        self.window = self.window.clamp(WINDOW_MIN, self.window_max);
+    }
+
+    /// True if it is the path that takes so long: a queue would not stay the same while the window shrinks, and would have
+    /// been shorter once, unless we hardly send at all.
+    fn is_far(&mut self, best: Duration, rtt: &Rtt) -> bool {
+        let near = |a: Duration, b: Duration| a.max(b) - a.min(b) <= Duration::from_nanos(b.as_nanos() / 16);
+        if self.steady > 0 && near(best, self.beyond) {
+            self.steady += 1;
+        } else {
+            self.steady = 1;
+            self.beyond = best;
+        }
+        self.steady >= STEADY_ROUNDS && (near(rtt.min(), best) || self.window == WINDOW_MIN)
+    }
+
+    /// The queue that may stand. It is longer for smaller windows (Swift, 3.5): the delay, which all senders of a queue
+    /// share, then belongs to one window, and theirs become the same.
+    fn allowed(&self, slack: Duration) -> Duration {
+        // 256 times the square root of the window in frames.
+        let root = u64::from(self.window.isqrt()).max(ROOT_MIN);
+        let slack = slack.as_nanos();
+        Duration::from_nanos(slack / 4 + slack * 256 / root)
+    }
+}
+
+/// Rounds of the same delay that make a path long. They take its window to a sixteenth at the most.
+const STEADY_ROUNDS: u32 = 5;
+/// No window allows more than four times the slack, and a quarter.
+const ROOT_MIN: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLACK: Duration = Duration::from_micros(25);
+
+    fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    /// Before the first round on a path of 10 µs.
+    fn opened() -> (Congestion, Rtt) {
+        let mut congestion = Congestion::new(Some(SLACK));
+        congestion.open(256);
+        let mut rtt = Rtt::new(micros(100));
+        rtt.sample(micros(10));
+        (congestion, rtt)
+    }
+
+    /// One round in which every frame took `took`.
+    fn round(congestion: &mut Congestion, rtt: &mut Rtt, took: Duration) {
+        let frames = congestion.frames();
+        rtt.sample(took);
+        assert!(congestion.on_acked(frames, took));
+        congestion.end_round(rtt, true);
+    }
+
+    #[test]
+    fn without_a_queue_the_window_opens_and_stays_open() {
+        let (mut congestion, mut rtt) = opened();
+        let windows: Vec<u32> = (0..6)
+            .map(|_| {
+                round(&mut congestion, &mut rtt, micros(12));
+                congestion.frames()
+            })
+            .collect();
+        assert_eq!(windows, [8, 16, 32, 64, 128, 256]);
+    }
+
+    #[test]
+    fn one_late_frame_is_no_queue() {
+        let (mut congestion, mut rtt) = opened();
+        assert!(!congestion.on_acked(3, micros(5_000)));
+        assert!(congestion.on_acked(1, micros(12)));
+        congestion.end_round(&mut rtt, true);
+        assert_eq!(congestion.frames(), 8);
+    }
+
+    #[test]
+    fn one_late_round_is_no_queue_either() {
+        let (mut congestion, mut rtt) = opened();
+        round(&mut congestion, &mut rtt, micros(12));
+        round(&mut congestion, &mut rtt, micros(5_000));
+        assert_eq!(congestion.frames(), 8);
+        round(&mut congestion, &mut rtt, micros(12));
+        assert!(congestion.frames() > 8);
+    }
+
+    #[test]
+    fn a_standing_queue_shrinks_the_window_below_one_frame_and_then_it_pauses() {
+        let (mut congestion, mut rtt) = opened();
+        for micros in [50, 100, 200, 150, 220, 90, 150] {
+            round(&mut congestion, &mut rtt, Duration::from_micros(micros));
+        }
+        assert_eq!(congestion.frames(), 1);
+        let pause = congestion.pause(&rtt).expect("less than a frame");
+        assert!(pause > micros(200), "{pause:?} {congestion:?}");
+    }
+
+    #[test]
+    fn a_round_that_did_not_use_its_window_changes_nothing() {
+        let (mut congestion, mut rtt) = opened();
+        assert!(congestion.on_acked(4, micros(5_000)));
+        congestion.end_round(&mut rtt, false);
+        assert_eq!(congestion.frames(), 4);
+    }
+
+    #[test]
+    fn one_loss_is_damage_and_many_are_congestion() {
+        let (mut congestion, mut rtt) = opened();
+        congestion.on_lost(1);
+        round(&mut congestion, &mut rtt, micros(12));
+        assert_eq!(congestion.frames(), 8);
+        congestion.on_lost(4);
+        round(&mut congestion, &mut rtt, micros(12));
+        assert_eq!(congestion.frames(), 4);
+    }
+
+    /// Whoever shares a queue sees its delay: the smaller window gains on the larger one.
+    #[test]
+    fn unequal_windows_become_equal() {
+        let (mut one, mut rtt_of_one) = opened();
+        let (mut other, mut rtt_of_other) = opened();
+        (one.window, other.window) = (100 * ONE, ONE);
+        (one.starting, other.starting) = (false, false);
+        for _ in 0..2_000 {
+            // Frames of 1.2 µs on a path of 10 µs.
+            let took = micros(10 + u64::from((one.window + other.window) / ONE).saturating_sub(8) * 12 / 10);
+            round(&mut one, &mut rtt_of_one, took);
+            round(&mut other, &mut rtt_of_other, took);
+        }
+        let (one, other) = (f64::from(one.window), f64::from(other.window));
+        assert!((0.7..1.4).contains(&(one / other)), "{one} beside {other}");
+    }
+
+    #[test]
+    fn a_long_path_is_found_out() {
+        let (mut congestion, _) = opened();
+        let mut rtt = Rtt::new(micros(100));
+        for _ in 0..20 {
+            round(&mut congestion, &mut rtt, micros(1_000));
+        }
+        assert_eq!(congestion.frames(), 256, "{congestion:?}");
+    }
+
+    #[test]
+    fn switched_off_it_takes_what_the_peer_gives() {
+        let mut congestion = Congestion::new(None);
+        congestion.open(256);
+        let mut rtt = Rtt::new(micros(100));
+        round(&mut congestion, &mut rtt, micros(10));
+        round(&mut congestion, &mut rtt, micros(10_000));
+        assert_eq!((congestion.frames(), congestion.pause(&rtt)), (256, None));
+    }
+}

@@ -1,0 +1,76 @@
+//! The loads that are kept an eye on, and their table.
+
+use std::fmt::Write as _;
+
+use sidelane_nic::time::Duration;
+
+use super::{Load, Sender, Shape};
+
+const BASE: Load = Load {
+    name: "",
+    shape: Shape::ManyToOne(2),
+    // One frame of 1500 bytes with both headers.
+    message: 1472,
+    rate: 10_000_000_000,
+    first_rate: 10_000_000_000,
+    // A shallow switch: what 10 Gbit/s carry in 300 µs.
+    queue: 375_000,
+    delay: Duration::from_micros(5),
+    loss: 0.0,
+    flap: Duration::ZERO,
+    jump: Duration::ZERO,
+    restart: false,
+    slow: Duration::ZERO,
+    span: Duration::from_millis(20),
+};
+
+/// Everything in the table.
+pub const LOADS: [Load; 15] = [
+    Load { name: "1 to 1", shape: Shape::ManyToOne(1), ..BASE },
+    Load { name: "2 to 1", ..BASE },
+    Load { name: "16 to 1", shape: Shape::ManyToOne(16), ..BASE },
+    Load { name: "128 to 1", shape: Shape::ManyToOne(128), ..BASE },
+    Load { name: "256 to 1", shape: Shape::ManyToOne(256), ..BASE },
+    Load { name: "128 to 1, queue of 64 kB", shape: Shape::ManyToOne(128), queue: 64_000, ..BASE },
+    Load { name: "all to all, 16 nodes", shape: Shape::AllToAll(16), ..BASE },
+    Load { name: "16 to 1, one of 1 Gbit/s", shape: Shape::ManyToOne(16), first_rate: 1_000_000_000, ..BASE },
+    Load { name: "2 to 1, 100 µs away", delay: Duration::from_micros(100), ..BASE },
+    Load { name: "1 to 1, 0.1 % lost", shape: Shape::ManyToOne(1), loss: 0.001, ..BASE },
+    Load { name: "16 to 1, 0.1 % lost", shape: Shape::ManyToOne(16), loss: 0.001, ..BASE },
+    Load { name: "16 to 1, slow receiver", shape: Shape::ManyToOne(16), slow: Duration::from_millis(10), ..BASE },
+    Load { name: "16 to 1, a link flaps", shape: Shape::ManyToOne(16), flap: Duration::from_millis(2), ..BASE },
+    Load { name: "16 to 1, all asleep", shape: Shape::ManyToOne(16), jump: Duration::from_millis(2), ..BASE },
+    Load { name: "16 to 1, one restarts", shape: Shape::ManyToOne(16), restart: true, ..BASE },
+];
+
+/// The loads whose names contain `part`, with all senders, as text. The same each time.
+pub fn table(part: &str) -> String {
+    let mut table = String::from(
+        "10 Gbit/s, 5 µs one way, a queue of 375 kB (300 µs) before each downlink, messages of 1472 B, 20 ms; unless it says \
+         otherwise.\nGoodput: payload as a share of the line rate (95.7 % is all there is). Queue: wait before the downlink.\n\n",
+    );
+    let _ = writeln!(
+        table,
+        "{:<26}{:<16}{:>9}{:>12}{:>12}{:>8}{:>9}",
+        "load", "sender", "goodput", "queue p50", "queue p99", "Jain", "lost"
+    );
+    for load in LOADS.into_iter().filter(|load| load.name.contains(part)) {
+        for (sender, name) in
+            [(Sender::Ours, "sidelane"), (Sender::Uncontrolled, "no control"), (Sender::GoBackN, "go-back-N")]
+        {
+            let measured = load.play(sender);
+            let _ = writeln!(
+                table,
+                "{:<26}{:<16}{:>7.1} %{:>9.1} µs{:>9.1} µs{:>8.3}{:>7.2} %",
+                if sender == Sender::Ours { load.name } else { "" },
+                name,
+                100.0 * measured.goodput,
+                measured.queue_p50.as_nanos() as f64 / 1e3,
+                measured.queue_p99.as_nanos() as f64 / 1e3,
+                measured.fairness,
+                100.0 * measured.lost
+            );
+        }
+    }
+    table
+}
