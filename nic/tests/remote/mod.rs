@@ -281,6 +281,7 @@ fn obey<N: Nic>(nic: &mut N, call: u8, arguments: &[u8]) -> Vec<u8> {
                 c.tx_full,
                 c.tx_failed,
                 c.waits,
+                c.wakes,
             ];
             numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
         }
