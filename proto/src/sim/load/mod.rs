@@ -2,7 +2,7 @@
 //!
 //! Nodes hang on a switch: each has an uplink and a downlink of one rate, and the switch holds a bounded queue before each
 //! downlink, where an incast meets. Senders always have something to send. The same load is played with our protocol, with
-//! it but without congestion control, and with [`GoBackN`].
+//! it but without congestion control, and with go-back-N.
 
 mod go_back_n;
 mod host;
