@@ -11,6 +11,7 @@
 mod readme {}
 
 pub mod affinity;
+pub mod breakdown;
 pub mod clock;
 pub mod idle;
 pub mod ladder;

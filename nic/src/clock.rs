@@ -15,8 +15,32 @@ use crate::time::Instant;
 /// The scale is good to about 20 ppm, so sleep for the span up to a deadline, never until an absolute kernel time.
 #[inline]
 pub fn monotonic() -> Instant {
+    clock().now()
+}
+
+/// The raw counter that [`monotonic`] is made from: of one origin and rate in all processes of this machine, so that stamps of
+/// two of them can be subtracted. The read is not serialising: what is still under way then counts as after it.
+#[inline]
+pub fn ticks() -> u64 {
+    match clock() {
+        #[cfg(target_arch = "x86_64")]
+        Clock::Tsc(_) => read_tsc(),
+        _ => system_clock().as_nanos(),
+    }
+}
+
+/// What one of [`ticks`] is worth.
+pub fn nanos_per_tick() -> f64 {
+    match clock() {
+        Clock::Tsc(tsc) => tsc.nanos_per_tick as f64 / (1u64 << 32) as f64,
+        Clock::System => 1.0,
+    }
+}
+
+#[inline]
+fn clock() -> &'static Clock {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
-    CLOCK.get_or_init(Clock::choose).now()
+    CLOCK.get_or_init(Clock::choose)
 }
 
 enum Clock {

@@ -13,7 +13,7 @@
 //! | [`shm`] | `shm:<domain>` | processes on one host; reliable and ordered |
 //! | [`mem`] | `mem:` | a simulated fabric within one process, in virtual time |
 //!
-//! [`fault`] and [`pcap`] wrap any of them; [`tcpip`] runs smoltcp on any of them.
+//! [`fault`], [`pcap`] and [`stamps`] wrap any of them; [`tcpip`] runs smoltcp on any of them.
 
 #![deny(unsafe_code)]
 
@@ -37,6 +37,7 @@ pub mod shm;
 mod socket;
 #[cfg(not(loom))]
 pub mod spec;
+pub mod stamps;
 pub mod tcpip;
 pub mod time;
 mod tx_buffers;

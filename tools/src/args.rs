@@ -85,6 +85,7 @@ Examples:
   sidelane ladder --nic xdp,uring
   sidelane ladder --nic shm --sizes 8,1024 --patterns ping-pong
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
+  sidelane ladder --breakdown --nic uring,shm
 
 How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
@@ -185,6 +186,9 @@ pub struct LadderArgs {
     /// Patterns, comma separated
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PATTERN")]
     pub patterns: Vec<PatternArg>,
+    /// Show instead where each nanosecond of a half round trip goes, layer by layer, beside its time as a whole
+    #[arg(long, conflicts_with_all = ["peer", "rungs", "patterns", "quick", "real_frames", "rounds", "csv"])]
+    pub breakdown: bool,
     /// Fewer and shorter rounds: a first impression in a few seconds
     #[arg(long)]
     pub quick: bool,

@@ -1,5 +1,6 @@
 //! `sidelane ladder`: makes a lab or meets another machine, has both sides measured, prints and writes what came out.
 
+mod breakdown;
 mod peer;
 mod place;
 mod plans;
@@ -53,6 +54,9 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     }
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
+    if args.breakdown {
+        return break_down(args, &place, &nics, &interrupted);
+    }
     let mut whole: Option<Report> = None;
     for group in place.groups(&nics) {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
@@ -77,6 +81,21 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     }
     if let Some(file) = &args.csv {
         write(file, &report.to_csv())?;
+    }
+    Ok(0)
+}
+
+fn break_down(args: &LadderArgs, place: &Place, nics: &[NicKind], interrupted: &AtomicBool) -> Result<i32, Failure> {
+    let sizes = if args.sizes.is_empty() { &[8][..] } else { &args.sizes };
+    let mut all = Vec::new();
+    for nic in nics {
+        match breakdown::measure(*nic, sizes, place) {
+            _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
+            measured => all.extend(measured?),
+        }
+    }
+    if let Some(file) = &args.json {
+        write(file, &serde_json::to_string_pretty(&all).expect("only plain fields and finite numbers"))?;
     }
     Ok(0)
 }

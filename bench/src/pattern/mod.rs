@@ -8,6 +8,7 @@ mod pingpong;
 
 use serde::{Deserialize, Serialize};
 
+use crate::breakdown::Samples;
 use crate::clock::now_ns;
 use crate::stats::Summary;
 use crate::study::chang::Costs;
@@ -54,7 +55,7 @@ pub struct Pattern {
 }
 
 /// What one side has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Messages handed over or taken, warm-up and last included: both sides must agree in a one-way pattern.
     pub messages: u64,
@@ -65,6 +66,9 @@ pub struct Outcome {
     /// What calls cost, in the study of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
+    /// Stamps, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Samples>,
 }
 
 impl Outcome {

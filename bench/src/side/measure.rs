@@ -8,6 +8,7 @@ use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 
 use super::{Layer, Measurement, Path, Sealing};
+use crate::breakdown;
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
 use crate::study::chang;
@@ -113,6 +114,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                 }
             }
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
+            (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
@@ -156,6 +158,7 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             }
         }
         Layer::AmCosts => Err(Broken::Driver("the costs of calls are those of two processes".to_owned())),
+        Layer::Stamped => Err(Broken::Driver("stamps are of real time, and the fabric has none".to_owned())),
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
 }

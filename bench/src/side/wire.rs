@@ -107,6 +107,8 @@ pub enum Layer {
     Put,
     /// Gets on the protocol.
     Get,
+    /// The protocol on a driver that stamps ([`crate::breakdown`]).
+    Stamped,
 }
 
 /// What protects the protocol's frames.

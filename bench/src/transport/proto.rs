@@ -77,6 +77,12 @@ impl<N: Nic> Proto<N> {
         (self.endpoint, self.peer)
     }
 
+    /// The driver below.
+    #[inline]
+    pub(crate) fn nic_mut(&mut self) -> &mut N {
+        self.endpoint.nic_mut()
+    }
+
     #[inline]
     fn take_events(&mut self) -> Result<(), Broken> {
         while let Some(event) = self.endpoint.poll_event() {

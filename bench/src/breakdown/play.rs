@@ -1,0 +1,147 @@
+//! One side: a ping-pong of which every so many-th round trip is stamped.
+
+use sidelane_nic::clock::ticks;
+use sidelane_nic::stamps::{Border, Reader, Stamped, buffer};
+use sidelane_nic::{LinkAddr, Nic};
+
+use super::{Sample, Samples};
+use crate::clock::now_ns;
+use crate::pattern::{Outcome, Pattern, Role};
+use crate::side::Sealing;
+use crate::transport::{Broken, Proto, SLACK, Transport};
+
+/// Plays `pattern`, a ping-pong, over the protocol on a stamped driver.
+pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
+    let deadline_ns = now_ns() + pattern.limit_ns;
+    let (nic, size) = (Stamped::new(nic), pattern.size);
+    let mut path = match role {
+        Role::Initiator => Proto::connect(nic, Sealing::None, peer, size, deadline_ns)?,
+        Role::Responder => Proto::accept(nic, Sealing::None, size, deadline_ns)?,
+    };
+    let (messages, samples) = match role {
+        Role::Initiator => initiate(&mut path, pattern, deadline_ns)?,
+        Role::Responder => respond(&mut path, pattern, deadline_ns)?,
+    };
+    path.finish(deadline_ns)?;
+    Ok(Outcome { messages, samples: Some(samples), ..Outcome::default() })
+}
+
+/// Messages, and the samples.
+type Seen = Result<(u64, Samples), Broken>;
+
+fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns: u64) -> Seen {
+    let mut message = vec![WARM; pattern.size];
+    let mut into = vec![0; pattern.size + SLACK];
+    let (mut write, read) = buffer(SAMPLES_MAX);
+    let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
+    let warm_until = now_ns() + pattern.warm_ns;
+    let mut number = 0u64;
+    loop {
+        let stamped = number.is_multiple_of(EVERY);
+        if stamped {
+            let now = now_ns();
+            message[0] = match now.saturating_sub(warm_until) {
+                0 => WARM,
+                since if since < pattern.measure_ns => MORE,
+                _ => LAST,
+            };
+            path.nic_mut().stamp_sending();
+            path.nic_mut().stamp_receiving();
+        }
+        let sent_at = ticks();
+        hand_over(path, &message)?;
+        if message[0] == LAST {
+            return Ok((number, Samples { stamped: collect(read), unstamped }));
+        }
+        receive(path, &mut into, deadline_ns)?;
+        let received_at = ticks();
+        if message[0] == WARM {
+            path.nic_mut().take();
+        } else if stamped {
+            keep(path, &mut |stamps| write.push(number, stamps), (sent_at, received_at));
+        } else if number % EVERY == EVERY / 2 && unstamped.len() < SAMPLES_MAX {
+            unstamped.push(received_at - sent_at);
+        }
+        number += 1;
+    }
+}
+
+fn respond<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns: u64) -> Seen {
+    let message = vec![MORE; pattern.size];
+    let mut into = vec![0; pattern.size + SLACK];
+    let (mut write, read) = buffer(SAMPLES_MAX);
+    let mut number = 0u64;
+    loop {
+        let stamped = number.is_multiple_of(EVERY);
+        if stamped {
+            path.nic_mut().stamp_receiving();
+        }
+        let kind = receive(path, &mut into, deadline_ns)?;
+        if kind == LAST {
+            return Ok((number, Samples { stamped: collect(read), unstamped: Vec::new() }));
+        }
+        if stamped {
+            let received_at = ticks();
+            path.nic_mut().stamp_sending();
+            let sent_at = ticks();
+            hand_over(path, &message)?;
+            // What the other side leaves out would only take the room of what it has.
+            if kind == MORE {
+                keep(path, &mut |stamps| write.push(number, stamps), (sent_at, received_at));
+            }
+        } else {
+            hand_over(path, &message)?;
+        }
+        number += 1;
+    }
+}
+
+#[inline]
+fn hand_over<N: Nic>(path: &mut Proto<Stamped<N>>, message: &[u8]) -> Result<(), Broken> {
+    if !path.send(message)? {
+        return Err(Broken::Driver("there is room for one message, and it was refused".to_owned()));
+    }
+    path.flush()
+}
+
+/// Waits for the next message; returns its first byte.
+#[inline]
+fn receive<N: Nic>(path: &mut Proto<Stamped<N>>, into: &mut [u8], deadline_ns: u64) -> Result<u8, Broken> {
+    let (mut kind, mut turns) = (MORE, 0u64);
+    while path.recv(1, into, |message| kind = message[0])? == 0 {
+        crate::idle::relax();
+        turns += 1;
+        if turns.is_multiple_of(TURNS_PER_CLOCK) && now_ns() > deadline_ns {
+            return Err(Broken::Deadline);
+        }
+    }
+    Ok(kind)
+}
+
+fn keep<N: Nic>(
+    path: &mut Proto<Stamped<N>>,
+    push: &mut impl FnMut(&sidelane_nic::stamps::Stamps),
+    (sent_at, received_at): (u64, u64),
+) {
+    let mut stamps = path.nic_mut().take();
+    stamps[Border::Send as usize] = sent_at;
+    stamps[Border::Received as usize] = received_at;
+    push(&stamps);
+}
+
+fn collect(mut read: Reader) -> Vec<Sample> {
+    std::iter::from_fn(|| read.pop()).map(|(number, stamps)| Sample { number, stamps }).collect()
+}
+
+/// One round trip in so many is stamped, and as many are timed without a stamp.
+const EVERY: u64 = 64;
+/// Of one measurement: some 400 KiB of text on its way to the ladder.
+const SAMPLES_MAX: usize = 4096;
+/// Turns between two looks at the deadline.
+const TURNS_PER_CLOCK: u64 = 1024;
+/// First byte of messages whose times do not count.
+const WARM: u8 = 2;
+/// First byte of those that do.
+const MORE: u8 = 0;
+/// First byte of the last message.
+const LAST: u8 = 1;
