@@ -117,14 +117,14 @@ fn handlers() -> Handlers<Inbox> {
 impl<N: Nic> Am<N> {
     /// Connects to `peer`, to which messages go as `flow` says.
     pub fn connect(nic: N, peer: LinkAddr, size: usize, flow: Flow, deadline_ns: u64) -> Result<Self, Broken> {
-        let mut end = Opening::new(nic, size);
+        let mut end = Opening::new(nic, size, flow, Role::Requests);
         end.am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
         Self::established(end, flow, Role::Requests, deadline_ns)
     }
 
     /// Waits for a peer that connects.
     pub fn accept(nic: N, size: usize, flow: Flow, deadline_ns: u64) -> Result<Self, Broken> {
-        Self::established(Opening::new(nic, size), flow, Role::Replies, deadline_ns)
+        Self::established(Opening::new(nic, size, flow, Role::Replies), flow, Role::Replies, deadline_ns)
     }
 
     /// Both ends of a connection within one thread; `pass` lets time go by on the wire between them.
@@ -136,7 +136,8 @@ impl<N: Nic> Am<N> {
         deadline_ns: u64,
         mut pass: impl FnMut(),
     ) -> Result<(Self, Self), Broken> {
-        let (mut a, mut b) = (Opening::new(a, size), Opening::new(b, size));
+        let mut a = Opening::new(a, size, flow, Role::Requests);
+        let mut b = Opening::new(b, size, flow, Role::Replies);
         a.am.connect(to_b).map_err(|error| Broken::Driver(error.to_string()))?;
         while now_ns() < deadline_ns {
             // Both: the one that is ready first still answers the other.
@@ -252,8 +253,10 @@ struct Opening<N: Nic> {
 }
 
 impl<N: Nic> Opening<N> {
-    fn new(nic: N, size: usize) -> Self {
-        let inbox = Inbox { message: vec![0x5a; size], filled: 0, messages: 0, begin: [0], replies: false };
+    fn new(nic: N, size: usize, flow: Flow, role: Role) -> Self {
+        // From the start: the first request may come with what opens this end.
+        let replies = flow == Flow::Alternating && role == Role::Replies;
+        let inbox = Inbox { message: vec![0x5a; size], filled: 0, messages: 0, begin: [0], replies };
         Self { am: ActiveMessages::new(Endpoint::new(nic, config(Sealing::None)), handlers()), inbox, peer: None }
     }
 
@@ -271,7 +274,6 @@ impl<N: Nic> Opening<N> {
         let peer = self.peer.expect("it is open");
         let size = self.inbox.message.len();
         let alternates = flow == Flow::Alternating;
-        self.inbox.replies = alternates && role == Role::Replies;
         let mut piece = size.min(self.am.medium_max(peer, 0));
         while alternates && ReplyRoom::medium(0, piece) > self.am.room_max(peer) {
             piece /= 2;
