@@ -270,7 +270,7 @@ impl<N: Nic> Opening<N> {
         Ok(self.peer.is_some_and(|peer| self.am.room_max(peer) > ReplyRoom::NONE))
     }
 
-    fn into_end(mut self, flow: Flow, role: Role) -> Am<N> {
+    fn into_end(self, flow: Flow, role: Role) -> Am<N> {
         let peer = self.peer.expect("it is open");
         let size = self.inbox.message.len();
         let alternates = flow == Flow::Alternating;
