@@ -1,15 +1,17 @@
-//! MPI over Sidelane's protocol. There is nothing here yet but the map of what will stand where.
+//! MPI over Sidelane's protocol.
 //!
-//! | module | what it will be | stands on |
+//! | module | what it is | stands on |
 //! | --- | --- | --- |
-//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, progress, cancel, put and get | `sidelane-proto` |
-//! | `p2p` | send modes, blocking, non-blocking and persistent; probe; eager, rendezvous and hybrid by size | `adi` |
+//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel, put and get | `sidelane-proto` |
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
-//! | `comm` | groups, communicators, context ids, topologies, attributes | `p2p` |
-//! | `coll` | collectives, one algorithm a file with its cost, chosen by size and ranks from a measured table | `p2p`, `comm`, `datatype` |
-//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `comm`, `datatype` |
+//! | `op` | operators of reductions | `datatype` |
+//! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | `op` |
+//! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
+//! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll` |
+//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `comm` |
+//! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses | `launch`, `adi`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
 //!
-//! A module uses what its row names, and nothing else of this crate.
+//! A module uses what its row names, and nothing else of this crate. What has no file yet is planned.
 
 #![deny(unsafe_code)]
