@@ -15,3 +15,6 @@
 //! A module uses what its row names, and nothing else of this crate. What has no file yet is planned.
 
 #![deny(unsafe_code)]
+
+pub mod datatype;
+pub mod op;

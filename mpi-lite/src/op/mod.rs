@@ -1,0 +1,181 @@
+//! Operators of reductions, on elements as they stand in memory.
+
+mod element;
+mod fold;
+mod location;
+#[cfg(test)]
+mod tests;
+mod user;
+
+use std::cmp::Ordering;
+
+use crate::datatype::{Class, Number, Predefined, Repr};
+
+use element::{Element, Integral, Real};
+use fold::{fold, fold_complex};
+pub use user::UserOp;
+
+/// An operator of `MPI_Reduce` and its kin (MPI-4.1 6.9).
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "named as in the standard")]
+pub enum Op {
+    Sum,
+    Min,
+    Max,
+    Prod,
+    Band,
+    Bor,
+    Bxor,
+    Land,
+    Lor,
+    Lxor,
+    Minloc,
+    Maxloc,
+    /// `MPI_REPLACE`: what comes in stays. For accumulates only (MPI-4.1 12.3.4).
+    Replace,
+    /// `MPI_NO_OP`: what is there stays. For accumulates only (MPI-4.1 12.3.4).
+    NoOp,
+    /// One of the program's own.
+    User(UserOp),
+}
+
+impl Op {
+    /// Combines arrays of elements: `into[i] = from[i] OP into[i]`, the order of `invec` and `inoutvec` in a function given
+    /// to `MPI_Op_create` (MPI-4.1 6.9.5). For a result in rank order, `from` is therefore what the lower ranks have.
+    ///
+    /// Elements stand as in memory, [`Predefined::extent`] bytes each: gaps of pair types are there, and are kept in `into`.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ or are no whole number of elements.
+    pub fn combine(&self, kind: Predefined, into: &mut [u8], from: &[u8]) -> Result<(), NotDefined> {
+        assert_eq!(into.len(), from.len());
+        assert_eq!(into.len() % kind.extent(), 0);
+        if !self.is_defined_on(kind) {
+            return Err(NotDefined { op: self.name(), kind });
+        }
+        match self {
+            Self::NoOp => {}
+            Self::Replace => into.copy_from_slice(from),
+            Self::User(user) => user.call(kind, into, from),
+            Self::Minloc => location::fold(kind, into, from, Ordering::Less),
+            Self::Maxloc => location::fold(kind, into, from, Ordering::Greater),
+            _ => match kind.repr() {
+                Repr::One(number) => self.combine_numbers(number, into, from),
+                Repr::Complex(part) => self.combine_complex(part, into, from),
+                Repr::Pair(..) => unreachable!("pairs take Minloc and Maxloc only, as checked above"),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether the operands' order is free. Algorithms may then combine as things arrive.
+    pub fn is_commutative(&self) -> bool {
+        match self {
+            Self::User(user) => user.is_commutative(),
+            Self::Replace | Self::NoOp => false,
+            _ => true,
+        }
+    }
+
+    /// Whether the standard defines it for this type (MPI-4.1 6.9.2 to 6.9.4 and 12.3.4); the program's own take every type.
+    pub fn is_defined_on(&self, kind: Predefined) -> bool {
+        use Class::*;
+        let class = kind.class();
+        match self {
+            Self::Max | Self::Min => matches!(class, CInteger | FortranInteger | Floating | MultiLanguage),
+            Self::Sum | Self::Prod => matches!(class, CInteger | FortranInteger | Floating | Complex | MultiLanguage),
+            Self::Land | Self::Lor | Self::Lxor => matches!(class, CInteger | Logical),
+            Self::Band | Self::Bor | Self::Bxor => matches!(class, CInteger | FortranInteger | Byte | MultiLanguage),
+            Self::Minloc | Self::Maxloc => class == Location,
+            Self::Replace | Self::NoOp | Self::User(_) => true,
+        }
+    }
+
+    /// Its name in the standard.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sum => "MPI_SUM",
+            Self::Min => "MPI_MIN",
+            Self::Max => "MPI_MAX",
+            Self::Prod => "MPI_PROD",
+            Self::Band => "MPI_BAND",
+            Self::Bor => "MPI_BOR",
+            Self::Bxor => "MPI_BXOR",
+            Self::Land => "MPI_LAND",
+            Self::Lor => "MPI_LOR",
+            Self::Lxor => "MPI_LXOR",
+            Self::Minloc => "MPI_MINLOC",
+            Self::Maxloc => "MPI_MAXLOC",
+            Self::Replace => "MPI_REPLACE",
+            Self::NoOp => "MPI_NO_OP",
+            Self::User(_) => "a user-defined operator",
+        }
+    }
+
+    fn combine_numbers(&self, number: Number, into: &mut [u8], from: &[u8]) {
+        match number {
+            Number::I8 => self.combine_integers::<i8, _>(into, from),
+            Number::I16 => self.combine_integers::<i16, _>(into, from),
+            Number::I32 => self.combine_integers::<i32, _>(into, from),
+            Number::I64 => self.combine_integers::<i64, _>(into, from),
+            Number::I128 => self.combine_integers::<i128, _>(into, from),
+            Number::U8 => self.combine_integers::<u8, _>(into, from),
+            Number::U16 => self.combine_integers::<u16, _>(into, from),
+            Number::U32 => self.combine_integers::<u32, _>(into, from),
+            Number::U64 => self.combine_integers::<u64, _>(into, from),
+            Number::F16 => self.combine_real::<element::F16, _>(into, from),
+            Number::F32 => self.combine_real::<f32, _>(into, from),
+            Number::F64 => self.combine_real::<f64, _>(into, from),
+            Number::F80 => self.combine_real::<element::F80, _>(into, from),
+            Number::F128 => self.combine_real::<element::F128, _>(into, from),
+        }
+    }
+
+    fn combine_integers<T: Integral<N>, const N: usize>(&self, into: &mut [u8], from: &[u8]) {
+        match self {
+            Self::Band => fold(into, from, |a: T, b| a & b),
+            Self::Bor => fold(into, from, |a: T, b| a | b),
+            Self::Bxor => fold(into, from, |a: T, b| a ^ b),
+            Self::Land => fold(into, from, |a: T, b| T::truth(a != T::ZERO && b != T::ZERO)),
+            Self::Lor => fold(into, from, |a: T, b| T::truth(a | b != T::ZERO)),
+            Self::Lxor => fold(into, from, |a: T, b| T::truth((a != T::ZERO) != (b != T::ZERO))),
+            _ => self.combine_real::<T, N>(into, from),
+        }
+    }
+
+    fn combine_real<T: Real<N>, const N: usize>(&self, into: &mut [u8], from: &[u8]) {
+        match self {
+            Self::Sum => fold(into, from, T::plus),
+            Self::Prod => fold(into, from, T::times),
+            Self::Max => fold(into, from, |a: T, b| if a > b { a } else { b }),
+            Self::Min => fold(into, from, |a: T, b| if a < b { a } else { b }),
+            _ => unreachable!("checked by `combine`"),
+        }
+    }
+
+    fn combine_complex(&self, part: Number, into: &mut [u8], from: &[u8]) {
+        match (self, part) {
+            // A sum of complex numbers is the sum of their parts.
+            (Self::Sum, _) => self.combine_numbers(part, into, from),
+            (Self::Prod, Number::F16) => fold_complex(into, from, product::<element::F16, _>),
+            (Self::Prod, Number::F32) => fold_complex(into, from, product::<f32, _>),
+            (Self::Prod, Number::F64) => fold_complex(into, from, product::<f64, _>),
+            (Self::Prod, Number::F80) => fold_complex(into, from, product::<element::F80, _>),
+            (Self::Prod, Number::F128) => fold_complex(into, from, product::<element::F128, _>),
+            _ => unreachable!("checked by `combine`, and by the table of types"),
+        }
+    }
+}
+
+/// An operator was to combine what it is not defined for (`MPI_ERR_OP`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{op} is not defined for {}", kind.name())]
+pub struct NotDefined {
+    op: &'static str,
+    kind: Predefined,
+}
+
+fn product<T: Real<N>, const N: usize>([a, b]: [T; 2], [c, d]: [T; 2]) -> [T; 2] {
+    [a.times(c).minus(b.times(d)), a.times(d).plus(b.times(c))]
+}

@@ -1,0 +1,48 @@
+//! Operators of the program's own (`MPI_Op_create`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::datatype::Predefined;
+
+/// A function that combines, and whether the operands' order is free. Clones are the same operator.
+#[derive(Clone)]
+pub struct UserOp {
+    function: Arc<Function>,
+    commutative: bool,
+}
+
+/// Combines all elements: `into[i] = from[i] OP into[i]`.
+type Function = dyn Fn(Predefined, &mut [u8], &[u8]) + Send + Sync;
+
+impl UserOp {
+    /// An operator that `function` computes: given the elements' type, it sets `into[i] = from[i] OP into[i]` for each
+    /// element of the two arrays, which have the same length.
+    ///
+    /// It has to be associative (MPI-4.1 6.9.5). The order of operands is kept unless it is `commutative`.
+    pub fn new(commutative: bool, function: impl Fn(Predefined, &mut [u8], &[u8]) + Send + Sync + 'static) -> Self {
+        Self { function: Arc::new(function), commutative }
+    }
+
+    /// As promised to [`Self::new`].
+    pub fn is_commutative(&self) -> bool {
+        self.commutative
+    }
+
+    pub(super) fn call(&self, kind: Predefined, into: &mut [u8], from: &[u8]) {
+        (self.function)(kind, into, from);
+    }
+}
+
+/// Operators are the same when they are clones of one.
+impl PartialEq for UserOp {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl fmt::Debug for UserOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserOp").field("commutative", &self.commutative).finish_non_exhaustive()
+    }
+}
