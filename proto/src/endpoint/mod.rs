@@ -1,22 +1,23 @@
 //! Many connections over one [`Nic`]: the user's calls, and the turns of the loop.
 
+mod strangers;
+mod transmit;
+
 use std::fmt;
 use std::io;
-use std::ops::Range;
 
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
-use crate::conn::{Conn, Plan, TurnContext, open_header};
-use crate::counters::{Counters, Reject};
+use crate::conn::{Conn, TurnContext};
+use crate::counters::Counters;
 use crate::display::Display;
 use crate::path::Path;
 use crate::queue::PeerQueue;
-use crate::rma::OpSpan;
-use crate::router::{Router, Stranger};
+use crate::router::Router;
 use crate::seal::TAG_LEN;
 use crate::send_fifo::SendFifo;
-use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, RECORD_LEN, Tokens, flags, put_message};
+use crate::wire::{RECORD_LEN, put_message};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -338,34 +339,6 @@ impl<N: Nic> Endpoint<N> {
         self.router.now
     }
 
-    /// Lets every connection that may have something to transmit do so, each a burst at the most.
-    fn transmit(&mut self, now: Instant) {
-        let mut committed = std::mem::take(&mut self.committed);
-        for _ in 0..self.router.active.len() {
-            let Some(index) = self.router.active.pop_front() else { break };
-            let Some((conn, mut turn)) = self.router.conn_turn(index, now) else { continue };
-            let verdict = transmit_one(&mut self.nic, conn, &mut turn);
-            committed |= verdict.committed;
-            conn.queued = verdict.more;
-            if let Some(next) = conn.take_timeout_change() {
-                self.router.peers.note_due(index, next);
-            }
-            if verdict.more {
-                self.router.active.push_back(index);
-            }
-            if verdict.nic_full {
-                self.router.counters.nic_full += 1;
-                break;
-            }
-        }
-        if committed {
-            self.nic.flush();
-        }
-        if !N::RELIABLE {
-            self.router.catch_up();
-        }
-    }
-
     #[cold]
     fn run_timers(&mut self, now: Instant) {
         let mut due = std::mem::take(&mut self.due);
@@ -395,48 +368,6 @@ impl<N: Nic> Endpoint<N> {
         }
     }
 
-    #[cold]
-    fn answer_strangers(&mut self, now: Instant) {
-        let mut strangers = std::mem::take(&mut self.router.strangers);
-        for stranger in strangers.drain(..) {
-            match stranger {
-                Stranger::Hello { from, hello, seen_len } => {
-                    if let Err(reason) = self.answer_hello(now, from, &hello, seen_len) {
-                        self.router.counters.reject_after_all(reason);
-                    }
-                }
-                Stranger::Lost { from, tokens } => self.send_reset(from, tokens),
-            }
-        }
-        self.router.strangers = strangers;
-    }
-
-    fn answer_hello(&mut self, now: Instant, from: LinkAddr, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
-        if let Some(conn) = self.router.peers.by_addr(from) {
-            let (index, link, known) = (conn.id.index, conn.link, conn.knows(hello.token));
-            if conn.is_unconfirmed() && !known {
-                // The earlier Hello was never confirmed: the newer one stands.
-                self.forget(index, link);
-            } else {
-                let answered = conn.handle_hello(hello, seen_len);
-                self.router.activate(index);
-                self.router.after_change(index);
-                return answered;
-            }
-        }
-        if !self.router.has_room() {
-            return Err(Reject::TableFull);
-        }
-        let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
-        let path = self.path();
-        let token = self.router.draw_token();
-        let id = self.router.peers.next_id();
-        let config = &self.router.config;
-        self.router.peers.insert(Conn::accepted(id, from, link, token, path, now, config, hello, seen_len));
-        self.router.activate(id.index);
-        Ok(())
-    }
-
     /// What is known of any path before the peer has answered.
     fn path(&self) -> Path {
         let mut caps = *self.nic.caps();
@@ -445,26 +376,6 @@ impl<N: Nic> Endpoint<N> {
             caps.mtu_safe -= TAG_LEN;
         }
         Path::new(&caps, &self.router.config, N::RELIABLE)
-    }
-
-    fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
-        let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
-        let Ok(link) = self.nic.link(to) else { return };
-        let job = self.router.job.as_ref();
-        let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
-        if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
-            self.router.counters.resets_sent += 1;
-            tokens.emit(&mut slot[header..len]);
-            open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = job {
-                job.seal_opening(&mut slot);
-            }
-            slot.commit();
-        }
-        self.nic.flush();
-        if !self.router.peers.holds_addr(to) {
-            self.nic.unlink(link);
-        }
     }
 }
 
@@ -501,129 +412,7 @@ impl<N: Nic> fmt::Debug for Endpoint<N> {
     }
 }
 
-/// What came of one connection's turn to transmit.
-struct Transmitted {
-    committed: bool,
-    more: bool,
-    nic_full: bool,
-}
-
-#[inline]
-fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>) -> Transmitted {
-    let mut committed = false;
-    for _ in 0..BURST {
-        if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
-        {
-            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = turn.job {
-                conn.seal(job, &mut slot);
-            }
-            slot.commit();
-            committed = true;
-            if !conn.wants_to_transmit() {
-                return Transmitted { committed, more: false, nic_full: false };
-            }
-            continue;
-        }
-        let Some(plan) = conn.poll_transmit(turn, N::RELIABLE) else {
-            return Transmitted { committed, more: false, nic_full: false };
-        };
-        if write_frame(nic, conn, turn, plan) {
-            committed = true;
-            if !conn.wants_to_transmit() {
-                return Transmitted { committed, more: false, nic_full: false };
-            }
-            continue;
-        }
-        if !committed {
-            return Transmitted { committed, more: true, nic_full: true };
-        }
-        nic.flush();
-        committed = false;
-    }
-    Transmitted { committed, more: true, nic_full: false }
-}
-
-/// False when the driver has no slot.
-#[inline]
-fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
-    if !N::RELIABLE
-        && turn.job.is_none()
-        && let Some((number, part)) = plan.part()
-        && part.len() >= IN_PLACE_MIN
-        && write_in_place(nic, conn, turn, plan, number, part)
-    {
-        return true;
-    }
-    if !N::RELIABLE
-        && turn.job.is_none()
-        && let Some(span) = plan.operations()
-        && span.bulk_len() >= IN_PLACE_MIN
-        && write_source_in_place(nic, conn, turn, plan, span)
-    {
-        return true;
-    }
-    let len = Conn::frame_len(plan, N::RELIABLE);
-    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
-    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
-    if let Some(job) = turn.job {
-        conn.seal(job, &mut slot);
-    }
-    slot.commit();
-    true
-}
-
-/// Sends a part of a large message from where it is. False when the driver does not, or not now.
-fn write_in_place<N: Nic>(
-    nic: &mut N,
-    conn: &mut Conn,
-    turn: &mut TurnContext<'_>,
-    plan: Plan,
-    number: u32,
-    part: Range<usize>,
-) -> bool {
-    let message = conn.take_large(number);
-    let tail = &message[part];
-    let front_len = Conn::frame_len(plan, false) - tail.len();
-    let sent = match nic.tx_slot_before(conn.link, front_len, tail) {
-        Some(mut slot) => {
-            conn.emit_before(turn, plan, &mut slot, tail);
-            slot.commit();
-            true
-        }
-        None => false,
-    };
-    conn.put_large(number, message);
-    sent
-}
-
-/// As [`write_in_place`], of a large put or answer.
-fn write_source_in_place<N: Nic>(
-    nic: &mut N,
-    conn: &mut Conn,
-    turn: &mut TurnContext<'_>,
-    plan: Plan,
-    span: OpSpan,
-) -> bool {
-    let Some((memory, at)) = conn.take_source(turn, span) else { return false };
-    let tail = &memory.bytes()[at..at + span.bulk_len()];
-    let front_len = Conn::frame_len(plan, false) - tail.len();
-    let sent = match nic.tx_slot_before(conn.link, front_len, tail) {
-        Some(mut slot) => {
-            conn.emit_before(turn, plan, &mut slot, tail);
-            slot.commit();
-            true
-        }
-        None => false,
-    };
-    conn.put_source(turn, span, memory);
-    sent
-}
-
 /// Frames received, and frames sent to one peer, in one turn.
 const BURST: usize = 64;
-/// Shorter parts are copied: a send of several parts takes 100 ns longer than one of one, about what copying 4 KiB takes.
-const IN_PLACE_MIN: usize = 4096;
 /// Turns between two looks at the clock on a reliable driver.
 const CLOCK_TURNS: u64 = 32;

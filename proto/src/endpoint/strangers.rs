@@ -1,0 +1,75 @@
+//! Frames from those with whom there is no connection: each is answered when the burst that brought it is over.
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{LinkAddr, Nic, TxSlot};
+
+use super::Endpoint;
+use crate::conn::{Conn, open_header};
+use crate::counters::Reject;
+use crate::router::Stranger;
+use crate::seal::TAG_LEN;
+use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, Tokens, flags};
+
+impl<N: Nic> Endpoint<N> {
+    #[cold]
+    pub(super) fn answer_strangers(&mut self, now: Instant) {
+        let mut strangers = std::mem::take(&mut self.router.strangers);
+        for stranger in strangers.drain(..) {
+            match stranger {
+                Stranger::Hello { from, hello, seen_len } => {
+                    if let Err(reason) = self.answer_hello(now, from, &hello, seen_len) {
+                        self.router.counters.reject_after_all(reason);
+                    }
+                }
+                Stranger::Lost { from, tokens } => self.send_reset(from, tokens),
+            }
+        }
+        self.router.strangers = strangers;
+    }
+
+    fn answer_hello(&mut self, now: Instant, from: LinkAddr, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
+        if let Some(conn) = self.router.peers.by_addr(from) {
+            let (index, link, known) = (conn.id.index, conn.link, conn.knows(hello.token));
+            if conn.is_unconfirmed() && !known {
+                // The earlier Hello was never confirmed: the newer one stands.
+                self.forget(index, link);
+            } else {
+                let answered = conn.handle_hello(hello, seen_len);
+                self.router.activate(index);
+                self.router.after_change(index);
+                return answered;
+            }
+        }
+        if !self.router.has_room() {
+            return Err(Reject::TableFull);
+        }
+        let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
+        let path = self.path();
+        let token = self.router.draw_token();
+        let id = self.router.peers.next_id();
+        let config = &self.router.config;
+        self.router.peers.insert(Conn::accepted(id, from, link, token, path, now, config, hello, seen_len));
+        self.router.activate(id.index);
+        Ok(())
+    }
+
+    fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
+        let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
+        let Ok(link) = self.nic.link(to) else { return };
+        let job = self.router.job.as_ref();
+        let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
+        if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
+            self.router.counters.resets_sent += 1;
+            tokens.emit(&mut slot[header..len]);
+            open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = job {
+                job.seal_opening(&mut slot);
+            }
+            slot.commit();
+        }
+        self.nic.flush();
+        if !self.router.peers.holds_addr(to) {
+            self.nic.unlink(link);
+        }
+    }
+}

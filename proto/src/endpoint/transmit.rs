@@ -1,0 +1,130 @@
+//! Turns to transmit: each connection's plan becomes a frame in the driver's memory.
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Nic, TxSlot};
+
+use super::{BURST, Endpoint};
+use crate::conn::{Conn, Plan, TurnContext};
+
+impl<N: Nic> Endpoint<N> {
+    /// Lets every connection that may have something to transmit do so, each a burst at the most.
+    pub(super) fn transmit(&mut self, now: Instant) {
+        let mut committed = std::mem::take(&mut self.committed);
+        for _ in 0..self.router.active.len() {
+            let Some(index) = self.router.active.pop_front() else { break };
+            let Some((conn, mut turn)) = self.router.conn_turn(index, now) else { continue };
+            let verdict = transmit_one(&mut self.nic, conn, &mut turn);
+            committed |= verdict.committed;
+            conn.queued = verdict.more;
+            if let Some(next) = conn.take_timeout_change() {
+                self.router.peers.note_due(index, next);
+            }
+            if verdict.more {
+                self.router.active.push_back(index);
+            }
+            if verdict.nic_full {
+                self.router.counters.nic_full += 1;
+                break;
+            }
+        }
+        if committed {
+            self.nic.flush();
+        }
+        if !N::RELIABLE {
+            self.router.catch_up();
+        }
+    }
+}
+
+/// What came of one connection's turn to transmit.
+struct Transmitted {
+    committed: bool,
+    more: bool,
+    nic_full: bool,
+}
+
+#[inline]
+fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>) -> Transmitted {
+    let mut committed = false;
+    for _ in 0..BURST {
+        if let Some((at, len)) = conn.poll_run(N::RELIABLE)
+            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
+        {
+            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
+            if let Some(job) = turn.job {
+                conn.seal(job, &mut slot);
+            }
+            slot.commit();
+            committed = true;
+            if !conn.wants_to_transmit() {
+                return Transmitted { committed, more: false, nic_full: false };
+            }
+            continue;
+        }
+        let Some(plan) = conn.poll_transmit(turn, N::RELIABLE) else {
+            return Transmitted { committed, more: false, nic_full: false };
+        };
+        if write_frame(nic, conn, turn, plan) {
+            committed = true;
+            if !conn.wants_to_transmit() {
+                return Transmitted { committed, more: false, nic_full: false };
+            }
+            continue;
+        }
+        if !committed {
+            return Transmitted { committed, more: true, nic_full: true };
+        }
+        nic.flush();
+        committed = false;
+    }
+    Transmitted { committed, more: true, nic_full: false }
+}
+
+/// False when the driver has no slot.
+#[inline]
+fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
+    if !N::RELIABLE
+        && turn.job.is_none()
+        && let Some((number, part)) = plan.part()
+        && part.len() >= IN_PLACE_MIN
+    {
+        let message = conn.take_large(number);
+        let sent = write_before(nic, conn, turn, plan, &message[part]);
+        conn.put_large(number, message);
+        if sent {
+            return true;
+        }
+    }
+    if !N::RELIABLE
+        && turn.job.is_none()
+        && let Some(span) = plan.operations()
+        && span.bulk_len() >= IN_PLACE_MIN
+        && let Some((memory, at)) = conn.take_source(turn, span)
+    {
+        let sent = write_before(nic, conn, turn, plan, &memory.bytes()[at..at + span.bulk_len()]);
+        conn.put_source(turn, span, memory);
+        if sent {
+            return true;
+        }
+    }
+    let len = Conn::frame_len(plan, N::RELIABLE);
+    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
+    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
+    if let Some(job) = turn.job {
+        conn.seal(job, &mut slot);
+    }
+    slot.commit();
+    true
+}
+
+/// Writes the frame whose last bytes, `tail`, are sent from where they are. False when the driver does not, or not now.
+fn write_before<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan, tail: &[u8]) -> bool {
+    let front_len = Conn::frame_len(plan, false) - tail.len();
+    let Some(mut slot) = nic.tx_slot_before(conn.link, front_len, tail) else { return false };
+    conn.emit_before(turn, plan, &mut slot, tail);
+    slot.commit();
+    true
+}
+
+/// Shorter parts are copied: a send of several parts takes 100 ns longer than one of one, about what copying 4 KiB takes.
+const IN_PLACE_MIN: usize = 4096;
