@@ -5,7 +5,7 @@
 //! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel, put and get | `sidelane-proto` |
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
 //! | `op` | operators of reductions | `datatype` |
-//! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | `op` |
+//! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `comm` |
@@ -16,5 +16,6 @@
 
 #![deny(unsafe_code)]
 
+pub mod coll;
 pub mod datatype;
 pub mod op;

@@ -1,0 +1,47 @@
+//! An exchange along every dimension of a hypercube; see Thakur, Rabenseifner, Gropp, "Optimization of collective
+//! communication operations in MPICH", 2005.
+//!
+//! Cost: log2 p (L + 2o + n G), where p is a power of two; two messages more where not.
+
+use crate::coll::accumulator::Accumulator;
+use crate::coll::fold::{Fold, Role};
+use crate::coll::{Reduction, Schedule, Span, Team};
+
+/// Partial results of twice as many neighbours with every message time. In place, `input` is `output`.
+pub fn recursive_doubling(schedule: &mut Schedule, team: Team, input: Span, output: Span, reduction: Reduction) {
+    let fold = Fold::of(team);
+    let (number, takes_from) = match fold.role {
+        Role::Aside { to } => {
+            schedule.send(team.rank(to), input);
+            schedule.next_round();
+            schedule.receive(team.rank(to), output);
+            return schedule.next_round();
+        }
+        Role::Stays { number, takes_from } => (number, takes_from),
+    };
+    schedule.copy(output, input);
+    let room = schedule.scratch(if team.size > 1 { input.len() } else { 0 });
+    let mut partial = Accumulator::new(output, room, reduction.commutative);
+    if let Some(member) = takes_from {
+        schedule.receive(team.rank(member), partial.room());
+        partial.append(schedule);
+    }
+    let mut distance = 1;
+    while distance < fold.size {
+        let peer = team.rank(fold.member(number ^ distance));
+        schedule.send(peer, partial.value());
+        schedule.receive(peer, partial.room());
+        if number & distance == 0 {
+            partial.append(schedule);
+        } else {
+            partial.prepend(schedule);
+        }
+        distance *= 2;
+    }
+    if let Some(member) = takes_from {
+        schedule.send(team.rank(member), partial.value());
+        schedule.next_round();
+    }
+    schedule.copy(output, partial.value());
+    schedule.next_round();
+}

@@ -1,0 +1,5 @@
+//! Nobody leaves before everybody has come.
+
+mod dissemination;
+
+pub use dissemination::dissemination;

@@ -1,0 +1,106 @@
+use super::schedule::Span;
+
+/// Where in a span each member's block lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blocks<'a> {
+    /// As many bytes for each, one after the other.
+    Equal(usize),
+    /// An array cut at its elements into as nearly equal blocks as there are members; the first ones have the odd elements.
+    Cut {
+        /// Elements of the array.
+        count: usize,
+        /// Bytes of an element.
+        element: usize,
+        /// Blocks.
+        into: usize,
+    },
+    /// One after the other, in these bytes each.
+    Lens(&'a [usize]),
+    /// In these bytes each, at these places.
+    At {
+        /// Bytes of each block.
+        lens: &'a [usize],
+        /// Where each begins.
+        starts: &'a [usize],
+    },
+}
+
+impl Blocks<'_> {
+    /// An array of `len` bytes cut at elements of `element` bytes.
+    pub fn cut(len: usize, element: usize, into: usize) -> Self {
+        debug_assert!(len.is_multiple_of(element), "an array has whole elements");
+        Self::Cut { count: len / element, element, into }
+    }
+
+    /// Bytes of block `index`.
+    pub fn len(&self, index: usize) -> usize {
+        match self {
+            Self::Equal(len) => *len,
+            Self::Cut { count, element, into } => (count / into + usize::from(index < count % into)) * element,
+            Self::Lens(lens) | Self::At { lens, .. } => lens[index],
+        }
+    }
+
+    /// Where block `index` begins.
+    pub fn start(&self, index: usize) -> usize {
+        match self {
+            Self::Equal(len) => len * index,
+            Self::Cut { count, element, into } => (count / into * index + index.min(count % into)) * element,
+            Self::Lens(lens) => lens[..index].iter().sum(),
+            Self::At { starts, .. } => starts[index],
+        }
+    }
+
+    /// Whether each block begins where the one before it ends.
+    pub fn follow_each_other(&self) -> bool {
+        match self {
+            Self::Equal(_) | Self::Cut { .. } | Self::Lens(_) => true,
+            Self::At { lens, starts } => starts.windows(2).zip(*lens).all(|(pair, len)| pair[0] + len == pair[1]),
+        }
+    }
+
+    /// Block `index` of `whole`.
+    pub fn of(&self, whole: Span, index: usize) -> Span {
+        whole.part(self.start(index), self.len(index))
+    }
+
+    /// Blocks `first` up to and without `end` of `whole`, which follow each other.
+    pub fn run(&self, whole: Span, first: usize, end: usize) -> Span {
+        debug_assert!(self.follow_each_other(), "a run has no holes");
+        if first >= end {
+            return whole.part(0, 0);
+        }
+        let start = self.start(first);
+        whole.part(start, self.start(end - 1) + self.len(end - 1) - start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::Memory;
+
+    #[test]
+    fn a_cut_array_is_covered_once() {
+        for (count, into) in [(0, 3), (1, 3), (7, 3), (9, 3), (5, 17)] {
+            let blocks = Blocks::cut(count * 4, 4, into);
+            let mut end = 0;
+            for index in 0..into {
+                assert_eq!(blocks.start(index), end);
+                end += blocks.len(index);
+            }
+            assert_eq!(end, count * 4);
+        }
+    }
+
+    #[test]
+    fn a_run_spans_its_blocks() {
+        let whole = Span::new(Memory::Send, 0, 30);
+        let lens = [3, 0, 5, 2];
+        assert_eq!(Blocks::Lens(&lens).run(whole, 1, 3), whole.part(3, 5));
+        assert_eq!(Blocks::Lens(&lens).run(whole, 2, 2).len(), 0);
+        let places = Blocks::At { lens: &lens, starts: &[4, 7, 7, 12] };
+        assert_eq!(places.run(whole, 0, 4), whole.part(4, 10));
+        assert!(!Blocks::At { lens: &lens, starts: &[0, 7, 7, 12] }.follow_each_other());
+    }
+}
