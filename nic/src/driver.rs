@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 use crate::time::Instant;
 use crate::{Caps, Counters, LinkAddr};
@@ -50,6 +51,11 @@ pub trait Nic {
     /// Flushes first. Receive once more between the last empty burst and this call: the driver need not remember
     /// what arrived before it.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()>;
+
+    /// What ends [`Nic::wait`] from any thread: the one that is under way, or else one of the next that would sleep. Several
+    /// wake-ups may become one; none is lost. All wakers of a driver are equal, and outlive it without harm. It costs nothing
+    /// until it is asked for the first time.
+    fn waker(&mut self) -> io::Result<Waker>;
 
     /// True once the driver knows that nothing sent on `link` can arrive any more (its process died, its
     /// interface is gone). False means only that nothing is known.

@@ -25,6 +25,7 @@ mod counters;
 pub mod dpdk;
 mod driver;
 pub mod encap;
+mod event;
 pub mod fault;
 pub mod interface;
 mod link_table;

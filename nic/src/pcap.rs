@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 use std::time::SystemTime;
 
 use crate::encap::ether;
@@ -121,6 +122,10 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.nic.wait(deadline)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.nic.waker()
     }
 
     fn is_gone(&self, link: Link) -> bool {

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{c_int, socklen_t};
 
+use crate::event::Event;
 use crate::time::Duration;
 
 /// Sets a socket option whose value is one C int.
@@ -68,33 +69,47 @@ pub fn send_parts<const N: usize>(socket: BorrowedFd, parts: [&[u8]; N]) -> io::
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), at most `limit`.
-/// A signal ends it early.
-pub fn poll(sockets: &[BorrowedFd], writable: bool, limit: Option<Duration>) -> io::Result<()> {
-    const SOCKETS_MAX: usize = 8;
+/// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), or `event` is raised, at most
+/// `limit`. A signal ends it early. True if `event` was raised; it is lowered.
+pub fn poll(
+    sockets: &[BorrowedFd],
+    writable: bool,
+    event: Option<&Event>,
+    limit: Option<Duration>,
+) -> io::Result<bool> {
+    const SOCKETS_MAX: usize = 7;
     assert!(sockets.len() <= SOCKETS_MAX, "a driver polls its own few sockets");
     let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
-    let mut set = [libc::pollfd { fd: -1, events, revents: 0 }; SOCKETS_MAX];
+    let mut set = [libc::pollfd { fd: -1, events, revents: 0 }; SOCKETS_MAX + 1];
     for (entry, socket) in set.iter_mut().zip(sockets) {
         entry.fd = socket.as_raw_fd();
+    }
+    let count = sockets.len() + usize::from(event.is_some());
+    if let Some(event) = event {
+        // It is always writable.
+        set[sockets.len()] = libc::pollfd { fd: event.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     }
     let timeout = limit.map(|limit| libc::timespec {
         tv_sec: (limit.as_nanos() / 1_000_000_000) as libc::time_t,
         tv_nsec: (limit.as_nanos() % 1_000_000_000) as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `set` holds the stated number of entries, and `timeout` is null or points to a timespec that lives on.
-    let ready = unsafe { libc::ppoll(set.as_mut_ptr(), sockets.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    // SAFETY: `set` holds `count` entries, and `timeout` is null or points to a timespec that lives on.
+    let ready = unsafe { libc::ppoll(set.as_mut_ptr(), count as libc::nfds_t, timeout, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
     }
     for (entry, socket) in set.iter().zip(sockets) {
         if entry.revents & libc::POLLERR != 0 {
             clear_error(*socket);
         }
     }
-    Ok(())
+    let raised = event.filter(|_| set[sockets.len()].revents != 0);
+    if let Some(event) = raised {
+        event.lower();
+    }
+    Ok(raised.is_some())
 }
 
 /// A system call's result, with what went wrong.

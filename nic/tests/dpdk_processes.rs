@@ -173,6 +173,10 @@ impl Nic for Either {
         either!(self, nic => nic.wait(deadline))
     }
 
+    fn waker(&mut self) -> std::io::Result<std::task::Waker> {
+        either!(self, nic => nic.waker())
+    }
+
     fn is_gone(&self, link: Link) -> bool {
         either!(self, nic => nic.is_gone(link))
     }

@@ -111,6 +111,7 @@ pub fn run<S: Setup>(setup: &mut S) -> Report {
         ("a full ring recovers", rings::full_ring_recovers),
         ("a wait ends at its deadline", waiting::wait_ends_at_deadline),
         ("a wait flushes and finds the frame that is there", waiting::wait_finds_what_is_there),
+        ("a wake-up ends the next wait", waiting::wake_up_ends_the_next_wait),
         ("a peer that is not there is no error", peers::absent_peer_is_no_error),
         ("a peer that goes is no error", peers::gone_peer_is_no_error),
         ("a link can be forgotten and made again", peers::link_can_be_made_again),
@@ -123,6 +124,7 @@ pub fn run<S: Setup>(setup: &mut S) -> Report {
 pub fn run_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Report {
     let cases: &[Case<S>] = &[
         ("a frame wakes a waiting thread", threads::frame_wakes_waiter),
+        ("a thread wakes another that waits", threads::waker_wakes_waiter),
         ("floods between threads arrive intact", threads::floods_arrive_intact),
     ];
     run_cases(setup, cases)

@@ -1,5 +1,6 @@
 //! Two threads with an endpoint each.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::traffic::{PATIENCE, check, expect, link, open, pause, payload, receive, send, try_commit, wait};
@@ -32,6 +33,41 @@ pub(super) fn frame_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict 
         let answered = echo.join().unwrap_or_else(|_| Err(Stop::Failed("the echo panicked".into())));
         answered.and(asked)
     })
+}
+
+pub(super) fn waker_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
+    let [mut a, mut b] = open(setup)?;
+    let waker = |nic: &mut S::Nic| nic.waker().map_err(|error| Stop::Failed(format!("waker: {error}")));
+    let (wake_a, wake_b) = (waker(&mut a)?, waker(&mut b)?);
+    // Each thread's turn is as many as the number of wake-ups it has had.
+    let (turn_a, turn_b) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            (1..=ROUNDS).try_for_each(|round| {
+                sleep_until(&mut b, &turn_b, round)?;
+                turn_a.store(round, Ordering::Relaxed);
+                wake_a.wake_by_ref();
+                Ok(())
+            })
+        });
+        let asked = (1..=ROUNDS).try_for_each(|round| {
+            turn_b.store(round, Ordering::Relaxed);
+            wake_b.wake_by_ref();
+            sleep_until(&mut a, &turn_a, round)
+        });
+        let answered = echo.join().unwrap_or_else(|_| Err(Stop::Failed("the echo panicked".into())));
+        asked.and(answered)
+    })
+}
+
+/// Sleeps until `turn` is `round`, and checks that the sleep did not last until its deadline.
+fn sleep_until<N: Nic>(nic: &mut N, turn: &AtomicU64, round: u64) -> Verdict {
+    let give_up = nic.now() + PATIENCE;
+    while turn.load(Ordering::Relaxed) < round {
+        wait(nic, give_up)?;
+        check(nic.now() < give_up, || format!("round {round}: slept for {PATIENCE:?} in spite of a wake-up"))?;
+    }
+    Ok(())
 }
 
 /// Sleeps until one frame is there, and checks that the sleep did not last until its deadline.

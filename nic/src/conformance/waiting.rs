@@ -1,7 +1,7 @@
 //! Sleeping, and being woken.
 
 use super::traffic::{check, commit, expect, link, open, receive, send, wait};
-use super::{Setup, Verdict};
+use super::{Setup, Stop, Verdict};
 use crate::Nic;
 use crate::time::Duration;
 
@@ -37,6 +37,34 @@ pub(super) fn wait_finds_what_is_there<S: Setup>(setup: &mut S) -> Verdict {
     expect(&receive(&mut b, 1)?[0], b"there", a.caps().addr)?;
     let slept = b.now().since(started);
     check(slept < LATE_MAX, || format!("slept {slept:?} beside a frame"))
+}
+
+pub(super) fn wake_up_ends_the_next_wait<S: Setup>(setup: &mut S) -> Verdict {
+    let [mut a, b] = open(setup)?;
+    let waker = a.waker().map_err(|error| Stop::Failed(format!("waker: {error}")))?;
+    for wakers in [1, 2, 1] {
+        let started = a.now();
+        (0..wakers).for_each(|_| waker.wake_by_ref());
+        wait(&mut a, started + LATE_MAX + LATE_MAX)?;
+        let slept = a.now().since(started);
+        check(slept < LATE_MAX, || format!("slept {slept:?} in spite of {wakers} wake-ups"))?;
+        check_wakes_are_spent(&mut a)?;
+    }
+    drop((a, b));
+    // Its driver is gone, and nobody is harmed.
+    waker.wake();
+    Ok(())
+}
+
+/// After a wake-up or two sleeps are sleeps again.
+fn check_wakes_are_spent<N: Nic>(nic: &mut N) -> Verdict {
+    let deadline = nic.now() + Duration::from_millis(5);
+    let mut wakes = 0;
+    while nic.now() < deadline && wakes < 1_000 {
+        wait(nic, deadline)?;
+        wakes += 1;
+    }
+    check(wakes < 1_000, || format!("woke {wakes} times for nothing after a wake-up"))
 }
 
 /// Above any stall of a loaded machine, and below what a forgotten wake-up costs.

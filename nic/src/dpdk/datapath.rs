@@ -10,7 +10,7 @@ use super::frames::TxBatch;
 use super::interrupt::Interrupt;
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
-use crate::{Counters, Link, LinkAddr, TxSlot, clock};
+use crate::{Counters, Link, LinkAddr, TxSlot, clock, socket};
 
 impl Dpdk {
     /// Shows at most `budget` frames; those that are not ours count against it too.
@@ -112,8 +112,7 @@ impl Dpdk {
         self.transmit();
         self.counters.waits += 1;
         let Some(interrupt) = self.interrupt.take() else {
-            self.nap(deadline);
-            return Ok(());
+            return self.nap(deadline);
         };
         let slept = self.sleep_armed(&interrupt, deadline);
         interrupt.disarm();
@@ -125,7 +124,8 @@ impl Dpdk {
         loop {
             interrupt.arm()?;
             match self.time_to_sleep(deadline) {
-                Some(span) => interrupt.sleep(span.min(WATCH))?,
+                Some(span) if interrupt.sleep(self.alarm.event(), span.min(WATCH))? => return Ok(()),
+                Some(_) => {}
                 None => return Ok(()),
             }
         }
@@ -133,12 +133,15 @@ impl Dpdk {
 
     /// Most of DPDK's drivers can't wake a sleeper, so this one looks now and then: the longer nothing came, the longer it
     /// sleeps, [`NAP_MAX`] at most.
-    fn nap(&mut self, deadline: Option<Instant>) {
+    fn nap(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         let mut nap = NAP_MIN;
         while let Some(span) = self.time_to_sleep(deadline) {
-            std::thread::sleep(span.min(nap).into());
+            if socket::poll(&[], false, self.alarm.event(), Some(span.min(nap)))? {
+                break;
+            }
             nap = nap.saturating_mul(2).min(NAP_MAX);
         }
+        Ok(())
     }
 
     /// Time until the deadline; `None` when a frame is there, when none will come, and when the time has come.

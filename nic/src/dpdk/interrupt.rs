@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use super::sys::Shim;
+use crate::event::Event;
 use crate::socket;
 use crate::time::Duration;
 
@@ -39,13 +40,14 @@ impl Interrupt {
         self.shim.rx_disarm(self.port);
     }
 
-    /// Sleeps, armed, until a frame comes, `limit` at most. A signal ends it early, and so does a frame from before.
-    pub fn sleep(&self, limit: Duration) -> io::Result<()> {
-        socket::poll(&[self.epoll.as_fd()], false, Some(limit))?;
+    /// Sleeps, armed, until a frame comes or `wake` is raised, `limit` at most. A signal ends it early, and so does a frame from
+    /// before. True if `wake` was raised.
+    pub fn sleep(&self, wake: Option<&Event>, limit: Duration) -> io::Result<bool> {
+        let woken = socket::poll(&[self.epoll.as_fd()], false, wake, Some(limit))?;
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // Takes the edge, so that the next sleep is one.
         // SAFETY: room for the one event that is asked for.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, 0) };
-        Ok(())
+        Ok(woken)
     }
 }

@@ -34,8 +34,10 @@ mod sys;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::encap::ether;
+use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
@@ -78,6 +80,7 @@ pub struct Dpdk {
     mac: [u8; 6],
     endpoint: u16,
     counters: Counters,
+    alarm: Alarm,
     /// Frames in several mbufs: larger than the MTU that both sides agreed on.
     in_pieces: u64,
     /// The link was up once; on a pair, down means gone from then on.
@@ -122,6 +125,10 @@ impl Nic for Dpdk {
 
     fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         self.sleep(deadline)
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
     }
 
     fn is_gone(&self, _link: Link) -> bool {

@@ -11,6 +11,7 @@ use super::interrupt::Interrupt;
 use super::port::Port;
 use super::{Config, Dpdk, eal};
 use crate::encap::ether;
+use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
@@ -141,6 +142,7 @@ impl Dpdk {
             mac,
             endpoint,
             counters: Counters::default(),
+            alarm: Alarm::default(),
             in_pieces: 0,
             was_up: Default::default(),
             interrupt: port.wakes.then(|| Interrupt::new(port.shim, number)).flatten(),

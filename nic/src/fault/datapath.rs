@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 use super::{Faults, Lateness};
 use crate::rng::Rng;
@@ -205,6 +206,10 @@ impl<N: Nic> Nic for Fault<N> {
         self.inner.wait(sooner)?;
         self.release();
         Ok(())
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.inner.waker()
     }
 
     fn is_gone(&self, link: Link) -> bool {

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 use super::frame::Frame;
 use super::{Config, Fabric, NODES_MAX};
@@ -19,7 +22,12 @@ pub struct MemNic {
     /// Committed and not yet flushed, with the path of each.
     staged: Vec<(Link, Frame)>,
     counters: Counters,
+    woken: Arc<Woken>,
 }
+
+/// Somebody wants the next wait to end. Nobody sleeps in virtual time, so there is nobody to be woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
 
 /// A lent transmit buffer of a [`MemNic`].
 struct Slot<'a> {
@@ -40,7 +48,7 @@ impl MemNic {
             rto_floor: config.rto_floor,
         };
         let (tx_frames, staged) = (config.tx_frames, Vec::with_capacity(config.tx_frames));
-        Self { fabric, node, life, caps, tx_frames, staged, counters: Counters::default() }
+        Self { fabric, node, life, caps, tx_frames, staged, counters: Counters::default(), woken: Arc::default() }
     }
 
     /// The fabric that it belongs to.
@@ -120,6 +128,9 @@ impl Nic for MemNic {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         self.counters.waits += 1;
+        if self.woken.0.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
         let mut state = self.fabric.state.borrow_mut();
         while !state.has_received(self.node) {
             match (state.next_arrival(), deadline) {
@@ -133,6 +144,10 @@ impl Nic for MemNic {
             }
         }
         Ok(())
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Waker::from(Arc::clone(&self.woken)))
     }
 
     // Nobody on a network is told that a node crashed.
@@ -158,6 +173,16 @@ impl Drop for MemNic {
         if state.lives(self.node, self.life) {
             state.crash(self.node);
         }
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::thread::JoinHandle;
 
 use super::doorbell;
@@ -14,6 +16,7 @@ use super::open::MTU;
 use super::ring::{Consumer, Producer, Room};
 use super::steward::{Command, Line, News};
 use super::sys;
+use super::waker::Alarm;
 use crate::clock;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
@@ -41,6 +44,8 @@ pub struct ShmNic {
     /// Some peer is gone and has a successor or no link: it is looked at until its frames are received.
     pub(super) leaving: bool,
     pub(super) counters: Counters,
+    /// `None` until a waker is asked for.
+    pub(super) alarm: Option<Arc<Alarm>>,
     pub(super) steward: Option<JoinHandle<()>>,
 }
 
@@ -193,7 +198,15 @@ impl Nic for ShmNic {
         }
         self.counters.waits += 1;
         let wait = |word: &_| sys::futex_wait(word, doorbell::ASLEEP, timeout);
-        doorbell::sleep(self.bell.word(), || self.is_ready(), wait)
+        let slept = doorbell::sleep(self.bell.word(), || self.is_ready(), wait);
+        if let Some(alarm) = &self.alarm {
+            alarm.knock().hear();
+        }
+        slept
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(self.alarm.get_or_insert_with(|| Arc::new(Alarm::new(self.bell.clone()))).waker())
     }
 
     fn is_gone(&self, link: Link) -> bool {
@@ -224,7 +237,8 @@ impl ShmNic {
     fn is_ready(&self) -> bool {
         let has_work =
             |peer: &Peer| peer.wire.as_ref().is_some_and(|wire| wire.rx.is_ready() || wire.tx.may_have_room());
-        self.has_news() || self.peers.iter().flatten().any(has_work)
+        let knocked = self.alarm.as_ref().is_some_and(|alarm| alarm.knock().is_knocked());
+        knocked || self.has_news() || self.peers.iter().flatten().any(has_work)
     }
 
     #[cold]

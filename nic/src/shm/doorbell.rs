@@ -38,6 +38,33 @@ pub(super) fn sleep<E>(
     ended
 }
 
+/// A reason to wake that is no frame: knocked by any thread, heard by the bell's owner.
+pub(super) struct Knock(AtomicU32);
+
+impl Knock {
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Ends the sleep on `bell` that is under way or comes next.
+    pub fn knock(&self, bell: &AtomicU32, wake: impl FnOnce()) {
+        // A swap, as of the bell: it comes before or after the swap of `hear`, and nothing in between is lost.
+        self.0.swap(1, Ordering::Release);
+        published();
+        ring(bell, wake);
+    }
+
+    /// True when somebody knocked since the last [`Knock::hear`].
+    pub fn is_knocked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes back all knocks so far; true when there was one. Pairs with the Release in `knock`: what was done before it is seen.
+    pub fn hear(&self) -> bool {
+        self.is_knocked() && self.0.swap(0, Ordering::Acquire) != 0
+    }
+}
+
 /// The owner polls. What a new bell is.
 const AWAKE: u32 = 0;
 

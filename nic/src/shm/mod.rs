@@ -25,6 +25,8 @@ mod open;
 mod steward;
 #[cfg(not(loom))]
 mod sys;
+#[cfg(not(loom))]
+mod waker;
 
 #[cfg(all(loom, test))]
 mod models;

@@ -210,3 +210,24 @@ fn a_starved_producer_that_sleeps_is_woken_when_there_is_room() {
         receiver.join().unwrap();
     });
 }
+
+#[test]
+fn a_knock_is_not_slept_through_and_shows_what_came_before_it() {
+    explore(|| {
+        let shared = Arc::new((AtomicU32::new(0), Futex::default(), doorbell::Knock::new(), AtomicU32::new(0)));
+        let knockers = shared.clone();
+        let knocker = thread::spawn(move || {
+            let (bell, futex, knock, errands) = &*knockers;
+            for errand in 1..=2 {
+                errands.store(errand, Ordering::Relaxed);
+                knock.knock(bell, || futex.wake());
+            }
+        });
+        let (bell, futex, knock, errands) = &*shared;
+        while errands.load(Ordering::Relaxed) < 2 {
+            doorbell::sleep(bell, || knock.is_knocked(), |bell| futex.wait(bell)).unwrap();
+            knock.hear();
+        }
+        knocker.join().unwrap();
+    });
+}

@@ -69,6 +69,7 @@ impl ShmNic {
             successors: Vec::new(),
             leaving: false,
             counters: Counters::default(),
+            alarm: None,
             steward: Some(steward),
         })
     }

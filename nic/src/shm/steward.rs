@@ -15,7 +15,7 @@
 //! the higher one drops its own call when it gets the lower's.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -24,6 +24,7 @@ use super::handshake::{self, Asked, Shared};
 use super::mapping::Bell;
 use super::open::socket_name;
 use super::sys;
+use crate::event::Event;
 
 /// What the datapath wants.
 pub(super) enum Command {
@@ -52,7 +53,7 @@ pub(super) struct Line {
     /// News sent so far: one load tells the datapath that there is none.
     pub(super) news_sent: Arc<AtomicU32>,
     /// Raised after a command.
-    event: Arc<OwnedFd>,
+    event: Arc<Event>,
 }
 
 pub(super) struct Steward {
@@ -62,7 +63,7 @@ pub(super) struct Steward {
     bell: Bell,
     bell_memory: OwnedFd,
     commands: mpsc::Receiver<Command>,
-    event: Arc<OwnedFd>,
+    event: Arc<Event>,
     news: mpsc::Sender<News>,
     news_sent: Arc<AtomicU32>,
     /// Accepted, and the greeting is not there yet.
@@ -89,7 +90,7 @@ impl Line {
     pub(super) fn command(&self, command: Command) {
         // A steward that is gone ended with everything that it could be told to end.
         let _ = self.commands.send(command);
-        sys::raise(&self.event);
+        self.event.raise();
     }
 }
 
@@ -101,7 +102,7 @@ impl Steward {
     ) -> std::io::Result<(Self, Line)> {
         let (commands, received_commands) = mpsc::channel();
         let (news, received_news) = mpsc::channel();
-        let (event, news_sent) = (Arc::new(sys::event()?), Arc::new(AtomicU32::new(0)));
+        let (event, news_sent) = (Arc::new(Event::new()?), Arc::new(AtomicU32::new(0)));
         let line = Line { commands, news: received_news, news_sent: Arc::clone(&news_sent), event: Arc::clone(&event) };
         let steward = Self {
             domain,
@@ -136,7 +137,7 @@ impl Steward {
 
     /// Takes the datapath's commands. False: the end.
     fn obey(&mut self) -> bool {
-        sys::lower(&self.event);
+        self.event.lower();
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Dial(peer)) => {
@@ -176,7 +177,7 @@ impl Steward {
             Call::Asked(asked) => Some(asked.socket.as_raw_fd()),
             Call::Waiting => None,
         });
-        let mut fds = vec![self.listener.as_raw_fd(), self.event.as_raw_fd()];
+        let mut fds = vec![self.listener.as_raw_fd(), self.event.as_fd().as_raw_fd()];
         fds.extend(self.callers.iter().map(AsRawFd::as_raw_fd));
         fds.extend(asked);
         fds.extend(self.connected.values().map(|connection| connection.socket.as_raw_fd()));

@@ -182,26 +182,6 @@ pub(super) fn recv_with_fds(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(u
     Ok((received as usize, fds))
 }
 
-/// A counter that makes a poll return: how the datapath gets the steward's attention.
-pub(super) fn event() -> io::Result<OwnedFd> {
-    // SAFETY: a plain call.
-    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
-}
-
-/// Makes a poll of `event` return.
-pub(super) fn raise(event: &OwnedFd) {
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: the kernel reads eight bytes. It can fail only when the counter is about to overflow, thus is raised.
-    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-}
-
-/// Takes back all raises so far.
-pub(super) fn lower(event: &OwnedFd) {
-    let mut count = [0u8; 8];
-    // SAFETY: the kernel writes eight bytes. It fails when nothing was raised, which is as well.
-    unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-}
-
 /// Sleeps until one of `fds` is readable or closed, or `timeout_ms` have passed. Returns which are.
 pub(super) fn poll(fds: &[RawFd], timeout_ms: Option<i32>) -> Vec<bool> {
     let mut polled: Vec<_> =

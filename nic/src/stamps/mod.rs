@@ -8,6 +8,7 @@ pub use buffer::{Reader, Writer, buffer};
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 use crate::clock::ticks;
 use crate::time::Instant;
@@ -137,6 +138,10 @@ impl<N: Nic> Nic for Stamped<N> {
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.inner.wait(deadline)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.inner.waker()
     }
 
     fn is_gone(&self, link: Link) -> bool {

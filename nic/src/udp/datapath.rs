@@ -80,7 +80,7 @@ impl Udp {
         }
         self.counters.waits += 1;
         // A datagram that is there already ends the sleep at once.
-        self.sockets.poll(self.tx.is_backed_up(), limit)
+        self.sockets.poll(self.tx.is_backed_up(), self.alarm.event(), limit)
     }
 }
 

@@ -14,7 +14,9 @@ mod tx_queue;
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::task::Waker;
 
+use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
@@ -50,6 +52,7 @@ pub struct Udp {
     tx: TxQueue,
     links: LinkTable<Way>,
     counters: Counters,
+    alarm: Alarm,
 }
 
 /// How frames to a peer go out.
@@ -100,6 +103,10 @@ impl Nic for Udp {
 
     fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         self.sleep(deadline)
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
     }
 
     /// Never known: a peer that refuses today may listen tomorrow.

@@ -8,6 +8,7 @@ use super::sockets::Sockets;
 use super::tx_queue::{DATAGRAM_MAX, SEGMENTS_MAX, TxQueue};
 use super::{Config, Udp, datapath};
 use crate::encap::datagram;
+use crate::event::Alarm;
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
@@ -62,6 +63,7 @@ impl Udp {
             unread: 0..0,
             links: LinkTable::new(),
             counters: Counters::default(),
+            alarm: Alarm::default(),
         })
     }
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::merging::Merging;
 use super::sys;
+use crate::event::Event;
 use crate::socket;
 use crate::time::Duration;
 
@@ -195,15 +196,15 @@ impl Sockets {
         (&self.main, false)
     }
 
-    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), at most `limit`.
-    pub fn poll(&self, writable: bool, limit: Option<Duration>) -> io::Result<()> {
+    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), or `event` is raised, at most `limit`.
+    pub fn poll(&self, writable: bool, event: Option<&Event>, limit: Option<Duration>) -> io::Result<()> {
         let mut fds = [self.main.as_fd(); CONNECTED_MAX + 1];
         let mut count = 1;
         for fd in self.connected_fds() {
             fds[count] = fd;
             count += 1;
         }
-        socket::poll(&fds[..count], writable, limit)
+        socket::poll(&fds[..count], writable, event, limit).map(|_| ())
     }
 
     /// Datagrams that found their socket's buffer full.

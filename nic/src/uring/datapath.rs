@@ -92,11 +92,11 @@ impl Uring {
             return Ok(());
         }
         self.counters.waits += 1;
-        let small = self.small.socket();
+        let (small, backed_up, event) = (self.small.socket(), self.tx.is_backed_up(), self.alarm.event());
         match self.dressed.as_ref() {
-            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], self.tx.is_backed_up(), limit)?,
-            None => socket::poll(&[small], self.tx.is_backed_up(), limit)?,
-        }
+            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], backed_up, event, limit)?,
+            None => socket::poll(&[small], backed_up, event, limit)?,
+        };
         self.look_for_interface();
         Ok(())
     }

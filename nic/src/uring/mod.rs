@@ -18,8 +18,10 @@ mod tx_queue;
 
 use std::cell::Cell;
 use std::os::unix::net::UnixDatagram;
+use std::task::Waker;
 
 use crate::encap::{ether, gso};
+use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
@@ -63,6 +65,7 @@ pub struct Uring {
     /// What a super-packet would be cut to: the interface's MTU less the headers of IP and TCP.
     segment: u16,
     counters: Counters,
+    alarm: Alarm,
     /// Drops at the rings, collected whenever somebody looks: the kernel forgets them when they are read.
     rx_dropped: Cell<u64>,
     /// The interface no longer exists, so nothing arrives any more on any link.
@@ -131,6 +134,10 @@ impl Nic for Uring {
 
     fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         self.sleep(deadline)
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
     }
 
     fn is_gone(&self, _link: Link) -> bool {

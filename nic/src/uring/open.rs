@@ -11,6 +11,7 @@ use super::trains::Trains;
 use super::tx_queue::{LaneConfig, TxQueue};
 use super::{Config, Offload, Uring, filter};
 use crate::encap::{ether, gso, train};
+use crate::event::Alarm;
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
@@ -110,6 +111,7 @@ impl Uring {
             endpoint: config.endpoint,
             segment: port.segment,
             counters: Counters::default(),
+            alarm: Alarm::default(),
             rx_dropped: Default::default(),
             gone: false,
             _reservation: reservation,

@@ -22,8 +22,10 @@ mod sys;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
+use std::task::Waker;
 
 use crate::encap::ether;
+use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
@@ -88,6 +90,7 @@ pub struct Xdp {
     mac: [u8; 6],
     endpoint: u16,
     counters: Counters,
+    alarm: Alarm,
     /// Calls of `rx_burst` in a row that found nothing.
     idle_turns: u32,
     /// The interface no longer exists, so nothing arrives any more on any link.
@@ -144,6 +147,10 @@ impl Nic for Xdp {
 
     fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         self.sleep(deadline)
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
     }
 
     fn is_gone(&self, _link: Link) -> bool {

@@ -14,6 +14,7 @@ use super::shared::{MEMBERS_MAX, RX_CHUNKS, RX_SLOTS, Shape, Shared, TX_CHUNKS};
 use super::sys::{self, RingKind};
 use super::{Config, Mode, Preference, Xdp, program};
 use crate::encap::ether;
+use crate::event::Alarm;
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
@@ -197,6 +198,7 @@ impl Xdp {
             mac: port.mac,
             endpoint: config.endpoint,
             counters: Counters::default(),
+            alarm: Alarm::default(),
             idle_turns: 0,
             gone: false,
             queue: port.queue,

@@ -10,6 +10,9 @@ use std::ops::{Deref, DerefMut};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::{Duration, Instant};
@@ -62,7 +65,7 @@ impl Process {
             burst: number(),
             rto_floor: Duration::from_nanos(number() as u64),
         };
-        Ok(Remote { caps, stream: RefCell::new(stream) })
+        Ok(Remote { caps, stream: RefCell::new(stream), woken: Arc::default() })
     }
 }
 
@@ -77,6 +80,20 @@ impl Drop for Process {
 pub struct Remote {
     caps: Caps,
     stream: RefCell<UnixStream>,
+    woken: Arc<Woken>,
+}
+
+/// What a wake-up is late at most.
+const WAIT_MAX_NS: u64 = 10_000_000;
+
+/// The other process hears one call at a time, so a wake-up is for the next wait, and no wait is long.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Remote {
@@ -127,9 +144,16 @@ impl Nic for Remote {
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let span = deadline.map_or(u64::MAX, |deadline| deadline.since(self.now()).as_nanos());
+        if self.woken.0.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
+        let span = deadline.map_or(WAIT_MAX_NS, |deadline| deadline.since(self.now()).as_nanos().min(WAIT_MAX_NS));
         self.call(&[b"w", &span.to_le_bytes()[..]].concat());
         Ok(())
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Waker::from(Arc::clone(&self.woken)))
     }
 
     fn is_gone(&self, link: Link) -> bool {

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::task::Waker;
 
 use libfuzzer_sys::fuzz_target;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
@@ -48,6 +49,9 @@ impl Nic for Overheard {
     }
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.nic.wait(deadline)
+    }
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.nic.waker()
     }
     fn is_gone(&self, link: Link) -> bool {
         self.nic.is_gone(link)

@@ -1,6 +1,7 @@
 //! A driver that is reliable itself, as shared memory is.
 
 use std::io;
+use std::task::Waker;
 
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Instant;
@@ -32,6 +33,9 @@ impl Nic for Reliable {
     }
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.0.wait(deadline)
+    }
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
     }
     fn is_gone(&self, link: Link) -> bool {
         self.0.is_gone(link)

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::task::Waker;
 
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
@@ -62,6 +63,9 @@ impl Nic for ScriptNic {
     fn flush(&mut self) {}
     fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
         Ok(())
+    }
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Waker::noop().clone())
     }
     fn is_gone(&self, _: Link) -> bool {
         self.wire.borrow().gone

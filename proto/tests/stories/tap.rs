@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::rc::Rc;
+use std::task::Waker;
 
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Instant;
@@ -85,6 +86,10 @@ impl Nic for Tap {
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.inner.wait(deadline)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.inner.waker()
     }
 
     fn is_gone(&self, link: Link) -> bool {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
@@ -52,6 +53,9 @@ impl Nic for WireNic {
     fn flush(&mut self) {}
     fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
         Ok(())
+    }
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Waker::noop().clone())
     }
     fn is_gone(&self, _: Link) -> bool {
         false
