@@ -38,12 +38,14 @@ pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
 mod schedule;
+mod select;
 mod team;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::Blocks;
 pub use schedule::{Clash, Memory, Round, Schedule, Span, Step, Transfer};
+pub use select::{Algorithm, Case, Collective, Rule, Table, TableError};
 pub use team::Team;
 
 /// What a reduction reduces: arrays of elements that are never cut, by an operator that may need them in the ranks' order.

@@ -4,6 +4,22 @@ mod bruck;
 mod recursive_doubling;
 mod ring;
 
+use super::{Algorithm, Blocks, Schedule, Span, Team};
+
 pub use bruck::bruck;
 pub use recursive_doubling::recursive_doubling;
 pub use ring::ring;
+
+/// To all, by one of an allgather's algorithms. In place, `block` is ours of `output`.
+pub fn build(algorithm: Algorithm, schedule: &mut Schedule, team: Team, block: Span, output: Span, blocks: Blocks) {
+    match algorithm {
+        Algorithm::Ring => ring(schedule, team, block, output, blocks),
+        Algorithm::Bruck => bruck(schedule, team, block, output, blocks),
+        // Where blocks have places of the caller's choice, others may have made another choice: all must do the same.
+        Algorithm::RecursiveDoubling if matches!(blocks, Blocks::At { .. }) => {
+            bruck(schedule, team, block, output, blocks);
+        }
+        Algorithm::RecursiveDoubling => recursive_doubling(schedule, team, block, output, blocks),
+        other => panic!("an allgather has no algorithm {other}"),
+    }
+}
