@@ -18,4 +18,5 @@
 
 pub mod coll;
 pub mod datatype;
+pub mod launch;
 pub mod op;

@@ -1,0 +1,137 @@
+//! Who started this process, and with whom: the PMI-1 wire protocol, both sides.
+//!
+//! A launcher (`sidelane run`, `mpiexec.hydra`, Slurm's `srun --mpi=pmi2`) starts each rank with a socket, over which
+//! they exchange lines of `key=value` pairs: the rank asks, the launcher answers. Between them lies a key-value space
+//! that all ranks of a job share: what was put before a barrier can be got after it.
+//!
+//! | file | what it knows |
+//! | --- | --- |
+//! | `line` | the form of a line |
+//! | `request`, `reply` | what ranks and launchers say |
+//! | `server` | the launcher's side, without I/O |
+//! | `client` | the rank's side |
+//! | `environment` | what a process's environment says of its launcher |
+//! | `exchange` | everybody tells everybody a text, however long |
+
+mod client;
+mod environment;
+mod exchange;
+mod inherited;
+mod line;
+mod reply;
+mod request;
+mod server;
+
+pub use client::{Client, PmiError};
+pub use environment::{Environment, Launcher, Scheduler, SilentSingletons};
+pub use line::{LINE_MAX, Line, Malformed};
+pub use reply::{Maxes, Reply};
+pub use request::Request;
+pub use server::{Mapping, Server, ServerEvent};
+
+/// This process's place in its job.
+#[derive(Debug)]
+pub enum Launch {
+    /// No launcher: a job of one rank.
+    Alone,
+    /// A launcher that speaks PMI-1.
+    Pmi(Client),
+}
+
+/// Why a process does not know its place.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The launcher does not speak PMI-1, so each rank would believe to be alone.
+    #[error(transparent)]
+    Silent(#[from] SilentSingletons),
+    /// What the environment says makes no sense.
+    #[error("the launcher has set {0}, which makes no sense; was this process started by hand?")]
+    BadEnvironment(String),
+    /// The launcher does not answer as it should.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+}
+
+impl Launch {
+    /// Finds the launcher by the environment, and introduces this process to it. Once in a process: the connection
+    /// cannot be had twice.
+    pub fn find() -> Result<Self, LaunchError> {
+        match Environment::of_process().launcher()? {
+            Launcher::None { warning } => {
+                if let Some(warning) = warning {
+                    tracing::warn!("{warning}");
+                }
+                Ok(Self::Alone)
+            }
+            Launcher::Descriptor { fd, rank, size } => Ok(Self::Pmi(Client::of_descriptor(fd, rank, size)?)),
+            Launcher::Port { address, id } => Ok(Self::Pmi(Client::of_port(&address, id)?)),
+        }
+    }
+
+    /// Below `size`.
+    pub fn rank(&self) -> usize {
+        match self {
+            Self::Alone => 0,
+            Self::Pmi(client) => client.rank(),
+        }
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Alone => 1,
+            Self::Pmi(client) => client.size(),
+        }
+    }
+
+    /// Which of several programs of one job this is, where the launcher says so.
+    pub fn appnum(&mut self) -> Result<Option<u32>, PmiError> {
+        match self {
+            Self::Alone => Ok(None),
+            Self::Pmi(client) => client.appnum(),
+        }
+    }
+
+    /// How many ranks the job could have, where the launcher says so.
+    pub fn universe_size(&mut self) -> Result<Option<usize>, PmiError> {
+        match self {
+            Self::Alone => Ok(None),
+            Self::Pmi(client) => client.universe_size(),
+        }
+    }
+
+    /// Tells all ranks `text` and returns everybody's, by rank. All ranks have to call it. Blocks.
+    pub fn exchange(&mut self, text: &str) -> Result<Vec<String>, PmiError> {
+        match self {
+            Self::Alone => Ok(vec![text.to_owned()]),
+            Self::Pmi(client) => exchange::all(client, text),
+        }
+    }
+
+    /// Returns when all ranks have called it.
+    pub fn barrier(&mut self) -> Result<(), PmiError> {
+        match self {
+            Self::Alone => Ok(()),
+            Self::Pmi(client) => client.barrier(),
+        }
+    }
+
+    /// Tells the launcher that this rank's end, from now on, is as it should be.
+    pub fn finalize(self) -> Result<(), PmiError> {
+        match self {
+            Self::Alone => Ok(()),
+            Self::Pmi(client) => client.finalize(),
+        }
+    }
+
+    /// Asks the launcher to end the whole job with the exit code `code`. The caller has to end itself: not every launcher
+    /// does it at once.
+    pub fn abort(&mut self, code: i32, why: &str) {
+        if let Self::Pmi(client) = self {
+            client.abort(code, why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Serves `size` ranks over socket pairs until all have closed; returns the ranks' ends.
+fn serve(size: usize) -> (Vec<UnixStream>, thread::JoinHandle<Vec<ServerEvent>>) {
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
+    let served = thread::spawn(move || {
+        let mut server = Server::new("test", &Mapping(vec![0; size]));
+        let (lines, incoming) = std::sync::mpsc::channel();
+        for (rank, stream) in ours.iter().enumerate() {
+            let (lines, stream) = (lines.clone(), BufReader::new(stream.try_clone().unwrap()));
+            thread::spawn(move || {
+                stream.split(b'\n').map_while(Result::ok).try_for_each(|line| lines.send((rank, line)))
+            });
+        }
+        drop(lines);
+        let mut events = Vec::new();
+        for (rank, line) in incoming {
+            server.handle_line(rank, &line);
+            while let Some((rank, reply)) = server.poll_reply() {
+                let _ = (&ours[rank]).write_all(reply.as_bytes());
+            }
+            events.extend(std::iter::from_fn(|| server.poll_event()));
+        }
+        events
+    });
+    (theirs, served)
+}
+
+/// Runs `part` as each rank of a job of `size`.
+fn job<T: Send + 'static>(
+    size: usize,
+    part: impl Fn(Launch) -> T + Send + Sync + 'static,
+) -> (Vec<T>, Vec<ServerEvent>) {
+    let (streams, served) = serve(size);
+    let part = std::sync::Arc::new(part);
+    let ranks: Vec<_> = streams
+        .into_iter()
+        .enumerate()
+        .map(|(rank, stream)| {
+            let part = std::sync::Arc::clone(&part);
+            thread::spawn(move || part(Launch::Pmi(Client::start(stream, rank, size).unwrap())))
+        })
+        .collect();
+    let told = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+    (told, served.join().unwrap())
+}
+
+#[test]
+fn everybody_learns_what_everybody_said() {
+    let said = |rank: usize, round: usize| format!("{rank} of round {round}: {}", "=; %é\n".repeat(rank * 300));
+    let (told, events) = job(5, move |mut launch| {
+        let rank = launch.rank();
+        let rounds: Vec<_> = (0..3).map(|round| launch.exchange(&said(rank, round)).unwrap()).collect();
+        launch.finalize().unwrap();
+        rounds
+    });
+    for rounds in told {
+        for (round, texts) in rounds.iter().enumerate() {
+            let wanted: Vec<_> = (0..5).map(|rank| said(rank, round)).collect();
+            assert_eq!(*texts, wanted);
+        }
+    }
+    assert_eq!(events, []);
+}
+
+#[test]
+fn who_is_alone_needs_nobody() {
+    let mut launch = Launch::Alone;
+    assert_eq!((launch.rank(), launch.size()), (0, 1));
+    assert_eq!(launch.exchange("x").unwrap(), ["x"]);
+    launch.barrier().unwrap();
+    launch.finalize().unwrap();
+}
+
+#[test]
+fn an_abort_reaches_the_launcher_with_its_code_and_reason() {
+    let (_, events) = job(2, |mut launch| {
+        if launch.rank() == 1 {
+            launch.abort(7, "out of cheese");
+        }
+    });
+    assert_eq!(events, [ServerEvent::Abort { rank: 1, code: 7, why: "out_of_cheese".to_owned() }]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_sent() {
+    let (told, events) = job(1, |launch| {
+        let Launch::Pmi(mut client) = launch else { unreachable!() };
+        let long = "x".repeat(1025);
+        let refused =
+            [("k", "two words"), ("", "v"), ("k", ""), ("k\n", "v"), ("k", long.as_str()), (long.as_str(), "v")];
+        refused.iter().all(|(key, value)| matches!(client.put(key, value), Err(PmiError::Unfit(..))))
+    });
+    assert_eq!((told, events), (vec![true], vec![]));
+}
+
+#[test]
+fn what_nobody_put_is_not_found() {
+    let (told, _) = job(1, |launch| {
+        let Launch::Pmi(mut client) = launch else { unreachable!() };
+        client.put("known", "value=with=signs").unwrap();
+        (client.get("unknown").unwrap(), client.get("known").unwrap(), client.get("PMI_process_mapping").unwrap())
+    });
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(told, [(None, some("value=with=signs"), some("(vector,(0,1,1))"))]);
+}
+
+#[test]
+fn a_launcher_that_ends_is_noticed() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(ours);
+    assert!(matches!(Client::start(theirs, 0, 1), Err(PmiError::Gone | PmiError::Io(..))));
+}
+
+#[test]
+fn a_mapping_is_told_as_runs_of_nodes() {
+    for (nodes, text) in [
+        (&[0, 0, 0, 0][..], "(vector,(0,1,4))"),
+        (&[0, 0, 1, 1, 2, 2], "(vector,(0,3,2))"),
+        (&[0, 1, 2, 3], "(vector,(0,4,1))"),
+        (&[0, 0, 1], "(vector,(0,1,2),(1,1,1))"),
+        (&[0, 1, 0, 1], "(vector,(0,2,1),(0,2,1))"),
+    ] {
+        assert_eq!(Mapping(nodes.to_vec()).to_string(), text);
+    }
+}
+
+/// What one rank of a job of two hears and what its launcher notices, for a conversation in lines.
+fn hear(lines: &[&str]) -> (Vec<String>, Vec<ServerEvent>) {
+    let mut server = Server::new("job", &Mapping(vec![0, 0]));
+    lines.iter().for_each(|line| server.handle_line(0, line.as_bytes()));
+    let replies = std::iter::from_fn(|| server.poll_reply()).map(|(_, line)| line.trim_end().to_owned()).collect();
+    (replies, std::iter::from_fn(|| server.poll_event()).collect())
+}
+
+/// The lines that MPICH 4.0's and Slurm 22.05's clients send, word by word.
+#[test]
+fn mpichs_client_is_answered() {
+    let (replies, events) = hear(&[
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=get_maxes\n",
+        "cmd=get_appnum\n",
+        "cmd=get_my_kvsname\n",
+        "cmd=get kvsname=job key=PMI_process_mapping\n",
+        "cmd=put kvsname=job key=P0-businesscard value=description#host$port#1$ifname#10.0.0.1$\n",
+        "cmd=get kvsname=job key=P0-businesscard\n",
+        "cmd=get kvsname=other key=P0-businesscard\n",
+        "cmd=get_universe_size\n",
+        "cmd=finalize\n",
+    ]);
+    assert_eq!(events, []);
+    assert_eq!(
+        replies,
+        [
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
+            "cmd=appnum appnum=0",
+            "cmd=my_kvsname kvsname=job",
+            "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))",
+            "cmd=put_result rc=0 msg=success",
+            "cmd=get_result rc=0 msg=success value=description#host$port#1$ifname#10.0.0.1$",
+            "cmd=get_result rc=-1 msg=key_not_found value=unknown",
+            "cmd=universe_size size=2",
+            "cmd=finalize_ack",
+        ]
+    );
+}
+
+#[test]
+fn spawning_is_refused_once_its_last_line_came() {
+    let spawn = |so_far| format!("mcmd=spawn\nnprocs=1\nexecname=cmd=put\ntotspawns=2\nspawnssofar={so_far}\nendcmd\n");
+    let text = ["cmd=init pmi_version=1 pmi_subversion=1\n", &spawn(1), &spawn(2), "cmd=get_maxes\n"].concat();
+    let (replies, events) = hear(&text.lines().collect::<Vec<_>>());
+    assert_eq!(events, []);
+    assert_eq!(replies[1], "cmd=spawn_result rc=-1 msg=spawning_is_not_supported");
+    assert_eq!(replies.len(), 3);
+}
+
+#[test]
+fn a_space_that_is_full_refuses() {
+    let mut server = Server::new("job", &Mapping(vec![0]));
+    server.handle_line(0, b"cmd=init pmi_version=1 pmi_subversion=1");
+    let value = "x".repeat(1024);
+    for key in 0..70_000 {
+        server.handle_line(0, format!("cmd=put kvsname=job key={key} value={value}").as_bytes());
+        server.handle_line(0, format!("cmd=put kvsname=job key=same value={value}").as_bytes());
+    }
+    let refused = std::iter::from_fn(|| server.poll_reply()).filter(|(_, line)| line.contains("space_is_full")).count();
+    assert!((4_000..15_000).contains(&refused), "{refused}");
+}
+
+/// Every request in every stage: what is answered, and what is a violation.
+#[test]
+fn requests_out_of_place_are_violations() {
+    let stages: [(&str, &[&str]); 5] = [
+        ("Fresh", &[]),
+        ("Ready", &["cmd=init pmi_version=1 pmi_subversion=1"]),
+        ("Waiting", &["cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in"]),
+        ("Spawning", &["cmd=init pmi_version=1 pmi_subversion=1", "mcmd=spawn"]),
+        ("Done", &["cmd=init pmi_version=1 pmi_subversion=1", "cmd=finalize"]),
+    ];
+    let requests = [
+        ("cmd=init pmi_version=1 pmi_subversion=1", "R!!.!"),
+        ("cmd=init pmi_version=2 pmi_subversion=0", "R!!.!"),
+        ("cmd=initack pmiid=0", "!!!.!"),
+        ("cmd=get_maxes", "!R!.!"),
+        ("cmd=put kvsname=job key=k value=v", "!R!.!"),
+        ("cmd=get kvsname=job key=k", "!R!.!"),
+        ("cmd=barrier_in", "!.!.!"),
+        ("cmd=finalize", "!R!.!"),
+        ("cmd=abort exitcode=3", "AAA.A"),
+        ("mcmd=spawn", "!.!.!"),
+        ("endcmd", "!!!R!"),
+        ("cmd=get kvsname=job", "!!!.!"),
+        ("cmd=init pmi_version=one pmi_subversion=1", "!!!.!"),
+        ("cmd=cook", "!!!.!"),
+        ("", "!!!.!"),
+    ];
+    for (request, wanted) in requests {
+        let got = stages.iter().map(|(_, before)| {
+            let count = hear(before).0.len();
+            let (replies, events) = hear(&[before, &[request][..]].concat());
+            match events.first() {
+                Some(ServerEvent::Violation { rank: 0, .. }) => '!',
+                Some(ServerEvent::Abort { code: 3, .. }) => 'A',
+                Some(other) => panic!("{other:?}"),
+                None if replies.len() > count => 'R',
+                None => '.',
+            }
+        });
+        let got: String = got.collect();
+        assert_eq!(got, wanted, "`{request}` when {:?}", stages.map(|(name, _)| name));
+    }
+}
+
+fn launcher_of(variables: &[(&str, &str)]) -> Result<Launcher, LaunchError> {
+    let variables: HashMap<_, _> = variables.iter().copied().collect();
+    Environment::new(&|name| variables.get(name).map(|value| (*value).to_owned())).launcher()
+}
+
+#[test]
+fn the_environment_says_who_launched() {
+    assert_eq!(launcher_of(&[]).unwrap(), Launcher::None { warning: None });
+    let pmi = [("PMI_FD", "5"), ("PMI_RANK", "2"), ("PMI_SIZE", "3")];
+    assert_eq!(launcher_of(&pmi).unwrap(), Launcher::Descriptor { fd: 5, rank: 2, size: 3 });
+    let port = Launcher::Port { address: "h:1".to_owned(), id: 4 };
+    assert_eq!(launcher_of(&[("PMI_PORT", "h:1"), ("PMI_ID", "4")]).unwrap(), port);
+    // Slurm's own variables stand beside those of its plugin pmi2.
+    let slurm = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "2"), ("SLURM_NTASKS", "3")];
+    assert!(matches!(launcher_of(&[&pmi[..], &slurm].concat()), Ok(Launcher::Descriptor { .. })));
+    for broken in [("PMI_RANK", "3"), ("PMI_RANK", "x"), ("PMI_RANK", ""), ("PMI_FD", "five")] {
+        let variables = [&pmi[..], &[broken]].concat();
+        assert!(matches!(launcher_of(&variables), Err(LaunchError::BadEnvironment(_))), "{broken:?}");
+    }
+}
+
+#[test]
+fn silent_singletons_are_refused_with_what_to_type() {
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")], "srun --mpi=pmi2"),
+        (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")], "has started 4 tasks"),
+        (&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2"), ("PMIX_RANK", "0")], "mpiexec.hydra"),
+        (&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "x")], "PMIx"),
+        (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")], "SIDELANE_ALONE=1"),
+    ];
+    for (variables, says) in cases {
+        let text = launcher_of(variables).unwrap_err().to_string();
+        assert!(text.contains(says), "{text}");
+        let meant = [variables, &[("SIDELANE_ALONE", "1")][..]].concat();
+        assert_eq!(launcher_of(&meant).unwrap(), Launcher::None { warning: None });
+    }
+    // One task is one rank, and so is what a batch script starts by itself.
+    let one = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+    assert_eq!(launcher_of(&one).unwrap(), Launcher::None { warning: None });
+    let script = [("SLURM_JOB_ID", "1"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    let Launcher::None { warning: Some(text) } = launcher_of(&script).unwrap() else { panic!() };
+    assert!(text.contains("srun --mpi=pmi2"), "{text}");
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[!-~]{1,40}"
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_line_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(line) = Line::parse(&bytes) {
+            let _ = (Request::parse(&line), Reply::parse(&line));
+        }
+    }
+
+    #[test]
+    fn nearly_right_lines_never_panic(text in "m?cmd=(init|put|get|abort|set|maxes|appnum|get_result|spawn)( (key|value|kvsname|rc|exitcode|size|pmi_version|keylen_max)=[-0-9a-z= ]{0,6}){0,5}[ \r\n=é]{0,3}") {
+        if let Ok(line) = Line::parse(text.as_bytes()) {
+            let _ = (Request::parse(&line), Reply::parse(&line));
+        }
+        let mut server = Server::new("job", &Mapping(vec![0]));
+        server.handle_line(0, text.as_bytes());
+    }
+
+    #[test]
+    fn requests_read_back_as_written(space in "[a-z0-9_.]{1,40}", key in "[a-zA-Z0-9_-]{1,40}", value in word(), number in any::<u16>()) {
+        for request in [
+            Request::Init { version: u32::from(number), subversion: 1 },
+            Request::InitAck { id: usize::from(number) },
+            Request::Put { space: &space, key: &key, value: &value },
+            Request::Get { space: &space, key: &key },
+            Request::Abort { code: i32::from(number), why: &key },
+            Request::GetMaxes,
+            Request::BarrierIn,
+            Request::Spawn,
+        ] {
+            let text = request.to_string();
+            let line = Line::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(Request::parse(&line).unwrap().unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn replies_read_back_as_written(value in word(), why in "[a-z_]{1,40}", number in any::<u16>()) {
+        let maxes = Maxes { space: usize::from(number), key: 1, value: 2 };
+        for reply in [
+            Reply::ResponseToInit { version: 1, subversion: u32::from(number), rc: -1 },
+            Reply::Set { key: "rank", value: "7" },
+            Reply::Maxes(maxes),
+            Reply::Appnum(-1),
+            Reply::UniverseSize(i32::from(number)),
+            Reply::MyKvsname(&value),
+            Reply::PutResult(Ok(())),
+            Reply::PutResult(Err(&why)),
+            Reply::GetResult(Ok(&value)),
+            Reply::GetResult(Err(&why)),
+            Reply::SpawnResult(Err(&why)),
+            Reply::BarrierOut,
+            Reply::FinalizeAck,
+        ] {
+            let text = reply.to_string();
+            let line = Line::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(Reply::parse(&line).unwrap().unwrap(), reply);
+        }
+    }
+}
