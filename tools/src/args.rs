@@ -13,6 +13,8 @@ use sidelane::soak::SoakArgs;
 use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::spec::{Spec, SpecError};
 
+use crate::run_command::{self, RunArgs};
+
 /// Kernel-bypass user-level networking: what does each layer cost?
 ///
 /// Without a subcommand the overhead ladder is run: the same ping-pong, flood and stream at every layer of the stack and
@@ -33,6 +35,7 @@ Examples:
   sidelane --real-frames --json out.json     frames as a wire carries them; figures to a file
   sidelane doctor                            what can run here, and what to do about the rest
   sidelane lab run -- ip -stats addr         a command in a network of its own
+  sidelane run -n 4 ./program                four ranks of a program
 
 SIDELANE_LOG=debug writes what happens to standard error (filters as in tracing-subscriber's EnvFilter).";
 
@@ -46,6 +49,9 @@ pub enum Command {
         #[command(flatten)]
         args: LadderArgs,
     },
+    /// Run a program on several ranks, on this host or over the hosts of a lab
+    #[command(after_help = run_command::EXAMPLES)]
+    Run(RunArgs),
     /// Make hosts out of network namespaces and run commands in them
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
@@ -74,6 +80,9 @@ pub enum Command {
         /// The driver as a string
         spec: String,
     },
+    /// Ends a job's ranks when its command is killed; started by `run`
+    #[command(hide = true)]
+    RunGuard,
     /// Traffic that checks itself; started by tests
     #[command(hide = true)]
     Soak(SoakArgs),

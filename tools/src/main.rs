@@ -8,6 +8,8 @@ mod lab_command;
 mod ladder;
 mod nic_command;
 mod qemu_command;
+mod run;
+mod run_command;
 mod stat_command;
 mod study_command;
 
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
         Some(Command::Study(command)) => study_command::run(&command).map_err(Into::into),
         Some(Command::Stat(args)) => stat_command::run(&args).map_err(Into::into),
+        Some(Command::Run(args)) => Ok(run_command::run(args)),
+        Some(Command::RunGuard) => run::guard::stand().map(|()| 0).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),

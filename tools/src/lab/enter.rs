@@ -34,6 +34,14 @@ pub fn tie(command: &mut Command) {
     }
 }
 
+/// Lets `command` run on one core only.
+pub fn pin_to(command: &mut Command, core: usize) {
+    // SAFETY: As above.
+    unsafe {
+        command.pre_exec(move || pin(core));
+    }
+}
+
 impl Entry {
     /// Makes `command` run inside, pinned to `core` if one is given.
     pub fn apply(&self, command: &mut Command, lifetime: Lifetime, core: Option<usize>) {

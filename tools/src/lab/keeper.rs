@@ -149,6 +149,16 @@ impl Kept {
 
     /// A command that will run in `host` (`A`, `a`, `B`...) and lives on its own.
     pub fn command(&self, host: &str, program: &std::ffi::OsStr) -> Result<Command, KeepError> {
+        self.command_with(host, program, Lifetime::Free)
+    }
+
+    /// As [`Kept::command`], with a choice of what ends it.
+    pub fn command_with(
+        &self,
+        host: &str,
+        program: &std::ffi::OsStr,
+        lifetime: Lifetime,
+    ) -> Result<Command, KeepError> {
         let hosts = &self.description.hosts;
         let found = hosts.iter().position(|h| host.eq_ignore_ascii_case(h.name.encode_utf8(&mut [0; 4])));
         let Some(index) = found else {
@@ -157,7 +167,7 @@ impl Kept {
         let mut command = Command::new(program);
         command.env("SIDELANE_LAB", &self.description.name);
         command.envs(environment(hosts, index));
-        self.entries[index].apply(&mut command, Lifetime::Free, None);
+        self.entries[index].apply(&mut command, lifetime, None);
         Ok(command)
     }
 

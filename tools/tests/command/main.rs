@@ -3,4 +3,5 @@
 mod cli;
 mod lab;
 mod ladder;
+mod run;
 mod stage;

@@ -1,0 +1,63 @@
+//! When this command is killed, its ranks are too, by the kernel; but not what they have started. So a process of its own
+//! waits for the command's end, and ends the ranks' process groups.
+#![allow(unsafe_code)] // kill(2) of a group.
+
+use std::io::{self, BufRead, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use sidelane::lab::process;
+
+/// The guard of a job. It learns of our end, however that comes, by the end of a pipe.
+#[derive(Debug)]
+pub struct Guard(Child);
+
+impl Guard {
+    /// Posts a guard; returns once it is on duty.
+    pub fn post() -> io::Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("run-guard").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        child.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
+        Ok(Self(child))
+    }
+
+    /// Tells it of a rank's process group.
+    pub fn watch(&mut self, group: u32) -> io::Result<()> {
+        let to = self.0.stdin.as_mut().expect("only `dismiss` takes it");
+        to.write_all(format!("{group}\n").as_bytes())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// All ranks have ended, and their numbers may be others' soon.
+    pub fn dismiss(mut self) {
+        let mut to = self.0.stdin.take().expect("only here is it taken");
+        let _ = to.write_all(DISMISSED.as_bytes());
+        drop(to);
+        let _ = self.0.wait();
+    }
+}
+
+/// The life of a guard.
+pub fn stand() -> io::Result<()> {
+    process::detach()?;
+    io::stdout().write_all(b"r")?;
+    io::stdout().flush()?;
+    let mut groups = Vec::new();
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        match line.parse::<i32>() {
+            Ok(group) if group > 1 => groups.push(group),
+            _ => return Ok(()),
+        }
+    }
+    for group in groups {
+        // SAFETY: Takes no pointer. The launcher ended moments ago, so the group's number is still the rank's.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+    Ok(())
+}
+
+const DISMISSED: &str = "dismissed\n";

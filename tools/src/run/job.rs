@@ -1,0 +1,415 @@
+//! The loop that ties a job's parts: what the ranks say, how they end, what the user wants.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidelane::lab::process::{self, Process};
+use sidelane_mpi::launch::{LINE_MAX, Mapping, Server, ServerEvent};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use super::guard::Guard;
+use super::input::{self, Input};
+use super::output::{Sink, Stream};
+use super::place::Places;
+use super::rank::{self, Rank};
+use super::verdict::{End, Verdict};
+use super::{Failure, JobSpec};
+
+/// What wakes the loop.
+enum Event {
+    /// A rank said something to its launcher.
+    Line { rank: usize, line: Vec<u8> },
+    /// A rank closed its connection.
+    Closed { rank: usize },
+    /// Our output cannot be written.
+    Unwritten(io::Error),
+    /// A stream of a rank's has come to its end, and what could be written of it was.
+    Drained,
+    /// A signal for this command.
+    Signal(i32),
+}
+
+/// A job that runs.
+pub struct Job {
+    spec: JobSpec,
+    ranks: Vec<Member>,
+    server: Server,
+    guard: Guard,
+    events: Receiver<Event>,
+    sender: SyncSender<Event>,
+    errors: Arc<Sink>,
+    /// Streams that have not come to their end.
+    streams: usize,
+    ending: Ending,
+    verdict: Option<Verdict>,
+}
+
+/// A rank, and what is known of it.
+struct Member {
+    rank: Rank,
+    host: String,
+    /// It has closed its connection: nothing that it said is still to be heard.
+    heard_out: bool,
+    state: State,
+}
+
+/// How far a rank's process is.
+///
+/// ```text
+/// Running --reaped--> Ended --heard out, or time is up--> Judged
+/// ```
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Running,
+    Ended { status: ExitStatus, since: Instant },
+    Judged,
+}
+
+/// How far the ranks' end was brought about.
+///
+/// ```text
+/// No --first signal--> Interrupted --a rank failed--> Asked --grace is over, or a signal--> Killed
+/// No --a rank failed, time is up, ...--------------> Asked
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// The user's signal was handed on, and ranks do with it what they like.
+    Interrupted(i32),
+    /// They were asked to end.
+    Asked(Instant),
+    Killed,
+}
+
+impl Job {
+    /// Starts all ranks. On failure those that were started end with this process.
+    pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
+        let system = |what| move |error| Failure::System(what, error);
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        watch_signals(sender.clone()).map_err(system("watch for signals"))?;
+        rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
+        let guard = Guard::post().map_err(system("guard the job"))?;
+        let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
+        let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
+        let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
+        let nodes = places.ranks.iter().map(|place| place.node).collect();
+        let mut job = Self {
+            ranks: Vec::new(),
+            server: Server::new(super::job_name(), &Mapping(nodes)),
+            guard,
+            events,
+            sender,
+            errors,
+            streams: 0,
+            ending: Ending::No,
+            verdict: None,
+            spec,
+        };
+        for rank in 0..places.ranks.len() {
+            job.start_rank(rank, places, &output)?;
+        }
+        Ok(job)
+    }
+
+    fn start_rank(&mut self, rank: usize, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
+        let place = &places.ranks[rank];
+        let mut command = places.command(rank, &self.spec.program)?;
+        command.args(&self.spec.arguments);
+        // A launcher that has started us, and what it told us, is not the ranks' launcher.
+        for name in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
+            command.env_remove(name);
+        }
+        command.env("PMI_RANK", rank.to_string()).env("PMI_SIZE", places.ranks.len().to_string());
+        // As hydra calls them; programs use them to choose a device.
+        command.env("MPI_LOCALRANKID", place.local_rank.to_string());
+        command.env("MPI_LOCALNRANKS", place.local_size.to_string());
+        command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
+        command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
+        let input = if rank == 0 { Input::find() } else { Input::Nothing };
+        let started = Rank::start(command, if rank == 0 { input.stdio() } else { Stdio::null() });
+        let mut started = started.map_err(|error| Failure::Start {
+            program: self.spec.program.to_string_lossy().into_owned(),
+            host: place.host.clone(),
+            error,
+        })?;
+        let system = |error| Failure::System("start a thread", error);
+        self.guard.watch(started.pid).map_err(|error| Failure::System("tell the guard", error))?;
+        if let Some(to) = started.child.stdin.take() {
+            input::feed(to).map_err(system)?;
+        }
+        // A rank that does not read its answers must not stop the others'.
+        let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
+        self.listen(rank, quick.map_err(system)?).map_err(system)?;
+        let eager = rank == 0 && input == Input::FromTerminal;
+        let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
+        let stream = |number| Stream { number, label: label.clone(), eager };
+        if let Some(from) = started.child.stdout.take() {
+            self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
+        }
+        if let Some(from) = started.child.stderr.take() {
+            self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
+        }
+        let host = place.host.clone();
+        self.ranks.push(Member { rank: started, host, heard_out: false, state: State::Running });
+        Ok(())
+    }
+
+    /// Runs until nothing of the job is left; returns the exit code.
+    pub fn run(mut self) -> Result<i32, Failure> {
+        let began = Instant::now();
+        let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
+        while self.ranks.iter().any(|member| !matches!(member.state, State::Judged)) {
+            match self.events.recv_timeout(self.next_deadline(out_of_time)) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
+            }
+            let now = Instant::now();
+            self.judge(now);
+            if out_of_time.is_some_and(|end| now >= end) && self.verdict.is_none() {
+                let seconds = self.spec.timeout.unwrap_or_default().as_secs_f64();
+                self.end_for(Verdict::TimedOut { seconds });
+            }
+            if matches!(self.ending, Ending::Asked(since) if now >= since + GRACE) {
+                self.kill();
+            }
+        }
+        self.end_leftovers();
+        self.drain();
+        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
+            // The number of no rank's stream.
+            let _ = self.errors.write(usize::MAX, message.as_bytes());
+        }
+        self.guard.dismiss();
+        Ok(self.verdict.map_or(0, |verdict| verdict.exit_code()))
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Line { rank, line } => {
+                self.server.handle_line(rank, &line);
+                self.answer();
+            }
+            Event::Closed { rank } => self.ranks[rank].heard_out = true,
+            Event::Unwritten(error) if error.kind() == io::ErrorKind::BrokenPipe => self.end_for(Verdict::Unread),
+            Event::Unwritten(error) => self.end_for(Verdict::Unwritten(error.to_string())),
+            Event::Drained => self.streams -= 1,
+            Event::Signal(signal) => self.handle_signal(signal),
+        }
+    }
+
+    fn handle_signal(&mut self, signal: i32) {
+        match signal {
+            SIGCHLD => {
+                while let Some((pid, status)) = rank::reap() {
+                    // Others are what ranks have left behind.
+                    if let Some(member) = self.ranks.iter_mut().find(|member| member.rank.pid == pid) {
+                        member.state = State::Ended { status, since: Instant::now() };
+                    }
+                }
+            }
+            SIGTSTP => {
+                self.signal_all(libc::SIGSTOP);
+                let _ = Process::open(std::process::id()).map(|own| own.signal(libc::SIGSTOP));
+            }
+            SIGCONT => self.signal_all(SIGCONT),
+            _ => match self.ending {
+                Ending::No => {
+                    self.ending = Ending::Interrupted(signal);
+                    self.signal_all(signal);
+                }
+                Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
+                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
+                    self.kill();
+                }
+            },
+        }
+    }
+
+    /// Sends what the server answers, and does what it asks for.
+    fn answer(&mut self) {
+        while let Some((rank, line)) = self.server.poll_reply() {
+            // A rank that has gone needs no answer, and its end is judged by itself.
+            let _ = (&self.ranks[rank].rank.pmi).write_all(line.as_bytes());
+        }
+        while let Some(event) = self.server.poll_event() {
+            let host = |rank: usize| self.ranks[rank].host.clone();
+            let verdict = match event {
+                ServerEvent::Abort { rank, code, why } => Verdict::Aborted { rank, host: host(rank), code, why },
+                ServerEvent::Violation { rank, what } => {
+                    Verdict::Violated { rank, host: host(rank), what: what.to_string() }
+                }
+            };
+            self.end_for(verdict);
+        }
+    }
+
+    /// Decides what the ends of ranks mean, once all that they have said was heard.
+    fn judge(&mut self, now: Instant) {
+        let mut failed: Option<(End, usize)> = None;
+        for (rank, member) in self.ranks.iter_mut().enumerate() {
+            let State::Ended { status, since } = member.state else { continue };
+            if !member.heard_out && now < since + HEARING {
+                continue;
+            }
+            member.state = State::Judged;
+            if let Some(how) = End::of(status, self.server.is_counted_on(rank)) {
+                failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
+            }
+        }
+        let Some((how, rank)) = failed else { return };
+        match self.ending {
+            // What the user's signal has ended has not failed.
+            Ending::Interrupted(signal) => self.end_for(Verdict::Interrupted { signal }),
+            _ => {
+                let host = self.ranks[rank].host.clone();
+                self.end_for(Verdict::RankFailed { rank, host, how });
+            }
+        }
+    }
+
+    /// Ends the job. The first reason counts: the others follow from it.
+    fn end_for(&mut self, verdict: Verdict) {
+        if self.verdict.is_some() {
+            return;
+        }
+        self.verdict = Some(verdict);
+        if !matches!(self.ending, Ending::Asked(_) | Ending::Killed) {
+            self.ending = Ending::Asked(Instant::now());
+            self.signal_all(SIGTERM);
+            self.signal_all(SIGCONT);
+        }
+    }
+
+    fn kill(&mut self) {
+        self.ending = Ending::Killed;
+        self.signal_all(libc::SIGKILL);
+    }
+
+    fn signal_all(&self, signal: i32) {
+        let running = self.ranks.iter().filter(|member| matches!(member.state, State::Running));
+        running.for_each(|member| member.rank.signal(signal));
+    }
+
+    /// How long the loop may sleep.
+    fn next_deadline(&self, out_of_time: Option<Instant>) -> Duration {
+        let heard = self.ranks.iter().filter_map(|member| match member.state {
+            State::Ended { since, .. } => Some(since + HEARING),
+            _ => None,
+        });
+        let killing = match self.ending {
+            Ending::Asked(since) => Some(since + GRACE),
+            _ => None,
+        };
+        let timeout = out_of_time.filter(|_| self.verdict.is_none());
+        let next = heard.chain(killing).chain(timeout).min();
+        next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Kills what ranks have left behind: all of it has become our child.
+    fn end_leftovers(&self) {
+        let mut seen = HashSet::from([self.guard.pid()]);
+        loop {
+            let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
+            if found.is_empty() {
+                return;
+            }
+            for left in found.into_iter().filter_map(Process::open) {
+                let _ = left.signal(libc::SIGKILL);
+                left.wait(KILL_WAIT);
+            }
+        }
+    }
+
+    /// Waits until everything that the ranks wrote has been written. A reader may take its time; a signal ends it.
+    fn drain(&mut self) {
+        while self.streams > 0 {
+            match self.events.recv() {
+                Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
+                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
+                    return;
+                }
+                Ok(Event::Signal(_)) => {}
+                Ok(event) => self.handle(event),
+                Err(_) => unreachable!("the job has a sender itself"),
+            }
+        }
+    }
+
+    /// Reads a rank's lines in a thread.
+    fn listen(&self, rank: usize, pmi: UnixStream) -> io::Result<()> {
+        let sender = self.sender.clone();
+        spawn(format!("pmi-{rank}"), move || {
+            let mut pmi = BufReader::new(pmi);
+            loop {
+                let mut line = Vec::new();
+                // One byte more than a line may have, so that the server sees that it is too long.
+                let read = pmi.by_ref().take(LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
+                if !matches!(read, Ok(1..)) || sender.send(Event::Line { rank, line }).is_err() {
+                    break;
+                }
+            }
+            let _ = sender.send(Event::Closed { rank });
+        })
+    }
+
+    /// Copies a rank's stream in a thread.
+    fn route(&mut self, mut from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
+        let sender = self.sender.clone();
+        self.streams += 1;
+        spawn(format!("out-{}", stream.number), move || {
+            if let Err(error) = stream.route(&mut from, &sink) {
+                let _ = sender.send(Event::Unwritten(error));
+                // The rank must not wait for somebody to read it, until it is ended.
+                let _ = io::copy(&mut from, &mut io::sink());
+            }
+            let _ = sender.send(Event::Drained);
+        })
+    }
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
+}
+
+fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
+    spawn("signals".to_owned(), move || {
+        for signal in signals.forever() {
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
+const EVENTS_MAX: usize = 1024;
+
+/// A rank may exit right behind its last words to the launcher; those come by another way than the news of its end. Its
+/// connection's end says that all was heard, unless what it has started still holds that.
+const HEARING: Duration = Duration::from_millis(100);
+
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A rank asks once and reads the answer, so its socket always has room for one.
+const REPLY_WAIT: Duration = Duration::from_millis(100);
+
+/// A killed process is gone as soon as it is next scheduled.
+const KILL_WAIT: Duration = Duration::from_secs(1);
+
+/// Nothing is due; the loop looks again anyway.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// A thread that copies lines needs little.
+const STACK: usize = 128 << 10;

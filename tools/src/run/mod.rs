@@ -1,0 +1,106 @@
+//! A job: ranks of one program, started and answered for.
+//!
+//! | file | what it knows |
+//! | --- | --- |
+//! | `place` | which rank is where, and on which core |
+//! | `rank` | one rank and everything that it starts |
+//! | `output`, `input` | whole lines out, a terminal's lines in |
+//! | `verdict` | how the job ended, and what to say |
+//! | `job` | the loop that ties them |
+//! | `guard` | ends the ranks when this command is killed |
+
+pub mod guard;
+mod input;
+mod job;
+mod output;
+mod place;
+mod rank;
+mod verdict;
+
+use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::time::Duration;
+
+use sidelane::lab::keeper::KeepError;
+
+/// What shall run, and where.
+#[derive(Debug)]
+pub struct JobSpec {
+    /// At least one.
+    pub ranks: usize,
+    pub hosts: Hosts,
+    /// What the ranks find as `SIDELANE_NIC`.
+    pub nic: Option<String>,
+    pub bind: Bind,
+    /// Each line of output begins with its rank.
+    pub label: bool,
+    pub timeout: Option<Duration>,
+    /// Set in the ranks' environment.
+    pub variables: Vec<(String, String)>,
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+}
+
+/// Where ranks run.
+#[derive(Debug)]
+pub enum Hosts {
+    /// Here.
+    This,
+    /// In namespaces of a kept lab.
+    Lab {
+        /// Its name.
+        lab: String,
+        /// Some of its hosts; empty for all.
+        hosts: Vec<String>,
+    },
+}
+
+/// Whether a rank stays on one core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bind {
+    /// Always: more ranks than cores are refused.
+    Core,
+    /// When there are enough cores.
+    IfEnough,
+    /// Never.
+    None,
+}
+
+/// Why there is no job.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
+    Cores { ranks: usize, cores: usize },
+    #[error("cannot start `{program}` on host {host}: {error}")]
+    Start { program: String, host: String, error: io::Error },
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+impl Failure {
+    /// Of the whole command, as a shell reports it.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Start { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
+            Self::Start { .. } => 126,
+            _ => 1,
+        }
+    }
+}
+
+/// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.
+pub fn run(spec: JobSpec) -> Result<i32, Failure> {
+    let places = place::Places::find(&spec)?;
+    job::Job::start(spec, &places)?.run()
+}
+
+/// A name for the job's key-value space that no other job on any host has.
+fn job_name() -> String {
+    // Seeded by the system's randomness, anew in each process.
+    let random = RandomState::new().build_hasher().finish();
+    format!("sidelane-{}-{random:016x}", std::process::id())
+}

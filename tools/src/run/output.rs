@@ -1,0 +1,178 @@
+//! Whole lines out: what ranks write arrives line by line, each with its rank if that is asked for.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::Mutex;
+
+/// Where lines of all ranks go: our standard output, or our standard error.
+#[derive(Debug)]
+pub struct Sink(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// The stream whose line has been begun and not ended, if any.
+    open: Option<usize>,
+}
+
+impl Sink {
+    pub fn new(file: File) -> Self {
+        Self(Mutex::new(State { file, open: None }))
+    }
+
+    /// Writes lines of `stream`. If the last one is not ended, the stream may go on with it, or others begin new lines.
+    pub fn write(&self, stream: usize, text: &[u8]) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(last) = text.last() else { return Ok(()) };
+        if state.open.is_some_and(|open| open != stream) {
+            state.file.write_all(b"\n")?;
+        }
+        state.open = (*last != b'\n').then_some(stream);
+        state.file.write_all(text)
+    }
+}
+
+/// One rank's stream on its way to a sink.
+#[derive(Debug)]
+pub struct Stream {
+    /// Its number among the sink's streams.
+    pub number: usize,
+    /// What each line begins with.
+    pub label: String,
+    /// A line that is not ended is shown at once: somebody at a terminal is being asked.
+    pub eager: bool,
+}
+
+impl Stream {
+    /// Copies `from` to its end, or until the sink refuses.
+    pub fn route(&self, from: &mut impl Read, sink: &Sink) -> io::Result<()> {
+        let mut buffer = vec![0; READ_LEN];
+        let mut waiting = Vec::new();
+        // The line that `waiting` begins with has been begun already.
+        let mut within = false;
+        loop {
+            let count = match from.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A stream that cannot be read any more has ended.
+                outcome => outcome.unwrap_or(0),
+            };
+            waiting.extend_from_slice(&buffer[..count]);
+            let whole = waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let at_once = self.eager || count == 0 || waiting.len() - whole > LINE_MAX;
+            let ready = if at_once { waiting.len() } else { whole };
+            if ready > 0 {
+                let ended = waiting[ready - 1] == b'\n';
+                sink.write(self.number, &self.labelled(&waiting[..ready], within))?;
+                within = !ended;
+                waiting.drain(..ready);
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn labelled(&self, text: &[u8], mut within: bool) -> Vec<u8> {
+        if self.label.is_empty() {
+            return text.to_vec();
+        }
+        let mut out = Vec::with_capacity(text.len() + self.label.len() * 8);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            if !within {
+                out.extend_from_slice(self.label.as_bytes());
+            }
+            out.extend_from_slice(line);
+            within = false;
+        }
+        out
+    }
+}
+
+/// A pipe holds 64 KiB (pipe(7)).
+const READ_LEN: usize = 64 << 10;
+
+/// A longer line is shown in pieces: nothing is kept without bound.
+const LINE_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+
+    /// What comes out when each stream's pieces are read in that order.
+    fn routed(streams: &[(&[&[u8]], &Stream)]) -> Vec<u8> {
+        let mut file = tempfile::tempfile().unwrap();
+        let sink = Sink::new(file.try_clone().unwrap());
+        for (pieces, stream) in streams {
+            stream.route(&mut Pieces(pieces), &sink).unwrap();
+        }
+        let mut out = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut out).unwrap();
+        out
+    }
+
+    /// A reader that returns each piece by itself.
+    struct Pieces<'a>(&'a [&'a [u8]]);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
+            buffer[..first.len()].copy_from_slice(first);
+            self.0 = rest;
+            Ok(first.len())
+        }
+    }
+
+    fn stream(number: usize, label: &str) -> Stream {
+        Stream { number, label: label.to_owned(), eager: false }
+    }
+
+    #[test]
+    fn lines_get_their_label_wherever_they_are_cut() {
+        let out = routed(&[(&[b"on", b"e\ntwo\n\nthr", b"ee\n"], &stream(0, "[7] "))]);
+        assert_eq!(out, b"[7] one\n[7] two\n[7] \n[7] three\n");
+        let eager = Stream { eager: true, ..stream(0, "[7] ") };
+        assert_eq!(routed(&[(&[b"na", b"me: ", b"x\n"], &eager)]), b"[7] name: x\n");
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_is_not_glued_to_the_next_streams() {
+        let out = routed(&[(&[b"a\nb"], &stream(0, "")), (&[b"c\n"], &stream(1, "")), (&[b"d"], &stream(2, ""))]);
+        assert_eq!(out, b"a\nb\nc\nd");
+    }
+
+    #[test]
+    fn a_line_without_end_is_shown_in_pieces_and_nothing_is_lost() {
+        let piece = [b'x'; 60_000];
+        let pieces: Vec<&[u8]> = vec![&piece; 50];
+        assert_eq!(routed(&[(&pieces, &stream(0, ""))]).len(), 3_000_000);
+    }
+
+    #[test]
+    fn lines_of_many_streams_stay_whole() {
+        let mut file = tempfile::tempfile().unwrap();
+        let sink = Arc::new(Sink::new(file.try_clone().unwrap()));
+        let streams = (0..8usize).map(|number| {
+            let sink = Arc::clone(&sink);
+            thread::spawn(move || {
+                let line = format!("{number}").repeat(100 + number) + "\n";
+                let text = line.repeat(500);
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(77).collect();
+                stream(number, "").route(&mut Pieces(&pieces), &sink).unwrap();
+            })
+        });
+        streams.collect::<Vec<_>>().into_iter().for_each(|stream| stream.join().unwrap());
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text.lines().count(), 4000);
+        for line in text.lines() {
+            let number = line[..1].parse::<usize>().unwrap();
+            assert_eq!(line, line[..1].repeat(100 + number));
+        }
+    }
+}

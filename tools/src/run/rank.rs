@@ -1,0 +1,64 @@
+//! One rank, and everything that it starts.
+#![allow(unsafe_code)] // prctl(2), waitpid(2), kill(2) of a group, and what happens between fork and exec.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A rank that was started. Its process leads a group of its own, so that signals reach what it starts too.
+#[derive(Debug)]
+pub struct Rank {
+    /// Its process, and the number of its group.
+    pub pid: u32,
+    /// The launcher's end of its PMI connection.
+    pub pmi: UnixStream,
+    /// Its streams, to be taken.
+    pub child: Child,
+}
+
+impl Rank {
+    /// Starts `command`, which will find its PMI connection by `PMI_FD`.
+    pub fn start(mut command: Command, stdin: Stdio) -> io::Result<Self> {
+        let (pmi, theirs) = UnixStream::pair()?;
+        command.env("PMI_FD", theirs.as_raw_fd().to_string()).process_group(0);
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let fd = theirs.as_raw_fd();
+        // SAFETY: The closure makes one async-signal-safe system call; `theirs` is open until `spawn` has returned.
+        unsafe {
+            command.pre_exec(move || keep_on_exec(fd));
+        }
+        let child = command.spawn()?;
+        Ok(Self { pid: child.id(), pmi, child })
+    }
+
+    /// Sends a signal to the rank and to what it has started in its group. Only while the rank has not been reaped:
+    /// until then nobody else can get its number.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: Takes no pointer. A group that is gone is no error to us.
+        unsafe { libc::kill(-(self.pid as i32), signal) };
+    }
+}
+
+fn keep_on_exec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: Takes no pointer.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// From now on, what our descendants leave behind becomes our child, however it has detached itself.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes a number.
+    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// A child that has ended, and how; `None` when there is none just now. From here on its number may be another's.
+pub fn reap() -> Option<(u32, ExitStatus)> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the answer.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (pid > 0).then(|| (pid as u32, ExitStatus::from_raw(status)))
+}

@@ -1,0 +1,100 @@
+//! How a job ended, what to say of it, and with which exit code.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use signal_hook::low_level::signal_name;
+
+/// What ended a job before all of its ranks had ended well.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// A rank ended as it should not.
+    RankFailed { rank: usize, host: String, how: End },
+    /// A rank asked for the end of all.
+    Aborted { rank: usize, host: String, code: i32, why: String },
+    /// A rank broke the launcher's protocol.
+    Violated { rank: usize, host: String, what: String },
+    /// It took longer than it may.
+    TimedOut { seconds: f64 },
+    /// The user wanted it.
+    Interrupted { signal: i32 },
+    /// Nobody reads our output any more, as with `| head`.
+    Unread,
+    /// Our output cannot be written.
+    Unwritten(String),
+}
+
+/// How a rank ended that should not have ended so. The order is that of blame: what ended at the same time by itself has
+/// mostly ended because of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// By a signal, of this number.
+    Killed(i32),
+    /// With an exit code that is not 0.
+    Exited(i32),
+    /// With 0, though the others counted on it.
+    Early,
+}
+
+impl End {
+    /// `None` when the rank ended well. `counted_on`: it was between `init` and `finalize`.
+    pub fn of(status: ExitStatus, counted_on: bool) -> Option<Self> {
+        match (status.signal(), status.code()) {
+            (Some(signal), _) => Some(Self::Killed(signal)),
+            (None, Some(0)) => counted_on.then_some(Self::Early),
+            (None, code) => Some(Self::Exited(code.unwrap_or(1))),
+        }
+    }
+}
+
+impl Verdict {
+    /// Of the whole command.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::RankFailed { how: End::Killed(signal), .. } => 128 + signal,
+            Self::RankFailed { how: End::Exited(code), .. } => *code,
+            // The kernel keeps 8 bits of a code, and an abort is no success.
+            Self::Aborted { code, .. } => Some(code & 0xff).filter(|code| *code != 0).unwrap_or(1),
+            Self::RankFailed { how: End::Early, .. } | Self::Violated { .. } | Self::Unwritten(_) => 1,
+            // As timeout(1).
+            Self::TimedOut { .. } => 124,
+            // As a shell reports it.
+            Self::Interrupted { signal } => 128 + signal,
+            Self::Unread => 128 + libc::SIGPIPE,
+        }
+    }
+
+    /// One line for people; `None` when they know.
+    pub fn message(&self) -> Option<String> {
+        let what = match self {
+            Self::RankFailed { rank, host, how } => format!("rank {rank} on host {host} {how}"),
+            Self::Aborted { rank, host, code, why } if why.is_empty() => {
+                format!("rank {rank} on host {host} aborted the job with code {code}")
+            }
+            Self::Aborted { rank, host, code, why } => {
+                format!("rank {rank} on host {host} aborted the job with code {code}: {why}")
+            }
+            Self::Violated { rank, host, what } => {
+                format!("rank {rank} on host {host} broke the launcher's protocol: {what}")
+            }
+            Self::TimedOut { seconds } => format!("the job took longer than {seconds} s"),
+            Self::Unwritten(why) => format!("the output cannot be written: {why}"),
+            Self::Interrupted { .. } | Self::Unread => return None,
+        };
+        Some(format!("sidelane run: {what}; the job is ended\n"))
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was killed by {name} (signal {signal})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Exited(code) => write!(f, "ended with exit code {code}"),
+            Self::Early => f.write_str("ended without MPI_Finalize, while others count on it"),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `sidelane run`: starts the ranks of a job and answers for them.
+
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use sidelane_nic::spec::Spec;
+
+use crate::args::Seconds;
+use crate::run::{self, Bind, Failure, Hosts, JobSpec};
+
+/// A program, and how many ranks of it where.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How many ranks
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    pub ranks: NonZero<usize>,
+    /// Spread the ranks over these hosts of a kept lab: `lab` or another lab's name for all of its hosts; A,C for some of
+    /// the lab named `lab`; trio:A,C for some of another one [default: all ranks on this host]
+    #[arg(long, value_name = "HOSTS")]
+    pub hosts: Option<HostsArg>,
+    /// The driver for ranks on other hosts: uring, xdp or udp on the interface that leads to them, or a driver as a string:
+    /// uring:eth1 [default: the ranks choose]
+    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", value_parser = nic)]
+    pub nic: Option<String>,
+    /// Whether each rank gets a core of its own [default: core when there are as many cores as ranks, else none]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub bind: Option<BindArg>,
+    /// Put the rank before each line of output
+    #[arg(short = 'l', long)]
+    pub label: bool,
+    /// End the job after that time, with exit code 124
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<Seconds>,
+    /// Set a variable of the ranks' environment, which is otherwise this command's
+    #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]", value_parser = variable)]
+    pub env: Vec<(String, Option<String>)>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sidelane run -n 4 ./program --its-own options
+  sidelane run -n 4 -l hostname                  each line of output with its rank
+  sidelane run -n 2 --nic udp -x RUST_LOG=debug ./program
+  sidelane lab up --hosts 3
+  sidelane run -n 6 --hosts lab ./program        two ranks on each host of the lab
+  sidelane run -n 2 --hosts A,C ./program        one on A, one on C
+
+Rank 0 reads this command's standard input, the others read nothing. Lines of output come whole, in the order in which the
+ranks finish them. More ranks than cores are fine.
+
+The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
+signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
+or an end between MPI_Init and MPI_Finalize. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
+ranks have started ends with the job, also when this command is killed.
+
+Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
+--mpi=pmi2 ./program` start them too, across machines.";
+
+/// Which hosts, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostsArg {
+    /// Name of the lab.
+    pub lab: String,
+    /// Names of some of its hosts; empty for all.
+    pub hosts: Vec<String>,
+}
+
+impl FromStr for HostsArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_host = |name: &str| name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
+        let (lab, hosts) = match text.split_once(':') {
+            Some((lab, hosts)) => (lab, Some(hosts)),
+            None if text.split(',').all(is_host) => ("lab", Some(text)),
+            None => (text, None),
+        };
+        let hosts: Vec<String> = hosts.into_iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect();
+        if lab.is_empty() || !hosts.iter().all(|host| is_host(host)) {
+            return Err("a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C)".to_owned());
+        }
+        Ok(Self { lab: lab.to_owned(), hosts })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BindArg {
+    /// Each rank on a core of its own
+    Core,
+    /// The kernel decides
+    None,
+}
+
+/// Runs the job; returns its exit code.
+pub fn run(args: RunArgs) -> i32 {
+    start(args).unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        failure.exit_code()
+    })
+}
+
+fn start(args: RunArgs) -> Result<i32, Failure> {
+    let (program, arguments) = args.command.split_first().expect("the command line requires a program");
+    run::run(JobSpec {
+        ranks: args.ranks.get(),
+        hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
+        nic: args.nic,
+        bind: match args.bind {
+            None => Bind::IfEnough,
+            Some(BindArg::Core) => Bind::Core,
+            Some(BindArg::None) => Bind::None,
+        },
+        label: args.label,
+        timeout: args.timeout.map(|seconds| seconds.0),
+        variables: args.env.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+    })
+}
+
+/// A driver, or the kind of one.
+fn nic(text: &str) -> Result<String, String> {
+    if ["uring", "xdp", "udp"].contains(&text) {
+        return Ok(text.to_owned());
+    }
+    text.parse::<Spec>().map_err(|error| error.to_string()).map(|_| text.to_owned())
+}
+
+/// A name alone is inherited anyway, but users of other launchers write it.
+fn variable(text: &str) -> Result<(String, Option<String>), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    if name.is_empty() || name.contains('\0') {
+        Err("NAME or NAME=VALUE".to_owned())
+    } else {
+        Ok((name.to_owned(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_a_labs_or_some_of_them() {
+        let read = |text: &str| text.parse::<HostsArg>().map(|arg| (arg.lab, arg.hosts.concat()));
+        let is = |lab: &str, hosts: &str| Ok((lab.to_owned(), hosts.to_owned()));
+        assert_eq!(read("lab"), is("lab", ""));
+        assert_eq!(read("trio"), is("trio", ""));
+        assert_eq!(read("A,C"), is("lab", "AC"));
+        assert_eq!(read("trio:A,B"), is("trio", "AB"));
+        for bad in ["", ":A", "trio:", "trio:a", "trio:A,,B"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
