@@ -13,6 +13,14 @@ pub struct PeerId {
     pub(crate) generation: u32,
 }
 
+impl PeerId {
+    /// Its place in the endpoint's table of peers, for tables beside it. Another peer may have it once this one is gone.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.index)
+    }
+}
+
 /// Something happened to a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {

@@ -17,7 +17,7 @@ use crate::queue::PeerQueue;
 use crate::router::Router;
 use crate::seal::TAG_LEN;
 use crate::send_fifo::SendFifo;
-use crate::wire::{RECORD_LEN, put_message};
+use crate::wire::{RECORD_LEN, put_message, put_message_of_two};
 use crate::{Config, ConnectError, Event, PeerId, Refused, SendError};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -71,7 +71,16 @@ impl<N: Nic> Endpoint<N> {
     #[inline]
     pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
         match self.send_record(peer, RECORD_LEN + message.len(), |record| put_message(record, message)) {
-            Err(SendError::TooLong) => self.send_copied(peer, message),
+            Err(SendError::TooLong) => self.send_copied(peer, &[], message),
+            sent => sent,
+        }
+    }
+
+    /// As [`Self::send`], of a message that is `front` and then `rest`: for a header that stands elsewhere than its payload.
+    #[inline]
+    pub fn send_two<const L: usize>(&mut self, peer: PeerId, front: &[u8; L], rest: &[u8]) -> Result<(), SendError> {
+        match self.send_record(peer, RECORD_LEN + L + rest.len(), |record| put_message_of_two(record, front, rest)) {
+            Err(SendError::TooLong) => self.send_copied(peer, front, rest),
             sent => sent,
         }
     }
@@ -110,17 +119,19 @@ impl<N: Nic> Endpoint<N> {
     }
 
     #[cold]
-    fn send_copied(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+    fn send_copied(&mut self, peer: PeerId, front: &[u8], rest: &[u8]) -> Result<(), SendError> {
         let Router { peers, config, counters, spares, .. } = &mut self.router;
         let conn = peers.get(peer).ok_or(SendError::NoPeer)?;
-        if message.len() > config.message_max.min(conn.message_max()) {
+        let len = front.len() + rest.len();
+        if len > config.message_max.min(conn.message_max()) {
             return Err(SendError::TooLong);
         }
-        let Some(mut buffer) = spares.take(message.len()) else {
+        let Some(mut buffer) = spares.take(len) else {
             counters.messages_refused += 1;
             return Err(SendError::Full);
         };
-        buffer.extend_from_slice(message);
+        buffer.extend_from_slice(front);
+        buffer.extend_from_slice(rest);
         conn.send_large(buffer, false).map_err(|buffer| {
             spares.give(buffer);
             counters.messages_refused += 1;

@@ -20,7 +20,8 @@ pub(crate) use operation::{
     put_put,
 };
 pub(crate) use record::{
-    FIRST_LEN, RECORD_LEN, Record, Records, message_word, put_close, put_first, put_message, put_more,
+    FIRST_LEN, RECORD_LEN, Record, Records, message_word, put_close, put_first, put_message, put_message_of_two,
+    put_more,
 };
 pub(crate) use seq::Seq;
 

@@ -57,6 +57,17 @@ pub(crate) fn put_message(out: &mut [u8], message: &[u8]) {
     }
 }
 
+/// Writes a whole message that is `front` and then `rest`.
+#[inline]
+pub(crate) fn put_message_of_two<const N: usize>(out: &mut [u8], front: &[u8; N], rest: &[u8]) {
+    put(out, MESSAGE, (N + rest.len()) as u16);
+    let out = &mut out[RECORD_LEN..];
+    if let Some((place, out)) = out.split_first_chunk_mut::<N>() {
+        *place = *front;
+        copy_words(out, rest);
+    }
+}
+
 /// Writes the header of the first `len` bytes of a message of `total`.
 #[inline]
 pub(crate) fn put_first(out: &mut [u8], len: u16, total: u32) {
@@ -154,6 +165,16 @@ mod tests {
         assert_eq!(read[2], Record::Message(&[7; 300]));
         assert_eq!(read[3], Record::First { total: 99, part: &[8, 8] });
         assert_eq!(read[4], Record::Close);
+    }
+
+    #[test]
+    fn a_message_of_two_parts_reads_as_one() {
+        for len in [0usize, 1, 8, 50] {
+            let mut body = vec![0; RECORD_LEN + 16 + len];
+            put_message_of_two(&mut body, &[1; 16], &vec![2; len]);
+            let whole = [vec![1; 16], vec![2; len]].concat();
+            assert_eq!(Records::new(&body).next(), Some(Ok(Record::Message(&whole))));
+        }
     }
 
     proptest! {
