@@ -16,6 +16,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod adi;
 pub mod coll;
 pub mod datatype;
 pub mod launch;

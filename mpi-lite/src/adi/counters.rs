@@ -1,0 +1,20 @@
+//! What went wrong, or went a longer way, counted.
+
+/// Counts since the device was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Records that cannot be read, or came from nobody in the job.
+    pub malformed: u64,
+    /// Records about requests that are over: their peers could not know yet, or break the rules.
+    pub stale: u64,
+    /// Messages from peers that sent more than they may.
+    pub beyond_credit: u64,
+    /// Connections from outside the job.
+    pub strangers: u64,
+    /// Messages that were read straight from their sender's memory.
+    pub pulled: u64,
+    /// Messages that were put into our memory.
+    pub put: u64,
+    /// Messages that came in parts.
+    pub streamed: u64,
+}

@@ -1,0 +1,403 @@
+//! The device: the calls, each of which finds who knows.
+
+use sidelane_nic::time::Duration;
+
+use super::config::Config;
+use super::counters::Counters;
+use super::credit::Credit;
+use super::engine::Engine;
+use super::idle::Idle;
+use super::lists::{ANY_TAG, Key};
+use super::memory::{Incoming, Outgoing};
+use super::peer::{Item, Peer, Pull, Way};
+use super::port::Port;
+use super::process::Process;
+use super::record::Note;
+use super::request::{Error, NOBODY, Request, State, Status};
+use super::unexpected::Found;
+
+/// Messages between the processes of a job, matched by MPI's rules. Used by one thread at a time.
+///
+/// Nothing blocks but [`Device::wait`] and [`Device::idle`]. Messages move while [`Device::progress`] is called, which
+/// `test` and `wait` do.
+pub struct Device {
+    ports: Vec<Port>,
+    engine: Engine,
+    config: Config,
+    /// Sends that were handed to a port since anything was flushed.
+    unflushed: u32,
+}
+
+/// What a message is matched by (MPI-4.1 3.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Envelope {
+    /// Of the communicator.
+    pub context: u32,
+    /// Rank of the sender in it.
+    pub source: u32,
+    /// Any but `i32::MIN`.
+    pub tag: i32,
+}
+
+/// What a receive or probe takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pattern {
+    /// Of the communicator.
+    pub context: u32,
+    /// `None`: from anybody.
+    pub source: Option<Source>,
+    /// `None`: with any tag.
+    pub tag: Option<i32>,
+}
+
+/// A sender.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Source {
+    /// Its rank in the communicator.
+    pub rank: u32,
+    /// Which process of the job that is.
+    pub process: u32,
+}
+
+/// How a send completes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// When its bytes may be overwritten. Ready sends are these, too.
+    Standard,
+    /// When a receive has matched it.
+    Synchronous,
+}
+
+/// A message that a matched probe has found, and that only [`Device::recv_matched`] can receive.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct Message(Found);
+
+/// Why a device cannot be opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The job has no such process.
+    #[error("process {own} is none of the job's {size}")]
+    NoSuchProcess {
+        /// What was said to be this process's number.
+        own: u32,
+        /// Processes of the job.
+        size: usize,
+    },
+    /// None of the ports reaches a process.
+    #[error("no port of this process reaches process {process} ({description})")]
+    NoWay {
+        /// Which.
+        process: u32,
+        /// How it describes itself.
+        description: String,
+    },
+}
+
+impl Device {
+    /// Process `own` of a job of `processes`, which it reaches by `ports`; on its own host by one that is for that, if there is one.
+    /// Connections are made when they are needed.
+    pub fn open(own: u32, processes: Vec<Process>, ports: Vec<Port>, config: &Config) -> Result<Self, OpenError> {
+        let size = processes.len();
+        let host = processes.get(own as usize).map(|process| process.host.clone());
+        let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
+        let peers = processes.iter().zip(0u32..).map(|(process, number)| {
+            let way = if number == own { Way::Own } else { way(process, &host, &ports) };
+            if way == Way::None {
+                return Err(OpenError::NoWay { process: number, description: process.to_string() });
+            }
+            let on_host = matches!(way, Way::Own) || matches!(way, Way::Port { port, .. } if ports[port].is_on_host());
+            Ok(Peer {
+                way,
+                id: None,
+                gone: false,
+                limits: if on_host { config.on_host } else { config.off_host },
+                credit: Credit::new(config.credit),
+                waiting: Default::default(),
+                stirred: false,
+                pull: Pull::Untried,
+            })
+        });
+        let peers = peers.collect::<Result<_, _>>()?;
+        let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
+        Ok(Self { ports, engine, config: *config, unflushed: 0 })
+    }
+
+    /// Number of this process.
+    pub fn own(&self) -> u32 {
+        self.engine.own
+    }
+
+    /// The job's processes.
+    pub fn processes(&self) -> &[Process] {
+        &self.engine.processes
+    }
+
+    /// True of processes that share this one's host.
+    pub fn is_on_host(&self, process: u32) -> bool {
+        let own = &self.engine.processes[self.engine.own as usize];
+        self.engine.processes.get(process as usize).is_some_and(|process| process.host == own.host)
+    }
+
+    /// Begins a send to process `to`. Its bytes may go out later, with those of further sends: [`Device::flush`].
+    #[inline]
+    pub fn send(&mut self, to: u32, envelope: Envelope, bytes: Outgoing, mode: Mode) -> Request {
+        let Envelope { context, source, tag } = envelope;
+        debug_assert!(tag != ANY_TAG && source != u32::MAX, "these stand for wildcards");
+        let key = Key { context, source, tag };
+        let sync = mode == Mode::Synchronous;
+        if to == self.engine.own {
+            return self.engine.send_own(key, bytes, sync);
+        }
+        let request = self.engine.send(&mut self.ports, to, key, bytes, sync);
+        self.unflushed += 1;
+        // Whoever sends once and computes on is not kept waiting; who sends many shares frames.
+        if self.unflushed.is_power_of_two() && self.unflushed <= TOGETHER || self.unflushed.is_multiple_of(TOGETHER) {
+            self.flush_ports();
+        }
+        request
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub fn recv(&mut self, pattern: Pattern, room: Incoming) -> Request {
+        let (key, class) = Key::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
+        let process = pattern.source.map_or(NOBODY, |source| source.process);
+        let request = self.engine.requests.begin(process, key, Outgoing::EMPTY, room);
+        match self.engine.matching.post(key, class, request.index) {
+            None => {
+                self.engine.requests.at(request.index).state = State::Posted { class };
+                self.check_posted(request, process, key.context);
+            }
+            Some(found) => self.match_found(request, found),
+        }
+        request
+    }
+
+    /// The oldest message that has come and that a receive with `pattern` would take: a status with its length.
+    pub fn probe(&mut self, pattern: Pattern) -> Option<Status> {
+        self.find(pattern).map(|(_, status)| status)
+    }
+
+    /// As [`Self::probe`], and takes the message for [`Self::recv_matched`].
+    pub fn matched_probe(&mut self, pattern: Pattern) -> Option<(Message, Status)> {
+        let (found, status) = self.find(pattern)?;
+        self.engine.matching.unexpected.set_aside(found);
+        Some((Message(found), status))
+    }
+
+    /// Receives a message that a matched probe has taken.
+    pub fn recv_matched(&mut self, message: Message, room: Incoming) -> Request {
+        let key = self.engine.matching.unexpected.get(message.0).map(|(key, _)| key);
+        let key = key.unwrap_or(Key { context: 0, source: 0, tag: 0 });
+        let request = self.engine.requests.begin(NOBODY, key, Outgoing::EMPTY, room);
+        self.match_found(request, message.0);
+        request
+    }
+
+    /// One turn of every port. True if anything came.
+    #[inline]
+    pub fn progress(&mut self) -> bool {
+        self.unflushed = 0;
+        let mut moved = false;
+        for at in 0..self.ports.len() {
+            moved |= self.engine.turn(&mut self.ports, at);
+        }
+        moved
+    }
+
+    /// Puts on the wire what was sent.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.unflushed > 0 {
+            self.unflushed = 0;
+            self.flush_ports();
+        }
+    }
+
+    /// How a request ended; it is freed. `None` while it is under way.
+    #[inline]
+    pub fn poll(&mut self, request: Request) -> Option<Status> {
+        if request == Request::SENT {
+            return Some(Status::SENT);
+        }
+        let Some(slot) = self.engine.requests.get(request) else {
+            debug_assert!(false, "a request is freed once");
+            return Some(Status::SENT);
+        };
+        if slot.state != State::Complete {
+            return None;
+        }
+        let status = slot.status;
+        self.engine.requests.release(request.index);
+        Some(status)
+    }
+
+    /// True once a request is over. It is not freed.
+    #[inline]
+    pub fn is_complete(&mut self, request: Request) -> bool {
+        request == Request::SENT || self.engine.requests.get(request).is_none_or(|slot| slot.state == State::Complete)
+    }
+
+    /// As [`Self::poll`], after a turn if need be.
+    #[inline]
+    pub fn test(&mut self, request: Request) -> Option<Status> {
+        self.flush();
+        self.poll(request).or_else(|| {
+            self.progress();
+            self.poll(request)
+        })
+    }
+
+    /// Waits until a request is over, and frees it.
+    #[inline]
+    pub fn wait(&mut self, request: Request) -> Status {
+        self.flush();
+        let mut idle = Idle::new();
+        loop {
+            if let Some(status) = self.poll(request) {
+                return status;
+            }
+            if !self.progress() {
+                self.idle(&mut idle);
+            }
+        }
+    }
+
+    /// What a loop does whose last turn brought nothing: spins, then lets others run, then sleeps until there may be news, for
+    /// a tenth of a second at most.
+    #[inline]
+    pub fn idle(&mut self, idle: &mut Idle) {
+        idle.pass(self.config.patience, &mut self.ports);
+    }
+
+    /// Forgets a request: it is freed when it is over.
+    pub fn free(&mut self, request: Request) {
+        if self.engine.requests.get(request).is_some_and(|slot| slot.state != State::Complete) {
+            self.engine.requests.at(request.index).orphan = true;
+        } else if request != Request::SENT {
+            self.poll(request);
+        }
+    }
+
+    /// Asks for a request to be cancelled. It is over either way: cancelled, or as if nobody had asked.
+    pub fn cancel(&mut self, request: Request) {
+        let Some(slot) = self.engine.requests.get(request) else { return };
+        let (process, key) = (slot.process, slot.key);
+        match &mut slot.state {
+            State::Posted { class } => {
+                let class = *class;
+                self.engine.matching.posted.remove(key, class, request.index);
+            }
+            State::Announced { cancelling } => {
+                *cancelling = true;
+                let asks = Item::Note { note: Note::Cancel, request: request.to_bits() };
+                self.engine.say(process, asks);
+                return self.engine.settle(&mut self.ports);
+            }
+            State::Own => {
+                let own = self
+                    .engine
+                    .matching
+                    .unexpected
+                    .filter(|_, m| m.process == process && m.send == Some(request.to_bits()));
+                // One that a matched probe has taken will be received.
+                let Some(found) = own.first() else { return };
+                self.engine.matching.unexpected.take(*found);
+            }
+            State::Queued { .. } => {}
+            _ => return,
+        }
+        self.engine.requests.complete(request.index, Status { cancelled: true, ..Status::SENT });
+    }
+
+    /// Ends everything under way in a context with [`Error::Revoked`], and whatever will be begun in it.
+    pub fn revoke(&mut self, context: u32) {
+        self.engine.revoke(&mut self.ports, context);
+    }
+
+    /// Processes that are gone, in the order in which it was noticed. Receives from anybody wait on in spite of them.
+    pub fn gone(&self) -> &[u32] {
+        &self.engine.gone
+    }
+
+    /// Ends all connections, once what was sent has arrived, or after `limit`.
+    pub fn close(&mut self, limit: Duration) {
+        let ends: Vec<_> = self.ports.iter().map(|port| port.now() + limit).collect();
+        let expired = |ports: &[Port]| ports.iter().zip(&ends).any(|(port, end)| port.now() >= *end);
+        let mut idle = Idle::new();
+        while self.engine.has_unsaid() && !expired(&self.ports) {
+            if !self.progress() {
+                self.idle(&mut idle);
+            }
+        }
+        for peer in &self.engine.peers {
+            if let (Way::Port { port, .. }, Some(id)) = (peer.way, peer.id) {
+                self.ports[port].close(id);
+            }
+        }
+        while self.engine.peers.iter().any(|peer| peer.id.is_some()) && !expired(&self.ports) {
+            if !self.progress() {
+                self.idle(&mut idle);
+            }
+        }
+    }
+
+    /// What was counted since the device was opened.
+    pub fn counters(&self) -> &Counters {
+        &self.engine.counters
+    }
+
+    /// The ports below.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    fn flush_ports(&mut self) {
+        for port in &mut self.ports {
+            port.flush();
+        }
+    }
+
+    fn find(&mut self, pattern: Pattern) -> Option<(Found, Status)> {
+        let (key, class) = Key::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
+        let unexpected = &mut self.engine.matching.unexpected;
+        let found = unexpected.find(key, class)?;
+        let (key, message) = unexpected.get(found)?;
+        Some((found, Status { source: key.source, tag: key.tag, bytes: message.len, cancelled: false, error: None }))
+    }
+
+    fn match_found(&mut self, request: Request, found: Found) {
+        match self.engine.matching.unexpected.take(found) {
+            Some((key, message)) => self.engine.match_kept(request.index, key, message),
+            None => self.engine.requests.complete(request.index, Status::failed(Error::ProcFailed)),
+        }
+        self.engine.settle(&mut self.ports);
+    }
+
+    /// A receive of which nothing can come ends at once.
+    #[inline]
+    fn check_posted(&mut self, request: Request, process: u32, context: u32) {
+        let engine = &mut self.engine;
+        if !engine.gone.is_empty() && process != NOBODY && engine.peers[process as usize].gone {
+            engine.fail(&mut self.ports, request.index, Error::ProcFailed);
+        } else if !engine.revoked.is_empty() && engine.revoked.contains(&context) {
+            engine.fail(&mut self.ports, request.index, Error::Revoked);
+        }
+    }
+}
+
+/// How `process` is reached from `host`.
+fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
+    let by = |on_host: bool| {
+        let mut ways = ports.iter().enumerate().filter(|(_, port)| port.is_on_host() == on_host);
+        ways.find_map(|(port, by)| {
+            let addr = *process.links.iter().find(|link| by.reaches(**link))?;
+            Some(Way::Port { port, addr })
+        })
+    };
+    let on_host = if process.host == host { by(true) } else { None };
+    on_host.or_else(|| by(false)).unwrap_or(Way::None)
+}
+
+/// Sends that may wait for a flush together.
+const TOGETHER: u32 = 16;

@@ -1,0 +1,115 @@
+//! Messages that are sent without asking, and the beginning of all others.
+
+use super::credit::Credit;
+use super::engine::{Engine, Stuck};
+use super::lists::Key;
+use super::memory::Outgoing;
+use super::peer::Item;
+use super::port::Port;
+use super::record;
+use super::rendezvous::Message;
+use super::request::{Error, Request, State, Status};
+
+impl Engine {
+    /// Begins a send to another process; it goes out at once where nothing is before it.
+    #[inline]
+    pub fn send(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
+        let peer = &mut self.peers[to as usize];
+        if !sync && peer.waiting.is_empty() && bytes.len() <= peer.limits.eager_max && peer.credit.allows(bytes.len()) {
+            if self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes()).is_ok() {
+                self.peers[to as usize].credit.spend(bytes.len());
+                return Request::SENT;
+            }
+        }
+        self.send_later(ports, to, key, bytes, sync)
+    }
+
+    fn send_later(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
+        let request = self.requests.begin(to, key, bytes, super::memory::Incoming::EMPTY);
+        if self.revoked.contains(&key.context) {
+            self.requests.complete(request.index, Status::failed(Error::Revoked));
+        } else if self.peers[to as usize].gone {
+            self.requests.complete(request.index, Status::failed(Error::ProcFailed));
+        } else {
+            self.requests.at(request.index).state = State::Queued { sync };
+            self.say(to, Item::Send(request));
+            self.settle(ports);
+        }
+        request
+    }
+
+    /// Sends a message that waited: whole, if it may go so, or its announcement.
+    pub fn begin_send(&mut self, ports: &mut [Port], request: Request) -> Result<(), Stuck> {
+        let Some(slot) = self.requests.get(request) else { return Ok(()) };
+        let State::Queued { sync } = slot.state else { return Ok(()) };
+        let (to, key, bytes) = (slot.process, slot.key, slot.outgoing);
+        let peer = &self.peers[to as usize];
+        if sync || bytes.len() > peer.limits.eager_max || !peer.credit.allows(bytes.len()) {
+            return self.announce(ports, request, to, key, bytes);
+        }
+        self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes())?;
+        self.peers[to as usize].credit.spend(bytes.len());
+        self.requests.complete(request.index, Status::SENT);
+        Ok(())
+    }
+
+    /// A whole message has come. Straight into the receive's room, if one waits.
+    #[inline]
+    pub fn handle_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
+        let Some(request) = self.matching.arrive(key) else { return self.keep_eager(process, key, bytes) };
+        self.owe(process, bytes.len());
+        self.fill(request, process, key, bytes);
+    }
+
+    fn keep_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
+        if self.revoked.contains(&key.context) {
+            return self.owe(process, bytes.len());
+        }
+        if !self.peers[process as usize].credit.hold(bytes.len()) {
+            self.counters.beyond_credit += 1;
+            return;
+        }
+        let message = Message { process, len: bytes.len(), bytes: self.buffers.copy(bytes), send: None, address: 0 };
+        self.matching.unexpected.push(key, message);
+    }
+
+    /// Ends a receive with a message that is all here.
+    #[inline]
+    pub fn fill(&mut self, request: u32, process: u32, key: Key, bytes: &[u8]) {
+        let slot = self.requests.at(request);
+        let room = slot.incoming.bytes_mut();
+        let taken = bytes.len().min(room.len());
+        room[..taken].copy_from_slice(&bytes[..taken]);
+        let error = (taken < bytes.len()).then_some(Error::Truncated);
+        slot.process = process;
+        self.requests
+            .complete(request, Status { source: key.source, tag: key.tag, bytes: taken, cancelled: false, error });
+    }
+
+    /// A message of the peer's is taken: its credit goes back.
+    #[inline]
+    pub fn owe(&mut self, process: u32, bytes: usize) {
+        let credit = &mut self.peers[process as usize].credit;
+        credit.owe(bytes);
+        if credit.is_urgent() {
+            self.tell_credit(process, Credit::units(bytes));
+        }
+    }
+
+    /// The same of one that waited.
+    pub fn release(&mut self, process: u32, bytes: usize) {
+        let credit = &mut self.peers[process as usize].credit;
+        credit.release(bytes);
+        if credit.is_urgent() {
+            self.tell_credit(process, Credit::units(bytes));
+        }
+    }
+
+    /// Says so once: when what was just added made it urgent.
+    #[cold]
+    fn tell_credit(&mut self, process: u32, added: u32) {
+        if self.peers[process as usize].credit.became_urgent(added) {
+            self.say(process, Item::Credit);
+        }
+    }
+}

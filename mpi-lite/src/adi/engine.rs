@@ -1,0 +1,361 @@
+//! What is under way, and the turns that move it on: all of a device but its ports.
+//!
+//! What comes in is taken by `handle_*`, which send nothing: what they provoke is appended to the peer's `waiting` items and
+//! goes out at the end of the turn, as far as the ports take it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use sidelane_proto::{Event, PeerId, Region, SendError};
+
+use super::buffers::Buffers;
+use super::counters::Counters;
+use super::matching::Matching;
+use super::peer::{Item, Peer, Way};
+use super::port::Port;
+use super::process::Process;
+use super::record::{self, Note, Record};
+use super::rendezvous::Message;
+use super::request::{Error, NOBODY, Requests, State, Status};
+
+/// State of all that is under way.
+pub(super) struct Engine {
+    pub own: u32,
+    pub single_copy: bool,
+    pub processes: Vec<Process>,
+    pub peers: Vec<Peer>,
+    pub requests: Requests,
+    pub matching: Matching<Message>,
+    pub buffers: Buffers,
+    pub counters: Counters,
+    /// Which process a peer of each port's endpoint is, by [`PeerId::index`].
+    by_peer: Vec<Vec<u32>>,
+    /// Processes with items that wait.
+    stirred: VecDeque<u32>,
+    /// Sends whose bytes leave by a region.
+    pub putting: HashMap<(usize, Region), u32>,
+    /// Receives into whose room nothing is put any more, and how each ends.
+    pub closing: Vec<(u32, Status)>,
+    pub revoked: HashSet<u32>,
+    /// Processes that are gone, in the order in which it was noticed.
+    pub gone: Vec<u32>,
+}
+
+/// Why an item could not be sent.
+pub(super) enum Stuck {
+    /// Not now.
+    Full,
+    /// The peer is gone, or will turn out to be.
+    Gone,
+}
+
+impl Engine {
+    pub fn new(own: u32, processes: Vec<Process>, peers: Vec<Peer>, ports: usize, single_copy: bool) -> Self {
+        Self {
+            own,
+            single_copy,
+            processes,
+            peers,
+            requests: Requests::default(),
+            matching: Matching::default(),
+            buffers: Buffers::default(),
+            counters: Counters::default(),
+            by_peer: vec![Vec::new(); ports],
+            stirred: VecDeque::new(),
+            putting: HashMap::new(),
+            closing: Vec::new(),
+            revoked: HashSet::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    /// One turn of one port: takes in what came, and sends what that provoked. True if anything came.
+    #[inline]
+    pub fn turn(&mut self, ports: &mut [Port], at: usize) -> bool {
+        let port = &mut ports[at];
+        let mut moved = port.poll() > 0;
+        let mut ended = None;
+        while let Some(event) = port.poll_event() {
+            moved = true;
+            if let Some(end) = self.handle_event(at, event) {
+                ended.get_or_insert_with(Vec::new).push(end);
+            }
+        }
+        port.recv_all(|peer, message| {
+            moved = true;
+            self.handle_message(at, peer, message);
+        });
+        for peer in ended.into_iter().flatten() {
+            self.handle_end(ports, at, peer);
+        }
+        if !self.closing.is_empty() || !self.stirred.is_empty() {
+            self.settle(ports);
+        }
+        moved
+    }
+
+    /// Appends something to what is to be said to a process.
+    pub fn say(&mut self, to: u32, item: Item) {
+        let peer = &mut self.peers[to as usize];
+        if peer.gone {
+            return;
+        }
+        peer.waiting.push_back(item);
+        if !std::mem::replace(&mut peer.stirred, true) {
+            self.stirred.push_back(to);
+        }
+    }
+
+    /// Ends receives into whose room nothing is put any more, and says what waits to be said, as far as it goes.
+    pub fn settle(&mut self, ports: &mut [Port]) {
+        while let Some((request, status)) = self.closing.pop() {
+            self.close_room(ports, request);
+            self.requests.complete(request, status);
+        }
+        for _ in 0..self.stirred.len() {
+            let Some(process) = self.stirred.pop_front() else { break };
+            let said = self.say_waiting(ports, process);
+            let peer = &mut self.peers[process as usize];
+            if peer.waiting.is_empty() {
+                peer.stirred = false;
+            } else {
+                self.stirred.push_back(process);
+            }
+            if let (true, Way::Port { port, .. }) = (said, peer.way) {
+                ports[port].flush();
+            }
+        }
+    }
+
+    /// True if anything was said.
+    fn say_waiting(&mut self, ports: &mut [Port], process: u32) -> bool {
+        let mut said = false;
+        while let Some(item) = self.peers[process as usize].waiting.pop_front() {
+            match self.perform(ports, process, item) {
+                Ok(()) => said = true,
+                Err((Stuck::Full, item)) => {
+                    self.peers[process as usize].waiting.push_front(item);
+                    return said;
+                }
+                // Its end follows, and takes all that waits along.
+                Err((Stuck::Gone, _)) => {}
+            }
+        }
+        said
+    }
+
+    fn perform(&mut self, ports: &mut [Port], process: u32, item: Item) -> Result<(), (Stuck, Item)> {
+        match item {
+            Item::Send(request) => self.begin_send(ports, request),
+            Item::Accept(request) => self.accept(ports, request),
+            Item::Stream(request) => self.stream(ports, request),
+            Item::Put { send, receive, at, len, key } => self.put(ports, send, receive, at..at + len, &key),
+            Item::Note { note, request } => {
+                self.emit(ports, process, |credit| record::note(credit, note, request), &[])
+            }
+            Item::Credit if !self.peers[process as usize].credit.is_urgent() => Ok(()),
+            Item::Credit => self.emit(ports, process, record::credit, &[]),
+        }
+        .map_err(|stuck| (stuck, item))
+    }
+
+    /// Sends one record, with the credit that is due on it.
+    #[inline]
+    pub fn emit<const L: usize>(
+        &mut self,
+        ports: &mut [Port],
+        process: u32,
+        front: impl FnOnce(u16) -> [u8; L],
+        rest: &[u8],
+    ) -> Result<(), Stuck> {
+        let peer = &mut self.peers[process as usize];
+        let Way::Port { port, .. } = peer.way else { return Err(Stuck::Gone) };
+        let Some(id) = peer.id else { return self.emit_first(ports, process, front, rest) };
+        let due = peer.credit.due();
+        match ports[port].send(id, &front(due), rest) {
+            Ok(()) => {
+                peer.credit.paid(due);
+                Ok(())
+            }
+            Err(SendError::Full) => Err(Stuck::Full),
+            Err(SendError::NoPeer | SendError::TooLong) => Err(Stuck::Gone),
+        }
+    }
+
+    #[cold]
+    fn emit_first<const L: usize>(
+        &mut self,
+        ports: &mut [Port],
+        process: u32,
+        front: impl FnOnce(u16) -> [u8; L],
+        rest: &[u8],
+    ) -> Result<(), Stuck> {
+        let peer = &mut self.peers[process as usize];
+        let Way::Port { port, addr } = peer.way else { return Err(Stuck::Gone) };
+        if peer.gone {
+            return Err(Stuck::Gone);
+        }
+        match ports[port].connect(addr) {
+            Ok(id) => {
+                self.note_peer(port, id, process);
+                self.emit(ports, process, front, rest)
+            }
+            Err(error) => {
+                tracing::warn!(process, %error, "no way to another process");
+                self.lose(ports, process);
+                Err(Stuck::Gone)
+            }
+        }
+    }
+
+    fn note_peer(&mut self, port: usize, id: PeerId, process: u32) {
+        let known = &mut self.by_peer[port];
+        if known.len() <= id.index() {
+            known.resize(id.index() + 1, NOBODY);
+        }
+        known[id.index()] = process;
+        self.peers[process as usize].id = Some(id);
+    }
+
+    /// The peer that the event says is gone: to be believed once its last messages are taken.
+    fn handle_event(&mut self, port: usize, event: Event) -> Option<PeerId> {
+        match event {
+            Event::Connected { peer, addr } => {
+                let process = self.peers.iter().position(|p| p.way == Way::Port { port, addr } && !p.gone);
+                match process {
+                    Some(process) => self.note_peer(port, peer, process as u32),
+                    None => self.counters.strangers += 1,
+                }
+                None
+            }
+            Event::Unregistered { region, .. } => {
+                if let Some(request) = self.putting.remove(&(port, region)) {
+                    let slot = self.requests.at(request);
+                    let gone = self.peers[slot.process as usize].gone;
+                    let status = if gone { Status::failed(Error::ProcFailed) } else { Status::SENT };
+                    self.requests.complete(request, status);
+                }
+                None
+            }
+            Event::Gone { peer, .. } | Event::Closed { peer } => Some(peer),
+            Event::Sent { .. }
+            | Event::Unsent { .. }
+            | Event::Got { .. }
+            | Event::Fetched { .. }
+            | Event::OpFailed { .. } => None,
+        }
+    }
+
+    /// Takes in one record. One that makes no sense is counted and ignored.
+    #[inline]
+    fn handle_message(&mut self, port: usize, peer: PeerId, message: &[u8]) {
+        let process = self.by_peer[port].get(peer.index()).copied().unwrap_or(NOBODY);
+        let Some((credit, record)) = record::parse(message).filter(|_| process != NOBODY) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if credit != 0 {
+            self.peers[process as usize].credit.earn(credit);
+        }
+        match record {
+            Record::Eager { key, bytes } => self.handle_eager(process, key, bytes),
+            record => self.handle_other(process, record),
+        }
+    }
+
+    fn handle_other(&mut self, process: u32, record: Record<'_>) {
+        match record {
+            Record::Eager { key, bytes } => self.handle_eager(process, key, bytes),
+            Record::Announce { key, announce, bytes } => self.handle_announce(process, key, announce, bytes),
+            Record::Accept(accept) => self.handle_accept(process, accept),
+            Record::Data { receive, at, bytes } => self.handle_data(process, receive, at, bytes),
+            Record::Note { note: Note::Cancel, request } => self.handle_cancel(process, request),
+            Record::Note { note, request } => self.handle_note(process, note, request),
+            Record::Credit => {}
+        }
+    }
+
+    #[cold]
+    fn handle_end(&mut self, ports: &mut [Port], port: usize, peer: PeerId) {
+        let Some(process) = self.by_peer[port].get_mut(peer.index()) else { return };
+        let process = std::mem::replace(process, NOBODY);
+        if process != NOBODY && self.peers[process as usize].id == Some(peer) {
+            self.lose(ports, process);
+        }
+    }
+
+    /// A process is gone: everything that needs it ends.
+    pub fn lose(&mut self, ports: &mut [Port], process: u32) {
+        let peer = &mut self.peers[process as usize];
+        if std::mem::replace(&mut peer.gone, true) {
+            return;
+        }
+        peer.id = None;
+        peer.waiting.clear();
+        self.gone.push(process);
+        for request in self.requests.filter(|slot| slot.process == process) {
+            self.fail(ports, request, Error::ProcFailed);
+        }
+        let incomplete = self
+            .matching
+            .unexpected
+            .filter(|_, message| message.process == process && message.bytes.len() < message.len);
+        for found in incomplete {
+            if let Some((_, message)) = self.matching.unexpected.take(found) {
+                self.buffers.give(message.bytes);
+            }
+        }
+    }
+
+    /// Ends everything in a context.
+    pub fn revoke(&mut self, ports: &mut [Port], context: u32) {
+        self.revoked.insert(context);
+        for request in self.requests.filter(|slot| slot.key.context == context) {
+            // What is being sent goes on: the receiver ends it.
+            if !matches!(self.requests.at(request).state, State::Streaming { .. }) {
+                self.fail(ports, request, Error::Revoked);
+            }
+        }
+        for found in self.matching.unexpected.filter(|key, _| key.context == context) {
+            let Some((_, message)) = self.matching.unexpected.take(found) else { continue };
+            if message.process != self.own && !message.bytes.is_empty() {
+                self.release(message.process, message.bytes.len());
+            }
+            if let (Some(send), false) = (message.send, message.process == self.own) {
+                self.say(message.process, Item::Note { note: Note::Refused, request: send });
+            }
+            self.buffers.give(message.bytes);
+        }
+        self.settle(ports);
+    }
+
+    /// True while something waits to be said.
+    pub fn has_unsaid(&self) -> bool {
+        !self.stirred.is_empty()
+    }
+
+    /// Ends a request with an error, unless its memory is still needed: then it ends as soon as it is not.
+    pub fn fail(&mut self, ports: &mut [Port], request: u32, error: Error) {
+        let slot = self.requests.at(request);
+        match slot.state {
+            State::Posted { class } => {
+                let key = slot.key;
+                self.matching.posted.remove(key, class, request);
+            }
+            State::Receiving { .. } => self.close_room(ports, request),
+            State::Putting { .. } => return,
+            State::Queued { .. } | State::Announced { .. } | State::Streaming { .. } | State::Own => {}
+            State::Free | State::Complete => return,
+        }
+        self.requests.complete(request, Status::failed(error));
+    }
+
+    /// Nothing is put into a receive's room any more.
+    fn close_room(&mut self, ports: &mut [Port], request: u32) {
+        let slot = self.requests.at(request);
+        if let State::Receiving { region: Some(region), .. } = slot.state
+            && let Way::Port { port, .. } = self.peers[slot.process as usize].way
+        {
+            ports[port].unregister(region);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a process does that waits: spins, lets others run, sleeps.
+//!
+//! A message that comes soon is met by spinning. With more processes than cores whoever is waited for needs the core:
+//! then it is let go at once, and a process that still waits sleeps until its port has news.
+
+use sidelane_nic::time::Duration;
+
+use super::config::Patience;
+use super::port::Port;
+
+/// Turns without news, of one wait.
+#[derive(Debug, Default)]
+pub struct Idle {
+    turns: u32,
+}
+
+impl Idle {
+    /// Nothing was waited for yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// News came: the next turns are spun again.
+    pub fn reset(&mut self) {
+        self.turns = 0;
+    }
+
+    /// A turn brought nothing.
+    #[inline]
+    pub(super) fn pass(&mut self, patience: Patience, ports: &mut [Port]) {
+        self.turns = self.turns.saturating_add(1);
+        if self.turns <= patience.spin {
+            std::hint::spin_loop();
+        } else {
+            self.pass_slowly(patience, ports);
+        }
+    }
+
+    #[cold]
+    fn pass_slowly(&mut self, patience: Patience, ports: &mut [Port]) {
+        if self.turns <= patience.spin.saturating_add(patience.yields) {
+            std::thread::yield_now();
+            return;
+        }
+        // One port after the other: whoever speaks at the other one is heard a slice later.
+        let slice = if ports.len() == 1 { ALONE } else { SLICE };
+        let at = self.turns as usize % ports.len().max(1);
+        if let Some(port) = ports.get_mut(at) {
+            let until = port.now() + slice;
+            if let Err(error) = port.wait(Some(until)) {
+                tracing::debug!(%error, "a driver cannot sleep");
+                std::thread::yield_now();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Longest sleep at one of two ports: what a message at the other one may be late, a few time slices of the kernel's.
+const SLICE: Duration = Duration::from_micros(500);
+/// Longest sleep at the only port: its news wake us, this is only how long a mistake would last.
+const ALONE: Duration = Duration::from_millis(100);

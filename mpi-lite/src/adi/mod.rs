@@ -1,0 +1,67 @@
+//! The abstract device: the few calls that everything above uses. Messages are matched by MPI's rules and go the way
+//! that is best for their size and their receiver.
+//!
+//! | file | what it knows |
+//! | --- | --- |
+//! | `device` | the calls |
+//! | `engine` | what is under way, and its turns |
+//! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
+//! | `pull` | reading another process's memory |
+//! | `record` | what devices say to each other: the wire format |
+//! | `matching`, `posted`, `unexpected`, `lists` | which receive takes which message |
+//! | `request`, `memory` | what is under way, by handle; the user's bytes |
+//! | `credit`, `buffers` | how much a peer may send unasked, and where that is kept |
+//! | `peer`, `process`, `port` | who is where, and by which driver |
+//! | `config`, `idle`, `counters` | thresholds; how to wait; what went a longer way |
+//!
+//! One process with itself, for a beginning:
+//!
+//! ```
+//! use sidelane_mpi::adi::{Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process};
+//!
+//! let config = Config::default();
+//! let mut device = Device::open(0, vec![Process::here("host", &[])], vec![], &config)?;
+//! let mut room = [0; 5];
+//! // SAFETY: both stay where they are until the requests are over, and `room` is not touched before.
+//! let (hello, into) = unsafe { (Outgoing::lend(b"hello"), Incoming::lend(&raw mut room)) };
+//! let receive = device.recv(Pattern { context: 1, source: None, tag: Some(7) }, into);
+//! let send = device.send(0, Envelope { context: 1, source: 0, tag: 7 }, hello, Mode::Standard);
+//! assert_eq!(device.wait(receive).bytes, 5);
+//! device.wait(send);
+//! assert_eq!(&room, b"hello");
+//! # Ok::<(), sidelane_mpi::adi::OpenError>(())
+//! ```
+
+mod buffers;
+mod config;
+mod counters;
+mod credit;
+mod device;
+mod eager;
+mod engine;
+mod idle;
+mod lists;
+mod matching;
+mod memory;
+mod own;
+mod peer;
+mod port;
+mod posted;
+mod process;
+mod pull;
+mod record;
+mod rendezvous;
+mod request;
+mod unexpected;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, Limits, Patience};
+pub use counters::Counters;
+pub use device::{Device, Envelope, Message, Mode, OpenError, Pattern, Source};
+pub use idle::Idle;
+pub use memory::{Incoming, Outgoing};
+pub use port::Port;
+pub use process::{Process, ProcessError, host_identity};
+pub use request::{Error, Request, Status};

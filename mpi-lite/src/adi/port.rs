@@ -1,0 +1,186 @@
+//! A way out of this process: an endpoint on whichever driver, with one `match` a call.
+
+use std::any::Any;
+use std::io;
+use std::ops::Range;
+
+use sidelane_nic::dpdk::Dpdk;
+use sidelane_nic::mem::MemNic;
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::spec::{NicUser, OpenError, Spec};
+use sidelane_nic::time::Instant;
+use sidelane_nic::udp::Udp;
+use sidelane_nic::uring::Uring;
+use sidelane_nic::xdp::Xdp;
+use sidelane_nic::{LinkAddr, Nic};
+use sidelane_proto::{
+    ConnectError, Counters, Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError, SendError,
+};
+
+use super::Config;
+use super::memory::{Incoming, Outgoing};
+
+/// An endpoint with its driver.
+#[allow(clippy::large_enum_variant, reason = "a device has two ports, and no pointer to follow for each call")]
+#[allow(missing_docs, reason = "each is named as its driver")]
+pub enum Port {
+    Shm(Endpoint<ShmNic>),
+    Uring(Endpoint<Uring>),
+    Xdp(Endpoint<Xdp>),
+    Udp(Endpoint<Udp>),
+    Dpdk(Endpoint<Dpdk>),
+    Mem(Endpoint<MemNic>),
+}
+
+/// The same call on whichever endpoint it is.
+macro_rules! on {
+    ($port:expr, $endpoint:ident => $call:expr) => {
+        match $port {
+            Port::Shm($endpoint) => $call,
+            Port::Uring($endpoint) => $call,
+            Port::Xdp($endpoint) => $call,
+            Port::Udp($endpoint) => $call,
+            Port::Dpdk($endpoint) => $call,
+            Port::Mem($endpoint) => $call,
+        }
+    };
+}
+
+impl Port {
+    /// Opens the driver that `spec` names, for a device that will be opened with `config`.
+    pub fn open(spec: &Spec, config: &Config) -> Result<Self, OpenError> {
+        spec.open(Opening(config)).map(|port| port.expect("`spec` opens no other drivers"))
+    }
+
+    /// On a driver that was opened already. `None` for drivers of other types.
+    pub fn new<N: Nic + 'static>(nic: N, config: &Config) -> Option<Self> {
+        let mut nic = Some(nic);
+        let nic: &mut dyn Any = &mut nic;
+        macro_rules! if_it_is {
+            ($driver:ty, $port:expr) => {
+                if let Some(nic) = nic.downcast_mut::<Option<$driver>>() {
+                    return nic.take().map(|nic| $port(Endpoint::new(nic, config.endpoint)));
+                }
+            };
+        }
+        if_it_is!(ShmNic, Self::Shm);
+        if_it_is!(Uring, Self::Uring);
+        if_it_is!(Xdp, Self::Xdp);
+        if_it_is!(Udp, Self::Udp);
+        if_it_is!(Dpdk, Self::Dpdk);
+        if_it_is!(MemNic, Self::Mem);
+        None
+    }
+
+    /// Where others reach it.
+    pub fn addr(&self) -> LinkAddr {
+        on!(self, endpoint => endpoint.nic().caps().addr)
+    }
+
+    /// True of what reaches only processes of this host.
+    pub const fn is_on_host(&self) -> bool {
+        matches!(self, Self::Shm(_))
+    }
+
+    /// True if `addr` is of this port's kind.
+    pub(super) const fn reaches(&self, addr: LinkAddr) -> bool {
+        match self {
+            Self::Shm(_) => matches!(addr, LinkAddr::Shm { .. }),
+            Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) => matches!(addr, LinkAddr::Ether { .. }),
+            Self::Udp(_) => matches!(addr, LinkAddr::Udp(_)),
+            Self::Mem(_) => matches!(addr, LinkAddr::Mem { .. }),
+        }
+    }
+
+    /// What the endpoint has counted.
+    pub fn counters(&self) -> &Counters {
+        on!(self, endpoint => endpoint.counters())
+    }
+
+    #[cold]
+    pub(super) fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        on!(self, endpoint => endpoint.connect(to))
+    }
+
+    #[inline]
+    pub(super) fn send<const L: usize>(&mut self, peer: PeerId, front: &[u8; L], rest: &[u8]) -> Result<(), SendError> {
+        on!(self, endpoint => endpoint.send_two(peer, front, rest))
+    }
+
+    #[inline]
+    pub(super) fn poll(&mut self) -> usize {
+        on!(self, endpoint => endpoint.poll())
+    }
+
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        on!(self, endpoint => endpoint.flush());
+    }
+
+    #[inline]
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        on!(self, endpoint => endpoint.poll_event())
+    }
+
+    /// Shows every message that waits.
+    #[inline]
+    pub(super) fn recv_all(&mut self, mut take: impl FnMut(PeerId, &[u8])) {
+        on!(self, endpoint => while endpoint.recv(&mut take).is_some() {});
+    }
+
+    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        on!(self, endpoint => endpoint.wait(deadline))
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        on!(self, endpoint => endpoint.nic().now())
+    }
+
+    pub(super) fn close(&mut self, peer: PeerId) {
+        on!(self, endpoint => endpoint.close(peer));
+    }
+
+    /// A region of what is received, and the key by which only `peer` may write it.
+    pub(super) fn expose(&mut self, room: Incoming, range: Range<usize>, peer: PeerId) -> (Region, Option<RemoteKey>) {
+        on!(self, endpoint => {
+            let region = room.register(range, endpoint);
+            (region, endpoint.publish(region, Rights::WRITE, Some(peer)).ok())
+        })
+    }
+
+    /// Puts `len` bytes from `at` on, and gives the region that they leave by: its end is told by `Unregistered`.
+    pub(super) fn put(
+        &mut self,
+        peer: PeerId,
+        key: &RemoteKey,
+        bytes: Outgoing,
+        at: usize,
+        len: usize,
+    ) -> Result<Region, RmaError> {
+        on!(self, endpoint => {
+            let region = bytes.register(at, endpoint);
+            let put = endpoint.put_from(peer, key, 0, region, 0..len, SILENT);
+            let _ = endpoint.unregister(region);
+            put.map(|_: Op| region)
+        })
+    }
+
+    /// Nobody may write the region any more, and nothing here does.
+    pub(super) fn unregister(&mut self, region: Region) {
+        // An unknown region is one that has ended.
+        let _ = on!(self, endpoint => endpoint.unregister(region));
+    }
+}
+
+struct Opening<'a>(&'a Config);
+
+impl NicUser for Opening<'_> {
+    type Out = Option<Port>;
+
+    fn run<N: Nic + 'static>(self, nic: N) -> Option<Port> {
+        Port::new(nic, self.0)
+    }
+}
+
+/// Nobody asks when the put is in place: a message behind it says so to whom it concerns.
+const SILENT: PutHow = PutHow { signal: false, silent: true };

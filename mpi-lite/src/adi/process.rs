@@ -1,0 +1,103 @@
+//! Who the processes of a job are: what each tells the others before they can talk.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use sidelane_nic::LinkAddr;
+
+use super::port::Port;
+
+/// One process of a job. Its text form has no blanks, `=` or `;`, so that any launcher can carry it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// What tells hosts apart: equal for processes that reach each other through shared memory.
+    pub host: String,
+    /// Its number on that host.
+    pub pid: u32,
+    /// Where in its memory `mark` stands: who reads another value there has another process before him.
+    pub(super) mark_at: u64,
+    pub(super) mark: u64,
+    /// Where it is reached, one address for each of its ports.
+    pub links: Vec<LinkAddr>,
+}
+
+impl Process {
+    /// This process, with these ports, on the host that is called `host` ([`host_identity`] knows a name).
+    pub fn here(host: &str, ports: &[Port]) -> Self {
+        static MARK: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+        let mark: &'static u64 = &MARK;
+        Self {
+            host: host.chars().map(|c| if c.is_ascii_alphanumeric() || "._-:".contains(c) { c } else { '_' }).collect(),
+            pid: std::process::id(),
+            mark_at: std::ptr::from_ref(mark).expose_provenance() as u64,
+            mark: *mark,
+            links: ports.iter().map(Port::addr).collect(),
+        }
+    }
+}
+
+/// What processes share that reach each other through shared memory: the running kernel, and the network namespace, in
+/// which the names of shared-memory domains are.
+pub fn host_identity() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("{}.{digits}", boot.trim())
+}
+
+/// A text that describes no process.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` describes no process; HOST,PID,PLACE,MARK,ADDRESS.. was expected")]
+pub struct ProcessError(pub String);
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{:x},{:x}", self.host, self.pid, self.mark_at, self.mark)?;
+        self.links.iter().try_for_each(|link| write!(f, ",{link}"))
+    }
+}
+
+impl FromStr for Process {
+    type Err = ProcessError;
+
+    fn from_str(text: &str) -> Result<Self, ProcessError> {
+        let refused = || ProcessError(text.to_owned());
+        let number = |part: Option<&str>| u64::from_str_radix(part?, 16).ok();
+        let mut parts = text.split(',');
+        let host = parts.next().filter(|host| !host.is_empty()).ok_or_else(refused)?.to_owned();
+        let pid = parts.next().and_then(|pid| pid.parse().ok()).ok_or_else(refused)?;
+        let mark_at = number(parts.next()).ok_or_else(refused)?;
+        let mark = number(parts.next()).ok_or_else(refused)?;
+        let links = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| refused())?;
+        Ok(Self { host, pid, mark_at, mark, links })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_reads_back_as_it_was_written() {
+        let links = ["shm/3", "02:00:00:00:0a:01/7", "[::1]:9"].map(|text| text.parse().unwrap());
+        let process = Process { links: links.to_vec(), ..Process::here(&host_identity(), &[]) };
+        let text = process.to_string();
+        assert_eq!(text.parse(), Ok(process));
+        assert!(!text.contains([' ', '=', ';', '\n']));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "host", "host,x,0,0", "host,1,0", "host,1,0,0,nowhere", ",1,0,0"] {
+            assert!(text.parse::<Process>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_with_an_odd_name_still_makes_a_text() {
+        let process = Process::here("my host,=;", &[]);
+        assert_eq!(process.to_string().parse(), Ok(process));
+    }
+}

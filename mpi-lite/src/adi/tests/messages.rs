@@ -1,0 +1,290 @@
+//! What a message does, one behaviour a test.
+
+use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
+use crate::adi::{Config, Error, Mode};
+use sidelane_nic::time::Duration;
+
+/// Lengths on both sides of every limit of [`small_limits`].
+const LENGTHS: [usize; 12] = [0, 1, 8, 99, 299, 300, 301, 400, 1_099, 1_100, 1_101, 50_000];
+
+#[test]
+fn every_length_arrives_whether_its_receive_waits_or_comes_later() {
+    for posted_first in [true, false] {
+        let mut job = Job::pair(&small_limits());
+        for (len, tag) in LENGTHS.into_iter().zip(0..) {
+            let message = bytes(tag as u32, len);
+            let early = posted_first.then(|| job.recv(1, Some(0), Some(tag), len));
+            let send = job.send(0, 1, tag, &message);
+            job.steps(30);
+            let receive = early.unwrap_or_else(|| job.recv(1, Some(0), Some(tag), len));
+            let (status, got) = job.finish_recv(1, receive);
+            assert_eq!((status.error, status.source, status.tag, status.bytes), (None, 0, tag, len));
+            assert_eq!(got, message);
+            assert_eq!(job.finish(0, send).error, None);
+        }
+        let counters = job.devices[1].counters();
+        assert!(counters.put > 0 && counters.streamed > 0 && counters.malformed == 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn messages_of_one_sender_do_not_overtake_each_other() {
+    let mut job = Job::pair(&small_limits());
+    let lengths = [50_000, 8, 400, 0, 1_101, 300];
+    let sends = lengths.map(|len| job.send(0, 1, 3, &bytes(len as u32, len)));
+    job.steps(50);
+    for len in lengths {
+        let receive = job.recv(1, None, None, 60_000);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(len as u32, len));
+    }
+    for send in sends {
+        job.finish(0, send);
+    }
+}
+
+#[test]
+fn a_receive_takes_what_it_asks_for() {
+    let mut job = Job::pair(&Config::default());
+    job.send(0, 1, 1, b"one");
+    job.send(0, 1, 2, b"two");
+    let second = job.recv(1, Some(0), Some(2), 3);
+    assert_eq!(job.finish_recv(1, second).1, b"two");
+    let first = job.recv(1, Some(0), Some(1), 3);
+    assert_eq!(job.finish_recv(1, first).1, b"one");
+}
+
+#[test]
+fn a_message_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+    for len in [8, 300, 700, 50_000] {
+        for posted_first in [true, false] {
+            let mut job = Job::pair(&small_limits());
+            let early = posted_first.then(|| (job.recv(1, None, None, len - 3), job.recv(1, None, None, len)));
+            let sends = [1, 2].map(|stamp| job.send(0, 1, 0, &bytes(stamp, len)));
+            job.steps(30);
+            let (short, fine) =
+                early.unwrap_or_else(|| (job.recv(1, None, None, len - 3), job.recv(1, None, None, len)));
+            let (status, got) = job.finish_recv(1, short);
+            assert_eq!((status.error, got), (Some(Error::Truncated), &bytes(1, len)[..len - 3]));
+            let (status, got) = job.finish_recv(1, fine);
+            assert_eq!((status.error, got), (None, &bytes(2, len)[..]));
+            assert!(sends.into_iter().all(|send| job.finish(0, send).error.is_none()));
+        }
+    }
+}
+
+#[test]
+fn a_synchronous_send_waits_for_its_receive() {
+    for len in [0, 8, 400, 5_000] {
+        let mut job = Job::pair(&small_limits());
+        let send = job.send_as(0, 1, 0, &bytes(1, len), Mode::Synchronous);
+        job.steps(100);
+        assert!(!job.devices[0].is_complete(send));
+        let receive = job.recv(1, None, None, len);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(1, len));
+        assert_eq!(job.finish(0, send).error, None);
+    }
+}
+
+#[test]
+fn a_process_sends_to_itself() {
+    for mode in [Mode::Standard, Mode::Synchronous] {
+        for len in [0, 8, 10_000] {
+            for posted_first in [true, false] {
+                let mut job = Job::pair(&small_limits());
+                let early = posted_first.then(|| job.recv(0, Some(0), Some(4), len));
+                let send = job.send_as(0, 0, 4, &bytes(9, len), mode);
+                let waits = mode == Mode::Synchronous || len > 300;
+                assert_eq!(job.devices[0].is_complete(send), posted_first || !waits);
+                let receive = early.unwrap_or_else(|| job.recv(0, None, Some(4), len));
+                assert_eq!(job.finish_recv(0, receive).1, bytes(9, len));
+                job.finish(0, send);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_nobody_receives_is_bounded_and_nothing_is_lost() {
+    let mut job = Job::pair(&small_limits());
+    let sends: Vec<_> = (0..1_000).map(|stamp| job.send(0, 1, stamp, &bytes(stamp as u32, 200))).collect();
+    job.steps(3_000);
+    // 4 KiB of credit are 64 units, and a message of 200 bytes takes four.
+    let complete = sends.iter().filter(|send| job.devices[0].is_complete(**send)).count();
+    assert_eq!(complete, 16);
+    for stamp in (0..1_000).rev() {
+        let receive = job.recv(1, Some(0), Some(stamp), 200);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(stamp as u32, 200));
+    }
+    for send in sends {
+        job.finish(0, send);
+    }
+    job.steps(30);
+    // More than half of the credit has come back; the rest comes with the next word.
+    let again: Vec<_> = (0..8).map(|stamp| job.send(0, 1, stamp, &bytes(0, 200))).collect();
+    assert!(again.iter().all(|send| job.devices[0].is_complete(*send)));
+}
+
+#[test]
+fn two_that_flood_each_other_come_to_an_end() {
+    let mut job = Job::pair(&small_limits());
+    let mut sends = Vec::new();
+    for round in 0..300 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            sends.push((from, job.send(from, to, round, &bytes(round as u32, 250))));
+        }
+    }
+    for round in 0..300 {
+        for at in [0, 1] {
+            let receive = job.recv(at, None, Some(round), 250);
+            assert_eq!(job.finish_recv(at, receive).1, bytes(round as u32, 250));
+        }
+    }
+    for (from, send) in sends {
+        job.finish(from, send);
+    }
+}
+
+#[test]
+fn a_probe_shows_a_message_and_leaves_it() {
+    let mut job = Job::pair(&small_limits());
+    assert_eq!(job.devices[1].probe(pattern(None, None)), None);
+    job.send(0, 1, 7, &bytes(1, 5_000));
+    job.steps(30);
+    for _ in 0..2 {
+        let status = job.devices[1].probe(pattern(Some(0), None)).unwrap();
+        assert_eq!((status.tag, status.bytes), (7, 5_000));
+    }
+    assert_eq!(job.devices[1].probe(pattern(Some(0), Some(8))), None);
+    let receive = job.recv(1, None, None, 5_000);
+    assert_eq!(job.finish_recv(1, receive).1, bytes(1, 5_000));
+}
+
+#[test]
+fn a_matched_probe_takes_a_message_from_everybody_else() {
+    for len in [8, 5_000] {
+        let mut job = Job::pair(&small_limits());
+        let sends = [1, 2].map(|stamp| job.send(0, 1, 0, &bytes(stamp, len)));
+        job.steps(30);
+        let (message, status) = job.devices[1].matched_probe(pattern(None, None)).unwrap();
+        assert_eq!(status.bytes, len);
+        let second = job.recv(1, None, None, len);
+        assert_eq!(job.finish_recv(1, second).1, bytes(2, len));
+        let (room, lent) = job.room(len);
+        let request = job.devices[1].recv_matched(message, lent);
+        assert_eq!(job.finish_recv(1, super::job::Receive { request, room }).1, bytes(1, len));
+        assert!(sends.into_iter().all(|send| job.finish(0, send).error.is_none()));
+    }
+}
+
+#[test]
+fn a_receive_is_cancelled_unless_it_was_matched() {
+    let mut job = Job::pair(&Config::default());
+    let receive = job.recv(1, None, None, 8);
+    job.devices[1].cancel(receive.request);
+    assert!(job.finish(1, receive.request).cancelled);
+    let matched = job.recv(1, None, None, 8);
+    job.send(0, 1, 0, b"12345678");
+    job.steps(30);
+    job.devices[1].cancel(matched.request);
+    let (status, got) = job.finish_recv(1, matched);
+    assert!(!status.cancelled && got == b"12345678");
+}
+
+#[test]
+fn a_send_is_cancelled_unless_it_was_matched() {
+    let mut job = Job::pair(&small_limits());
+    let [cancelled, kept] = [1, 2].map(|stamp| job.send(0, 1, 0, &bytes(stamp, 5_000)));
+    job.steps(30);
+    job.devices[0].cancel(cancelled);
+    assert!(job.finish(0, cancelled).cancelled);
+    let receive = job.recv(1, None, None, 5_000);
+    job.steps(1);
+    job.devices[0].cancel(kept);
+    assert_eq!(job.finish_recv(1, receive).1, bytes(2, 5_000));
+    assert!(!job.finish(0, kept).cancelled);
+}
+
+#[test]
+fn a_request_that_was_freed_ends_all_the_same() {
+    let mut job = Job::pair(&small_limits());
+    for len in [8, 5_000] {
+        let send = job.send(0, 1, 0, &bytes(1, len));
+        job.devices[0].free(send);
+        let receive = job.recv(1, None, None, len);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(1, len));
+    }
+}
+
+#[test]
+fn all_that_needs_a_process_fails_when_it_is_gone() {
+    let mut job = Job::pair(&Config { endpoint: quick_to_notice(), ..small_limits() });
+    // Both know each other.
+    job.send(0, 1, 1, b"hello");
+    let hello = job.recv(1, Some(0), Some(1), 5);
+    job.finish_recv(1, hello);
+    let announced = job.send(0, 1, 2, &bytes(1, 5_000));
+    let from_it = job.recv(0, Some(1), None, 8);
+    let from_anybody = job.recv(0, None, None, 8);
+    let early = job.send(1, 0, 3, b"the last");
+    job.steps(30);
+    job.finish(1, early);
+    job.fabric.crash(1);
+    for request in [announced, from_it.request] {
+        let status = job.finish(0, request);
+        assert_eq!(
+            (status.error, status.bytes),
+            if request == announced { (Some(Error::ProcFailed), 0) } else { (None, 8) }
+        );
+    }
+    assert_eq!(job.devices[0].gone(), [1]);
+    assert!(!job.devices[0].is_complete(from_anybody.request));
+    let later = job.send(0, 1, 4, b"anybody there");
+    assert_eq!(job.finish(0, later).error, Some(Error::ProcFailed));
+    let later = job.recv(0, Some(1), None, 8);
+    assert_eq!(job.finish(0, later.request).error, Some(Error::ProcFailed));
+}
+
+#[test]
+fn a_receive_that_is_being_filled_fails_when_its_sender_is_gone() {
+    let mut job = Job::pair(&Config { endpoint: quick_to_notice(), ..small_limits() });
+    let send = job.send(1, 0, 2, &bytes(1, 5_000_000));
+    let receive = job.recv(0, Some(1), None, 5_000_000);
+    job.steps(40);
+    assert!(!job.devices[1].is_complete(send) && !job.devices[0].is_complete(receive.request));
+    job.fabric.crash(1);
+    assert_eq!(job.finish(0, receive.request).error, Some(Error::ProcFailed));
+}
+
+#[test]
+fn revoking_a_context_ends_all_that_is_under_way_in_it() {
+    let mut job = Job::pair(&small_limits());
+    let announced = job.send(0, 1, 2, &bytes(1, 5_000));
+    let receive = job.recv(1, None, Some(9), 8);
+    job.steps(30);
+    job.devices[1].revoke(CONTEXT);
+    assert_eq!(job.finish(1, receive.request).error, Some(Error::Revoked));
+    assert_eq!(job.finish(0, announced).error, Some(Error::Revoked), "told by the receiver");
+    let later = job.recv(1, None, Some(9), 8);
+    assert_eq!(job.finish(1, later.request).error, Some(Error::Revoked));
+    let unaware = job.send_as(0, 1, 2, b"late", Mode::Synchronous);
+    assert_eq!(job.finish(0, unaware).error, Some(Error::Revoked));
+    job.devices[0].revoke(CONTEXT);
+    let aware = job.send(0, 1, 2, &bytes(1, 5_000));
+    assert_eq!(job.finish(0, aware).error, Some(Error::Revoked));
+}
+
+#[test]
+fn a_job_closes_after_its_last_message() {
+    let mut job = Job::pair(&small_limits());
+    job.send(0, 1, 0, b"the last");
+    job.steps(30);
+    let mut second = job.devices.pop().unwrap();
+    job.devices[0].close(Duration::from_millis(5));
+    let (_, lent) = job.room(8);
+    let receive = second.recv(pattern(None, None), lent);
+    assert_eq!(second.wait(receive).bytes, 8);
+}
+
+fn quick_to_notice() -> sidelane_proto::Config {
+    sidelane_proto::Config { keep_alive: Duration::from_millis(5), ..Config::default().endpoint }
+}

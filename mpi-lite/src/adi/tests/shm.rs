@@ -1,0 +1,137 @@
+//! Two processes' worth of devices over shared memory, a thread each.
+#![allow(unsafe_code)] // Threads lend memory that they own for as long as they wait.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::job::bytes;
+use crate::adi::{Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Port, Process, Source, host_identity};
+
+/// Runs `each` as every process of a job on one host.
+fn job(name: &str, size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut Device) + Send + Sync) {
+    let domain = format!("adi-{name}-{}", std::process::id());
+    thread::scope(|scope| {
+        let (mut told, mut tell) = (Vec::new(), Vec::new());
+        for own in 0..size {
+            let (to_all, from_it) = mpsc::channel();
+            let (all, from_all) = mpsc::channel::<Vec<Process>>();
+            told.push(from_it);
+            tell.push(all);
+            let (domain, each) = (&domain, &each);
+            scope.spawn(move || {
+                let port = Port::open(&format!("shm:{domain}").parse().unwrap(), config).unwrap();
+                let ports = vec![port];
+                let mut process = Process::here(&host_identity(), &ports);
+                change(&mut process);
+                to_all.send(process.to_string()).unwrap();
+                let processes = from_all.recv().unwrap();
+                let mut device = Device::open(own, processes, ports, config).unwrap();
+                each(&mut device);
+                device.close(sidelane_nic::time::Duration::from_millis(2_000));
+            });
+        }
+        let processes: Vec<Process> = told.iter().map(|from| from.recv().unwrap().parse().unwrap()).collect();
+        tell.iter().for_each(|to| to.send(processes.clone()).unwrap());
+    });
+}
+
+fn send(device: &mut Device, to: u32, tag: i32, bytes: &[u8]) {
+    let envelope = Envelope { context: 1, source: device.own(), tag };
+    // SAFETY: we wait until it is complete.
+    let request = device.send(to, envelope, unsafe { Outgoing::lend(bytes) }, Mode::Standard);
+    assert_eq!(device.wait(request).error, None);
+}
+
+fn recv(device: &mut Device, from: u32, tag: i32, len: usize) -> Vec<u8> {
+    let mut room = vec![0; len];
+    let source = Some(Source { rank: from, process: from });
+    // SAFETY: we wait until it is complete.
+    let lent = unsafe { Incoming::lend(&raw mut room[..]) };
+    let request = device.recv(Pattern { context: 1, source, tag: Some(tag) }, lent);
+    let status = device.wait(request);
+    assert_eq!(status.error, None);
+    room.truncate(status.bytes);
+    room
+}
+
+/// Back and forth around every limit.
+fn ping_pong(device: &mut Device) {
+    let other = 1 - device.own();
+    for len in [0, 8, 4_000, 8 << 10, (8 << 10) + 1, 20_000, 100_000, 3 << 20] {
+        for round in 0..20 {
+            let message = bytes(round + device.own(), len);
+            if device.own() == 0 {
+                send(device, other, len as i32, &message);
+                assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
+            } else {
+                assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
+                send(device, other, len as i32, &message);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_messages_are_read_from_their_senders_memory() {
+    job(
+        "pull",
+        2,
+        &Config::default(),
+        |_| {},
+        |device| {
+            ping_pong(device);
+            assert!(device.counters().pulled > 0 && device.counters().put == 0);
+        },
+    );
+}
+
+#[test]
+fn long_messages_are_put_where_memory_cannot_be_read() {
+    // A mark that is not there: as if the process were another.
+    job(
+        "put",
+        2,
+        &Config::default(),
+        |process| process.mark ^= 1,
+        |device| {
+            ping_pong(device);
+            assert!(device.counters().pulled == 0 && device.counters().put > 0);
+        },
+    );
+}
+
+#[test]
+fn long_messages_are_put_where_nobody_wants_memory_to_be_read() {
+    job(
+        "told",
+        2,
+        &Config { single_copy: false, ..Config::default() },
+        |_| {},
+        |device| {
+            ping_pong(device);
+            assert!(device.counters().pulled == 0 && device.counters().put > 0);
+        },
+    );
+}
+
+#[test]
+fn more_processes_than_cores_exchange_messages_with_all() {
+    job(
+        "all",
+        8,
+        &Config::default(),
+        |_| {},
+        |device| {
+            for round in 0..50 {
+                let own = device.own();
+                for distance in 1..8 {
+                    send(device, (own + distance) % 8, round, &bytes(own, 100));
+                }
+                for distance in 1..8 {
+                    let from = (own + distance) % 8;
+                    assert_eq!(recv(device, from, round, 100), bytes(from, 100));
+                }
+            }
+        },
+    );
+}
