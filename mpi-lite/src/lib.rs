@@ -6,8 +6,9 @@
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
+//! | `host` | collectives of ranks on one host, by memory that they share | `coll` |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
-//! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll` |
+//! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `comm` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses | `launch`, `adi`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
@@ -19,5 +20,6 @@
 pub mod adi;
 pub mod coll;
 pub mod datatype;
+pub mod host;
 pub mod launch;
 pub mod op;

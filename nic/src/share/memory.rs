@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
 
 use super::Ticket;
 
@@ -98,6 +99,17 @@ impl Shared {
         self.assert_within(at, into.len());
         // SAFETY: As in `write`.
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// The four bytes at `at`, a multiple of four, as a number that both sides change and look at in turns of their own. What
+    /// is written before it is stored with `Release` is there for who loads it with `Acquire`.
+    #[inline]
+    pub fn word(&self, at: usize) -> &AtomicU32 {
+        self.assert_within(at, 4);
+        assert!(at.is_multiple_of(4), "a word is aligned");
+        // SAFETY: Four bytes within the mapping, which is aligned to a page and lives as long as `self`. Every change of an
+        // atomic by another process is one of the values that it may have.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
     #[inline]

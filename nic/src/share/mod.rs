@@ -21,6 +21,16 @@ impl Ticket {
     /// Bytes of [`Self::to_bytes`].
     pub const LEN: usize = 24;
 
+    /// Bytes of the memory it leads to.
+    pub fn len(self) -> u64 {
+        self.len
+    }
+
+    /// True of no memory at all.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
     /// For a message.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -41,6 +51,8 @@ impl Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     #[test]
@@ -56,6 +68,17 @@ mod tests {
         mapped.read(9_000, &mut found);
         assert_eq!(&found, b"across the end of a page", "its maker's end does not take it away");
         assert_eq!(mapped.len(), 10_000);
+    }
+
+    #[test]
+    fn a_word_is_the_same_on_both_sides() {
+        let made = Shared::new(100).unwrap();
+        let mapped = Shared::of(made.ticket()).unwrap();
+        made.word(96).store(7, Ordering::Release);
+        assert_eq!(mapped.word(96).fetch_add(1, Ordering::AcqRel), 7);
+        let mut bytes = [0; 4];
+        made.read(96, &mut bytes);
+        assert_eq!(u32::from_ne_bytes(bytes), 8);
     }
 
     #[test]

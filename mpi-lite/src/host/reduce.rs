@@ -1,0 +1,107 @@
+//! Each shows its array. Of short ones the root combines all; of long ones each combines a part of all, and the root copies
+//! the parts.
+
+use std::ops::Range;
+
+use super::{Host, PIECE, Peers, SHORT};
+use crate::coll::Blocks;
+
+impl Host {
+    /// Everybody's `input`, of elements of `element` bytes, combined in the order of ranks in the root's `output`. In place,
+    /// the root's input is there.
+    pub fn reduce<P: Peers>(
+        &mut self,
+        input: Option<&[u8]>,
+        output: Option<&mut [u8]>,
+        element: usize,
+        combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let shown = input.or(output.as_deref()).unwrap_or_default();
+        let len = shown.len();
+        if len <= SHORT {
+            self.slots.show(self.me, shown);
+            self.meet(peers)?;
+            return output.map_or(Ok(()), |output| self.combine_shown(0..self.size, 0, output, combine));
+        }
+        self.show_address(shown);
+        self.meet(peers)?;
+        let parts = Blocks::cut(len, element, self.size);
+        let mut part = std::mem::take(&mut self.work);
+        part.resize(parts.len(self.me), 0);
+        let members = 0..self.size;
+        let combined = self.combine_read(members, parts.start(self.me), (shown, &mut part), element, combine, peers);
+        self.work = part;
+        combined?;
+        self.show_address(&self.work);
+        self.meet(peers)?;
+        if let Some(output) = output {
+            for member in 0..self.size {
+                let into = &mut output[parts.start(member)..][..parts.len(member)];
+                if member == self.me {
+                    into.copy_from_slice(&self.work);
+                } else {
+                    peers.read(member, self.address(member), into)?;
+                }
+            }
+        }
+        self.meet(peers)
+    }
+
+    /// What these members have shown, from `at` on, combined in `into`.
+    pub(super) fn combine_shown<E>(
+        &self,
+        members: Range<usize>,
+        at: usize,
+        into: &mut [u8],
+        mut combine: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), E> {
+        let mut came = [0; SHORT];
+        let came = &mut came[..into.len()];
+        let mut members = members.rev();
+        if let Some(last) = members.next() {
+            self.slots.read(last, at, into);
+        }
+        for member in members {
+            self.slots.read(member, at, came);
+            combine(into, came);
+        }
+        Ok(())
+    }
+
+    /// What these members have in their memory, from `at` on of what they have shown the address of, combined in `into`; ours is
+    /// in `own`.
+    pub(super) fn combine_read<P: Peers>(
+        &self,
+        members: Range<usize>,
+        at: usize,
+        (own, into): (&[u8], &mut [u8]),
+        element: usize,
+        mut combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let piece = (PIECE / element).max(1) * element;
+        let mut came = vec![0; piece.min(into.len())];
+        let mut at = at;
+        for into in into.chunks_mut(piece) {
+            let came = &mut came[..into.len()];
+            let mut read = |member: usize, room: &mut [u8]| {
+                if member == self.me {
+                    room.copy_from_slice(&own[at..][..room.len()]);
+                    return Ok(());
+                }
+                peers.read(member, self.address(member) + at as u64, room)
+            };
+            let mut members = members.clone().rev();
+            if let Some(last) = members.next() {
+                read(last, into)?;
+            }
+            for member in members {
+                read(member, came)?;
+                combine(into, came);
+            }
+            at += into.len();
+        }
+        Ok(())
+    }
+}
