@@ -9,7 +9,7 @@ mod user;
 
 use std::cmp::Ordering;
 
-use crate::datatype::{Class, Number, Predefined, Repr};
+use crate::datatype::{Class, Datatype, Made, Number, Predefined, Repr};
 
 use element::{Element, Integral, Real};
 use fold::{fold, fold_complex};
@@ -52,12 +52,12 @@ impl Op {
         assert_eq!(into.len(), from.len());
         assert_eq!(into.len() % kind.extent(), 0);
         if !self.is_defined_on(kind) {
-            return Err(NotDefined { op: self.name(), kind });
+            return Err(NotDefined { op: self.name(), kind: Some(kind) });
         }
         match self {
             Self::NoOp => {}
             Self::Replace => into.copy_from_slice(from),
-            Self::User(user) => user.call(kind, into, from),
+            Self::User(user) => user.call(&kind.into(), into.len() / kind.extent(), into, from),
             Self::Minloc => location::fold(kind, into, from, Ordering::Less),
             Self::Maxloc => location::fold(kind, into, from, Ordering::Greater),
             _ => match kind.repr() {
@@ -67,6 +67,25 @@ impl Op {
             },
         }
         Ok(())
+    }
+
+    /// As [`Self::combine`], for `count` elements of any type. Only the program's own operators take types that are not
+    /// predefined.
+    pub fn combine_any(
+        &self,
+        datatype: &Datatype,
+        count: usize,
+        into: &mut [u8],
+        from: &[u8],
+    ) -> Result<(), NotDefined> {
+        match (datatype.made(), self) {
+            (Made::Named(kind), _) => self.combine(*kind, into, from),
+            (_, Self::User(user)) => {
+                user.call(datatype, count, into, from);
+                Ok(())
+            }
+            _ => Err(NotDefined { op: self.name(), kind: None }),
+        }
     }
 
     /// Whether the operands' order is free. Algorithms may then combine as things arrive.
@@ -170,10 +189,10 @@ impl Op {
 
 /// An operator was to combine what it is not defined for (`MPI_ERR_OP`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{op} is not defined for {}", kind.name())]
+#[error("{op} is not defined for {}", kind.map_or("types that are not predefined", Predefined::name))]
 pub struct NotDefined {
     op: &'static str,
-    kind: Predefined,
+    kind: Option<Predefined>,
 }
 
 fn product<T: Real<N>, const N: usize>([a, b]: [T; 2], [c, d]: [T; 2]) -> [T; 2] {

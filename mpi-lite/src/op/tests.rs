@@ -238,17 +238,19 @@ fn location_model(largest: bool, a: (i32, i32), b: (i32, i32)) -> (i32, i32) {
 
 #[test]
 fn the_operand_that_comes_in_stands_on_the_left() {
-    let digits = Op::User(UserOp::new(false, |kind, into, from| {
-        assert_eq!(kind, Predefined::Uint8);
+    let digits = Op::User(UserOp::new(false, |datatype, count, into, from| {
+        assert_eq!((datatype, count), (&Predefined::Uint8.into(), 2));
         into.iter_mut().zip(from).for_each(|(old, new)| *old += 10 * new);
     }));
     let mut into = [1, 2];
     digits.combine(Predefined::Uint8, &mut into, &[3, 4]).unwrap();
     assert_eq!(into, [31, 42]);
     assert!(!digits.is_commutative());
-    assert!(Op::User(UserOp::new(true, |_, _, _| {})).is_commutative());
+    assert!(Op::User(UserOp::new(true, |_, _, _, _| {})).is_commutative());
     assert_eq!(digits, digits.clone());
-    assert_ne!(digits, Op::User(UserOp::new(false, |_, _, _| {})));
+    let two = Datatype::contiguous(2, &Predefined::Uint8.into()).unwrap();
+    assert!(Op::Sum.combine_any(&two, 1, &mut into, &[3, 4]).is_err());
+    assert_ne!(digits, Op::User(UserOp::new(false, |_, _, _, _| {})));
 }
 
 /// MPI-4.1 6.9.2, its table of operators and groups of types, one letter an operator as in `PREDEFINED`.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::datatype::Predefined;
+use crate::datatype::Datatype;
 
 /// A function that combines, and whether the operands' order is free. Clones are the same operator.
 #[derive(Clone)]
@@ -13,14 +13,18 @@ pub struct UserOp {
 }
 
 /// Combines all elements: `into[i] = from[i] OP into[i]`.
-type Function = dyn Fn(Predefined, &mut [u8], &[u8]) + Send + Sync;
+type Function = dyn Fn(&Datatype, usize, &mut [u8], &[u8]) + Send + Sync;
 
 impl UserOp {
-    /// An operator that `function` computes: given the elements' type, it sets `into[i] = from[i] OP into[i]` for each
-    /// element of the two arrays, which have the same length.
+    /// An operator that `function` computes: given a type and a number of elements, it sets `into[i] = from[i] OP into[i]`
+    /// for each element of two arrays, `into` and `from`. They are as in memory and begin where the first element's data
+    /// does, at [`Datatype::true_lower_bound`].
     ///
     /// It has to be associative (MPI-4.1 6.9.5). The order of operands is kept unless it is `commutative`.
-    pub fn new(commutative: bool, function: impl Fn(Predefined, &mut [u8], &[u8]) + Send + Sync + 'static) -> Self {
+    pub fn new(
+        commutative: bool,
+        function: impl Fn(&Datatype, usize, &mut [u8], &[u8]) + Send + Sync + 'static,
+    ) -> Self {
         Self { function: Arc::new(function), commutative }
     }
 
@@ -29,8 +33,8 @@ impl UserOp {
         self.commutative
     }
 
-    pub(super) fn call(&self, kind: Predefined, into: &mut [u8], from: &[u8]) {
-        (self.function)(kind, into, from);
+    pub(super) fn call(&self, datatype: &Datatype, count: usize, into: &mut [u8], from: &[u8]) {
+        (self.function)(datatype, count, into, from);
     }
 }
 
