@@ -19,6 +19,7 @@
 
 pub mod adi;
 pub mod coll;
+pub mod comm;
 pub mod datatype;
 pub mod host;
 pub mod launch;
