@@ -12,6 +12,7 @@ use super::memory::{Incoming, Outgoing};
 use super::peer::{Item, Peer, Pull, Way};
 use super::port::Port;
 use super::process::Process;
+use super::pull::pull;
 use super::record::Note;
 use super::request::{Error, NOBODY, Request, State, Status};
 use super::unexpected::Found;
@@ -315,6 +316,11 @@ impl Device {
         self.engine.revoke(&mut self.ports, context);
     }
 
+    /// Whether [`Self::revoke`] was called for a context.
+    pub fn is_revoked(&self, context: u32) -> bool {
+        !self.engine.revoked.is_empty() && self.engine.revoked.contains(&context)
+    }
+
     /// Processes that are gone, in the order in which it was noticed. Receives from anybody wait on in spite of them.
     pub fn gone(&self) -> &[u32] {
         &self.engine.gone
@@ -340,6 +346,14 @@ impl Device {
                 self.idle(&mut idle);
             }
         }
+    }
+
+    /// Fills `into` from `address` on in the memory of a process on this host, which has lent it. False where that cannot be
+    /// done, or shall not ([`Config::single_copy`]).
+    pub fn read_memory(&mut self, process: u32, address: u64, into: &mut [u8]) -> bool {
+        let engine = &mut self.engine;
+        let state = &mut engine.peers[process as usize].pull;
+        engine.single_copy && pull(state, &engine.processes[process as usize], address, into)
     }
 
     /// What was counted since the device was opened.

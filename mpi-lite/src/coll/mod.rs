@@ -29,6 +29,7 @@ pub mod alltoall;
 pub mod barrier;
 mod blocks;
 pub mod broadcast;
+mod call;
 mod fold;
 pub mod gather;
 mod halving;
@@ -44,6 +45,7 @@ mod team;
 mod tests;
 
 pub use blocks::Blocks;
+pub use call::{Buffers, Call};
 pub use schedule::{Clash, Memory, Round, Schedule, Span, Step, Transfer};
 pub use select::{Algorithm, Case, Collective, Rule, Table, TableError};
 pub use team::Team;

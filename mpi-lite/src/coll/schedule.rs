@@ -290,8 +290,8 @@ impl Bounds {
     }
 }
 
-/// The largest alignment of an MPI element: `long double _Complex`, and what vector instructions like.
-const SCRATCH_ALIGN: usize = 32;
+/// The largest alignment of an MPI element: that of `long double`.
+const SCRATCH_ALIGN: usize = 16;
 
 #[cfg(test)]
 mod tests {

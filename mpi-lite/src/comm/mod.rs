@@ -2,6 +2,7 @@
 
 pub mod attribute;
 pub mod cartesian;
+pub mod collective;
 mod error_class;
 pub mod graph;
 mod group;

@@ -1,0 +1,129 @@
+use super::neighbor::{self, Neighbors};
+use super::{
+    Algorithm, Blocks, Case, Collective, Reduction, Schedule, Span, Table, Team, allgather, allreduce, alltoall,
+    barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
+};
+
+/// A collective call, as every rank makes it, on packed bytes.
+///
+/// What a rank gives is in its send buffer, or in place, and what it gets in its receive buffer; the data of a broadcast is in
+/// the receive buffer everywhere. Who gives or gets nothing has a buffer of no bytes; so has the root that scatters in place, to
+/// receive into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "named as in the standard; fields as in each collective's folder")]
+pub enum Call<'a> {
+    Barrier,
+    Broadcast { root: usize },
+    Reduce { root: usize, reduction: Reduction },
+    Allreduce { reduction: Reduction },
+    ReduceScatter { blocks: Blocks<'a>, reduction: Reduction },
+    Scan { reduction: Reduction },
+    Exscan { reduction: Reduction },
+    Gather { root: usize, len: usize },
+    Gatherv { root: usize, blocks: Option<Blocks<'a>> },
+    Scatter { root: usize, len: usize },
+    Scatterv { root: usize, blocks: Option<Blocks<'a>> },
+    Allgather { len: usize },
+    Allgatherv { blocks: Blocks<'a> },
+    Alltoall { len: usize },
+    Alltoallv { to: Blocks<'a>, from: Blocks<'a> },
+    NeighborAllgather { neighbors: Neighbors<'a>, from: Blocks<'a> },
+    NeighborAlltoall { neighbors: Neighbors<'a>, to: Blocks<'a>, from: Blocks<'a> },
+}
+
+/// The buffers that a rank makes a call with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    /// Bytes of the send buffer.
+    pub send: usize,
+    /// Bytes of the receive buffer.
+    pub receive: usize,
+    /// What this rank gives is in the receive buffer: `MPI_IN_PLACE`.
+    pub in_place: bool,
+}
+
+impl Call<'_> {
+    /// What `team`'s member does, by the algorithm that `table` says.
+    pub fn build(self, schedule: &mut Schedule, team: Team, buffers: Buffers, table: &Table) {
+        let (send, output) = schedule.begin(buffers.send, buffers.receive);
+        let given = if buffers.in_place { output } else { send };
+        let choose =
+            |collective, bytes, commutative| table.choose(Case { collective, ranks: team.size, bytes, commutative });
+        let is = |root: usize| team.me == root;
+        match self {
+            Self::Barrier => match choose(Collective::Barrier, 0, true) {
+                Algorithm::Dissemination => barrier::dissemination(schedule, team),
+                other => panic!("a barrier has no algorithm {other}"),
+            },
+            Self::Broadcast { root } => {
+                let algorithm = choose(Collective::Broadcast, output.len(), true);
+                broadcast::build(algorithm, schedule, team, root, output);
+            }
+            Self::Reduce { root, reduction } => {
+                let algorithm = choose(Collective::Reduce, given.len(), reduction.commutative);
+                let output = is(root).then_some(output);
+                reduce::build(algorithm, schedule, team, root, (given, output), reduction);
+            }
+            Self::Allreduce { reduction } => {
+                let algorithm = choose(Collective::Allreduce, output.len(), reduction.commutative);
+                allreduce::build(algorithm, schedule, team, given, output, reduction);
+            }
+            Self::ReduceScatter { blocks, reduction } => {
+                let algorithm = choose(Collective::ReduceScatter, given.len(), reduction.commutative);
+                let block = output.part(0, blocks.len(team.me));
+                reduce_scatter::build(algorithm, schedule, team, (given, block), blocks, reduction);
+            }
+            Self::Scan { reduction } => scan::inclusive(schedule, team, given, output, reduction),
+            Self::Exscan { reduction } => scan::exclusive(schedule, team, given, output, reduction),
+            Self::Gather { root, len } => {
+                let block = own_block(given, buffers.in_place, &Blocks::Equal(len), team.me);
+                let algorithm = choose(Collective::Gather, len, true);
+                gather::build(algorithm, schedule, team, root, block, is(root).then_some(output));
+            }
+            Self::Gatherv { root, blocks } => {
+                let block = blocks.map_or(given, |blocks| own_block(given, buffers.in_place, &blocks, team.me));
+                gather::linear(schedule, team, root, block, blocks.map(|blocks| (output, blocks)));
+            }
+            Self::Scatter { root, len } => {
+                let algorithm = choose(Collective::Scatter, len, true);
+                let spans = (is(root).then_some(send), scattered_to(output, is(root)));
+                scatter::build(algorithm, schedule, team, root, len, spans);
+            }
+            Self::Scatterv { root, blocks } => {
+                let block = scattered_to(output, is(root));
+                scatter::linear(schedule, team, root, block, blocks.map(|blocks| (send, blocks)));
+            }
+            Self::Allgather { len } => {
+                let blocks = Blocks::Equal(len);
+                let block = own_block(given, buffers.in_place, &blocks, team.me);
+                allgather::build(choose(Collective::Allgather, len, true), schedule, team, block, output, blocks);
+            }
+            Self::Allgatherv { blocks } => {
+                let block = own_block(given, buffers.in_place, &blocks, team.me);
+                // As if all were as long as on average.
+                let total = (0..team.size).map(|member| blocks.len(member)).sum::<usize>();
+                let algorithm = choose(Collective::Allgather, total / team.size, true);
+                allgather::build(algorithm, schedule, team, block, output, blocks);
+            }
+            Self::Alltoall { len } => {
+                alltoall::build(choose(Collective::Alltoall, len, true), schedule, team, given, output, len);
+            }
+            // Nobody knows how long everybody's blocks are; the two ways for that go together.
+            Self::Alltoallv { to, from } => alltoall::linear(schedule, team, (given, to), (output, from)),
+            Self::NeighborAllgather { neighbors, from } => {
+                neighbor::allgather(schedule, neighbors, send, (output, from));
+            }
+            Self::NeighborAlltoall { neighbors, to, from } => {
+                neighbor::alltoall(schedule, neighbors, (send, to), (output, from));
+            }
+        }
+    }
+}
+
+fn own_block(given: Span, in_place: bool, blocks: &Blocks, me: usize) -> Span {
+    if in_place { blocks.of(given, me) } else { given }
+}
+
+fn scattered_to(output: Span, is_root: bool) -> Option<Span> {
+    (!is_root || !output.is_empty()).then_some(output)
+}

@@ -1,0 +1,187 @@
+//! A schedule under way: posts a round's messages, waits for them, does the local steps, and goes on.
+#![allow(unsafe_code)] // The caller's buffers are read and written while other calls go on: it lends their addresses.
+
+use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source};
+use crate::coll::{Memory, Schedule, Span, Step, Transfer};
+
+use super::Combine;
+
+/// A call's buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    send: *const [u8],
+    receive: *mut [u8],
+}
+
+// SAFETY: Whoever made it has promised that the buffers may be used until the call is over, on whatever thread.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// Lends a call its send and its receive buffer.
+    ///
+    /// # Safety
+    /// They do not overlap, and stay where they are until the call is over, or the device is closed; nobody writes the
+    /// send buffer meanwhile, and nobody else touches the receive buffer.
+    pub unsafe fn new(send: *const [u8], receive: *mut [u8]) -> Self {
+        Self { send, receive }
+    }
+
+    /// Bytes of each.
+    pub(super) fn lens(&self) -> (usize, usize) {
+        (self.send.len(), self.receive.len())
+    }
+}
+
+/// Where messages of a call go, and how they are told from others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route<'a> {
+    /// The communicator's context for collectives.
+    pub context: u32,
+    /// Our rank.
+    pub rank: u32,
+    /// Which process each rank is.
+    pub processes: &'a [u32],
+}
+
+/// One call by messages. Used again, it needs no new memory.
+#[derive(Default, Debug)]
+pub struct Execution {
+    schedule: Schedule,
+    /// In words, so that elements in it are aligned.
+    scratch: Vec<Word>,
+    lent: Option<Lent>,
+    tag: i32,
+    round: usize,
+    /// Of this round, and how many of them are over.
+    requests: Vec<Request>,
+    over: usize,
+    error: Option<Error>,
+}
+
+impl Execution {
+    /// What is done by [`Self::start`]. Not to be changed while it is under way.
+    pub(super) fn schedule(&mut self) -> &mut Schedule {
+        assert!(self.lent.is_none(), "the call before is over");
+        &mut self.schedule
+    }
+
+    /// Begins what the schedule says, with messages of this `tag`.
+    pub(super) fn start(&mut self, device: &mut Device, route: Route, lent: Lent, tag: i32) {
+        assert!(self.lent.is_none(), "the call before is over");
+        assert_eq!(self.schedule.buffer_lens(), (lent.send.len(), lent.receive.len()), "as the schedule was built for");
+        debug_assert_eq!(self.schedule.check(), Ok(()));
+        self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
+        self.lent = Some(lent);
+        (self.tag, self.round, self.error) = (tag, 0, None);
+        self.post(device, route);
+    }
+
+    /// Whether it has been begun and is not over.
+    pub fn is_under_way(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    /// Goes on as far as it can without waiting. True once it is over.
+    pub(super) fn advance(&mut self, device: &mut Device, route: Route, combine: &mut Combine) -> Result<bool, Error> {
+        while self.lent.is_some() {
+            while let Some(request) = self.requests.get(self.over) {
+                let Some(status) = device.poll(*request) else { return Ok(false) };
+                self.over += 1;
+                if let Some(error) = status.error {
+                    self.fail(device, error);
+                }
+            }
+            if let Some(error) = self.error {
+                self.lent = None;
+                return Err(error);
+            }
+            self.do_steps(combine);
+            self.round += 1;
+            self.post(device, route);
+        }
+        Ok(true)
+    }
+
+    /// Goes on until it is over.
+    pub(super) fn finish(&mut self, device: &mut Device, route: Route, combine: &mut Combine) -> Result<(), Error> {
+        let mut idle = Idle::new();
+        while !self.advance(device, route, combine)? {
+            device.flush();
+            if device.progress() {
+                idle.reset();
+            } else {
+                device.idle(&mut idle);
+            }
+        }
+        device.flush();
+        Ok(())
+    }
+
+    fn post(&mut self, device: &mut Device, route: Route) {
+        self.requests.clear();
+        self.over = 0;
+        let Some(lent) = self.lent else { return };
+        let Some(round) = self.schedule.round(self.round) else {
+            self.lent = None;
+            return;
+        };
+        for transfer in round.transfers {
+            let request = match *transfer {
+                Transfer::Send(to, span) => {
+                    let envelope = Envelope { context: route.context, source: route.rank, tag: self.tag };
+                    // SAFETY: A schedule reads and writes what was lent to it as `check` demands: nothing that is sent is
+                    // written in the same round. The memory stays until all requests are over: `lent` is given up only
+                    // then, and scratch memory changes only in `start`.
+                    let bytes = unsafe { Outgoing::lend(at(lent, &mut self.scratch, span)) };
+                    device.send(route.processes[to as usize], envelope, bytes, Mode::Standard)
+                }
+                Transfer::Receive(from, span) => {
+                    let source = Source { rank: from, process: route.processes[from as usize] };
+                    let pattern = Pattern { context: route.context, source: Some(source), tag: Some(self.tag) };
+                    // SAFETY: As above: nothing else touches what is received into in this round.
+                    let room = unsafe { Incoming::lend(at(lent, &mut self.scratch, span)) };
+                    device.recv(pattern, room)
+                }
+            };
+            self.requests.push(request);
+        }
+    }
+
+    fn do_steps(&mut self, combine: &mut Combine) {
+        let (Some(lent), Some(round)) = (self.lent, self.schedule.round(self.round)) else { return };
+        for step in round.steps {
+            let (Step::Combine { into, from } | Step::Copy { into, from }) = *step;
+            let (into, from) = (at(lent, &mut self.scratch, into), at(lent, &mut self.scratch, from));
+            // SAFETY: Both lie within what was lent, or scratch memory, and apart: a schedule takes no other steps. No
+            // message is under way.
+            let (into, from) = unsafe { (&mut *into, &*from.cast_const()) };
+            match step {
+                Step::Combine { .. } => combine(into, from),
+                Step::Copy { .. } => into.copy_from_slice(from),
+            }
+        }
+    }
+
+    /// Waits for nothing any more but for what was lent to come back.
+    #[cold]
+    fn fail(&mut self, device: &mut Device, error: Error) {
+        if self.error.replace(error).is_none() {
+            for request in &self.requests[self.over..] {
+                device.cancel(*request);
+            }
+        }
+    }
+}
+
+/// Where a span is.
+fn at(lent: Lent, scratch: &mut [Word], span: Span) -> *mut [u8] {
+    let start = match span.memory() {
+        Memory::Send => lent.send.cast::<u8>().cast_mut(),
+        Memory::Receive => lent.receive.cast::<u8>(),
+        Memory::Scratch => scratch.as_mut_ptr().cast::<u8>(),
+    };
+    std::ptr::slice_from_raw_parts_mut(start.wrapping_add(span.start()), span.len())
+}
+
+/// As large as the largest alignment of an element.
+type Word = u128;

@@ -1,0 +1,10 @@
+//! Collective calls on a communicator: by shared memory where all its ranks are on one host and long enough together in a
+//! call, by messages otherwise.
+
+mod execution;
+mod ranks;
+#[cfg(test)]
+mod tests;
+
+pub use execution::{Execution, Lent};
+pub use ranks::{Combine, Ranks};

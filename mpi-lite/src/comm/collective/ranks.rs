@@ -1,0 +1,247 @@
+//! The ranks of a communicator, and the collective calls that they make together.
+#![allow(unsafe_code)] // A call that waits lends what it has borrowed.
+
+use std::sync::Arc;
+
+use sidelane_nic::share::Ticket;
+
+use super::execution::{Execution, Lent, Route};
+use crate::adi::{Device, Error};
+use crate::coll::{Buffers, Call, Table, Team};
+use crate::host::{Host, Peers};
+
+/// An operator: the second operand and result, and the first.
+pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) + 'a;
+
+/// The ranks of a communicator, for collective calls. All make the same calls in the same order.
+#[derive(Debug)]
+pub struct Ranks {
+    context: u32,
+    rank: usize,
+    /// Which process of the job each rank is.
+    processes: Vec<u32>,
+    table: Arc<Table>,
+    /// Messages of one call have its number as their tag.
+    calls: u32,
+    execution: Execution,
+    host: Shared,
+}
+
+/// Memory that the ranks share.
+#[derive(Debug)]
+enum Shared {
+    /// All are on one host, and have made no call yet that waits.
+    Unmade,
+    Made(Host),
+    /// They are on several hosts, or one of them could not map it, or has failed.
+    None,
+}
+
+impl Ranks {
+    /// Rank `rank` among `processes`, whose collective messages are told from all others by `context`.
+    pub fn new(device: &Device, context: u32, rank: usize, processes: Vec<u32>, table: Arc<Table>) -> Self {
+        assert_eq!(processes[rank], device.own(), "the rank is that of this process");
+        let on_host = processes.len() > 1 && processes.iter().all(|process| device.is_on_host(*process));
+        let host = if on_host { Shared::Unmade } else { Shared::None };
+        Self { context, rank, processes, table, calls: 0, execution: Execution::default(), host }
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// By messages only, from now on. All ranks do so.
+    pub fn without_shared_memory(mut self) -> Self {
+        self.host = Shared::None;
+        self
+    }
+
+    /// A call that returns when it is over for this rank. Without `send`, what this rank gives is in `receive`: in place, or
+    /// nothing.
+    pub fn call(
+        &mut self,
+        device: &mut Device,
+        call: Call,
+        send: Option<&[u8]>,
+        receive: &mut [u8],
+        combine: &mut Combine,
+    ) -> Result<(), Error> {
+        if matches!(self.host, Shared::Unmade) {
+            self.host = self.make_host(device)?;
+        }
+        let given = send.map_or(receive.len(), <[u8]>::len);
+        if let Shared::Made(host) = &mut self.host
+            && let Some(shown) = shown(call, given, receive.len(), self.processes.len())
+            && host.takes(shown)
+        {
+            let mut peers = OnHost { device, context: self.context, processes: &self.processes };
+            let done = by_memory(host, &mut peers, self.rank, call, send, receive, combine);
+            if done.is_err() {
+                self.host = Shared::None;
+            }
+            return done;
+        }
+        self.call_by_messages(device, call, send, receive, combine)
+    }
+
+    /// Begins a call in `execution`, which is not under way.
+    ///
+    /// The numbers of blocks and neighbours that `call` has are not needed any more when this returns.
+    pub fn start(&mut self, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
+        let team = Team::all(self.rank, self.processes.len());
+        let (send, receive) = lent.lens();
+        call.build(execution.schedule(), team, Buffers { send, receive, in_place }, &self.table);
+        self.start_again(device, execution, lent);
+    }
+
+    /// Begins once more what `execution` did last, for a persistent call, with buffers of the same lengths.
+    pub fn start_again(&mut self, device: &mut Device, execution: &mut Execution, lent: Lent) {
+        let tag = self.next_tag();
+        execution.start(device, self.route(), lent, tag);
+    }
+
+    /// Goes on with a call, as far as it can without waiting. True once it is over.
+    pub fn advance(
+        &self,
+        device: &mut Device,
+        execution: &mut Execution,
+        combine: &mut Combine,
+    ) -> Result<bool, Error> {
+        execution.advance(device, self.route(), combine)
+    }
+
+    /// Waits until a call is over.
+    pub fn finish(&self, device: &mut Device, execution: &mut Execution, combine: &mut Combine) -> Result<(), Error> {
+        execution.finish(device, self.route(), combine)
+    }
+
+    fn call_by_messages(
+        &mut self,
+        device: &mut Device,
+        call: Call,
+        send: Option<&[u8]>,
+        receive: &mut [u8],
+        combine: &mut Combine,
+    ) -> Result<(), Error> {
+        // SAFETY: Both are borrowed until this returns, and the call is over by then.
+        let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
+        let mut execution = std::mem::take(&mut self.execution);
+        self.start(device, &mut execution, call, send.is_none(), lent);
+        let done = execution.finish(device, self.route(), combine);
+        self.execution = execution;
+        done
+    }
+
+    /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
+    #[cold]
+    fn make_host(&mut self, device: &mut Device) -> Result<Shared, Error> {
+        let (rank, size) = (self.rank, self.processes.len());
+        let made = if rank == 0 { Host::create(size).ok() } else { None };
+        let mut ticket = made.as_ref().map_or([0; Ticket::LEN], |host| host.ticket().to_bytes());
+        let broadcast = Call::Broadcast { root: 0 };
+        self.call_by_messages(device, broadcast, Some(&[]), &mut ticket, &mut |_, _| ())?;
+        let host = match made {
+            None if rank > 0 => Host::join(Ticket::from_bytes(ticket), rank, size).ok(),
+            made => made,
+        };
+        let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
+        self.call_by_messages(device, all, Some(&[u8::from(host.is_some())]), &mut have, &mut |_, _| ())?;
+        let Some(mut host) = host.filter(|_| !have.contains(&0)) else { return Ok(Shared::None) };
+        // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
+        let word = 0u64;
+        let mut words = vec![0; size * 8];
+        let address = ((&raw const word).expose_provenance() as u64).to_ne_bytes();
+        let all = Call::Allgather { len: 8 };
+        self.call_by_messages(device, all, Some(&address), &mut words, &mut |_, _| ())?;
+        let other = usize::from(rank == 0);
+        let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
+        let can = device.read_memory(self.processes[other], its, &mut [0; 8]);
+        host.allow_reads(can, &mut OnHost { device, context: self.context, processes: &self.processes })?;
+        Ok(Shared::Made(host))
+    }
+
+    fn route(&self) -> Route<'_> {
+        Route { context: self.context, rank: self.rank as u32, processes: &self.processes }
+    }
+
+    fn next_tag(&mut self) -> i32 {
+        self.calls = self.calls.wrapping_add(1);
+        // Calls under way at the same time are fewer than tags.
+        (self.calls & i32::MAX as u32) as i32
+    }
+}
+
+/// The other ranks, beside the memory that all share.
+struct OnHost<'a> {
+    device: &'a mut Device,
+    context: u32,
+    processes: &'a [u32],
+}
+
+impl Peers for OnHost<'_> {
+    type Error = Error;
+
+    fn turn(&mut self) -> Result<(), Error> {
+        self.device.progress();
+        let gone = self.device.gone();
+        if !gone.is_empty() && self.processes.iter().any(|process| gone.contains(process)) {
+            return Err(Error::ProcFailed);
+        }
+        if self.device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(()) }
+    }
+
+    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
+        // It was tried when the memory was made: now only its owner's end can be the reason.
+        let read = self.device.read_memory(self.processes[member], address, into);
+        if read { Ok(()) } else { Err(Error::ProcFailed) }
+    }
+}
+
+/// Bytes that a rank shows the others in a call, the same at every rank; `None` where it isn't, and messages know better.
+fn shown(call: Call, given: usize, receive: usize, size: usize) -> Option<usize> {
+    match call {
+        Call::Barrier => Some(0),
+        Call::Broadcast { .. } => Some(receive),
+        Call::Reduce { .. }
+        | Call::Allreduce { .. }
+        | Call::Scan { .. }
+        | Call::Exscan { .. }
+        | Call::ReduceScatter { .. } => Some(given),
+        Call::Gather { len, .. } | Call::Allgather { len } => Some(len),
+        Call::Scatter { len, .. } | Call::Alltoall { len } => Some(len * size),
+        _ => None,
+    }
+}
+
+fn by_memory(
+    host: &mut Host,
+    peers: &mut OnHost,
+    me: usize,
+    call: Call,
+    send: Option<&[u8]>,
+    receive: &mut [u8],
+    combine: &mut Combine,
+) -> Result<(), Error> {
+    match call {
+        Call::Broadcast { root } => host.broadcast(root, receive, peers),
+        Call::Reduce { root, reduction } => {
+            host.reduce(send, (me == root).then_some(receive), reduction.element, combine, peers)
+        }
+        Call::Allreduce { reduction } => host.allreduce(send, receive, reduction.element, combine, peers),
+        Call::ReduceScatter { blocks, reduction } => {
+            host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers)
+        }
+        Call::Scan { reduction } => host.scan(me + 1, send, receive, reduction.element, combine, peers),
+        Call::Exscan { reduction } => host.scan(me, send, receive, reduction.element, combine, peers),
+        Call::Gather { root, len } => host.gather(len, send, (me == root).then_some(receive), peers),
+        Call::Scatter { root, len } => {
+            let block = (me != root || !receive.is_empty()).then_some(receive);
+            host.scatter(root, len, if me == root { send } else { None }, block, peers)
+        }
+        Call::Allgather { len } => host.allgather(len, send, receive, peers),
+        Call::Alltoall { len } => host.alltoall(len, send, receive, peers),
+        // The rest shows nothing.
+        _ => host.barrier(peers),
+    }
+}

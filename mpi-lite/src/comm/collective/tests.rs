@@ -1,0 +1,219 @@
+//! Ranks over shared memory, a thread each.
+#![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
+
+use std::sync::{Arc, mpsc};
+
+use super::*;
+use crate::adi::{Config, Device, Error, Port, Process, host_identity};
+use crate::coll::{Blocks, Call, Reduction, Table};
+
+/// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
+fn job(name: &str, size: u32, each: impl Fn(&mut Device, Ranks) + Send + Sync) {
+    let domain = format!("collective-{name}-{size}-{}", std::process::id());
+    std::thread::scope(|scope| {
+        let (mut told, mut tell) = (Vec::new(), Vec::new());
+        for own in 0..size {
+            let (to_all, from_it) = mpsc::channel();
+            let (all, from_all) = mpsc::channel::<Vec<Process>>();
+            told.push(from_it);
+            tell.push(all);
+            let (domain, each) = (&domain, &each);
+            scope.spawn(move || {
+                let config = Config::default();
+                let ports = vec![Port::open(&format!("shm:{domain}").parse().unwrap(), &config).unwrap()];
+                to_all.send(Process::here(&host_identity(), &ports)).unwrap();
+                let mut device = Device::open(own, from_all.recv().unwrap(), ports, &config).unwrap();
+                // Backwards, so that ranks are not the processes' numbers.
+                let processes = (0..size).rev().collect();
+                let rank = (size - 1 - own) as usize;
+                let ranks = Ranks::new(&device, 5, rank, processes, Arc::new(Table::default()));
+                each(&mut device, ranks);
+                device.close(sidelane_nic::time::Duration::from_millis(2_000));
+            });
+        }
+        let processes: Vec<Process> = told.iter().map(|from| from.recv().unwrap()).collect();
+        tell.iter().for_each(|to| to.send(processes.clone()).unwrap());
+    });
+}
+
+fn input(rank: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + rank * 31 + at / 251) as u8).collect()
+}
+
+/// Composes maps a x + b of bytes: associative, and another result in any other order.
+fn compose(into: &mut [u8], from: &[u8]) {
+    for (into, from) in into.chunks_exact_mut(2).zip(from.chunks_exact(2)) {
+        into[1] = from[0].wrapping_mul(into[1]).wrapping_add(from[1]);
+        into[0] = from[0].wrapping_mul(into[0]);
+    }
+}
+
+const COMPOSE: Reduction = Reduction { element: 2, commutative: false };
+
+fn combined(members: usize, len: usize) -> Vec<u8> {
+    let mut result = input(members - 1, len);
+    (0..members - 1).rev().for_each(|member| compose(&mut result, &input(member, len)));
+    result
+}
+
+/// Every call once, with blocks of `len` bytes.
+fn every_call(device: &mut Device, ranks: &mut Ranks, rank: usize, len: usize) {
+    let size = ranks.size();
+    let root = size / 2;
+    let (own, all): (_, Vec<u8>) = (input(rank, len), (0..size).flat_map(|rank| input(rank, len)).collect());
+    let mut call = |call, send: Option<&[u8]>, receive: &mut [u8]| {
+        ranks.call(device, call, send, receive, &mut compose).unwrap();
+    };
+    let what = format!("rank {rank} of {size}, {len} bytes");
+    let at_root = |len| vec![0; if rank == root { len } else { 0 }];
+    call(Call::Barrier, None, &mut []);
+
+    let mut data = if rank == root { input(root, len) } else { vec![0; len] };
+    call(Call::Broadcast { root }, None, &mut data);
+    assert!(data == input(root, len), "broadcast: {what}");
+
+    let mut output = at_root(len);
+    call(Call::Reduce { root, reduction: COMPOSE }, Some(&own), &mut output);
+    assert!(rank != root || output == combined(size, len), "reduce: {what}");
+
+    let mut output = own.clone();
+    call(Call::Allreduce { reduction: COMPOSE }, None, &mut output);
+    assert!(output == combined(size, len), "allreduce in place: {what}");
+
+    let blocks = Blocks::cut(len, 2, size);
+    let mut output = vec![0; blocks.len(rank)];
+    call(Call::ReduceScatter { blocks, reduction: COMPOSE }, Some(&own), &mut output);
+    assert!(output == combined(size, len)[blocks.start(rank)..][..blocks.len(rank)], "reduce_scatter: {what}");
+
+    let mut output = vec![0; len];
+    call(Call::Scan { reduction: COMPOSE }, Some(&own), &mut output);
+    assert!(output == combined(rank + 1, len), "scan: {what}");
+    call(Call::Exscan { reduction: COMPOSE }, Some(&own), &mut output);
+    assert!(rank == 0 || output == combined(rank, len), "exscan: {what}");
+
+    let mut output = at_root(all.len());
+    call(Call::Gather { root, len }, Some(&own), &mut output);
+    assert!(rank != root || output == all, "gather: {what}");
+    let mut output = at_root(all.len());
+    let blocks = (rank == root).then_some(Blocks::Equal(len));
+    call(Call::Gatherv { root, blocks }, Some(&own), &mut output);
+    assert!(rank != root || output == all, "gatherv: {what}");
+
+    let given = (rank == root).then_some(&all[..]);
+    let mut output = vec![0; len];
+    call(Call::Scatter { root, len }, given, &mut output);
+    assert!(output == own, "scatter: {what}");
+    let mut output = vec![0; len];
+    call(Call::Scatterv { root, blocks }, given, &mut output);
+    assert!(output == own, "scatterv: {what}");
+    // In place at the root.
+    let mut output = vec![0; if rank == root { 0 } else { len }];
+    call(Call::Scatter { root, len }, given, &mut output);
+    assert!(rank == root || output == own, "scatter in place: {what}");
+
+    let mut output = vec![0; all.len()];
+    call(Call::Allgather { len }, Some(&own), &mut output);
+    assert!(output == all, "allgather: {what}");
+    let mut output = vec![0; all.len()];
+    call(Call::Allgatherv { blocks: Blocks::Equal(len) }, Some(&own), &mut output);
+    assert!(output == all, "allgatherv: {what}");
+
+    let given: Vec<u8> = (0..size).flat_map(|to| input(rank * size + to, len)).collect();
+    let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + rank, len)).collect();
+    let mut output = vec![0; all.len()];
+    call(Call::Alltoall { len }, Some(&given), &mut output);
+    assert!(output == expected, "alltoall: {what}");
+    let mut output = given.clone();
+    call(Call::Alltoallv { to: Blocks::Equal(len), from: Blocks::Equal(len) }, None, &mut output);
+    assert!(output == expected, "alltoallv in place: {what}");
+}
+
+#[test]
+fn every_call_by_messages() {
+    for size in [1, 2, 3, 5] {
+        job("messages", size, |device, ranks| {
+            let (mut ranks, rank) = (ranks.without_shared_memory(), (size - 1 - device.own()) as usize);
+            for len in [0, 2, 1000, 20_000, 200_000] {
+                every_call(device, &mut ranks, rank, len);
+            }
+        });
+    }
+}
+
+#[test]
+fn every_call_by_shared_memory() {
+    for size in [2, 3, 5] {
+        job("memory", size, |device, mut ranks| {
+            let rank = (size - 1 - device.own()) as usize;
+            for len in [0, 2, 1000, 20_000, 200_000] {
+                every_call(device, &mut ranks, rank, len);
+            }
+        });
+    }
+}
+
+#[test]
+fn calls_under_way_at_the_same_time_do_not_mix() {
+    job("together", 4, |device, mut ranks| {
+        let rank = 3 - device.own() as usize;
+        let (len, under_way) = (3_000, 8);
+        let inputs: Vec<_> = (0..under_way).map(|call| input(rank + call, len)).collect();
+        let mut outputs = vec![vec![0; len]; under_way];
+        let mut executions: Vec<_> = (0..under_way).map(|_| Execution::default()).collect();
+        let call = Call::Allreduce { reduction: COMPOSE };
+        for ((input, output), execution) in inputs.iter().zip(&mut outputs).zip(&mut executions) {
+            // SAFETY: both live, untouched, until all are over.
+            let lent = unsafe { Lent::new(&raw const input[..], &raw mut output[..]) };
+            ranks.start(device, execution, call, false, lent);
+        }
+        // Calls that wait go on meanwhile.
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        for execution in executions.iter_mut().rev() {
+            ranks.finish(device, execution, &mut compose).unwrap();
+            assert!(!execution.is_under_way());
+        }
+        for (call, output) in outputs.iter().enumerate() {
+            let mut expected = input(3 + call, len);
+            (0..3).rev().for_each(|rank| compose(&mut expected, &input(rank + call, len)));
+            assert!(*output == expected, "call {call}");
+        }
+    });
+}
+
+#[test]
+fn a_persistent_call_is_made_again() {
+    job("persistent", 3, |device, mut ranks| {
+        let rank = 2 - device.own() as usize;
+        let (mut data, mut execution) = (vec![0; 500], Execution::default());
+        // SAFETY: it lives, untouched, while a call is under way.
+        let lent = unsafe { Lent::new(&[], &raw mut data[..]) };
+        for turn in 0..5 {
+            if rank == 1 {
+                // SAFETY: no call is under way.
+                unsafe { (*(&raw mut data)).copy_from_slice(&input(turn, 500)) };
+            }
+            match turn {
+                0 => ranks.start(device, &mut execution, Call::Broadcast { root: 1 }, true, lent),
+                _ => ranks.start_again(device, &mut execution, lent),
+            }
+            ranks.finish(device, &mut execution, &mut compose).unwrap();
+            assert!(data == input(turn, 500), "turn {turn}");
+        }
+    });
+}
+
+#[test]
+fn a_revoked_call_ends() {
+    job("revoked", 2, |device, mut ranks| {
+        if device.own() == 0 {
+            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+            device.revoke(5);
+            let ended = ranks.call(device, Call::Barrier, None, &mut [], &mut compose);
+            assert_eq!(ended, Err(Error::Revoked), "by shared memory");
+            let ended = ranks.call(device, Call::Barrier, None, &mut [], &mut compose);
+            assert_eq!(ended, Err(Error::Revoked), "by messages");
+        } else {
+            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        }
+    });
+}
