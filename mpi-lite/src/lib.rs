@@ -24,3 +24,4 @@ pub mod datatype;
 pub mod host;
 pub mod launch;
 pub mod op;
+pub mod world;

@@ -1,0 +1,190 @@
+//! A job's begin and end: finds the launcher, opens drivers, tells all processes where all others are.
+//!
+//! | file | what it knows |
+//! | --- | --- |
+//! | `card` | what a process tells the others before anything is open |
+//! | `networks` | the networks that this host is in |
+//! | `plan` | which drivers a process opens, by everybody's cards; no I/O |
+//! | `open` | opens them |
+
+mod card;
+mod networks;
+mod open;
+mod plan;
+
+use sidelane_nic::spec::SpecError;
+use sidelane_nic::time::Duration;
+
+use crate::adi::{self, Device, Envelope, Idle, Incoming, Mode, Outgoing, Pattern, Process, Source};
+use crate::launch::{Launch, LaunchError, PmiError};
+
+use card::Card;
+use plan::{Plan, Wish};
+
+/// A process's place in a running job.
+pub struct World {
+    job: Job,
+    device: Device,
+}
+
+/// What remains of a [`World`] when its device has been taken: the way to end.
+#[derive(Debug)]
+pub struct Job {
+    launch: Launch,
+    rank: usize,
+    size: usize,
+}
+
+/// Why a process cannot take part in its job.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// It is not known who takes part.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The launcher failed.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+    /// `SIDELANE_NIC` makes no sense.
+    #[error("SIDELANE_NIC: {0}")]
+    Wish(#[from] SpecError),
+    /// There is no way to other hosts.
+    #[error(transparent)]
+    Plan(#[from] plan::PlanError),
+    /// A driver could not be opened.
+    #[error("cannot open `{spec}`: {error}")]
+    Open {
+        /// The driver.
+        spec: String,
+        /// Its reason.
+        error: sidelane_nic::spec::OpenError,
+    },
+    /// What another process said is not what our version would have said.
+    #[error("rank {0} has said something else than this version of Sidelane would")]
+    OtherVersion(usize),
+    /// A process is reached by none of our ports.
+    #[error("{0}; do all ranks have the same SIDELANE_NIC?")]
+    Device(#[from] adi::OpenError),
+}
+
+impl World {
+    /// Takes part in the job that this process was started for; alone if for none. Once in a process. All ranks have to
+    /// call it, and it returns when all are here.
+    pub fn init() -> Result<Self, WorldError> {
+        Self::of(Launch::find()?, &adi::Config::default())
+    }
+
+    /// As [`World::init`], with a launch and settings of the caller's.
+    pub fn of(mut launch: Launch, config: &adi::Config) -> Result<Self, WorldError> {
+        let (rank, size) = (launch.rank(), launch.size());
+        if size == 1 {
+            let own = Process::here(&adi::host_identity(), &[]);
+            return Ok(Self {
+                device: Device::open(0, vec![own], Vec::new(), config)?,
+                job: Job { launch, rank, size },
+            });
+        }
+        let wish = Wish::of_environment(std::env::var("SIDELANE_NIC").ok().as_deref())?;
+        let cards = launch.exchange(&Card::of_this_process().to_string())?;
+        let cards =
+            cards.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
+        let cards: Vec<Card> = cards.collect::<Result<_, _>>()?;
+        let plan = Plan::make(&cards, rank, &wish)?;
+        plan.tell(rank);
+        let ports = open::all(&plan, config)?;
+        let processes = launch.exchange(&Process::here(&cards[rank].host, &ports).to_string())?;
+        let processes =
+            processes.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
+        let processes: Vec<Process> = processes.collect::<Result<_, _>>()?;
+        Ok(Self { device: Device::open(rank as u32, processes, ports, config)?, job: Job { launch, rank, size } })
+    }
+
+    /// Below `size`.
+    pub fn rank(&self) -> usize {
+        self.job.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> usize {
+        self.job.size
+    }
+
+    /// The way to all other ranks. Contexts from [`CONTEXTS`] on are the world's own.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    /// For who keeps the device elsewhere.
+    pub fn into_parts(self) -> (Job, Device) {
+        (self.job, self.device)
+    }
+
+    /// Ends this rank's part. All ranks have to call it, when their own requests are over; it returns when all have.
+    pub fn finalize(self) -> Result<(), WorldError> {
+        self.job.finalize(self.device)
+    }
+
+    /// Ends the whole job with exit code `code`, and this process.
+    pub fn abort(self, code: i32, why: &str) -> ! {
+        self.job.abort(code, why)
+    }
+}
+
+impl Job {
+    /// Below `size`.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The launcher, for who wants to know more of it.
+    pub fn launch(&mut self) -> &mut Launch {
+        &mut self.launch
+    }
+
+    /// As [`World::finalize`].
+    pub fn finalize(self, mut device: Device) -> Result<(), WorldError> {
+        meet(&mut device, self.rank, self.size);
+        device.close(CLOSE_LIMIT);
+        Ok(self.launch.finalize()?)
+    }
+
+    /// As [`World::abort`].
+    pub fn abort(mut self, code: i32, why: &str) -> ! {
+        self.launch.abort(code, why);
+        eprintln!("rank {} aborts the job: {why}", self.rank);
+        std::process::exit(if code & 0xff == 0 { 1 } else { code })
+    }
+}
+
+/// The first context number that no communicator has.
+pub const CONTEXTS: u32 = u32::MAX - 1;
+
+/// Returns when all ranks have called it: until then, others may need our turns. In round `k` each rank tells the one
+/// `2^k` above it (dissemination: Hensgen, Finkel and Manber, 1988). A rank that is gone is not waited for.
+fn meet(device: &mut Device, rank: usize, size: usize) {
+    let mut distance = 1;
+    while distance < size {
+        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
+        // A distance is a tag: two rounds' words are not taken for each other.
+        let tag = distance as i32;
+        // SAFETY: Empty memory is never read or written.
+        let (nothing, nowhere) = unsafe { (Outgoing::lend(&[]), Incoming::lend(&raw mut [0u8; 0])) };
+        let source = Some(Source { rank: from as u32, process: from as u32 });
+        let receive = device.recv(Pattern { context: CONTEXTS, source, tag: Some(tag) }, nowhere);
+        let envelope = Envelope { context: CONTEXTS, source: rank as u32, tag };
+        let send = device.send(to as u32, envelope, nothing, Mode::Standard);
+        device.wait(send);
+        device.wait(receive);
+        distance *= 2;
+    }
+}
+
+/// What is sent has been received when all are here; only the connections' ends are waited for.
+const CLOSE_LIMIT: Duration = Duration::from_millis(1000);
+
+#[cfg(test)]
+mod tests;

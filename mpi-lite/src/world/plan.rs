@@ -1,0 +1,220 @@
+//! Which drivers a process opens, by everybody's cards. All processes come to the same network and the same kind of driver,
+//! since they decide by the same cards.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sidelane_nic::spec::{Spec, SpecError};
+
+use super::card::{Card, Net};
+use super::networks;
+
+/// What a process opens, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// For ranks on this host: the driver, if there are any.
+    pub on_host: Option<Spec>,
+    /// For ranks on other hosts: the driver, if there are any. Another process may have its endpoint: then one above it is
+    /// to be taken.
+    pub off_host: Option<Spec>,
+    /// Why this way to other hosts.
+    why: String,
+    /// Somebody might have chosen otherwise.
+    chosen: bool,
+}
+
+/// What `SIDELANE_NIC` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    None,
+    /// A kind of driver, on the interface that leads to the others.
+    Kind(Kind),
+    /// A driver and where it is.
+    Exact(Spec),
+}
+
+/// Drivers that find their place by a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is named as its driver")]
+pub enum Kind {
+    Uring,
+    Xdp,
+    Udp,
+}
+
+/// Why there is no way to other hosts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No network that all are in, and no route.
+    #[error(
+        "no network leads from this host to that of rank {to}: this one is in {own}, that one in {other}. \
+         Name a driver with SIDELANE_NIC, such as SIDELANE_NIC=uring:eth0"
+    )]
+    NoNetwork {
+        /// The first rank that cannot be reached.
+        to: usize,
+        /// This host's networks.
+        own: String,
+        /// The other's.
+        other: String,
+    },
+    /// Ethernet frames are not routed.
+    #[error("{0} needs an Ethernet that all hosts are in, and there is none; SIDELANE_NIC=udp can be routed")]
+    NoEthernet(&'static str),
+    /// A driver for one host, or none for several processes.
+    #[error("SIDELANE_NIC={0} reaches no other host")]
+    OneHostOnly(String),
+}
+
+impl Plan {
+    /// The plan of the process with rank `own`.
+    pub fn make(cards: &[Card], own: usize, wish: &Wish) -> Result<Self, PlanError> {
+        let here = &cards[own].host;
+        let on_host = cards.iter().filter(|card| card.host == *here).count() > 1;
+        let domain = format!("mpi-{}", cards[0].job);
+        let on_host = on_host.then_some(Spec::Shm { domain, endpoint: None });
+        let Some(far) = cards.iter().position(|card| card.host != *here) else {
+            return Ok(Self { on_host, off_host: None, why: "all ranks are on one host".to_owned(), chosen: false });
+        };
+        // Its number among the ranks of its host: neighbours on an interface have different endpoints.
+        let local = cards[..own].iter().filter(|card| card.host == *here).count() as u16;
+        let (off_host, why, chosen) = match wish {
+            Wish::Exact(spec) => (numbered(spec, local)?, "SIDELANE_NIC says so".to_owned(), false),
+            Wish::Kind(kind) => by_network(cards, own, far, local, Some(*kind))?,
+            Wish::None => by_network(cards, own, far, local, None)?,
+        };
+        Ok(Self { on_host, off_host: Some(off_host), why, chosen })
+    }
+
+    /// Tells the user how others are reached: rank 0 where there was a choice, every rank if `SIDELANE_VERBOSE` is set.
+    pub fn tell(&self, rank: usize) {
+        let asked = std::env::var_os("SIDELANE_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0");
+        if asked || self.chosen && rank == 0 {
+            eprintln!("sidelane: rank {rank}: {self}");
+        }
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(spec) = &self.on_host {
+            write!(f, "ranks of this host by {spec}")?;
+        }
+        let between = if self.on_host.is_some() && self.off_host.is_some() { ", " } else { "" };
+        f.write_str(between)?;
+        if let Some(spec) = &self.off_host {
+            write!(f, "other hosts by {spec}")?;
+        }
+        write!(f, ": {}", self.why)?;
+        if self.chosen { f.write_str(" (SIDELANE_NIC chooses another)") } else { Ok(()) }
+    }
+}
+
+/// By the network that all hosts are in; where there is none, by the route to the first rank on another host.
+fn by_network(
+    cards: &[Card],
+    own: usize,
+    far: usize,
+    local: u16,
+    kind: Option<Kind>,
+) -> Result<(Spec, String, bool), PlanError> {
+    let common = common_networks(cards);
+    let ours = |network: (IpAddr, u8)| cards[own].nets.iter().find(|net| net.network() == network);
+    let Some((network, net)) = common.first().and_then(|network| Some((*network, ours(*network)?))) else {
+        return by_route(cards, own, far, kind);
+    };
+    let ethernet = cards.iter().all(|card| card.nets.iter().any(|net| net.network() == network && net.mac.is_some()));
+    let raw = cards.iter().all(|card| card.raw);
+    let chosen_kind = match kind {
+        Some(Kind::Uring) if !ethernet => return Err(PlanError::NoEthernet("uring")),
+        Some(Kind::Xdp) if !ethernet => return Err(PlanError::NoEthernet("xdp")),
+        Some(kind) => kind,
+        None if ethernet && raw => Kind::Uring,
+        None => Kind::Udp,
+    };
+    let spec = chosen_kind.on(net, local);
+    let mut why = format!("{}/{} is a network of all hosts", network.0, network.1);
+    if common.len() > 1 {
+        why += &format!(", as are {} more", common.len() - 1);
+    }
+    if kind.is_none() && chosen_kind == Kind::Udp {
+        why += if ethernet { ", and not every rank may send raw frames (CAP_NET_RAW)" } else { ", and no Ethernet" };
+    }
+    let chosen = common.len() > 1 || kind.is_none() && chosen_kind == Kind::Udp;
+    Ok((spec, why, chosen))
+}
+
+/// The networks that every process is in, those with the largest packets first.
+fn common_networks(cards: &[Card]) -> Vec<(IpAddr, u8)> {
+    let mut common: Vec<(usize, IpAddr, u8)> = Vec::new();
+    for net in &cards[0].nets {
+        let network = net.network();
+        let mtus =
+            cards.iter().map(|card| card.nets.iter().filter(|net| net.network() == network).map(|net| net.mtu).max());
+        let least = mtus.min().flatten();
+        if let Some(mtu) = least.filter(|_| !common.iter().any(|known| (known.1, known.2) == network)) {
+            common.push((mtu, network.0, network.1));
+        }
+    }
+    common.sort_by_key(|(mtu, ip, prefix)| (std::cmp::Reverse(*mtu), *ip, *prefix));
+    common.into_iter().map(|(_, ip, prefix)| (ip, prefix)).collect()
+}
+
+/// UDP from the address that the kernel's route to rank `far` leaves by.
+fn by_route(cards: &[Card], own: usize, far: usize, kind: Option<Kind>) -> Result<(Spec, String, bool), PlanError> {
+    match kind {
+        Some(Kind::Uring) => return Err(PlanError::NoEthernet("uring")),
+        Some(Kind::Xdp) => return Err(PlanError::NoEthernet("xdp")),
+        Some(Kind::Udp) | None => {}
+    }
+    let way = cards[far].nets.iter().find_map(|net| Some((net.ip, networks::address_towards(net.ip)?)));
+    let list = |card: &Card| match card.nets.as_slice() {
+        [] => "none".to_owned(),
+        nets => nets
+            .iter()
+            .map(|net| format!("{}/{} ({})", net.ip, net.prefix, net.interface))
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    let (to, from) =
+        way.ok_or_else(|| PlanError::NoNetwork { to: far, own: list(&cards[own]), other: list(&cards[far]) })?;
+    let why = format!("no network has all hosts, and the route to {to}, rank {far}'s, leaves by this address");
+    Ok((Spec::Udp { bind: SocketAddr::new(from, 0) }, why, true))
+}
+
+/// `spec` for the process that is number `local` on its host.
+fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
+    let mut spec = spec.clone();
+    match &mut spec {
+        Spec::Uring { endpoint, .. } | Spec::Xdp { endpoint, .. } => *endpoint = endpoint.wrapping_add(local),
+        Spec::Dpdk(config) => config.endpoint = config.endpoint.wrapping_add(local),
+        Spec::Udp { bind } if bind.port() != 0 => bind.set_port(bind.port().wrapping_add(local)),
+        Spec::Udp { .. } => {}
+        Spec::Shm { .. } | Spec::Mem => return Err(PlanError::OneHostOnly(spec.to_string())),
+    }
+    Ok(spec)
+}
+
+impl Kind {
+    fn on(self, net: &Net, endpoint: u16) -> Spec {
+        let interface = net.interface.clone();
+        match self {
+            Self::Uring => Spec::Uring { interface, endpoint, real_frames: false },
+            Self::Xdp => Spec::Xdp { interface, endpoint, queue: 0, prefer: sidelane_nic::xdp::Preference::Fastest },
+            Self::Udp => Spec::Udp { bind: SocketAddr::new(net.ip, 0) },
+        }
+    }
+}
+
+impl Wish {
+    /// Reads the value of `SIDELANE_NIC`.
+    pub fn of_environment(value: Option<&str>) -> Result<Self, SpecError> {
+        Ok(match value {
+            None | Some("") => Self::None,
+            Some("uring") => Self::Kind(Kind::Uring),
+            Some("xdp") => Self::Kind(Kind::Xdp),
+            Some("udp") => Self::Kind(Kind::Udp),
+            Some(text) => Self::Exact(text.parse()?),
+        })
+    }
+}

@@ -1,0 +1,105 @@
+use proptest::prelude::*;
+use sidelane_nic::spec::Spec;
+
+use super::card::{Card, Net};
+use super::plan::{Kind, Plan, PlanError, Wish};
+
+fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
+    let (ip, prefix) = address.split_once('/').unwrap();
+    let mac = mac.map(|last| [2, 0, 0, 0, 0, last]);
+    Net { interface: interface.to_owned(), ip: ip.parse().unwrap(), prefix: prefix.parse().unwrap(), mac, mtu }
+}
+
+fn card(host: &str, raw: bool, nets: &[Net]) -> Card {
+    Card { host: host.to_owned(), job: "j0b".to_owned(), raw, nets: nets.to_vec() }
+}
+
+/// A rank's plan as text, or why there is none.
+fn plans(cards: &[Card], wish: &Wish) -> Vec<String> {
+    let plan = |rank| match Plan::make(cards, rank, wish) {
+        Ok(plan) => format!(
+            "{} {}",
+            plan.on_host.map_or("-".to_owned(), |spec| spec.to_string()),
+            plan.off_host.map_or("-".to_owned(), |spec| spec.to_string())
+        ),
+        Err(error) => format!("{error}"),
+    };
+    (0..cards.len()).map(plan).collect()
+}
+
+#[test]
+fn one_host_needs_only_shared_memory() {
+    let cards = vec![card("a", true, &[]); 3];
+    assert_eq!(plans(&cards, &Wish::None), ["shm:mpi-j0b -"; 3]);
+    assert_eq!(plans(&cards, &Wish::Kind(Kind::Uring)), ["shm:mpi-j0b -"; 3], "what nobody needs is not opened");
+}
+
+#[test]
+fn ranks_of_one_host_share_its_interface_by_endpoints() {
+    let (a, b) = (net("veth0", "10.79.0.1/24", Some(1), 1500), net("eth7", "10.79.0.2/24", Some(2), 1500));
+    let cards = [card("a", true, &[a.clone()]), card("b", true, &[b]), card("a", true, &[a])];
+    let wanted = ["shm:mpi-j0b uring:veth0", "- uring:eth7", "shm:mpi-j0b uring:veth0,endpoint=1"];
+    assert_eq!(plans(&cards, &Wish::None), wanted);
+    let exact = |text: &str| Wish::Exact(text.parse::<Spec>().unwrap());
+    let wanted = ["shm:mpi-j0b xdp:x,endpoint=4", "- xdp:x,endpoint=4", "shm:mpi-j0b xdp:x,endpoint=5"];
+    assert_eq!(plans(&cards, &exact("xdp:x,endpoint=4")), wanted);
+    assert_eq!(plans(&cards, &exact("udp:0.0.0.0:7000"))[2], "shm:mpi-j0b udp:0.0.0.0:7001");
+    assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp))[1], "- udp:10.79.0.2:0");
+    assert!(plans(&cards, &exact("shm:x"))[0].contains("reaches no other host"));
+}
+
+#[test]
+fn one_rank_without_the_right_to_raw_frames_makes_all_use_udp() {
+    let nets = |last: u8| [net("eth0", &format!("10.0.0.{last}/24"), Some(last), 1500)];
+    let cards = [card("a", true, &nets(1)), card("b", false, &nets(2))];
+    assert_eq!(plans(&cards, &Wish::None), ["- udp:10.0.0.1:0", "- udp:10.0.0.2:0"]);
+    let plan = Plan::make(&cards, 0, &Wish::None).unwrap().to_string();
+    assert!(plan.contains("CAP_NET_RAW") && plan.contains("SIDELANE_NIC chooses another"), "{plan}");
+}
+
+#[test]
+fn the_network_that_all_hosts_are_in_is_taken_and_of_several_the_one_with_large_packets() {
+    let slow = |last: u8| net("eth0", &format!("10.0.0.{last}/24"), Some(last), 1500);
+    let fast = |name: &str, last: u8| net(name, &format!("10.1.0.{last}/24"), Some(last), 9000);
+    let lonely = net("eth9", "10.9.0.1/24", Some(9), 65_000);
+    let cards = [
+        card("a", true, &[lonely, slow(1), fast("eth1", 1)]),
+        card("b", true, &[fast("eth5", 2), slow(2)]),
+        card("c", true, &[slow(3), fast("eth1", 3)]),
+    ];
+    assert_eq!(plans(&cards, &Wish::None), ["- uring:eth1", "- uring:eth5", "- uring:eth1"]);
+    assert!(Plan::make(&cards, 0, &Wish::None).unwrap().to_string().contains("as are 1 more"));
+}
+
+#[test]
+fn without_a_common_ethernet_there_is_no_uring() {
+    let tunnel = |last: u8| [net("wg0", &format!("10.5.0.{last}/24"), None, 1420)];
+    let cards = [card("a", true, &tunnel(1)), card("b", true, &tunnel(2))];
+    assert_eq!(plans(&cards, &Wish::None), ["- udp:10.5.0.1:0", "- udp:10.5.0.2:0"]);
+    assert!(plans(&cards, &Wish::Kind(Kind::Uring))[0].contains("uring needs an Ethernet"));
+    let apart = [card("a", true, &[]), card("b", true, &[])];
+    assert!(matches!(Plan::make(&apart, 0, &Wish::None), Err(PlanError::NoNetwork { to: 1, .. })));
+}
+
+proptest! {
+    #[test]
+    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000) {
+        let first = Net { interface: name.clone(), ip: std::net::IpAddr::from(ip), prefix, mac, mtu };
+        let second = Net { interface: name, ip: std::net::IpAddr::from(six), prefix, mac: None, mtu };
+        let card = Card { host, job: "x".to_owned(), raw, nets: vec![first, second] };
+        let _ = card.nets.iter().map(Net::network).count();
+        prop_assert_eq!(card.to_string().parse(), Ok(card));
+    }
+
+    #[test]
+    fn nonsense_is_no_card(text in "(sidelane-[0-9.]{1,6})?[ a-z0-9:./\n-]{0,100}") {
+        let _ = text.parse::<Card>();
+    }
+}
+
+#[test]
+fn this_hosts_networks_are_found_without_those_of_containers() {
+    let card = Card::of_this_process();
+    assert_eq!(card.to_string().parse(), Ok(card.clone()));
+    assert!(card.nets.iter().all(|net| net.interface != "lo" && !net.ip.is_loopback()));
+}
