@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use proptest::prelude::*;
 use sidelane_nic::spec::Spec;
 
@@ -37,7 +39,7 @@ fn one_host_needs_only_shared_memory() {
 #[test]
 fn ranks_of_one_host_share_its_interface_by_endpoints() {
     let (a, b) = (net("veth0", "10.79.0.1/24", Some(1), 1500), net("eth7", "10.79.0.2/24", Some(2), 1500));
-    let cards = [card("a", true, &[a.clone()]), card("b", true, &[b]), card("a", true, &[a])];
+    let cards = [card("a", true, from_ref(&a)), card("b", true, from_ref(&b)), card("a", true, from_ref(&a))];
     let wanted = ["shm:mpi-j0b uring:veth0", "- uring:eth7", "shm:mpi-j0b uring:veth0,endpoint=1"];
     assert_eq!(plans(&cards, &Wish::None), wanted);
     let exact = |text: &str| Wish::Exact(text.parse::<Spec>().unwrap());
