@@ -13,7 +13,7 @@ use crate::clock::now_ns;
 struct Ends<N: Nic> {
     endpoint: Endpoint<N>,
     peer: PeerId,
-    /// Places for messages, one after another; the one behind them is for the last message of all.
+    /// Places for messages, one after another, and behind them the number of the last message of all, counted from 1.
     own: Region,
     /// Nothing is sent before it has come.
     theirs: Option<RemoteKey>,
@@ -33,7 +33,7 @@ pub struct Put<N: Nic> {
     /// The other end's memory, and ours, laid out as regions are.
     mapped: Option<Shared>,
     shared: Option<Shared>,
-    /// What large messages are put from: one, and the last one.
+    /// What large messages are put from.
     source: Region,
     /// Puts that are not in place, where more than one is under way.
     under_way: VecDeque<Op>,
@@ -56,7 +56,7 @@ impl<N: Nic> Ends<N> {
     fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
         let (mut endpoint, peer) = proto.into_parts();
         let slots = (SLOT_BYTES / size).clamp(2, SLOTS_MAX);
-        let own = endpoint.register(vec![0x5a; (slots + 1) * size]);
+        let own = endpoint.register(vec![0; slots * size + END_LEN]);
         let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
         endpoint.send(peer, &key.to_bytes()).map_err(driver)?;
         Ok(Self { endpoint, peer, own, theirs: None, slots, size, flow, sent: 0, seen: 0, closed: false })
@@ -64,8 +64,8 @@ impl<N: Nic> Ends<N> {
 
     /// Where message `number` stands in either region.
     #[inline]
-    fn place(&self, number: usize, is_last: bool) -> usize {
-        self.size * if is_last { self.slots } else { number % self.slots }
+    fn place(&self, number: usize) -> usize {
+        self.size * (number % self.slots)
     }
 
     #[inline]
@@ -109,10 +109,8 @@ impl<N: Nic> Put<N> {
     /// One end, over a connection that stands.
     pub fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
         let mut ends = Ends::new(proto, size, flow)?;
-        let mut bytes = vec![0x5a; 2 * size];
-        (bytes[0], bytes[size]) = (0, 1);
-        let source = ends.endpoint.register(bytes);
-        let shared = (N::RELIABLE && size > COPIED_MAX).then(|| Shared::new((ends.slots + 1) * size).ok()).flatten();
+        let source = ends.endpoint.register(vec![0; size]);
+        let shared = (N::RELIABLE && size > COPIED_MAX).then(|| Shared::new(ends.slots * size).ok()).flatten();
         let ticket = shared.as_ref().map_or([0; Ticket::LEN], |shared| shared.ticket().to_bytes());
         ends.endpoint.send(ends.peer, &ticket).map_err(driver)?;
         Ok(Self { ends, mapped: None, shared, source, under_way: VecDeque::new(), met: false })
@@ -137,18 +135,19 @@ impl<N: Nic> Put<N> {
         let Ends { endpoint, own, slots, size, seen, .. } = &mut self.ends;
         let signals = endpoint.signals(*own).unwrap_or(0);
         let taken = (signals - *seen).min(budget as u64);
-        let memory = endpoint.region(*own).unwrap_or(&[]);
+        let (places, end) =
+            endpoint.region(*own).unwrap_or(&[0; END_LEN]).split_last_chunk().unwrap_or((&[], &[0; END_LEN]));
         for _ in 0..taken {
-            *seen += 1;
-            // Shared memory cannot be shown, since the other end may write there. Patterns look at no more than the first byte.
-            if *seen == signals && self.shared.as_ref().is_some_and(|shared| is_last(shared, *slots * *size)) {
+            // It was put before the last message's signal.
+            if *seen + 1 == u64::from_le_bytes(*end) {
                 each(&[LAST]);
-                continue;
+            } else {
+                // What the other end wrote into memory that both share cannot be shown, and patterns look at no more than the
+                // first byte, which is that of these places.
+                let at = *seen as usize % *slots * *size;
+                each(&places[at..at + *size]);
             }
-            // Its bytes are there before its signal, so only the last signal may mean the last message.
-            let last = &memory[*slots * *size..][..*size];
-            let slot = (*seen - 1) as usize % *slots * *size;
-            each(if *seen == signals && last[0] == LAST { last } else { &memory[slot..slot + *size] });
+            *seen += 1;
         }
         taken as usize
     }
@@ -169,16 +168,22 @@ impl<N: Nic> Transport for Put<N> {
         if under_way.len() >= ends.slots {
             return Ok(false);
         }
-        let is_last = message[0] == LAST;
-        let to = ends.place(ends.sent, is_last) as u64;
+        let to = ends.place(ends.sent) as u64;
+        if message[0] == LAST {
+            let number = (ends.sent as u64 + 1).to_le_bytes();
+            match ends.endpoint.put(ends.peer, &key, (ends.slots * ends.size) as u64, &number, SILENT) {
+                Ok(_) => {}
+                Err(RmaError::Full) => return Ok(false),
+                Err(error) => return Err(driver(error)),
+            }
+        }
         // Where each message is the answer to one, that one has told that the last is in place.
         let how = PutHow { signal: true, silent: alternating };
         let put = if let Some(mapped) = mapped {
             mapped.write(to as usize, message);
             ends.endpoint.put(ends.peer, &key, 0, &[], how)
         } else if message.len() > COPIED_MAX {
-            let from = if is_last { ends.size } else { 0 };
-            ends.endpoint.put_from(ends.peer, &key, to, *source, from..from + ends.size, how)
+            ends.endpoint.put_from(ends.peer, &key, to, *source, 0..ends.size, how)
         } else {
             ends.endpoint.put(ends.peer, &key, to, message, how)
         };
@@ -225,7 +230,7 @@ impl<N: Nic> Get<N> {
     fn ask(&mut self, number: usize) -> Result<bool, Broken> {
         let ends = &mut self.ends;
         let Some(key) = ends.theirs else { return Ok(false) };
-        let at = ends.place(number, false);
+        let at = ends.place(number);
         match ends.endpoint.get(ends.peer, &key, at as u64, ends.own, at..at + ends.size) {
             Ok(op) => self.under_way.push_back(op),
             Err(RmaError::Full) => return Ok(false),
@@ -241,7 +246,7 @@ impl<N: Nic> Get<N> {
         self.ends.poll(|_| landed += 1)?;
         for _ in 0..landed {
             self.under_way.pop_front();
-            let at = self.ends.place(self.asked - self.under_way.len() - 1, false);
+            let at = self.ends.place(self.asked - self.under_way.len() - 1);
             each(&self.ends.endpoint.region(self.ends.own).unwrap_or(&[])[at..at + self.ends.size]);
             if self.ends.flow == Flow::Inward
                 && let Some(key) = self.ends.theirs
@@ -268,7 +273,7 @@ impl<N: Nic> Transport for Get<N> {
         }
         let free = self.ends.sent - (self.ends.signals() as usize) < self.ends.slots;
         let Some(key) = self.ends.theirs.filter(|_| free) else { return Ok(false) };
-        let at = self.ends.place(self.ends.sent, false);
+        let at = self.ends.place(self.ends.sent);
         let (endpoint, own) = (&mut self.ends.endpoint, self.ends.own);
         if let Some(memory) = endpoint.region_mut(own) {
             memory[at] = message[0];
@@ -317,18 +322,15 @@ impl<N: Nic> Transport for Get<N> {
     }
 }
 
-fn is_last(shared: &Shared, at: usize) -> bool {
-    let mut first = [0];
-    shared.read(at, &mut first);
-    first[0] == LAST
-}
-
 fn driver(error: impl std::fmt::Display) -> Broken {
     Broken::Driver(error.to_string())
 }
 
 /// First byte of the last message.
 const LAST: u8 = 1;
+const SILENT: PutHow = PutHow { signal: false, silent: true };
+/// Bytes of the last message's number.
+const END_LEN: usize = 8;
 /// Larger messages are put from a region, smaller ones copied.
 const COPIED_MAX: usize = 4 << 10;
 /// Bytes of a region's places, so that those of large messages stay in the cache.
