@@ -36,6 +36,8 @@ pub(crate) struct Path {
     pub probe_floor: Duration,
     /// Floor of the driver's time-outs.
     pub rto_floor: Duration,
+    /// There is nothing on the path that could be congested.
+    direct: bool,
     header: usize,
 }
 
@@ -70,6 +72,7 @@ impl Path {
             // A probe costs one frame, so it may come sooner than a time-out that costs the window.
             probe_floor: Duration::from_nanos(caps.rto_floor.as_nanos() / 4),
             rto_floor: caps.rto_floor,
+            direct: caps.direct,
             header,
         }
     }
@@ -85,6 +88,12 @@ impl Path {
     /// The peer has confirmed what both sides learned: from now on records fill a frame.
     pub fn settle(&mut self) {
         self.record_max = self.mtu - self.header - RECORD_LEN;
+    }
+
+    /// The queueing delay that means nothing yet; `None` where none means anything.
+    pub fn slack(&self, config: &Config) -> Option<Duration> {
+        // Delays below it are the driver's own: a probe would not be sent for them either.
+        (config.congestion_control && !self.direct).then_some(self.probe_floor)
     }
 
     /// Length of the Hello at its `tries`-th repetition: the largest frame first, then what should always pass, then
@@ -125,7 +134,7 @@ mod tests {
             (ack_delay, message_max) in any::<(u32, u32)>(),
         ) {
             let addr = LinkAddr::Mem { node: 0 };
-            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1) };
+            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), direct: false };
             let config = Config { recv_fifo, send_fifo, ..Config::default() };
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let mut path = Path::new(&caps, &config, plain);

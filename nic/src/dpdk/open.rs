@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sidelane_dpdk_sys::LoadError;
 
-use super::device::Device;
+use super::device::{Device, Wire};
 use super::frames::{BURST, RxBatch, TxBatch};
 use super::interrupt::Interrupt;
 use super::port::Port;
@@ -133,6 +133,7 @@ impl Dpdk {
             rx_frames: port.rx_frames,
             burst: BURST,
             rto_floor: RTO_FLOOR,
+            direct: port.device.wire != Wire::Network,
         };
         let mut dpdk = Self {
             rx: RxBatch::new(port.shim),

@@ -46,6 +46,7 @@ impl MemNic {
             rx_frames: config.rx_frames,
             burst: config.tx_frames,
             rto_floor: config.rto_floor,
+            direct: false,
         };
         let (tx_frames, staged) = (config.tx_frames, Vec::with_capacity(config.tx_frames));
         Self { fabric, node, life, caps, tx_frames, staged, counters: Counters::default(), woken: Arc::default() }

@@ -108,6 +108,7 @@ fn caps(endpoint: u16) -> Caps {
         burst: 64,
         // Nothing is ever lost. A peer that is not scheduled is silent for a few of the kernel's time slices.
         rto_floor: Duration::from_millis(10),
+        direct: true,
     }
 }
 

@@ -51,6 +51,7 @@ impl Udp {
             rx_frames: (sockets.rx_bytes() / kernel_memory(mtu)).max(1),
             burst: (DATAGRAM_MAX / (datagram::HEADER_LEN + mtu)).clamp(BURST_MIN, SEGMENTS_MAX),
             rto_floor: RTO_FLOOR,
+            direct: false,
         };
         let buffers = (TX_BYTES / mtu).clamp(2 * caps.burst, TX_BUFFERS_MAX);
         Ok(Self {

@@ -100,6 +100,7 @@ impl Uring {
             rx_frames: small.slots().min(dressed.as_ref().map_or(usize::MAX, |(ring, _)| ring.slots())),
             burst: BURST,
             rto_floor: RTO_FLOOR,
+            direct: false,
         };
         Ok(Self {
             caps,

@@ -189,6 +189,7 @@ impl Xdp {
                 rx_frames: RX_SLOTS as usize,
                 burst: BURST,
                 rto_floor: RTO_FLOOR,
+                direct: false,
             },
             mode,
             rx: RxRing::new(rx),

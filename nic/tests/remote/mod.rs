@@ -64,6 +64,7 @@ impl Process {
             rx_frames: number(),
             burst: number(),
             rto_floor: Duration::from_nanos(number() as u64),
+            direct: number() != 0,
         };
         Ok(Remote { caps, stream: RefCell::new(stream), woken: Arc::default() })
     }
@@ -242,9 +243,9 @@ impl NicUser for Endpoint {
     type Out = ();
 
     fn run<N: Nic + 'static>(mut self, mut nic: N) {
-        let Caps { addr, mtu, mtu_safe, rx_frames, burst, rto_floor } = *nic.caps();
-        let rto_floor = rto_floor.as_nanos();
-        let caps = format!("\0{addr} {mtu} {mtu_safe} {rx_frames} {burst} {rto_floor}");
+        let Caps { addr, mtu, mtu_safe, rx_frames, burst, rto_floor, direct } = *nic.caps();
+        let (rto_floor, direct) = (rto_floor.as_nanos(), u8::from(direct));
+        let caps = format!("\0{addr} {mtu} {mtu_safe} {rx_frames} {burst} {rto_floor} {direct}");
         send(&mut self.0, caps.as_bytes());
         while let Some(call) = receive(&mut self.0) {
             let answer = obey(&mut nic, call[0], &call[1..]);

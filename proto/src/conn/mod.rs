@@ -277,8 +277,6 @@ impl Conn {
     ) -> Self {
         let first = Seq(0);
         let recv_capacity = path.recv_capacity;
-        // Delays below it are the driver's own: a probe would not be sent for them either.
-        let slack = config.congestion_control.then_some(path.probe_floor);
         Self {
             id,
             addr,
@@ -296,7 +294,7 @@ impl Conn {
             keys: Keys::new(token, config.protection.has_key()),
             in_flight: InFlight::new(first),
             noted: None,
-            congestion: Congestion::new(slack),
+            congestion: Congestion::new(path.slack(config)),
             window: 1,
             unasked: 0,
             position: 0,

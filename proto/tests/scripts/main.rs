@@ -38,6 +38,7 @@ scripts! {
     credit_reopened
     dialled_and_given_up
     dialling_each_other
+    direct_path
     duplicate
     early_and_malformed
     epoch

@@ -61,6 +61,7 @@ impl Stage {
             rx_frames: 128,
             burst: 64,
             rto_floor: Duration::from_millis(1),
+            direct: false,
         };
         let mut config = Config { seed: 7, recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
         for setting in settings {
@@ -69,6 +70,7 @@ impl Stage {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
                 "rx_frames" => caps.rx_frames = number(value) as usize,
+                "direct" => caps.direct = value == "true",
                 "rto_floor" => caps.rto_floor = duration(value),
                 "keep_alive" => config.keep_alive = duration(value),
                 "connect_timeout" => config.connect_timeout = duration(value),

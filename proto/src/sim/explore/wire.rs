@@ -25,6 +25,7 @@ impl WireNic {
             rx_frames: 8,
             burst: 64,
             rto_floor: Duration::from_millis(1),
+            direct: false,
         };
         Self { caps, now, arriving: None, sent: Vec::new() }
     }
