@@ -10,7 +10,6 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub mod affinity;
 pub mod breakdown;
 pub mod clock;
 pub mod idle;

@@ -32,7 +32,7 @@ impl Machine {
         let unknown = || "unknown".to_owned();
         Self {
             cpu: field(&cpuinfo, "model name").map_or_else(unknown, str::to_owned),
-            cores: crate::affinity::cores().len(),
+            cores: sidelane_nic::affinity::cores().len(),
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
             clocksource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .unwrap_or_else(unknown),

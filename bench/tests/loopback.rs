@@ -7,8 +7,9 @@ use std::time::Duration;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 use sidelane_bench::report::{Report, SCHEMA};
+use sidelane_bench::side;
 use sidelane_bench::study::chang;
-use sidelane_bench::{affinity, side};
+use sidelane_nic::affinity;
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("side") {

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod addr;
+pub mod affinity;
 mod caps;
 pub mod clock;
 pub mod conformance;

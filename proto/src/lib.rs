@@ -16,6 +16,7 @@ mod copy;
 mod counters;
 mod display;
 mod endpoint;
+pub mod engine;
 mod error;
 mod event;
 mod in_flight;

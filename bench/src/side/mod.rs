@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
 }
 
 fn obey(measurement: &Measurement, orders: &Receiver<String>) -> Result<crate::pattern::Outcome, Broken> {
-    crate::affinity::pin_to(measurement.core).map_err(|error| Broken::System("sched_setaffinity", error))?;
+    sidelane_nic::affinity::pin_to(measurement.core).map_err(|error| Broken::System("sched_setaffinity", error))?;
     crate::idle::set_crowded(measurement.crowded);
     measure::measure(measurement, |at| {
         say(&Answer::Opened { at }).map_err(|error| Broken::System("write", error))?;

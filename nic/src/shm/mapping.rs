@@ -87,9 +87,8 @@ impl Ring {
     }
 }
 
-#[cfg(test)]
 impl Ring {
-    /// The same ring through the same mapping, which race detectors need to see that it is the same.
+    /// The same ring through the same mapping, for a second side in the same process.
     pub(super) fn twin(&self) -> Self {
         Self { control: self.control, lines: self.lines, _mapping: Arc::clone(&self._mapping) }
     }

@@ -18,6 +18,8 @@ mod datapath;
 #[cfg(not(loom))]
 mod handshake;
 #[cfg(not(loom))]
+pub mod lane;
+#[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
 mod open;

@@ -211,6 +211,45 @@ fn a_starved_producer_that_sleeps_is_woken_when_there_is_room() {
     });
 }
 
+/// What an engine and its application do: the engine sleeps by its driver, whose wake-up stays until a sleep takes it.
+#[test]
+fn a_sleeper_by_other_means_misses_no_order() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring(4);
+        let shared = Arc::new((AtomicU32::new(0), Mutex::new(false), Condvar::new()));
+        let engines = shared.clone();
+        let engine = thread::spawn(move || {
+            let (bell, event, raised) = &*engines;
+            let mut orders = 0;
+            while orders < 2 {
+                if receive(&mut consumer).is_some() {
+                    orders += 1;
+                    continue;
+                }
+                let wait = |_: &_| {
+                    let mut event = event.lock().unwrap();
+                    while !*event {
+                        event = raised.wait(event).unwrap();
+                    }
+                    *event = false;
+                    Ok::<_, ()>(())
+                };
+                doorbell::sleep(bell, || consumer.is_ready(), wait).unwrap();
+            }
+        });
+        let (bell, event, raised) = &*shared;
+        for value in 1..=2 {
+            assert!(send(&mut producer, value, 1));
+            doorbell::published();
+            doorbell::ring(bell, || {
+                *event.lock().unwrap() = true;
+                raised.notify_one();
+            });
+        }
+        engine.join().unwrap();
+    });
+}
+
 #[test]
 fn a_knock_is_not_slept_through_and_shows_what_came_before_it() {
     explore(|| {

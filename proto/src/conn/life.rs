@@ -104,6 +104,11 @@ impl Conn {
         turn.events.push_back(Event::Gone { peer: self.id, reason });
     }
 
+    /// A message was to be sent that the peer does not take.
+    pub fn end_too_long(&mut self, turn: &mut TurnContext<'_>) {
+        self.gone(turn, GoneReason::MessageTooLong);
+    }
+
     /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
     pub(super) fn wind_up(&mut self, turn: &mut TurnContext<'_>) {
         let peer = self.id;

@@ -145,6 +145,11 @@ impl<N: Nic> Endpoint<N> {
     /// Sends straight from `buffer`, without a copy; it comes back in [`Event::Sent`] once the peer has it all, or in
     /// [`Event::Unsent`].
     pub fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
+        self.send_buffer(peer, buffer, true)
+    }
+
+    /// As [`Self::send_owned`]; a buffer that was not `lent` does not come back.
+    pub(crate) fn send_buffer(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool) -> Result<(), Refused> {
         let router = &mut self.router;
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(Refused { reason: SendError::NoPeer, buffer });
@@ -152,7 +157,7 @@ impl<N: Nic> Endpoint<N> {
         if buffer.len() > router.config.message_max.min(conn.message_max()) {
             return Err(Refused { reason: SendError::TooLong, buffer });
         }
-        if let Err(buffer) = conn.send_large(buffer, true) {
+        if let Err(buffer) = conn.send_large(buffer, lent) {
             router.counters.messages_refused += 1;
             return Err(Refused { reason: SendError::Full, buffer });
         }
@@ -243,6 +248,27 @@ impl<N: Nic> Endpoint<N> {
         Some((conn.outbox().reserve_half(), RECORD_LEN + conn.record_max()))
     }
 
+    /// Longest message that `peer` takes, as far as is known.
+    pub(crate) fn message_max(&mut self, peer: PeerId) -> usize {
+        let max = self.router.config.message_max;
+        self.router.peers.get(peer).map_or(0, |conn| max.min(conn.message_max()))
+    }
+
+    /// Peers held at most.
+    pub(crate) fn peers_max(&self) -> usize {
+        self.router.config.peers_max
+    }
+
+    /// Ends a connection on which a message was to go that its peer does not take.
+    pub(crate) fn end_too_long(&mut self, peer: PeerId) {
+        let Some((conn, mut turn)) = self.router.conn_turn(peer.index, self.router.now) else { return };
+        if conn.id == peer && conn.takes_messages() {
+            conn.end_too_long(&mut turn);
+            self.router.activate(peer.index);
+            self.router.after_change(peer.index);
+        }
+    }
+
     /// True while there is a connection, open or not.
     pub(crate) fn has_peer(&mut self, peer: PeerId) -> bool {
         self.router.peers.get(peer).is_some_and(|conn| conn.takes_messages())
@@ -268,12 +294,22 @@ impl<N: Nic> Endpoint<N> {
     /// Sleeps until a frame may be there, a timer is due, or `deadline`. Flushes first; returns at once when something
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        let waits = |router: &Router| !router.ready.is_empty() || !router.events.is_empty();
+        self.sleep_unless(waits, deadline)
+    }
+
+    /// As [`Self::wait`], also while messages and events wait for being taken.
+    pub(crate) fn wait_for_frames(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.sleep_unless(|_| false, deadline)
+    }
+
+    fn sleep_unless(&mut self, ready: impl FnOnce(&Router) -> bool, deadline: Option<Instant>) -> io::Result<()> {
         if !self.router.rma.owing.is_empty() {
             self.router.tell_done(self.router.now);
         }
         self.flush();
         self.router.catch_up();
-        if !self.router.ready.is_empty() || !self.router.events.is_empty() || !self.router.active.is_empty() {
+        if ready(&self.router) || !self.router.active.is_empty() {
             return Ok(());
         }
         let timer = self.poll_timeout();

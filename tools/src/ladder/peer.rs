@@ -4,10 +4,10 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use sidelane_bench::affinity;
 use sidelane_bench::ladder::{End, Host, NicKind, Reach};
 use sidelane_bench::machine::Machine;
 use sidelane_bench::remote::{self, Greeting, RemoteError};
+use sidelane_nic::affinity;
 use sidelane_nic::spec::Spec;
 
 use super::place::own_side;

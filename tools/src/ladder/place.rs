@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
-use sidelane_bench::affinity;
 use sidelane_bench::ladder::{End, Host, NicKind, Reach, Regime};
 use sidelane_bench::machine::Machine;
+use sidelane_nic::affinity;
 use sidelane_nic::dpdk;
 use sidelane_nic::spec::Spec;
 use sidelane_nic::xdp::Preference;

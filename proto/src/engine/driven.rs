@@ -1,0 +1,99 @@
+//! What an engine can drive.
+
+use std::io;
+
+use sidelane_nic::{LinkAddr, Nic};
+
+use crate::am::ActiveMessages;
+use crate::{ConnectError, Endpoint, Event, PeerId};
+
+/// An [`Endpoint`], or [`WithState`].
+pub trait Driven: Turns + Send + 'static {}
+
+/// Active Messages on an engine. Their handlers, of requests and of replies, run on the engine's thread, with `state`; the
+/// application requests by [`super::Port::run`], and sees the state by [`super::Port::call`].
+pub struct WithState<N: Nic, S> {
+    /// The messages.
+    pub am: ActiveMessages<N, S>,
+    /// What their handlers work on.
+    pub state: S,
+}
+
+/// How an engine drives it.
+#[doc(hidden)]
+pub trait Turns {
+    /// The driver below.
+    type Nic: Nic;
+    /// The endpoint within.
+    fn endpoint(&mut self) -> &mut Endpoint<Self::Nic>;
+    /// One turn. True if there was something to do.
+    fn turn(&mut self) -> bool;
+    /// Begins a connection.
+    fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError>;
+    /// Ends one.
+    fn close(&mut self, peer: PeerId);
+    /// Takes an event.
+    fn poll_event(&mut self) -> Option<Event>;
+    /// Sleeps.
+    fn sleep(&mut self) -> io::Result<()> {
+        self.endpoint().wait_for_frames(None)
+    }
+}
+
+impl<N: Nic + Send + 'static> Driven for Endpoint<N> {}
+
+impl<N: Nic> Turns for Endpoint<N> {
+    type Nic = N;
+
+    #[inline]
+    fn endpoint(&mut self) -> &mut Endpoint<N> {
+        self
+    }
+
+    #[inline]
+    fn turn(&mut self) -> bool {
+        self.poll() > 0
+    }
+
+    fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        self.connect(to)
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        self.close(peer);
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        self.poll_event()
+    }
+}
+
+impl<N: Nic + Send + 'static, S: Send + 'static> Driven for WithState<N, S> {}
+
+impl<N: Nic, S> Turns for WithState<N, S> {
+    type Nic = N;
+
+    #[inline]
+    fn endpoint(&mut self) -> &mut Endpoint<N> {
+        self.am.endpoint_mut()
+    }
+
+    #[inline]
+    fn turn(&mut self) -> bool {
+        self.am.poll(&mut self.state) > 0
+    }
+
+    fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        self.am.connect(to)
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        self.am.close(peer);
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        self.am.poll_event()
+    }
+}

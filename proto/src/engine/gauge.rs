@@ -1,0 +1,81 @@
+//! What applications know of a peer without asking the engine: whether it lives, how long a message it takes, and how much of what
+//! they sent is still on its way to the endpoint.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{PeerId, SendError};
+
+/// One place in the table of peers. The engine writes, applications read; `shared_sent` apart.
+#[derive(Default)]
+pub(super) struct Gauge {
+    /// Generation + 1, or 0: nobody; and in the lower half the longest message.
+    life: AtomicU64,
+    /// Bytes that the endpoint has taken, since the engine began: from the port; from senders.
+    pub port_taken: AtomicU64,
+    pub shared_taken: AtomicU64,
+    /// Bytes that senders have pushed.
+    shared_sent: AtomicU64,
+}
+
+/// What a message counts for while it is on its way: a large one waits in its own buffer, and must not shut the way alone.
+#[inline]
+pub(super) fn cost(len: usize) -> u64 {
+    (RECORD_COST + len).min(COST_MAX) as u64
+}
+
+impl Gauge {
+    /// From now on `peer` may be sent messages of at most `message_max` bytes.
+    pub fn open(&self, peer: PeerId, message_max: usize) {
+        let max = u64::from(u32::try_from(message_max).unwrap_or(u32::MAX));
+        self.life.store((u64::from(peer.generation) + 1) << 32 | max, Ordering::Release);
+    }
+
+    /// From now on nothing may be sent to `peer`; somebody else may be here already.
+    pub fn close(&self, peer: PeerId) {
+        let life = self.life.load(Ordering::Relaxed);
+        if life >> 32 == u64::from(peer.generation) + 1 {
+            let _ = self.life.compare_exchange(life, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a message of `len` bytes may go to `peer`.
+    #[inline]
+    pub fn check(&self, peer: PeerId, len: usize) -> Result<(), SendError> {
+        let life = self.life.load(Ordering::Acquire);
+        if life >> 32 != u64::from(peer.generation) + 1 {
+            return Err(SendError::NoPeer);
+        }
+        if len as u64 > life & u64::from(u32::MAX) { Err(SendError::TooLong) } else { Ok(()) }
+    }
+
+    /// Takes room for a sender's message. False: too much is on its way.
+    pub fn take_shared(&self, cost: u64) -> bool {
+        let sent = self.shared_sent.fetch_add(cost, Ordering::Relaxed) + cost;
+        // What is taken may be seen before what was sent: then there is room.
+        let fits = sent.wrapping_sub(self.shared_taken.load(Ordering::Relaxed)) as i64 <= ON_THE_WAY_MAX as i64;
+        if !fits {
+            self.give_shared(cost);
+        }
+        fits
+    }
+
+    /// Gives back room that was not used.
+    pub fn give_shared(&self, cost: u64) {
+        self.shared_sent.fetch_sub(cost, Ordering::Relaxed);
+    }
+
+    /// Whether the port, which has sent `sent` bytes so far, may send another `cost`.
+    #[inline]
+    pub fn fits_port(&self, sent: u64, cost: u64) -> bool {
+        sent + cost - self.port_taken.load(Ordering::Relaxed) <= ON_THE_WAY_MAX
+    }
+}
+
+/// To one peer, from the port and from all senders each: what can lie in a backlog. A quarter of a ring, so that one slow peer does not shut it.
+pub(super) const ON_THE_WAY_MAX: u64 = 64 << 10;
+
+/// At least eight messages may be on their way.
+const COST_MAX: usize = ON_THE_WAY_MAX as usize / 8;
+
+/// A record's head in the ring.
+const RECORD_COST: usize = 16;

@@ -1,0 +1,139 @@
+//! Orders on their way into the endpoint, and those that wait for room there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::backlog::{Backlog, Source, What};
+use super::driven::Driven;
+use super::gauge::cost;
+use super::order::Order;
+use super::shared::Shared;
+use crate::{Event, PeerId, Refused, SendError};
+
+/// Takes each peer's orders in turn: what waits for one peer's FIFO keeps nobody else's waiting.
+#[derive(Default)]
+pub(super) struct Intake {
+    /// By the peer's index; none is empty.
+    backlogs: HashMap<u16, Backlog>,
+    /// Buffers that were lent to peers that are gone.
+    pub returned: VecDeque<Event>,
+    /// Room was made for the port since this was last looked at.
+    pub made_room: bool,
+}
+
+impl Intake {
+    /// A short message.
+    #[inline]
+    pub fn short<D: Driven>(
+        &mut self,
+        driven: &mut D,
+        shared: &Shared<D>,
+        source: Source,
+        peer: PeerId,
+        message: &[u8],
+    ) {
+        if self.backlogs.is_empty() || !self.backlogs.contains_key(&peer.index) {
+            match driven.endpoint().send(peer, message) {
+                Err(SendError::Full) => {}
+                sent => return self.settle(driven, shared, source, peer, message.len(), sent),
+            }
+        }
+        self.backlogs.entry(peer.index).or_default().push_short(peer, source, message);
+    }
+
+    /// Any other order.
+    pub fn obey<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>, source: Source, order: Order<D>) {
+        self.made_room |= source == Source::Port;
+        let (peer, what) = match order {
+            Order::Short { peer, len, bytes } => {
+                return self.short(driven, shared, source, peer, &bytes[..usize::from(len)]);
+            }
+            Order::Run(run) => return run(driven),
+            Order::Large { peer, buffer, lent } => (peer, What::Large { buffer, lent }),
+            Order::Close { peer } => (peer, What::Close),
+        };
+        self.backlogs.entry(peer.index).or_default().push(peer, source, what);
+    }
+
+    /// Tries again what waits. True if something went on.
+    pub fn retry<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>) -> bool {
+        if self.backlogs.is_empty() {
+            return false;
+        }
+        let mut backlogs = std::mem::take(&mut self.backlogs);
+        let mut worked = false;
+        backlogs.retain(|_, backlog| {
+            while self.retry_oldest(driven, shared, backlog) {
+                backlog.pop();
+                worked = true;
+            }
+            !backlog.is_empty()
+        });
+        self.backlogs = backlogs;
+        worked
+    }
+
+    /// True when the oldest order is done.
+    fn retry_oldest<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>, backlog: &mut Backlog) -> bool {
+        let Some((item, bytes)) = backlog.front() else { return false };
+        let (peer, source) = (item.peer, item.source);
+        let (len, sent) = match &mut item.what {
+            What::Short(len) => (*len, driven.endpoint().send(peer, bytes)),
+            What::Large { buffer, lent } => {
+                let (len, lent) = (buffer.len(), *lent);
+                let sent = driven.endpoint().send_buffer(peer, std::mem::take(buffer), lent);
+                (len, sent.map_err(|refused| self.take_back(refused, peer, lent, buffer)))
+            }
+            What::Close => {
+                driven.close(peer);
+                return true;
+            }
+        };
+        if sent == Err(SendError::Full) {
+            return false;
+        }
+        self.settle(driven, shared, source, peer, len, sent);
+        true
+    }
+
+    /// A buffer that was refused: back to its place, or to its owner when there is no peer.
+    fn take_back(&mut self, refused: Refused, peer: PeerId, lent: bool, place: &mut Vec<u8>) -> SendError {
+        let Refused { reason, buffer } = refused;
+        if reason == SendError::Full {
+            *place = buffer;
+        } else if lent {
+            self.returned.push_back(Event::Unsent { peer, buffer });
+        }
+        reason
+    }
+
+    /// The message has left, or has nowhere to go: then an event says so.
+    #[inline]
+    fn settle<D: Driven>(
+        &mut self,
+        driven: &mut D,
+        shared: &Shared<D>,
+        source: Source,
+        peer: PeerId,
+        len: usize,
+        sent: Result<(), SendError>,
+    ) {
+        if sent == Err(SendError::TooLong) {
+            // It was ordered before the peer had said what it takes.
+            driven.endpoint().end_too_long(peer);
+        }
+        let Some(gauge) = shared.gauges.get(usize::from(peer.index)) else { return };
+        let taken = match source {
+            Source::Port => &gauge.port_taken,
+            Source::Shared => &gauge.shared_taken,
+        };
+        self.made_room |= source == Source::Port;
+        add(taken, cost(len));
+    }
+}
+
+/// Nobody else writes it.
+#[inline]
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}

@@ -1,0 +1,298 @@
+//! The application's end of an engine.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sidelane_nic::shm::lane::{End, RECORD_MAX};
+use sidelane_nic::time::Instant;
+use sidelane_nic::{LinkAddr, Nic};
+
+use super::driven::Driven;
+use super::gauge::{Gauge, cost};
+use super::order::{HEAD_LEN, Head, Order};
+use super::sender::Sender;
+use super::shared::Shared;
+use super::{ConnectError, Ended};
+use crate::{Counters, Endpoint, Event, PeerId, Refused, SendError};
+
+/// What one thread of the application has of an endpoint that an engine drives. Dropping it ends the engine: it takes what was
+/// ordered before, and peers find out by their time-outs, as with an endpoint that is dropped.
+///
+/// As with an endpoint, what was sent leaves with `flush` or `wait` at the latest; an engine that is awake needs neither.
+/// When the engine has panicked, `send` says `NoPeer`, and everything that can says why.
+pub struct Port<D: Driven> {
+    lane: End,
+    shared: Arc<Shared<D>>,
+    /// Bytes sent to each peer, by its index; the gauges say how many of them the endpoint has taken.
+    sent: Box<[u64]>,
+    /// Something was refused for want of room.
+    was_full: bool,
+    thread: Option<JoinHandle<Option<D>>>,
+}
+
+impl<D: Driven> Port<D> {
+    pub(super) fn new(lane: End, shared: Arc<Shared<D>>, thread: JoinHandle<Option<D>>) -> Self {
+        let sent = vec![0; shared.gauges.len()].into();
+        Self { lane, shared, sent, was_full: false, thread: Some(thread) }
+    }
+
+    /// As [`Endpoint::connect`]. Waits for the engine's answer: a turn of it.
+    pub fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
+        let shared = Arc::clone(&self.shared);
+        let connected = self.call(move |driven| {
+            let peer = driven.connect(to)?;
+            let message_max = driven.endpoint().message_max(peer);
+            shared.gauges[usize::from(peer.index)].open(peer, message_max);
+            Ok::<_, crate::ConnectError>(peer)
+        })?;
+        Ok(connected?)
+    }
+
+    /// As [`Endpoint::close`], after what was sent here before.
+    pub fn close(&mut self, peer: PeerId) {
+        if let Some(gauge) = self.shared.gauges.get(usize::from(peer.index)) {
+            gauge.close(peer);
+        }
+        // Without an engine everything is closed.
+        let _ = self.order_at_last(Order::Close { peer });
+    }
+
+    /// Takes the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.shared.events.pop()?;
+        self.shared.ring();
+        Some(event)
+    }
+
+    /// Has the engine do `work` in its next turn, after what was ordered here before; hands it back when there is no room, or no
+    /// engine.
+    pub fn run<F: FnOnce(&mut D) + Send + 'static>(&mut self, work: F) -> Result<(), F> {
+        if self.shared.has_ended() || !self.has_room_beside() {
+            return Err(work);
+        }
+        self.order(Order::Run(Box::new(work)));
+        Ok(())
+    }
+
+    /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends the engine.
+    pub fn call<R: Send + 'static>(&mut self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, Ended> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let work = move |driven: &mut D| {
+            let _ = answer.send(work(driven));
+        };
+        self.order_at_last(Order::Run(Box::new(work)))?;
+        self.flush();
+        loop {
+            match answered.recv_timeout(LOOK) {
+                Ok(result) => return Ok(result),
+                // An order may be pushed just when the engine ends.
+                Err(RecvTimeoutError::Timeout) => self.shared.alive()?,
+                Err(RecvTimeoutError::Disconnected) => return self.ended(),
+            }
+        }
+    }
+
+    /// Wakes the engine if it sleeps: it puts on the wire what was sent.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.shared.ring();
+    }
+
+    /// Sleeps until a message or an event is there, there is room again where something was `Full`, or the time is `deadline`.
+    /// Flushes first. May return for nothing. The error says that the engine is no more, once everything that came is taken.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.flush();
+        let Self { lane, shared, was_full, .. } = self;
+        let has_room = *was_full && (!shared.port_full.load(Ordering::Relaxed) || lane.may_have_room());
+        *was_full &= !has_room;
+        if has_room || lane.is_ready() || !shared.events.is_empty() {
+            return Ok(());
+        }
+        shared.alive().map_err(io::Error::other)?;
+        let ready = || {
+            lane.is_ready()
+                || !shared.events.is_empty()
+                || shared.has_ended()
+                || *was_full && (!shared.port_full.load(Ordering::Relaxed) || lane.may_have_room())
+        };
+        shared.port_bell.sleep(ready, deadline)
+    }
+
+    /// Why there is no engine any more; `Ok` while there is one.
+    pub fn alive(&self) -> Result<(), Ended> {
+        self.shared.alive()
+    }
+
+    /// As [`Endpoint::counters`].
+    pub fn counters(&mut self) -> Result<Counters, Ended> {
+        self.call(|driven| *driven.endpoint().counters())
+    }
+
+    /// A handle for other threads.
+    pub fn sender(&self) -> Sender<D> {
+        Sender::new(Arc::clone(&self.shared))
+    }
+
+    /// Ends the engine, and gives back what it drove.
+    pub fn stop(mut self) -> Result<D, Ended> {
+        match self.join() {
+            Some(driven) => Ok(driven),
+            None => self.ended(),
+        }
+    }
+
+    fn join(&mut self) -> Option<D> {
+        self.shared.stop();
+        self.thread.take()?.join().ok().flatten()
+    }
+
+    /// It has ended, or does just now: waits for its last words.
+    fn ended<R>(&self) -> Result<R, Ended> {
+        loop {
+            self.shared.alive()?;
+            thread::yield_now();
+        }
+    }
+
+    /// An order that must not fail. Waits for room.
+    fn order_at_last(&mut self, order: Order<D>) -> Result<(), Ended> {
+        while !self.has_room_beside() {
+            self.shared.alive()?;
+            self.flush();
+            thread::yield_now();
+        }
+        self.shared.alive()?;
+        self.order(order);
+        Ok(())
+    }
+
+    /// True when the next order has room; only this thread pushes.
+    fn has_room_beside(&mut self) -> bool {
+        let (lane, shared) = (&mut self.lane, &self.shared);
+        lane.has_room(HEAD_LEN)
+            && (!shared.port_orders.is_full()
+                || !is_full_after_all(shared, &mut self.was_full, || !shared.port_orders.is_full()))
+    }
+
+    /// There is room.
+    fn order(&mut self, order: Order<D>) {
+        let nobody = PeerId { index: u16::MAX, generation: 0 };
+        let pushed = self.shared.port_orders.push(order).is_ok()
+            && self.lane.push(HEAD_LEN, |record| Head { peer: nobody, beside: true }.emit(record));
+        debug_assert!(pushed, "there was room for it");
+    }
+}
+
+impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
+    /// As [`Endpoint::send`]. `Full`: too much is on its way to this peer, or in the engine's ring.
+    #[inline]
+    pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        let cost = self.admit(peer, message.len())?;
+        if message.len() > RECORD_MAX - HEAD_LEN {
+            return self.send_beside(peer, message.to_vec(), false, cost).map_err(|refused| refused.reason);
+        }
+        let pushed = self.lane.push(HEAD_LEN + message.len(), |record| {
+            Head { peer, beside: false }.emit(record);
+            record[HEAD_LEN..].copy_from_slice(message);
+        });
+        if !pushed {
+            self.was_full = true;
+            return Err(SendError::Full);
+        }
+        self.sent[usize::from(peer.index)] += cost;
+        Ok(())
+    }
+
+    /// As [`Endpoint::send_owned`].
+    pub fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
+        match self.admit(peer, buffer.len()) {
+            Ok(cost) => self.send_beside(peer, buffer, true, cost),
+            Err(reason) => Err(Refused { reason, buffer }),
+        }
+    }
+
+    /// As [`Endpoint::recv`].
+    #[inline]
+    pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
+        let shared = &self.shared;
+        let (taken, starved) = self.lane.pop(|record| {
+            let (head, message) = Head::parse(record);
+            if !head.beside {
+                return take(head.peer, message);
+            }
+            let message = shared.large.pop().expect("it was there before its record");
+            let taken = take(head.peer, &message);
+            shared.ring();
+            taken
+        })?;
+        if starved {
+            self.shared.ring();
+        }
+        Some(taken)
+    }
+
+    /// True when a message waits to be received.
+    pub fn has_messages(&self) -> bool {
+        self.lane.is_ready()
+    }
+
+    /// As [`Endpoint::is_settled`], of what was sent here. Waits for the engine's answer.
+    pub fn is_settled(&mut self, peer: PeerId) -> Result<bool, Ended> {
+        let Some(gauge) = self.shared.gauges.get(usize::from(peer.index)) else { return Ok(false) };
+        if gauge.port_taken.load(Ordering::Relaxed) != self.sent[usize::from(peer.index)] {
+            self.flush();
+            return self.alive().map(|()| false);
+        }
+        self.call(move |endpoint| endpoint.is_settled(peer))
+    }
+
+    /// What a message counts for, if it may be sent now.
+    #[inline]
+    fn admit(&mut self, peer: PeerId, len: usize) -> Result<u64, SendError> {
+        let gauge: &Gauge = self.shared.gauges.get(usize::from(peer.index)).ok_or(SendError::NoPeer)?;
+        gauge.check(peer, len)?;
+        let (sent, cost) = (self.sent[usize::from(peer.index)], cost(len));
+        if !gauge.fits_port(sent, cost)
+            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_port(sent, cost))
+        {
+            return Err(SendError::Full);
+        }
+        // Rare, and looked at last: an engine that has ended takes nothing.
+        if self.shared.has_ended() { Err(SendError::NoPeer) } else { Ok(cost) }
+    }
+
+    #[cold]
+    fn send_beside(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool, cost: u64) -> Result<(), Refused> {
+        if !self.has_room_beside() {
+            self.was_full = true;
+            return Err(Refused { reason: SendError::Full, buffer });
+        }
+        self.order(Order::Large { peer, buffer, lent });
+        self.sent[usize::from(peer.index)] += cost;
+        Ok(())
+    }
+}
+
+/// Asks the engine to tell when it has made room, and looks once more: either it sees that it is asked, or `has_room` sees what it
+/// made.
+#[cold]
+fn is_full_after_all<D>(shared: &Shared<D>, was_full: &mut bool, has_room: impl FnOnce() -> bool) -> bool {
+    shared.port_full.store(true, Ordering::Relaxed);
+    // Pairs with the fence in `Core::take_orders`.
+    fence(Ordering::SeqCst);
+    *was_full = !has_room();
+    *was_full
+}
+
+impl<D: Driven> Drop for Port<D> {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// How long an order that just missed the engine's end may wait for nothing.
+const LOOK: Duration = Duration::from_millis(50);

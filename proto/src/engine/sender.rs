@@ -1,0 +1,79 @@
+//! Sending from any thread.
+
+use std::sync::Arc;
+
+use sidelane_nic::Nic;
+
+use super::driven::Driven;
+use super::gauge::cost;
+use super::order::{Order, SHORT_MAX};
+use super::shared::Shared;
+use crate::{Endpoint, PeerId, SendError};
+
+/// A way into an engine for any number of threads; a clone is another. What one thread sends arrives in that order; what a port
+/// sends to the same peer may overtake it.
+pub struct Sender<D: Driven> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Driven> Sender<D> {
+    pub(super) fn new(shared: Arc<Shared<D>>) -> Self {
+        Self { shared }
+    }
+
+    /// As [`super::Port::run`].
+    pub fn run<F: FnOnce(&mut D) + Send + 'static>(&self, work: F) -> Result<(), F> {
+        // Somebody else may take the last place meanwhile; then it waits for the next.
+        if self.shared.has_ended() || self.shared.orders.is_full() {
+            return Err(work);
+        }
+        let mut order = Order::Run(Box::new(work));
+        while let Err(refused) = self.shared.orders.push(order) {
+            if self.shared.has_ended() {
+                break;
+            }
+            order = refused;
+            self.flush();
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Wakes the engine if it sleeps.
+    #[inline]
+    pub fn flush(&self) {
+        self.shared.ring();
+    }
+}
+
+impl<N: Nic + Send + 'static> Sender<Endpoint<N>> {
+    /// As [`super::Port::send`].
+    pub fn send(&self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        let gauge = self.shared.gauges.get(usize::from(peer.index)).ok_or(SendError::NoPeer)?;
+        gauge.check(peer, message.len())?;
+        if self.shared.has_ended() {
+            return Err(SendError::NoPeer);
+        }
+        let cost = cost(message.len());
+        if !gauge.take_shared(cost) {
+            return Err(SendError::Full);
+        }
+        let order = if message.len() <= SHORT_MAX {
+            let mut bytes = [0; SHORT_MAX];
+            bytes[..message.len()].copy_from_slice(message);
+            Order::Short { peer, len: message.len() as u8, bytes }
+        } else {
+            Order::Large { peer, buffer: message.to_vec(), lent: false }
+        };
+        self.shared.orders.push(order).map_err(|_| {
+            gauge.give_shared(cost);
+            SendError::Full
+        })
+    }
+}
+
+impl<D: Driven> Clone for Sender<D> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.shared))
+    }
+}

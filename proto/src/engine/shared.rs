@@ -1,0 +1,98 @@
+//! What the threads of an engine share.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use crossbeam_queue::ArrayQueue;
+use sidelane_nic::shm::lane::Doorbell;
+
+use super::Ended;
+use super::gauge::Gauge;
+use super::order::Order;
+use crate::Event;
+
+/// Everything but the rings, which have two ends.
+pub(super) struct Shared<D> {
+    /// The engine sleeps on this, by its driver's `wait`.
+    pub bell: Doorbell,
+    waker: Waker,
+    /// The application sleeps on this.
+    pub port_bell: Doorbell,
+    /// Orders of the port; a record in its ring keeps the place of each.
+    pub port_orders: ArrayQueue<Order<D>>,
+    /// Orders of all senders.
+    pub orders: ArrayQueue<Order<D>>,
+    /// Messages that are too long for the ring; a record keeps the place of each.
+    pub large: ArrayQueue<Vec<u8>>,
+    pub events: ArrayQueue<Event>,
+    /// The port wants to know when room is made.
+    pub port_full: AtomicBool,
+    /// By the peer's index.
+    pub gauges: Box<[Gauge]>,
+    stopping: AtomicBool,
+    /// Set when the engine is no more: with why, if it panicked.
+    ended: OnceLock<Option<Ended>>,
+}
+
+impl<D> Shared<D> {
+    pub fn new(waker: Waker, peers_max: usize) -> Self {
+        Self {
+            bell: Doorbell::default(),
+            waker,
+            port_bell: Doorbell::default(),
+            port_orders: ArrayQueue::new(ORDERS_MAX),
+            orders: ArrayQueue::new(ORDERS_MAX),
+            large: ArrayQueue::new(LARGE_MAX),
+            events: ArrayQueue::new(EVENTS_MAX),
+            port_full: AtomicBool::new(false),
+            gauges: (0..peers_max).map(|_| Gauge::default()).collect(),
+            stopping: AtomicBool::new(false),
+            ended: OnceLock::new(),
+        }
+    }
+
+    /// Wakes the engine if it sleeps.
+    #[inline]
+    pub fn ring(&self) {
+        self.bell.ring_by(|| self.waker.wake_by_ref());
+    }
+
+    /// Asks the engine to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// The engine is no more.
+    pub fn end(&self, panic: Option<String>) {
+        let _ = self.ended.set(panic.map(Ended));
+        // Whoever waits for an answer learns that there is none.
+        while self.port_orders.pop().is_some() || self.orders.pop().is_some() {}
+        self.port_bell.ring();
+    }
+
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
+    /// Why there is no engine; `Ok` while there is one.
+    pub fn alive(&self) -> Result<(), Ended> {
+        match self.ended.get() {
+            None => Ok(()),
+            Some(panic) => Err(panic.clone().unwrap_or_else(|| Ended("it was stopped".into()))),
+        }
+    }
+}
+
+/// Two cache lines each.
+const ORDERS_MAX: usize = 1024;
+/// Messages of more than 16 KiB that wait for the application, at most.
+const LARGE_MAX: usize = 64;
+const EVENTS_MAX: usize = 1024;

@@ -1,0 +1,223 @@
+//! What only an engine does: it serves peers while the application does nothing, takes orders of many threads, sleeps and is
+//! woken, and ends.
+
+use std::thread;
+
+use sidelane_nic::Nic;
+use sidelane_nic::clock;
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::Duration;
+use sidelane_proto::engine::{ConnectError, Options, Port, start};
+use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
+
+use crate::face::{Domain, Face, PATIENCE, config, join, send, udp};
+
+fn engine<N: Nic + Send + 'static>(nic: N) -> Port<Endpoint<N>> {
+    start(Endpoint::new(nic, config()), Options::default()).unwrap()
+}
+
+#[test]
+fn a_peer_that_takes_nothing_keeps_no_other_waiting() {
+    let domain = Domain::new();
+    let (mut a, mut slow, mut fast) = (engine(domain.open()), engine(domain.open()), engine(domain.open()));
+    let (to_slow, _) = join(&mut a, &mut slow);
+    let (to_fast, _) = join(&mut a, &mut fast);
+    // All that the way to it holds, a moment long.
+    let mut stuck = 0u64;
+    let until = clock::monotonic() + Duration::from_millis(100);
+    while clock::monotonic() < until {
+        match a.send(to_slow, &stuck.to_le_bytes()) {
+            Ok(()) => stuck += 1,
+            Err(error) => assert_eq!(error, SendError::Full),
+        }
+        a.flush();
+    }
+    assert_eq!(a.send(to_slow, &[0; 8]), Err(SendError::Full));
+    for number in 0..1_000u64 {
+        send(&mut a, to_fast, &number.to_le_bytes(), || {});
+        let (_, got) = fast.until("a message beside the slow peer", Face::recv);
+        assert_eq!(got, number.to_le_bytes());
+    }
+    let mut next = 0u64;
+    slow.until("what waited", |slow| {
+        while let Some((_, got)) = Face::recv(slow) {
+            assert_eq!(got, next.to_le_bytes());
+            next += 1;
+        }
+        (next == stuck).then_some(())
+    });
+}
+
+#[test]
+fn what_many_threads_send_arrives_once_and_in_the_order_of_each() {
+    const THREADS: usize = 4;
+    const EACH: u32 = 5_000;
+    let (mut a, mut b) = (engine(udp()), engine(udp()));
+    let (to_b, _) = join(&mut a, &mut b);
+    let message = |thread: usize, number: u32| {
+        let mut bytes = [&(thread as u32).to_le_bytes()[..], &number.to_le_bytes()].concat();
+        // Some longer than what an order holds.
+        bytes.resize(8 + number as usize % 300, thread as u8);
+        bytes
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let sender = a.sender();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    while let Err(error) = sender.send(to_b, &message(thread, number)) {
+                        assert_eq!(error, SendError::Full);
+                        sender.flush();
+                        thread::yield_now();
+                    }
+                }
+                sender.flush();
+            });
+        }
+        let mut next = [0; THREADS];
+        b.until("receiving", |b| {
+            while let Some((_, got)) = Face::recv(b) {
+                let thread = u32::from_le_bytes(got[..4].try_into().unwrap()) as usize;
+                assert_eq!(got, message(thread, next[thread]));
+                next[thread] += 1;
+            }
+            (next == [EACH; THREADS]).then_some(())
+        });
+    });
+}
+
+#[test]
+fn an_application_that_sleeps_loses_no_peer() {
+    let quick = Config { keep_alive: Duration::from_millis(20), ..config() };
+    let start = |nic| start(Endpoint::new(nic, quick), Options::default()).unwrap();
+    let (mut a, mut b) = (start(udp()), start(udp()));
+    let (to_b, to_a) = join(&mut a, &mut b);
+    // Nobody calls anything for several times as long as a peer may be silent.
+    let until = clock::monotonic() + Duration::from_millis(400);
+    while clock::monotonic() < until {
+        thread::park_timeout(std::time::Duration::from_millis(400));
+    }
+    assert_eq!((a.poll_event(), b.poll_event()), (None, None));
+    send(&mut a, to_b, b"still here?", || {});
+    assert_eq!(b.until("the question", Face::recv), (to_a, b"still here?".to_vec()));
+}
+
+/// Sleeps without a limit, on both threads of both sides: one wake-up missed, and it stands still.
+fn exchange_asleep<N: Nic + Send + 'static>(open: impl Fn() -> N) {
+    const ROUNDS: u32 = 500;
+    let (mut a, mut b) = (engine(open()), engine(open()));
+    let (to_b, to_a) = join(&mut a, &mut b);
+    let play = |mut port: Port<Endpoint<N>>, to: PeerId, begins: bool| {
+        for round in 0..ROUNDS {
+            if begins || round > 0 {
+                // Longer than the engine spins, now and then.
+                if round % 10 == 0 {
+                    thread::park_timeout(std::time::Duration::from_micros(100));
+                }
+                port.send(to, &round.to_le_bytes()).unwrap();
+                port.flush();
+            }
+            let give_up = clock::monotonic() + PATIENCE;
+            while port.recv(|_, _| ()).is_none() {
+                port.wait(Some(give_up)).unwrap();
+                assert!(clock::monotonic() < give_up, "round {round}: slept through it");
+            }
+        }
+        if !begins {
+            port.send(to, b"the last").unwrap();
+            port.flush();
+            while !port.is_settled(to).unwrap() {}
+        }
+        port
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| play(b, to_a, false));
+        let mut a = play(a, to_b, true);
+        let waits = a.call(|endpoint| endpoint.nic().counters().waits).unwrap();
+        assert!(waits > 0, "the engine never slept");
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost_on_shm() {
+    let domain = Domain::new();
+    exchange_asleep(|| domain.open());
+}
+
+#[test]
+fn no_wake_up_is_lost_on_udp() {
+    exchange_asleep(udp);
+}
+
+/// A refused sender sleeps until there is room, whatever it was that was full.
+#[test]
+fn room_wakes_who_was_refused() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..20_000u32 {
+                let give_up = clock::monotonic() + PATIENCE;
+                while let Err(error) = a.send(to_b, &number.to_le_bytes().repeat(20 + number as usize % 50)) {
+                    assert_eq!(error, SendError::Full);
+                    Port::wait(&mut a, Some(give_up)).unwrap();
+                    assert!(clock::monotonic() < give_up, "message {number}: slept beside room");
+                }
+            }
+            a.until("the end", |a| a.is_settled(to_b).unwrap().then_some(()));
+        });
+        for number in 0..20_000u32 {
+            let (_, got) = b.until("a message", Face::recv);
+            assert_eq!(got[..4], number.to_le_bytes());
+        }
+        // Its acks go on until the sender has them.
+        b.until("the sender's end", |b| b.poll_event());
+    });
+}
+
+#[test]
+fn a_panic_on_the_engine_is_an_error_to_the_application() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, to_a) = join(&mut a, &mut b);
+    let sender = a.sender();
+    let ended = a.call::<()>(|_| panic!("as ordered")).unwrap_err();
+    assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
+    assert_eq!((a.send(to_b, b"?"), sender.send(to_b, b"?")), (Err(SendError::NoPeer), Err(SendError::NoPeer)));
+    assert!(a.run(|_| ()).is_err() && sender.run(|_| ()).is_err());
+    assert_eq!(Port::wait(&mut a, None).unwrap_err().to_string(), ended.to_string());
+    let at_b = b.addr();
+    assert!(matches!(Port::connect(&mut a, at_b), Err(ConnectError::Ended(why)) if why == ended));
+    a.close(to_b);
+    assert_eq!(a.stop().err(), Some(ended));
+    // Its endpoint is gone with it.
+    let event = b.until("the other side", |b| b.poll_event());
+    assert!(matches!(event, Event::Gone { peer, .. } if peer == to_a), "{event:?}");
+}
+
+#[test]
+fn an_engine_that_ends_sends_what_was_ordered_and_gives_its_endpoint_back() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    for number in 0..100u32 {
+        a.send(to_b, &number.to_le_bytes()).unwrap();
+    }
+    let mut endpoint: Endpoint<ShmNic> = a.stop().unwrap();
+    for number in 0..100u32 {
+        let (_, got) = b.until("what was ordered", Face::recv);
+        assert_eq!(got, number.to_le_bytes());
+    }
+    send(&mut endpoint, to_b, b"by hand", || {});
+    assert_eq!(b.until("one more", Face::recv).1, b"by hand");
+}
+
+#[test]
+fn a_core_that_is_not_there_is_an_error() {
+    let options = Options { core: Some(1_000), spin: false };
+    assert!(start(Endpoint::new(udp(), config()), options).is_err());
+    let mut on_first = start(Endpoint::new(udp(), config()), Options { core: Some(0), spin: true }).unwrap();
+    assert_eq!(on_first.call(|_| sidelane_nic::affinity::cores()).unwrap(), [0]);
+}

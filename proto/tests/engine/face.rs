@@ -1,0 +1,186 @@
+//! What an endpoint and a port have in common, so that a story can be told of either.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::{Duration, Instant};
+use sidelane_nic::udp::{self, Udp};
+use sidelane_nic::{LinkAddr, Nic, clock};
+use sidelane_proto::engine::{Options, Port, start};
+use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
+
+pub trait Face {
+    fn connect(&mut self, to: LinkAddr) -> PeerId;
+    fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError>;
+    fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused>;
+    /// A turn, where it is the user who takes it.
+    fn turn(&mut self);
+    fn recv(&mut self) -> Option<(PeerId, Vec<u8>)>;
+    fn poll_event(&mut self) -> Option<Event>;
+    fn close(&mut self, peer: PeerId);
+    fn is_settled(&mut self, peer: PeerId) -> bool;
+    fn wait(&mut self, deadline: Instant);
+    fn addr(&mut self) -> LinkAddr;
+
+    /// Turns, sleeping in between, until `done` gives something.
+    fn until<R>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<R>) -> R
+    where
+        Self: Sized,
+    {
+        let give_up = clock::monotonic() + PATIENCE;
+        loop {
+            self.turn();
+            if let Some(result) = done(self) {
+                return result;
+            }
+            let now = clock::monotonic();
+            assert!(now < give_up, "{what}: nothing came of it");
+            // Not longer: the other side of a story is polled by the same thread.
+            self.wait(now + Duration::from_micros(200));
+        }
+    }
+}
+
+impl<N: Nic> Face for Endpoint<N> {
+    fn connect(&mut self, to: LinkAddr) -> PeerId {
+        self.connect(to).unwrap()
+    }
+    fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        self.send(peer, message)
+    }
+    fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
+        self.send_owned(peer, buffer)
+    }
+    fn turn(&mut self) {
+        self.poll();
+    }
+    fn recv(&mut self) -> Option<(PeerId, Vec<u8>)> {
+        self.recv(|peer, message| (peer, message.to_vec()))
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.poll_event()
+    }
+    fn close(&mut self, peer: PeerId) {
+        self.close(peer);
+    }
+    fn is_settled(&mut self, peer: PeerId) -> bool {
+        self.is_settled(peer)
+    }
+    fn wait(&mut self, deadline: Instant) {
+        self.wait(Some(deadline)).unwrap();
+    }
+    fn addr(&mut self) -> LinkAddr {
+        self.nic().caps().addr
+    }
+}
+
+impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
+    fn connect(&mut self, to: LinkAddr) -> PeerId {
+        self.connect(to).unwrap()
+    }
+    fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        self.send(peer, message)
+    }
+    fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
+        self.send_owned(peer, buffer)
+    }
+    fn turn(&mut self) {
+        self.flush();
+    }
+    fn recv(&mut self) -> Option<(PeerId, Vec<u8>)> {
+        self.recv(|peer, message| (peer, message.to_vec()))
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.poll_event()
+    }
+    fn close(&mut self, peer: PeerId) {
+        self.close(peer);
+    }
+    fn is_settled(&mut self, peer: PeerId) -> bool {
+        self.is_settled(peer).unwrap()
+    }
+    fn wait(&mut self, deadline: Instant) {
+        self.wait(Some(deadline)).unwrap();
+    }
+    fn addr(&mut self) -> LinkAddr {
+        self.call(|endpoint| endpoint.nic().caps().addr).unwrap()
+    }
+}
+
+/// Who drives the endpoint.
+pub trait Drive {
+    type Face<N: Nic + Send + 'static>: Face;
+    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Self::Face<N>;
+}
+
+pub struct ByItsUser;
+
+impl Drive for ByItsUser {
+    type Face<N: Nic + Send + 'static> = Endpoint<N>;
+    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Endpoint<N> {
+        endpoint
+    }
+}
+
+pub struct ByAnEngine;
+
+impl Drive for ByAnEngine {
+    type Face<N: Nic + Send + 'static> = Port<Endpoint<N>>;
+    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Port<Endpoint<N>> {
+        start(endpoint, Options::default()).unwrap()
+    }
+}
+
+pub fn udp() -> Udp {
+    Udp::open(&udp::Config::new("127.0.0.1:0".parse().unwrap())).unwrap()
+}
+
+/// Opens endpoints that reach one another.
+pub struct Domain(String);
+
+impl Domain {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(format!("engine-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    pub fn open(&self) -> ShmNic {
+        ShmNic::open(&self.0, None).unwrap()
+    }
+}
+
+/// Few bytes, so that FIFOs are full soon.
+pub fn config() -> Config {
+    Config { send_fifo: 16 << 10, recv_fifo: 64 << 10, display: false, ..Config::default() }
+}
+
+/// Both sides' peers.
+pub fn join<A: Face, B: Face>(a: &mut A, b: &mut B) -> (PeerId, PeerId) {
+    let at_b = b.addr();
+    let to_b = a.connect(at_b);
+    let connected = |event| match event {
+        Event::Connected { peer, .. } => peer,
+        other => panic!("{other:?} before the connection"),
+    };
+    let seen = a.until("connecting", |a| {
+        b.turn();
+        a.poll_event().map(connected)
+    });
+    assert_eq!(seen, to_b);
+    (to_b, b.until("being connected", |b| b.poll_event().map(connected)))
+}
+
+/// Sends, taking turns on both sides while that is `Full`.
+pub fn send<A: Face>(a: &mut A, peer: PeerId, message: &[u8], mut other: impl FnMut()) {
+    a.until("sending", |a| {
+        other();
+        match a.send(peer, message) {
+            Ok(()) => Some(()),
+            Err(SendError::Full) => None,
+            Err(error) => panic!("{error}"),
+        }
+    });
+}
+
+/// Above any stall of a loaded machine.
+pub const PATIENCE: Duration = Duration::from_millis(20_000);
