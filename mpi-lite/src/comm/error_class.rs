@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::adi;
+
 macro_rules! classes {
     ($($variant:ident = $abi:literal, $name:literal, $text:literal;)*) => {
         /// What kind of error it was. Discriminants are the values of the standard ABI (`mpi.h` of the MPI Forum's
@@ -91,6 +93,9 @@ classes! {
     ValueTooLarge = 59, "MPI_ERR_VALUE_TOO_LARGE", "the value does not fit its type";
     Session = 60, "MPI_ERR_SESSION", "the session is no valid one";
     Errhandler = 61, "MPI_ERR_ERRHANDLER", "the error handler is no valid one";
+    // User-level failure mitigation is in no standard yet: values are ours, at the end of those left to implementations.
+    ProcFailed = 0x3ff0, "MPIX_ERR_PROC_FAILED", "the other process is gone";
+    Revoked = 0x3ff2, "MPIX_ERR_REVOKED", "the communicator was revoked";
 }
 
 impl ErrorClass {
@@ -106,13 +111,25 @@ impl fmt::Display for ErrorClass {
     }
 }
 
+impl std::error::Error for ErrorClass {}
+
+impl From<adi::Error> for ErrorClass {
+    fn from(error: adi::Error) -> Self {
+        match error {
+            adi::Error::Truncated => Self::Truncate,
+            adi::Error::ProcFailed => Self::ProcFailed,
+            adi::Error::Revoked => Self::Revoked,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn values_are_those_of_the_abi_without_a_gap() {
-        assert!(ErrorClass::ALL.iter().map(|class| *class as i32).eq(1..=61));
+        assert!(ErrorClass::ALL[..61].iter().map(|class| *class as i32).eq(1..=61));
         assert_eq!(ErrorClass::from_abi(15), Some(ErrorClass::Truncate));
         assert_eq!(ErrorClass::from_abi(0), None);
     }

@@ -1,12 +1,47 @@
-//! Who takes part in a communication: groups, topologies, and what a program hangs on them.
+//! Who takes part in a communication, and point-to-point in all its modes.
+//!
+//! | file | what it knows |
+//! | --- | --- |
+//! | `communicator` | a group, a context, and what a program hangs on them |
+//! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
+//! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
+//! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
+//! | `pending`, `running` | what was begun and is not over |
+//! | `local` | this process: its device, and waiting |
+//! | `context` | what tells communicators' messages apart |
+//! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
 
 pub mod attribute;
+mod buffered;
 pub mod cartesian;
 pub mod collective;
+mod communicator;
+mod context;
+mod equivalence;
 mod error_class;
 pub mod graph;
 mod group;
 pub mod info;
+mod local;
+mod pending;
+mod point;
+mod running;
+mod scope;
+mod status;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod typed;
 
+pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
+pub use communicator::{Communicator, ErrorHandler, Topology};
+pub use equivalence::Equivalence;
 pub use error_class::ErrorClass;
 pub use group::{Comparison, Group, GroupError, Range};
+pub use local::Local;
+pub use pending::{Pending, Transfer};
+pub use point::{Found, Mode};
+pub use running::Handle;
+pub use scope::{Request, Scope};
+pub use status::{Destination, Source, Status};
+pub use threads::in_threads;

@@ -1,0 +1,282 @@
+//! Communicators: a group of processes with messages of its own.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::adi::Device;
+
+use super::attribute::{Attributes, Keyval, Value};
+use super::cartesian::Cartesian;
+use super::context::{self, Kind};
+use super::graph::{DistGraph, Graph};
+use super::info::Info;
+use super::local::Local;
+use super::{Comparison, ErrorClass, Group};
+
+/// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
+#[derive(Clone)]
+pub struct Communicator(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub local: Arc<Local>,
+    pub id: u32,
+    pub group: Group,
+    pub rank: u32,
+    /// Of an intercommunicator.
+    pub remote: Option<Group>,
+    pub topology: Topology,
+    name: Mutex<String>,
+    handler: Mutex<ErrorHandler>,
+    attributes: Mutex<Attributes<Communicator>>,
+    info: Mutex<Info>,
+}
+
+/// Who is whose neighbour.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in the standard")]
+pub enum Topology {
+    #[default]
+    None,
+    Cartesian(Cartesian),
+    Graph(Graph),
+    DistGraph(DistGraph),
+}
+
+/// What is done when a call fails, before it returns the error (MPI-4.1 9.3).
+#[derive(Clone, Default)]
+pub enum ErrorHandler {
+    /// Nothing: the caller sees the error. The default here; `MPI_ERRORS_ARE_FATAL` is C's.
+    #[default]
+    Return,
+    /// The process ends, with a message (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`). Its launcher ends the job.
+    Abort,
+    /// A function of the program's.
+    Call(Arc<dyn Fn(&Communicator, ErrorClass) + Send + Sync>),
+}
+
+impl Communicator {
+    /// All processes of a job: this one reaches the others by `device`. `threads` is whether several threads will call at
+    /// the same time (`MPI_THREAD_MULTIPLE`), and is the same in all processes.
+    pub fn world(device: Device, threads: bool) -> Self {
+        let (own, size) = (device.own(), device.processes().len() as u32);
+        let local = Arc::new(Local::new(device, threads));
+        Self::new(local, context::WORLD, Group::world(size), own, None)
+    }
+
+    /// This process alone (`MPI_COMM_SELF`), beside a communicator of the job's.
+    ///
+    /// Every call gives the same context, so it is to be called once.
+    pub fn own(&self) -> Self {
+        let process = self.0.group.processes()[self.0.rank as usize];
+        let alone = Group::new([process]).expect("one process is not there twice");
+        Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, None)
+    }
+
+    pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Option<Group>) -> Self {
+        Self::with_topology(local, id, group, rank, remote, Topology::None)
+    }
+
+    pub(super) fn with_topology(
+        local: Arc<Local>,
+        id: u32,
+        group: Group,
+        rank: u32,
+        remote: Option<Group>,
+        topology: Topology,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            local,
+            id,
+            group,
+            rank,
+            remote,
+            topology,
+            name: Mutex::default(),
+            handler: Mutex::default(),
+            attributes: Mutex::default(),
+            info: Mutex::default(),
+        }))
+    }
+
+    /// Our rank.
+    pub fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    /// Ranks on our side.
+    pub fn size(&self) -> u32 {
+        self.0.group.size()
+    }
+
+    /// The processes on our side.
+    pub fn group(&self) -> &Group {
+        &self.0.group
+    }
+
+    /// Those on the other side of an intercommunicator.
+    pub fn remote_group(&self) -> Option<&Group> {
+        self.0.remote.as_ref()
+    }
+
+    /// Who is whose neighbour.
+    pub fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    /// This process, for waiting.
+    pub fn local(&self) -> &Arc<Local> {
+        &self.0.local
+    }
+
+    /// The same one, the same processes, or not (MPI-4.1 7.4.1).
+    pub fn compare(&self, other: &Self) -> Comparison {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Comparison::Ident;
+        }
+        let remote = match (&self.0.remote, &other.0.remote) {
+            (None, None) => Comparison::Ident,
+            (Some(here), Some(there)) => here.compare(there),
+            _ => Comparison::Unequal,
+        };
+        match (self.0.group.compare(&other.0.group), remote) {
+            (Comparison::Unequal, _) | (_, Comparison::Unequal) => Comparison::Unequal,
+            (Comparison::Ident, Comparison::Ident) => Comparison::Congruent,
+            _ => Comparison::Similar,
+        }
+    }
+
+    /// Its name: empty until it is set.
+    pub fn name(&self) -> String {
+        lock(&self.0.name).clone()
+    }
+
+    /// Sets its name, here only.
+    pub fn set_name(&self, name: &str) {
+        name.clone_into(&mut lock(&self.0.name));
+    }
+
+    /// Its hints. None is used so far.
+    pub fn info(&self) -> Info {
+        lock(&self.0.info).clone()
+    }
+
+    /// Sets its hints.
+    pub fn set_info(&self, info: &Info) {
+        lock(&self.0.info).clone_from(info);
+    }
+
+    /// What is done when a call on it fails.
+    pub fn error_handler(&self) -> ErrorHandler {
+        lock(&self.0.handler).clone()
+    }
+
+    /// Sets what is done when a call on it fails.
+    pub fn set_error_handler(&self, handler: ErrorHandler) {
+        *lock(&self.0.handler) = handler;
+    }
+
+    /// What is stored under a key.
+    pub fn attribute(&self, key: &Keyval<Self>) -> Option<Value> {
+        lock(&self.0.attributes).get(key).cloned()
+    }
+
+    /// Stores a value, after the old one was deleted.
+    pub fn set_attribute(&self, key: &Keyval<Self>, value: Value) -> Result<(), ErrorClass> {
+        self.change_attributes(|attributes| attributes.set(self, key, value))
+    }
+
+    /// Takes a value out; returns whether there was one.
+    pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<bool, ErrorClass> {
+        self.change_attributes(|attributes| attributes.delete(self, key))
+    }
+
+    /// What a duplicate has of this one but its context: name and errors of its own, hints and attributes as they are copied.
+    pub(super) fn copy_settings_to(&self, copy: &Self) -> Result<(), ErrorClass> {
+        copy.set_info(&self.info());
+        copy.set_error_handler(self.error_handler());
+        let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
+        *lock(&copy.0.attributes) = attributes;
+        if result.is_err() {
+            // What was copied before the failure is deleted, since the duplicate is never seen.
+            let _ = copy.change_attributes(|attributes| attributes.clear(copy));
+        }
+        result
+    }
+
+    /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.
+    ///
+    /// Its context is free for others when the last clone is dropped.
+    pub fn free(self) -> Result<(), ErrorClass> {
+        self.change_attributes(|attributes| attributes.clear(&self))
+    }
+
+    /// Runs the error handler; what failed returns the same.
+    #[cold]
+    pub(super) fn fail(&self, class: ErrorClass) -> ErrorClass {
+        match self.error_handler() {
+            ErrorHandler::Return => {}
+            ErrorHandler::Abort => {
+                eprintln!("rank {} of {}: {class}", self.rank(), self.title());
+                std::process::exit(1);
+            }
+            ErrorHandler::Call(function) => function(self, class),
+        }
+        class
+    }
+
+    #[inline]
+    pub(super) fn context(&self, kind: Kind) -> u32 {
+        context::on_wire(self.0.id, kind)
+    }
+
+    /// Whom messages go to: those of the other side, where there is one.
+    #[inline]
+    pub(super) fn peers(&self) -> &Group {
+        self.0.remote.as_ref().unwrap_or(&self.0.group)
+    }
+
+    fn title(&self) -> String {
+        match &self.name()[..] {
+            "" if self.0.id == context::WORLD => "the world".to_owned(),
+            "" => format!("communicator {}", self.0.id),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Callbacks may look at the communicator's attributes, so nothing is locked while they run; they see none.
+    fn change_attributes<T>(&self, change: impl FnOnce(&mut Attributes<Self>) -> T) -> T {
+        let mut attributes = std::mem::take(&mut *lock(&self.0.attributes));
+        let result = change(&mut attributes);
+        *lock(&self.0.attributes) = attributes;
+        result
+    }
+}
+
+/// Values are whole whenever the lock is free, also after a panic elsewhere.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.id > context::OWN {
+            self.local.lock().contexts.give_back(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {} in {}", self.rank(), self.size(), self.title())
+    }
+}
+
+impl fmt::Debug for ErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Return => "Return",
+            Self::Abort => "Abort",
+            Self::Call(_) => "Call(..)",
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::adi::{Device, Idle};
+
+use super::ErrorClass;
+use super::Status;
+use super::buffered::Buffered;
+use super::context::ContextIds;
+use super::pending::{Pending, Transfer};
+use super::running::Runs;
+
+/// What all communicators of a process share.
+#[derive(Debug)]
+pub struct Local {
+    state: Mutex<State>,
+    /// Whether several threads call at the same time (`MPI_THREAD_MULTIPLE`). Then who waits lets others in between turns,
+    /// and does not sleep in the driver.
+    threads: bool,
+}
+
+/// Behind the lock. Never locked while a program's own function runs.
+pub(super) struct State {
+    pub device: Device,
+    pub runs: Runs,
+    pub contexts: ContextIds,
+    pub buffered: Buffered,
+    /// Freed by the program before they were over.
+    pub orphans: Vec<Transfer>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("own", &self.device.own()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// One turn of everything. True if anything moved.
+    pub fn turn(&mut self) -> bool {
+        let moved = self.device.progress();
+        if !self.orphans.is_empty() {
+            self.reap();
+        }
+        !self.runs.is_empty() && self.runs.turn(&mut self.device) || moved
+    }
+
+    /// How it ended, and it is nothing then.
+    #[inline]
+    pub fn poll(&mut self, pending: &mut Pending) -> Option<Status> {
+        let status = match pending {
+            Pending::Null => Some(Status::EMPTY),
+            Pending::Done(status) => Some(*status),
+            Pending::Transfer(transfer) => transfer.poll(&mut self.device),
+            Pending::Running(handle) => self.runs.poll(*handle),
+        }?;
+        *pending = Pending::Null;
+        Some(status)
+    }
+
+    fn reap(&mut self) {
+        let device = &mut self.device;
+        self.orphans.retain_mut(|transfer| transfer.poll(device).is_none());
+    }
+}
+
+impl Local {
+    pub(super) fn new(device: Device, threads: bool) -> Self {
+        let contexts = ContextIds::new();
+        let state =
+            State { device, runs: Runs::default(), contexts, buffered: Buffered::default(), orphans: Vec::new() };
+        Self { state: Mutex::new(state), threads }
+    }
+
+    /// # Panics
+    ///
+    /// Never: what a thread that panicked has left behind is whole, since nothing of the program's runs under the lock.
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes turns until `found` finds something.
+    #[inline]
+    pub(super) fn wait_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
+        let mut state = self.lock();
+        state.device.flush();
+        let mut idle = Idle::new();
+        loop {
+            if let Some(it) = found(&mut state) {
+                return it;
+            }
+            let moved = state.turn();
+            if self.threads {
+                drop(state);
+                if !moved {
+                    std::thread::yield_now();
+                }
+                state = self.lock();
+            } else if !moved {
+                state.device.idle(&mut idle);
+            } else {
+                idle.reset();
+            }
+        }
+    }
+
+    /// Begins a message and waits until it is over.
+    #[inline]
+    pub(super) fn run(&self, begin: impl FnOnce(&mut Device) -> Transfer) -> Status {
+        let mut begin = Some(begin);
+        let mut transfer = None;
+        self.wait_for(|state| {
+            if let Some(begin) = begin.take() {
+                transfer = Some(begin(&mut state.device));
+            }
+            transfer.as_mut().and_then(|transfer| transfer.poll(&mut state.device))
+        })
+    }
+
+    /// One look, with a turn if need be.
+    pub(super) fn try_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = self.lock();
+        state.device.flush();
+        found(&mut state).or_else(|| {
+            state.turn();
+            found(&mut state)
+        })
+    }
+
+    /// Waits until it is over. It is null then.
+    pub fn wait(&self, pending: &mut Pending) -> Status {
+        self.wait_for(|state| state.poll(pending))
+    }
+
+    /// How it ended, if it has. It is null then.
+    pub fn test(&self, pending: &mut Pending) -> Option<Status> {
+        self.try_for(|state| state.poll(pending))
+    }
+
+    /// Waits for one of them; `None` when all are null.
+    pub fn wait_any(&self, pending: &mut [Pending]) -> Option<(usize, Status)> {
+        self.wait_for(|state| any(state, pending))
+    }
+
+    /// One that is over: `None` if none is, `Some(None)` when all are null.
+    pub fn test_any(&self, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
+        self.try_for(|state| any(state, pending))
+    }
+
+    /// Waits for at least one of them; `None` when all are null.
+    pub fn wait_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
+        self.wait_for(|state| some(state, pending))
+    }
+
+    /// Those that are over: none or several; `None` when all are null.
+    pub fn test_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
+        self.try_for(|state| some(state, pending)).unwrap_or_else(|| Some(Vec::new()))
+    }
+
+    /// Waits for all of them.
+    pub fn wait_all(&self, pending: &mut [Pending]) -> Vec<Status> {
+        pending.iter_mut().map(|each| self.wait(each)).collect()
+    }
+
+    /// How all ended, if all have. Else none has changed.
+    pub fn test_all(&self, pending: &mut [Pending]) -> Option<Vec<Status>> {
+        self.try_for(|state| {
+            let over = pending.iter().all(|each| match each {
+                Pending::Null | Pending::Done(_) => true,
+                Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
+                Pending::Running(handle) => state.runs.is_over(*handle),
+            });
+            over.then(|| pending.iter_mut().filter_map(|each| state.poll(each)).collect())
+        })
+    }
+
+    /// Lets it go on without anybody who waits for it.
+    pub fn free(&self, pending: Pending) {
+        let mut state = self.lock();
+        match pending {
+            Pending::Null | Pending::Done(_) => {}
+            Pending::Transfer(transfer) => state.orphans.push(transfer),
+            Pending::Running(handle) => state.runs.free(handle),
+        }
+    }
+
+    /// Asks for a message to be cancelled. It has to be waited for in any case, and its status says whether it was.
+    pub fn cancel(&self, pending: &Pending) -> Result<(), ErrorClass> {
+        match pending {
+            Pending::Null | Pending::Running(_) => Err(ErrorClass::Request),
+            Pending::Done(_) => Ok(()),
+            Pending::Transfer(transfer) => {
+                self.lock().device.cancel(transfer.request);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// One that is over. `Some(None)`: there was none to wait for.
+fn any(state: &mut State, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
+    let mut waiting = false;
+    for (index, each) in pending.iter_mut().enumerate() {
+        if matches!(each, Pending::Null) {
+            continue;
+        }
+        waiting = true;
+        if let Some(status) = state.poll(each) {
+            return Some(Some((index, status)));
+        }
+    }
+    if waiting { None } else { Some(None) }
+}
+
+fn some(state: &mut State, pending: &mut [Pending]) -> Option<Option<Vec<(usize, Status)>>> {
+    if pending.iter().all(|each| matches!(each, Pending::Null)) {
+        return Some(None);
+    }
+    let active = pending.iter_mut().enumerate().filter(|(_, each)| !matches!(each, Pending::Null));
+    let over: Vec<_> = active.filter_map(|(index, each)| Some((index, state.poll(each)?))).collect();
+    if over.is_empty() { None } else { Some(Some(over)) }
+}

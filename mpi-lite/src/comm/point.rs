@@ -1,0 +1,330 @@
+#![allow(unsafe_code)]
+//! Point to point, on raw memory: what the typed calls and the C interface stand on. Unsafe, since the memory is lent.
+
+use std::ptr::{slice_from_raw_parts, slice_from_raw_parts_mut};
+
+use crate::adi::{self, Envelope, Incoming, Message, Outgoing, Pattern};
+use crate::datatype::Datatype;
+
+use super::context::Kind;
+use super::local::State;
+use super::pending::{Memory, Packed, Pending, Stage, Transfer};
+use super::{Communicator, Destination, ErrorClass, Source, Status};
+
+/// When a send is over (MPI-4.1 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// When its buffer may be used again.
+    Standard,
+    /// When its receive was found.
+    Synchronous,
+    /// At once: it is copied into room that was attached ([`Communicator::attach_buffer`]).
+    Buffered,
+    /// As standard. The receive is there already, says the program; nothing here depends on it.
+    Ready,
+}
+
+/// A message that a matched probe has found. It has to be received.
+#[derive(Debug)]
+#[must_use = "the message waits to be received"]
+pub enum Found {
+    /// From the null process (`MPI_MESSAGE_NO_PROC`).
+    Nobody,
+    /// One that has come.
+    Message(Message),
+}
+
+impl Communicator {
+    /// Begins a send of `count` elements.
+    ///
+    /// # Safety
+    ///
+    /// All data of `count` elements at `memory` stays and is not written until the send is over.
+    pub unsafe fn start_send(
+        &self,
+        mode: Mode,
+        memory: *const u8,
+        count: usize,
+        datatype: &Datatype,
+        to: Destination,
+        tag: i32,
+    ) -> Result<Pending, ErrorClass> {
+        let Destination::Rank(rank) = to else { return Ok(Pending::Done(Status::EMPTY)) };
+        let (process, envelope) = self.envelope(rank, tag).map_err(|class| self.fail(class))?;
+        // SAFETY: the caller's promise, until the send is over.
+        let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }.map_err(|class| self.fail(class))?;
+        let mut state = self.0.local.lock();
+        if mode == Mode::Buffered {
+            let result = state.send_buffered(process, envelope, bytes, stage);
+            // The error handler may call back.
+            drop(state);
+            return result.map(|()| Pending::Done(Status::EMPTY)).map_err(|class| self.fail(class));
+        }
+        let request = state.device.send(process, envelope, bytes, mode.of_device());
+        Ok(Pending::Transfer(Transfer { request, stage }))
+    }
+
+    /// Sends `count` elements.
+    ///
+    /// # Safety
+    ///
+    /// All data of `count` elements at `memory` can be read.
+    pub unsafe fn send_raw(
+        &self,
+        mode: Mode,
+        memory: *const u8,
+        count: usize,
+        datatype: &Datatype,
+        to: Destination,
+        tag: i32,
+    ) -> Result<(), ErrorClass> {
+        if mode == Mode::Buffered {
+            // SAFETY: a buffered send is over when it returns.
+            return unsafe { self.start_send(mode, memory, count, datatype, to, tag) }.map(drop);
+        }
+        let Destination::Rank(rank) = to else { return Ok(()) };
+        let (process, envelope) = self.envelope(rank, tag).map_err(|class| self.fail(class))?;
+        // SAFETY: this waits until the send is over.
+        let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }.map_err(|class| self.fail(class))?;
+        let status = self.0.local.run(|device| {
+            let request = device.send(process, envelope, bytes, mode.of_device());
+            Transfer { request, stage }
+        });
+        self.status(status).map(drop)
+    }
+
+    /// Receives into `count` elements.
+    ///
+    /// # Safety
+    ///
+    /// All data of `count` elements at `memory` can be written, and nobody else uses it.
+    pub unsafe fn recv_raw(
+        &self,
+        memory: *mut u8,
+        count: usize,
+        datatype: &Datatype,
+        from: Source,
+        tag: Option<i32>,
+    ) -> Result<Status, ErrorClass> {
+        if from == Source::Null {
+            return Ok(Status::EMPTY);
+        }
+        let pattern = self.pattern(from, tag).map_err(|class| self.fail(class))?;
+        // SAFETY: this waits until the receive is over.
+        let (room, stage) = unsafe { incoming(memory, count, datatype) }.map_err(|class| self.fail(class))?;
+        let status = self.0.local.run(|device| Transfer { request: device.recv(pattern, room), stage });
+        self.status(status)
+    }
+
+    /// Begins a receive into `count` elements.
+    ///
+    /// # Safety
+    ///
+    /// All data of `count` elements at `memory` stays until the receive is over, and nobody else uses it.
+    pub unsafe fn start_recv(
+        &self,
+        memory: *mut u8,
+        count: usize,
+        datatype: &Datatype,
+        from: Source,
+        tag: Option<i32>,
+    ) -> Result<Pending, ErrorClass> {
+        if from == Source::Null {
+            return Ok(Pending::Done(Status::EMPTY));
+        }
+        let pattern = self.pattern(from, tag).map_err(|class| self.fail(class))?;
+        // SAFETY: the caller's promise, until the receive is over.
+        let (room, stage) = unsafe { incoming(memory, count, datatype) }.map_err(|class| self.fail(class))?;
+        Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv(pattern, room), stage }))
+    }
+
+    /// Begins to receive a message that a matched probe has found.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::start_recv`].
+    pub unsafe fn start_recv_found(
+        &self,
+        found: Found,
+        memory: *mut u8,
+        count: usize,
+        datatype: &Datatype,
+    ) -> Result<Pending, ErrorClass> {
+        let Found::Message(message) = found else { return Ok(Pending::Done(Status::EMPTY)) };
+        // SAFETY: the caller's promise, until the receive is over.
+        let (room, stage) = unsafe { incoming(memory, count, datatype) }.map_err(|class| self.fail(class))?;
+        Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv_matched(message, room), stage }))
+    }
+
+    /// A message that has come and would be received so, if there is one: a status with its length.
+    pub fn iprobe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<Option<Status>, ErrorClass> {
+        let Some(pattern) = self.probe_pattern(from.into(), tag.into())? else { return Ok(Some(Status::EMPTY)) };
+        let found = self.0.local.try_for(|state| state.device.probe(pattern));
+        found.map(|status| self.status(Status::of_receive(status))).transpose()
+    }
+
+    /// Waits for a message that would be received so: a status with its length. A later receive like this gets it, if no
+    /// other thread does.
+    pub fn probe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<Status, ErrorClass> {
+        let Some(pattern) = self.probe_pattern(from.into(), tag.into())? else { return Ok(Status::EMPTY) };
+        self.status(Status::of_receive(self.0.local.wait_for(|state| state.device.probe(pattern))))
+    }
+
+    /// As [`Self::iprobe`], and keeps the message for who receives it as found.
+    pub fn improbe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Option<(Found, Status)>, ErrorClass> {
+        let pattern = self.probe_pattern(from.into(), tag.into())?;
+        let Some(pattern) = pattern else { return Ok(Some((Found::Nobody, Status::EMPTY))) };
+        let found = self.0.local.try_for(|state| state.device.matched_probe(pattern));
+        Ok(found.map(|(message, status)| (Found::Message(message), Status::of_receive(status))))
+    }
+
+    /// As [`Self::probe`], and keeps the message for who receives it as found.
+    pub fn mprobe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<(Found, Status), ErrorClass> {
+        let pattern = self.probe_pattern(from.into(), tag.into())?;
+        let Some(pattern) = pattern else { return Ok((Found::Nobody, Status::EMPTY)) };
+        let (message, status) = self.0.local.wait_for(|state| state.device.matched_probe(pattern));
+        Ok((Found::Message(message), Status::of_receive(status)))
+    }
+
+    /// Allows buffered sends of this process `capacity` bytes, of which each message takes [`super::BUFFERED_OVERHEAD`]
+    /// besides its own. `Buffer` when that was done already.
+    pub fn attach_buffer(&self, capacity: usize) -> Result<(), ErrorClass> {
+        self.0.local.lock().buffered.attach(capacity)
+    }
+
+    /// Waits until all buffered messages of this process have gone, and forbids more. Returns what was allowed.
+    pub fn detach_buffer(&self) -> Result<usize, ErrorClass> {
+        self.0.local.wait_for(|state| state.buffered.detach(&mut state.device))
+    }
+
+    /// Waits until all buffered messages of this process have gone.
+    pub fn flush_buffer(&self) {
+        self.0.local.wait_for(|state| state.buffered.is_flushed(&mut state.device).then_some(()));
+    }
+
+    /// Ends everything under way in this communicator, and all that is begun in it later, with `Revoked`, in all its
+    /// processes (`MPIX_Comm_revoke`).
+    pub fn revoke(&self) {
+        let mut state = self.0.local.lock();
+        for kind in [Kind::Point, Kind::Collective, Kind::Creation, Kind::Partitioned] {
+            state.device.revoke(self.context(kind));
+        }
+    }
+
+    /// Who a rank is, and what its message is matched by.
+    #[inline]
+    pub(super) fn envelope(&self, rank: u32, tag: i32) -> Result<(u32, Envelope), ErrorClass> {
+        if tag < 0 {
+            return Err(ErrorClass::Tag);
+        }
+        let process = self.peers().process(rank).ok_or(ErrorClass::Rank)?;
+        Ok((process, Envelope { context: self.context(Kind::Point), source: self.0.rank, tag }))
+    }
+
+    /// # Panics
+    ///
+    /// For the null process, which its callers have served before.
+    #[inline]
+    pub(super) fn pattern(&self, from: Source, tag: Option<i32>) -> Result<Pattern, ErrorClass> {
+        if tag.is_some_and(|tag| tag < 0) {
+            return Err(ErrorClass::Tag);
+        }
+        let source = match from {
+            Source::Any => None,
+            Source::Rank(rank) => {
+                Some(adi::Source { rank, process: self.peers().process(rank).ok_or(ErrorClass::Rank)? })
+            }
+            Source::Null => unreachable!("the null process needs no pattern"),
+        };
+        Ok(Pattern { context: self.context(Kind::Point), source, tag })
+    }
+
+    /// The status as a result, after the error handler has run.
+    #[inline]
+    pub(super) fn status(&self, status: Status) -> Result<Status, ErrorClass> {
+        status.ok().map_err(|class| self.fail(class))
+    }
+
+    fn probe_pattern(&self, from: Source, tag: Option<i32>) -> Result<Option<Pattern>, ErrorClass> {
+        if from == Source::Null {
+            return Ok(None);
+        }
+        self.pattern(from, tag).map(Some).map_err(|class| self.fail(class))
+    }
+}
+
+impl State {
+    fn send_buffered(
+        &mut self,
+        process: u32,
+        envelope: Envelope,
+        bytes: Outgoing,
+        stage: Stage,
+    ) -> Result<(), ErrorClass> {
+        let len = bytes.len();
+        self.buffered.reserve(&mut self.device, len)?;
+        let request = self.device.send(process, envelope, bytes, adi::Mode::Standard);
+        self.buffered.add(Transfer { request, stage }, len);
+        Ok(())
+    }
+}
+
+impl Mode {
+    const fn of_device(self) -> adi::Mode {
+        match self {
+            Self::Synchronous => adi::Mode::Synchronous,
+            Self::Standard | Self::Buffered | Self::Ready => adi::Mode::Standard,
+        }
+    }
+}
+
+/// What the device sends: the elements where they are, if they are one run of bytes and wait for nobody; else a packed copy.
+///
+/// # Safety
+///
+/// As for [`Communicator::start_send`].
+#[inline]
+unsafe fn outgoing(
+    mode: Mode,
+    memory: *const u8,
+    count: usize,
+    datatype: &Datatype,
+) -> Result<(Outgoing, Stage), ErrorClass> {
+    if mode != Mode::Buffered
+        && let Some((at, len)) = datatype.contiguous_run(count)
+    {
+        let bytes = slice_from_raw_parts(memory.wrapping_offset(at), len);
+        // SAFETY: all data of the elements, as the caller promises.
+        return Ok((unsafe { Outgoing::lend(bytes) }, Stage::Sent));
+    }
+    let mut packed = vec![0; datatype.pack_size(count).map_err(|_| ErrorClass::Count)?];
+    // SAFETY: the caller's elements are only read.
+    unsafe { datatype.pack_raw(memory, count, 0, &mut packed) };
+    let packed = Packed::new(packed);
+    // SAFETY: the bytes are the stage's, which keeps them until the transfer is over, and nobody writes them.
+    let bytes = unsafe { Outgoing::lend(packed.as_ptr()) };
+    Ok((bytes, Stage::SentPacked(packed)))
+}
+
+/// Where the device receives: at the elements' place, or into room of their packed size.
+///
+/// # Safety
+///
+/// As for [`Communicator::start_recv`].
+#[inline]
+unsafe fn incoming(memory: *mut u8, count: usize, datatype: &Datatype) -> Result<(Incoming, Stage), ErrorClass> {
+    if let Some((at, len)) = datatype.contiguous_run(count) {
+        let room = slice_from_raw_parts_mut(memory.wrapping_offset(at), len);
+        // SAFETY: all data of the elements, as the caller promises.
+        return Ok((unsafe { Incoming::lend(room) }, Stage::Received));
+    }
+    let packed = Packed::new(vec![0; datatype.pack_size(count).map_err(|_| ErrorClass::Count)?]);
+    // SAFETY: the bytes are the stage's, which keeps them and does not touch them until the transfer is over.
+    let room = unsafe { Incoming::lend(packed.as_ptr()) };
+    let (memory, datatype) = (Memory(memory), datatype.clone());
+    Ok((room, Stage::ReceivedPacked { packed, memory, count, datatype }))
+}

@@ -1,0 +1,114 @@
+//! Operations of several messages that are under way: each turn of the process moves them on, whatever it waits for
+//! (MPI-4.1 2.9 and 3.7.4: progress).
+
+use std::fmt;
+
+use crate::adi::Device;
+
+use super::{ErrorClass, Status};
+
+/// An operation that goes on by turns.
+pub(super) trait Run: Send {
+    /// Goes on as far as it can without waiting; `None` while it is not over.
+    fn turn(&mut self, device: &mut Device) -> Option<Result<(), ErrorClass>>;
+}
+
+/// All that are under way in a process.
+#[derive(Default)]
+pub(super) struct Runs {
+    slots: Vec<Slot>,
+    /// Slots in which something is under way.
+    under_way: usize,
+}
+
+/// Names an operation under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    index: usize,
+    generation: u32,
+}
+
+struct Slot {
+    generation: u32,
+    state: State,
+}
+
+enum State {
+    Free,
+    UnderWay(Box<dyn Run>),
+    /// As before, and nobody waits for it.
+    Orphan(Box<dyn Run>),
+    Over(Result<(), ErrorClass>),
+}
+
+impl Runs {
+    /// Takes an operation that has been begun.
+    pub fn add(&mut self, run: Box<dyn Run>) -> Handle {
+        self.under_way += 1;
+        let free = self.slots.iter().position(|slot| matches!(slot.state, State::Free));
+        let index = free.unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, state: State::Free });
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[index];
+        slot.state = State::UnderWay(run);
+        Handle { index, generation: slot.generation }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Moves all on. True if one has ended.
+    pub fn turn(&mut self, device: &mut Device) -> bool {
+        let mut ended = false;
+        for slot in &mut self.slots {
+            let (State::UnderWay(run) | State::Orphan(run)) = &mut slot.state else { continue };
+            let Some(result) = run.turn(device) else { continue };
+            slot.state = match slot.state {
+                State::Orphan(_) => State::Free,
+                _ => State::Over(result),
+            };
+            self.under_way -= 1;
+            ended = true;
+        }
+        ended
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self, handle: Handle) -> bool {
+        matches!(self.at(handle).state, State::Over(_))
+    }
+
+    /// How it ended, and forgets it.
+    pub fn poll(&mut self, handle: Handle) -> Option<Status> {
+        let State::Over(result) = self.at(handle).state else { return None };
+        let slot = &mut self.slots[handle.index];
+        slot.state = State::Free;
+        slot.generation = slot.generation.wrapping_add(1);
+        Some(Status { error: result.err(), ..Status::EMPTY })
+    }
+
+    /// Lets it end by itself.
+    pub fn free(&mut self, handle: Handle) {
+        let slot = &mut self.slots[handle.index];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.state = match std::mem::replace(&mut slot.state, State::Free) {
+            State::UnderWay(run) => State::Orphan(run),
+            State::Orphan(_) | State::Over(_) | State::Free => State::Free,
+        };
+    }
+
+    fn at(&self, handle: Handle) -> &Slot {
+        let slot = &self.slots[handle.index];
+        assert_eq!(slot.generation, handle.generation, "an operation is waited for once");
+        slot
+    }
+}
+
+impl fmt::Debug for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runs").field("under_way", &self.under_way).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+#![allow(unsafe_code)]
+//! Non-blocking calls on borrowed memory: nothing that was begun in a scope outlives it.
+//!
+//! Unsafe within, since the raw calls are: the scope waits for what its user has not.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use super::pending::Pending;
+use super::point::Mode;
+use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
+
+/// Where non-blocking calls are begun. Made by [`Communicator::scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    comm: &'scope Communicator,
+    pending: RefCell<Vec<Pending>>,
+    /// Invariant, so that nobody can pretend that the scope ends earlier than it does.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// A call that was begun. Forgotten, it is waited for at the scope's end.
+#[derive(Debug)]
+pub struct Request<'scope> {
+    comm: &'scope Communicator,
+    pending: &'scope RefCell<Vec<Pending>>,
+    index: usize,
+}
+
+impl Communicator {
+    /// Runs `body`, which can begin non-blocking calls on memory borrowed from outside of it, and waits for all of them:
+    /// also when `body` panics.
+    ///
+    /// The first error of a call that was not waited for is returned.
+    pub fn scope<'env, T>(
+        &self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<T, ErrorClass>,
+    ) -> Result<T, ErrorClass> {
+        let scope = Scope { comm: self, pending: RefCell::default(), scope: PhantomData, env: PhantomData };
+        let end = End { comm: self, pending: &scope.pending };
+        let result = body(&scope)?;
+        let failed = end.wait_all();
+        drop(end);
+        match failed {
+            None => Ok(result),
+            Some(class) => Err(self.fail(class)),
+        }
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Begins a send.
+    pub fn send<T: Equivalence>(
+        &'scope self,
+        data: &'scope [T],
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<Request<'scope>, ErrorClass> {
+        self.send_as(Mode::Standard, data, to, tag)
+    }
+
+    /// Begins a send in any mode.
+    pub fn send_as<T: Equivalence>(
+        &'scope self,
+        mode: Mode,
+        data: &'scope [T],
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<Request<'scope>, ErrorClass> {
+        // SAFETY: `data` is borrowed for as long as the scope, at whose end the send is over.
+        let pending =
+            unsafe { self.comm.start_send(mode, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), tag) };
+        Ok(self.add(pending?))
+    }
+
+    /// Begins a receive. `data` is seen again after the scope.
+    pub fn recv<T: Equivalence>(
+        &'scope self,
+        data: &'scope mut [T],
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Request<'scope>, ErrorClass> {
+        let (memory, count) = (data.as_mut_ptr().cast(), data.len());
+        // SAFETY: `data` is borrowed for as long as the scope, at whose end the receive is over.
+        let pending = unsafe { self.comm.start_recv(memory, count, &T::datatype(), from.into(), tag.into()) };
+        Ok(self.add(pending?))
+    }
+
+    /// Waits for any one of what was begun and is not over; `None` when nothing is left.
+    pub fn wait_any(&'scope self) -> Option<(usize, Status)> {
+        self.comm.local().wait_any(&mut self.pending.borrow_mut())
+    }
+
+    pub(super) fn add(&'scope self, pending: Pending) -> Request<'scope> {
+        let mut all = self.pending.borrow_mut();
+        all.push(pending);
+        Request { comm: self.comm, pending: &self.pending, index: all.len() - 1 }
+    }
+
+    pub(super) const fn comm(&self) -> &'scope Communicator {
+        self.comm
+    }
+}
+
+impl Request<'_> {
+    /// Which of the scope's calls it is, counted from 0: what [`Scope::wait_any`] tells.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Waits until it is over.
+    pub fn wait(self) -> Result<Status, ErrorClass> {
+        let status = self.comm.local().wait(&mut self.pending.borrow_mut()[self.index]);
+        self.comm.status(status)
+    }
+
+    /// How it ended, if it has; later calls tell nothing any more.
+    pub fn test(&mut self) -> Result<Option<Status>, ErrorClass> {
+        let status = self.comm.local().test(&mut self.pending.borrow_mut()[self.index]);
+        status.map(|status| self.comm.status(status)).transpose()
+    }
+
+    /// Asks for the message to be cancelled; to be waited for in any case.
+    pub fn cancel(&self) -> Result<(), ErrorClass> {
+        self.comm.local().cancel(&self.pending.borrow()[self.index])
+    }
+}
+
+/// Waits for what is left, in whatever way a scope ends.
+struct End<'a> {
+    comm: &'a Communicator,
+    pending: &'a RefCell<Vec<Pending>>,
+}
+
+impl End<'_> {
+    /// The first error.
+    fn wait_all(&self) -> Option<ErrorClass> {
+        let mut pending = self.pending.borrow_mut();
+        let statuses = self.comm.local().wait_all(&mut pending);
+        statuses.into_iter().find_map(|status| status.error)
+    }
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.wait_all();
+    }
+}

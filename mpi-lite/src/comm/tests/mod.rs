@@ -1,0 +1,12 @@
+//! Communicators of several ranks: threads of this process, over shared memory.
+
+mod point;
+
+use crate::adi::Config;
+
+use super::*;
+
+/// Runs `each` as every rank.
+fn job(size: u32, each: impl Fn(Communicator) + Sync) {
+    in_threads(size, &Config::default(), each);
+}

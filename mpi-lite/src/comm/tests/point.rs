@@ -1,0 +1,248 @@
+#![allow(unsafe_code)] // Raw calls, on memory that the tests own.
+//! Point to point: every mode, wildcard, way of waiting and error.
+
+use super::*;
+use crate::datatype::{Datatype, Predefined};
+
+/// Lengths on both sides of the eager limit, in `u64`s.
+const LENGTHS: [usize; 4] = [0, 1, 1_000, 100_000];
+
+fn numbers(len: usize, seed: u64) -> Vec<u64> {
+    (0..len as u64).map(|index| index * 7 + seed).collect()
+}
+
+#[test]
+fn every_mode_delivers_every_length() {
+    job(2, |comm| {
+        comm.attach_buffer(4 << 20).unwrap();
+        let modes = [Mode::Standard, Mode::Synchronous, Mode::Buffered, Mode::Ready];
+        for (tag, mode) in (0..).zip(modes) {
+            for len in LENGTHS {
+                let data = numbers(len, u64::from(comm.rank()));
+                if comm.rank() == 0 {
+                    comm.send_as(mode, &data, 1, tag).unwrap();
+                } else {
+                    let mut room = vec![0; len];
+                    let status = comm.recv(&mut room, 0, tag).unwrap();
+                    assert_eq!((status.source, status.tag, status.bytes), (Some(0), Some(tag), 8 * len));
+                    assert_eq!(room, numbers(len, 0));
+                }
+            }
+        }
+        assert_eq!(comm.detach_buffer(), Ok(4 << 20));
+        assert_eq!(comm.detach_buffer(), Err(ErrorClass::Buffer));
+    });
+}
+
+#[test]
+fn messages_to_oneself_and_to_nobody_arrive() {
+    job(1, |comm| {
+        for len in LENGTHS {
+            let (data, mut room) = (numbers(len, 3), vec![0; len]);
+            comm.sendrecv(&data, 0, 5, &mut room, 0, 5).unwrap();
+            assert_eq!(data, room);
+        }
+        let mut room = [9u8; 4];
+        let nobody: Option<u32> = None;
+        comm.send(&room, nobody, 1).unwrap();
+        assert_eq!(comm.recv(&mut room, nobody, 1), Ok(Status::EMPTY));
+        assert_eq!(comm.probe(nobody, 1), Ok(Status::EMPTY));
+        let (found, _) = comm.mprobe(nobody, 1).unwrap();
+        assert_eq!(comm.mrecv(found, &mut room), Ok(Status::EMPTY));
+        assert_eq!(room, [9; 4]);
+    });
+}
+
+#[test]
+fn wildcards_take_messages_in_their_senders_order() {
+    job(3, |comm| {
+        if comm.rank() > 0 {
+            for number in 0..50u32 {
+                comm.send(&[number], 0, number as i32 % 3).unwrap();
+            }
+            return;
+        }
+        let mut next = [0; 3];
+        for _ in 0..100 {
+            let mut number = [0u32];
+            let status = comm.recv(&mut number, Source::Any, None).unwrap();
+            let source = status.source.unwrap() as usize;
+            assert_eq!(number[0], next[source]);
+            assert_eq!(status.tag, Some(number[0] as i32 % 3));
+            next[source] += 1;
+        }
+        assert_eq!(next, [0, 50, 50]);
+    });
+}
+
+#[test]
+fn a_message_that_is_too_long_harms_no_other() {
+    job(2, |comm| {
+        for len in [10, 100_000] {
+            if comm.rank() == 0 {
+                comm.send(&numbers(len, 1), 1, 1).unwrap();
+                comm.send(&numbers(2, 5), 1, 1).unwrap();
+            } else {
+                let mut room = [0; 3];
+                assert_eq!(comm.recv(&mut room, 0, 1), Err(ErrorClass::Truncate));
+                assert_eq!(room[..], numbers(3, 1));
+                let status = comm.recv(&mut room, 0, 1).unwrap();
+                assert_eq!((status.bytes, &room[..2]), (16, &numbers(2, 5)[..]));
+            }
+        }
+    });
+}
+
+#[test]
+fn wrong_arguments_are_refused_by_class_and_told_to_the_handler() {
+    use std::sync::{Arc, Mutex};
+    job(1, |comm| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        comm.set_error_handler(ErrorHandler::Call(Arc::new(move |comm, class| {
+            // It may call back.
+            assert_eq!(comm.iprobe(Source::Any, None), Ok(None));
+            told.lock().unwrap().push(class);
+        })));
+        assert_eq!(comm.send(&[1u8], 1, 0), Err(ErrorClass::Rank));
+        assert_eq!(comm.send(&[1u8], 0, -1), Err(ErrorClass::Tag));
+        assert_eq!(comm.recv(&mut [1u8], 7, 0), Err(ErrorClass::Rank));
+        assert_eq!(comm.recv(&mut [1u8], 0, -5), Err(ErrorClass::Tag));
+        assert_eq!(comm.bsend(&[1u8], 0, 0), Err(ErrorClass::Buffer));
+        comm.attach_buffer(BUFFERED_OVERHEAD).unwrap();
+        assert_eq!(comm.bsend(&[1u8], 0, 0), Err(ErrorClass::Buffer));
+        assert_eq!(comm.bsend::<u8>(&[], 0, 0), Ok(()));
+        assert_eq!(comm.recv::<u8>(&mut [], 0, 0).map(|status| status.bytes), Ok(0));
+        use ErrorClass::{Buffer, Rank, Tag};
+        assert_eq!(*seen.lock().unwrap(), [Rank, Tag, Rank, Tag, Buffer, Buffer]);
+    });
+}
+
+#[test]
+fn probes_tell_what_will_come_and_matched_ones_keep_it() {
+    job(2, |comm| {
+        if comm.rank() == 0 {
+            comm.send(&numbers(5, 0), 1, 1).unwrap();
+            comm.send(&numbers(100_000, 1), 1, 2).unwrap();
+        } else {
+            let status = comm.probe(Source::Any, 2).unwrap();
+            assert_eq!((status.source, status.tag, status.bytes), (Some(0), Some(2), 800_000));
+            let (found, status) = comm.mprobe(0, None).unwrap();
+            assert_eq!((status.tag, status.bytes), (Some(1), 40));
+            // Taken, it is nobody else's.
+            assert_eq!(comm.iprobe(0, 1), Ok(None));
+            let (all, _) = comm.recv_vec::<u64>(Source::Any, None).unwrap();
+            assert_eq!(all, numbers(100_000, 1));
+            let mut room = [0; 5];
+            assert_eq!(comm.mrecv(found, &mut room).unwrap().bytes, 40);
+            assert_eq!(room[..], numbers(5, 0));
+        }
+    });
+}
+
+#[test]
+fn a_scope_waits_for_all_that_was_begun_in_it() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        let data = numbers(100_000, u64::from(comm.rank()));
+        let (mut first, mut second) = (vec![0; 100_000], vec![0; 7]);
+        comm.scope(|scope| {
+            let early = scope.recv(&mut second, other, 2)?;
+            scope.recv(&mut first, other, 1)?;
+            scope.send(&data, other, 1)?;
+            scope.send(&data[..7], other, 2)?;
+            assert_eq!(early.wait()?.bytes, 56);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(first, numbers(100_000, u64::from(other)));
+        assert_eq!(second, first[..7]);
+        let mut room = [0u8];
+        let short = comm.scope(|scope| {
+            scope.recv(&mut room, other, 3)?;
+            scope.send(&[1u8, 2], other, 3).map(drop)
+        });
+        assert_eq!(short, Err(ErrorClass::Truncate));
+    });
+}
+
+#[test]
+fn any_some_and_all_find_what_is_over() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        if comm.rank() == 0 {
+            let mut rooms = [[0u32; 1]; 4];
+            comm.scope(|scope| {
+                for (tag, room) in (0..).zip(&mut rooms) {
+                    scope.recv(room, other, tag)?;
+                }
+                // Sent one by one, in this order, each when the one before was seen.
+                for tag in [2, 0, 3, 1] {
+                    comm.send(&[tag], other, 9)?;
+                    let (index, status) = scope.wait_any().expect("one is left");
+                    assert_eq!((index, status.tag), (tag as usize, Some(tag)));
+                }
+                assert_eq!(scope.wait_any(), None);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(rooms, [[0], [10], [20], [30]]);
+        } else {
+            for _ in 0..4 {
+                let mut tag = [0i32];
+                comm.recv(&mut tag, other, 9).unwrap();
+                comm.send(&[tag[0] as u32 * 10], other, tag[0]).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_cancelled_was_not_received() {
+    job(2, |comm| {
+        if comm.rank() == 0 {
+            let mut room = [5u8];
+            comm.scope(|scope| {
+                let mut request = scope.recv(&mut room, 1, 4)?;
+                assert_eq!(request.test()?, None);
+                request.cancel()?;
+                assert!(request.wait()?.cancelled);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(room, [5]);
+            comm.send(&[0u8], 1, 0).unwrap();
+        } else {
+            comm.recv(&mut [0u8], 0, 0).unwrap();
+        }
+    });
+}
+
+/// A column of a matrix goes to a row of another.
+#[test]
+fn elements_apart_are_packed_on_the_way() {
+    const SIDE: usize = 300;
+    job(2, |comm| {
+        let double = Predefined::Double.into();
+        let column = Datatype::vector(SIDE, 1, SIDE as isize, &double).unwrap();
+        if comm.rank() == 0 {
+            let matrix: Vec<f64> = (0..SIDE * SIDE).map(|index| index as f64).collect();
+            // SAFETY: the matrix has all of the column, and is not changed.
+            unsafe { comm.send_raw(Mode::Synchronous, matrix[7..].as_ptr().cast(), 1, &column, 1.into(), 0) }.unwrap();
+            let mut room = vec![0.0; SIDE * SIDE];
+            // SAFETY: as above, and the room is ours.
+            let status = unsafe { comm.recv_raw(room[3..].as_mut_ptr().cast(), 1, &column, 1.into(), None) };
+            assert_eq!(status.unwrap().bytes, 8 * 5);
+            let expected: Vec<f64> = (0..SIDE * SIDE)
+                .map(|index| if index % SIDE == 3 && index / SIDE < 5 { (index / SIDE) as f64 } else { 0.0 })
+                .collect();
+            assert!(room == expected);
+        } else {
+            let mut row = vec![0.0; SIDE];
+            comm.recv(&mut row, 0, 0).unwrap();
+            assert!(row.iter().enumerate().all(|(index, value)| *value == (index * SIDE + 7) as f64));
+            // Fewer than the other side has room for.
+            comm.send(&[0.0, 1.0, 2.0, 3.0, 4.0], 0, 1).unwrap();
+        }
+    });
+}

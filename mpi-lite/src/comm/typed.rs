@@ -1,0 +1,124 @@
+#![allow(unsafe_code)]
+//! Point to point on slices. Unsafe within, since the raw calls are.
+
+use super::pending::Pending;
+use super::point::{Found, Mode};
+use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
+
+impl Communicator {
+    /// Sends, and returns when `data` is free again: at once, or when it was received.
+    #[inline]
+    pub fn send<T: Equivalence>(&self, data: &[T], to: impl Into<Destination>, tag: i32) -> Result<(), ErrorClass> {
+        self.send_as(Mode::Standard, data, to, tag)
+    }
+
+    /// Sends, and returns when a receive has found the message.
+    pub fn ssend<T: Equivalence>(&self, data: &[T], to: impl Into<Destination>, tag: i32) -> Result<(), ErrorClass> {
+        self.send_as(Mode::Synchronous, data, to, tag)
+    }
+
+    /// Copies the message into room that was attached, and returns. `Buffer` when that is full.
+    pub fn bsend<T: Equivalence>(&self, data: &[T], to: impl Into<Destination>, tag: i32) -> Result<(), ErrorClass> {
+        self.send_as(Mode::Buffered, data, to, tag)
+    }
+
+    /// Sends to a receive that is there already.
+    pub fn rsend<T: Equivalence>(&self, data: &[T], to: impl Into<Destination>, tag: i32) -> Result<(), ErrorClass> {
+        self.send_as(Mode::Ready, data, to, tag)
+    }
+
+    /// Sends in any mode.
+    #[inline]
+    pub fn send_as<T: Equivalence>(
+        &self,
+        mode: Mode,
+        data: &[T],
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<(), ErrorClass> {
+        // SAFETY: `data` is borrowed until this returns, and is what the type says.
+        unsafe { self.send_raw(mode, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), tag) }
+    }
+
+    /// Receives a message of at most `data.len()` elements: the status says how many bytes. Of a longer one the front is
+    /// received, with `Truncate`.
+    #[inline]
+    pub fn recv<T: Equivalence>(
+        &self,
+        data: &mut [T],
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Status, ErrorClass> {
+        // SAFETY: `data` is borrowed until this returns, and any bytes make valid elements.
+        unsafe { self.recv_raw(data.as_mut_ptr().cast(), data.len(), &T::datatype(), from.into(), tag.into()) }
+    }
+
+    /// Receives a message of any length.
+    pub fn recv_vec<T: Equivalence + Default>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<(Vec<T>, Status), ErrorClass> {
+        let (found, status) = self.mprobe(from, tag)?;
+        let size = T::datatype().size().max(1);
+        let mut data = vec![T::default(); status.bytes.div_ceil(size)];
+        let status = self.mrecv(found, &mut data)?;
+        data.truncate(status.bytes / size);
+        Ok((data, status))
+    }
+
+    /// Receives the message that a matched probe has found.
+    pub fn mrecv<T: Equivalence>(&self, found: Found, data: &mut [T]) -> Result<Status, ErrorClass> {
+        // SAFETY: `data` is borrowed until this returns, which it does when the receive is over.
+        let pending = unsafe { self.start_recv_found(found, data.as_mut_ptr().cast(), data.len(), &T::datatype()) };
+        self.status(self.local().wait(&mut pending?))
+    }
+
+    /// Sends and receives at the same time.
+    pub fn sendrecv<T: Equivalence, U: Equivalence>(
+        &self,
+        data: &[T],
+        to: impl Into<Destination>,
+        send_tag: i32,
+        room: &mut [U],
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Status, ErrorClass> {
+        // SAFETY: both are borrowed until this returns, which it does when both are over.
+        let receive =
+            unsafe { self.start_recv(room.as_mut_ptr().cast(), room.len(), &U::datatype(), from.into(), tag.into()) };
+        let mut receive = receive?;
+        // SAFETY: as above.
+        let send = unsafe {
+            self.start_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), send_tag)
+        };
+        self.both(send, &mut receive)
+    }
+
+    /// Sends `data`, and receives another message in its place.
+    pub fn sendrecv_replace<T: Equivalence>(
+        &self,
+        data: &mut [T],
+        to: impl Into<Destination>,
+        send_tag: i32,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Status, ErrorClass> {
+        let sent = data.to_vec();
+        self.sendrecv(&sent, to, send_tag, data, from, tag)
+    }
+
+    /// Waits for a send and a receive; the receive is ended when the send could not be begun.
+    fn both(&self, send: Result<Pending, ErrorClass>, receive: &mut Pending) -> Result<Status, ErrorClass> {
+        let sent = match send {
+            Ok(mut send) => self.status(self.local().wait(&mut send)).map(drop),
+            Err(class) => {
+                let _ = self.local().cancel(receive);
+                Err(class)
+            }
+        };
+        let received = self.local().wait(receive);
+        sent?;
+        self.status(received)
+    }
+}
