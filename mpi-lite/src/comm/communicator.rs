@@ -7,6 +7,7 @@ use crate::adi::Device;
 
 use super::attribute::{Attributes, Keyval, Value};
 use super::cartesian::Cartesian;
+use super::collective::Ranks;
 use super::context::{self, Kind};
 use super::graph::{DistGraph, Graph};
 use super::info::Info;
@@ -24,11 +25,23 @@ pub(super) struct Inner {
     pub rank: u32,
     /// Of an intercommunicator.
     pub remote: Option<Group>,
+    /// Of an intercommunicator: our side alone.
+    pub side: Option<Communicator>,
     pub topology: Topology,
+    /// For collective calls; `None` between two groups.
+    pub ranks: Option<Arc<Mutex<Ranks>>>,
     name: Mutex<String>,
     handler: Mutex<ErrorHandler>,
     attributes: Mutex<Attributes<Communicator>>,
     info: Mutex<Info>,
+}
+
+/// What kinds of communicators differ in.
+struct Kindred {
+    remote: Option<Group>,
+    side: Option<Communicator>,
+    topology: Topology,
+    ranks: Option<Arc<Mutex<Ranks>>>,
 }
 
 /// Who is whose neighbour.
@@ -51,16 +64,28 @@ pub enum ErrorHandler {
     /// The process ends, with a message (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`). Its launcher ends the job.
     Abort,
     /// A function of the program's.
-    Call(Arc<dyn Fn(&Communicator, ErrorClass) + Send + Sync>),
+    Call(Arc<HandlerFn>),
 }
+
+/// Is told which call's communicator, and what went wrong.
+pub type HandlerFn = dyn Fn(&Communicator, ErrorClass) + Send + Sync;
 
 impl Communicator {
     /// All processes of a job: this one reaches the others by `device`. `threads` is whether several threads will call at
     /// the same time (`MPI_THREAD_MULTIPLE`), and is the same in all processes.
+    ///
+    /// # Panics
+    ///
+    /// When the device has a port on the simulated fabric, which is one thread's.
     pub fn world(device: Device, threads: bool) -> Self {
         let (own, size) = (device.own(), device.processes().len() as u32);
         let local = Arc::new(Local::new(device, threads));
-        Self::new(local, context::WORLD, Group::world(size), own, None)
+        Self::new(local, context::WORLD, Group::world(size), own, Topology::None)
+    }
+
+    /// Ends communication: gives the device back to who ends the job. Nothing is to be called on any communicator afterwards.
+    pub fn into_device(self) -> Device {
+        self.0.local.take_device()
     }
 
     /// This process alone (`MPI_COMM_SELF`), beside a communicator of the job's.
@@ -69,33 +94,28 @@ impl Communicator {
     pub fn own(&self) -> Self {
         let process = self.0.group.processes()[self.0.rank as usize];
         let alone = Group::new([process]).expect("one process is not there twice");
-        Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, None)
+        Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, Topology::None)
     }
 
-    pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Option<Group>) -> Self {
-        Self::with_topology(local, id, group, rank, remote, Topology::None)
+    pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
+        let (context, processes) = (context::on_wire(id, Kind::Collective), group.processes().to_vec());
+        let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::default());
+        // What waits in shared memory waits for its own call only, and threads make others meanwhile.
+        let ranks = if local.has_threads() { ranks.without_shared_memory() } else { ranks };
+        let ranks = Some(Arc::new(Mutex::new(ranks)));
+        Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
-    pub(super) fn with_topology(
-        local: Arc<Local>,
-        id: u32,
-        group: Group,
-        rank: u32,
-        remote: Option<Group>,
-        topology: Topology,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            local,
-            id,
-            group,
-            rank,
-            remote,
-            topology,
-            name: Mutex::default(),
-            handler: Mutex::default(),
-            attributes: Mutex::default(),
-            info: Mutex::default(),
-        }))
+    /// Between our group, which `side` is a communicator of, and a remote one.
+    pub(super) fn between(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Group, side: Self) -> Self {
+        let (remote, side) = (Some(remote), Some(side));
+        Self::of(local, id, group, rank, Kindred { remote, side, topology: Topology::None, ranks: None })
+    }
+
+    fn of(local: Arc<Local>, id: u32, group: Group, rank: u32, kindred: Kindred) -> Self {
+        let Kindred { remote, side, topology, ranks } = kindred;
+        let (name, handler, attributes, info) = Default::default();
+        Self(Arc::new(Inner { local, id, group, rank, remote, side, topology, ranks, name, handler, attributes, info }))
     }
 
     /// Our rank.

@@ -17,10 +17,15 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct ContextIds {
     free: Mask,
+    /// A thread is agreeing on an id with others, and may take any of those that are free.
+    offered: bool,
 }
 
 /// One bit an id, set where it is free. Masks of several processes are agreed upon by "and".
-pub(super) type Mask = [u64; IDS / 64];
+pub(super) type Mask = [u64; WORDS];
+
+/// Of a mask.
+pub(super) const WORDS: usize = IDS / 64;
 
 /// Communicators that a process may be in at a time.
 const IDS: usize = 4096;
@@ -31,13 +36,23 @@ pub(super) const OWN: u32 = 1;
 
 impl ContextIds {
     pub const fn new() -> Self {
-        let mut free = [u64::MAX; IDS / 64];
+        let mut free = [u64::MAX; WORDS];
         free[0] = !(1 << WORLD | 1 << OWN);
-        Self { free }
+        Self { free, offered: false }
     }
 
-    pub const fn free(&self) -> &Mask {
-        &self.free
+    /// What is free, for one thread at a time: it ends with [`Self::take`] or [`Self::withdraw`].
+    pub const fn offer(&mut self) -> Option<Mask> {
+        if self.offered {
+            return None;
+        }
+        self.offered = true;
+        Some(self.free)
+    }
+
+    /// Nothing was agreed upon.
+    pub const fn withdraw(&mut self) {
+        self.offered = false;
     }
 
     /// The lowest id that is free in all of a mask; `None` when there is none, which all processes find alike.
@@ -48,6 +63,7 @@ impl ContextIds {
 
     /// Takes an id that was agreed upon.
     pub fn take(&mut self, id: u32) {
+        self.offered = false;
         let bit = 1 << (id % 64);
         let word = &mut self.free[id as usize / 64];
         debug_assert!(*word & bit != 0, "an id that is agreed upon is free");
@@ -74,11 +90,14 @@ mod tests {
         here.take(2);
         there.take(3);
         let both = |here: &ContextIds, there: &ContextIds| {
-            let mut mask = *here.free();
-            mask.iter_mut().zip(there.free()).for_each(|(a, b)| *a &= b);
+            let mut mask = here.free;
+            mask.iter_mut().zip(&there.free).for_each(|(a, b)| *a &= b);
             ContextIds::lowest(&mask)
         };
         assert_eq!(both(&here, &there), Some(4));
+        assert!(here.offer().is_some() && here.offer().is_none());
+        here.withdraw();
+        assert!(here.offer().is_some());
         here.give_back(2);
         there.give_back(3);
         assert_eq!(both(&here, &there), Some(2));

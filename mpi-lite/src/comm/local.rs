@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::adi::{Device, Idle};
+use crate::adi::{Config, Device, Idle, Process};
 
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::context::ContextIds;
+use super::movable::Movable;
 use super::pending::{Pending, Transfer};
 use super::running::Runs;
 
@@ -22,7 +23,7 @@ pub struct Local {
 
 /// Behind the lock. Never locked while a program's own function runs.
 pub(super) struct State {
-    pub device: Device,
+    pub device: Movable,
     pub runs: Runs,
     pub contexts: ContextIds,
     pub buffered: Buffered,
@@ -68,9 +69,25 @@ impl State {
 impl Local {
     pub(super) fn new(device: Device, threads: bool) -> Self {
         let contexts = ContextIds::new();
-        let state =
-            State { device, runs: Runs::default(), contexts, buffered: Buffered::default(), orphans: Vec::new() };
+        let state = State {
+            device: Movable::new(device),
+            runs: Runs::default(),
+            contexts,
+            buffered: Buffered::default(),
+            orphans: Vec::new(),
+        };
         Self { state: Mutex::new(state), threads }
+    }
+
+    pub(super) const fn has_threads(&self) -> bool {
+        self.threads
+    }
+
+    /// The device, for who ends the job. What is called afterwards finds nobody.
+    pub(super) fn take_device(&self) -> Device {
+        let alone = vec![Process::here("", &[])];
+        let nobody = Device::open(0, alone, Vec::new(), &Config::default()).expect("a process reaches itself");
+        std::mem::replace(&mut self.lock().device, Movable::new(nobody)).into_inner()
     }
 
     /// # Panics

@@ -6,6 +6,9 @@
 //! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
+//! | `collectives`, `neighborhood`, `calls`, `elements` | collective calls of slices, of raw memory, and where that is |
+//! | `collective` | how they are done: by messages or by shared memory |
+//! | `create` | new communicators, and what all agree on for them |
 //! | `pending`, `running` | what was begun and is not over |
 //! | `local` | this process: its device, and waiting |
 //! | `context` | what tells communicators' messages apart |
@@ -13,16 +16,22 @@
 
 pub mod attribute;
 mod buffered;
+mod calls;
 pub mod cartesian;
 pub mod collective;
+mod collectives;
 mod communicator;
 mod context;
+mod create;
+mod elements;
 mod equivalence;
 mod error_class;
 pub mod graph;
 mod group;
 pub mod info;
 mod local;
+mod movable;
+mod neighborhood;
 mod pending;
 mod point;
 mod running;
@@ -34,11 +43,14 @@ mod threads;
 mod typed;
 
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
-pub use communicator::{Communicator, ErrorHandler, Topology};
+pub use calls::Operator;
+pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
+pub use elements::Elements;
 pub use equivalence::Equivalence;
 pub use error_class::ErrorClass;
 pub use group::{Comparison, Group, GroupError, Range};
 pub use local::Local;
+pub use neighborhood::Around;
 pub use pending::{Pending, Transfer};
 pub use point::{Found, Mode};
 pub use running::Handle;

@@ -3,13 +3,13 @@
 
 use std::ptr::{slice_from_raw_parts, slice_from_raw_parts_mut};
 
-use crate::adi::{self, Envelope, Incoming, Message, Outgoing, Pattern};
+use crate::adi::{self, Device, Envelope, Incoming, Message, Outgoing, Pattern};
 use crate::datatype::Datatype;
 
 use super::context::Kind;
 use super::local::State;
 use super::pending::{Memory, Packed, Pending, Stage, Transfer};
-use super::{Communicator, Destination, ErrorClass, Source, Status};
+use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
 
 /// When a send is over (MPI-4.1 3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +213,55 @@ impl Communicator {
         for kind in [Kind::Point, Kind::Collective, Kind::Creation, Kind::Partitioned] {
             state.device.revoke(self.context(kind));
         }
+    }
+
+    /// Sends what members of this communicator agree on, apart from its program's messages.
+    pub(super) fn tell<T: Equivalence>(&self, data: &[T], rank: u32, tag: i32) -> Result<(), ErrorClass> {
+        let (process, envelope) = self.envelope(rank, tag)?;
+        let envelope = Envelope { context: self.context(Kind::Creation), ..envelope };
+        // SAFETY: `data` is borrowed until this returns, which it does when the send is over.
+        let (bytes, stage) = unsafe { outgoing(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype()) }?;
+        let begin = |device: &mut Device| {
+            let request = device.send(process, envelope, bytes, adi::Mode::Standard);
+            Transfer { request, stage }
+        };
+        self.0.local.run(begin).ok().map(drop)
+    }
+
+    /// Receives what [`Self::tell`] sends, of this length.
+    pub(super) fn hear<T: Equivalence>(&self, room: &mut [T], rank: u32, tag: i32) -> Result<(), ErrorClass> {
+        // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
+        let mut pending = unsafe { self.start_hear(room, rank, tag) }?;
+        self.0.local.wait(&mut pending).ok().map(drop)
+    }
+
+    /// Both at once, with one other rank.
+    pub(super) fn swap<T: Equivalence>(
+        &self,
+        data: &[T],
+        room: &mut [T],
+        rank: u32,
+        tag: i32,
+    ) -> Result<(), ErrorClass> {
+        // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
+        let mut pending = unsafe { self.start_hear(room, rank, tag) }?;
+        let told = self.tell(data, rank, tag);
+        if told.is_err() {
+            self.0.local.cancel(&pending)?;
+        }
+        let heard = self.0.local.wait(&mut pending).ok().map(drop);
+        told.and(heard)
+    }
+
+    /// # Safety
+    ///
+    /// `room` is not touched until the receive is over.
+    unsafe fn start_hear<T: Equivalence>(&self, room: &mut [T], rank: u32, tag: i32) -> Result<Pending, ErrorClass> {
+        let pattern = self.pattern(Source::Rank(rank), Some(tag))?;
+        let pattern = Pattern { context: self.context(Kind::Creation), ..pattern };
+        // SAFETY: as the caller says.
+        let (room, stage) = unsafe { incoming(room.as_mut_ptr().cast(), room.len(), &T::datatype()) }?;
+        Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv(pattern, room), stage }))
     }
 
     /// Who a rank is, and what its message is matched by.

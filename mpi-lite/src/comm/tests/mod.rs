@@ -1,5 +1,7 @@
 //! Communicators of several ranks: threads of this process, over shared memory.
 
+mod collective;
+mod create;
 mod point;
 
 use crate::adi::Config;

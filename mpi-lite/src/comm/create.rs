@@ -1,0 +1,283 @@
+//! New communicators: what their processes agree on, and who is in (MPI-4.1 7.4 and 7.6).
+
+use std::sync::Arc;
+
+use crate::op::Op;
+
+use super::cartesian::{Cartesian, Side};
+use super::communicator::Topology;
+use super::context::{ContextIds, WORDS};
+use super::graph::{DistGraph, Edge, Graph, Link};
+use super::{Communicator, ErrorClass, Group};
+
+impl Communicator {
+    /// The same processes with messages of their own; hints, handler and attributes are copied.
+    pub fn dup(&self) -> Result<Self, ErrorClass> {
+        let id = self.agree()?;
+        let (local, group, rank) = (Arc::clone(&self.0.local), self.0.group.clone(), self.0.rank);
+        let copy = match (&self.0.remote, &self.0.side) {
+            (Some(remote), Some(side)) => Self::between(local, id, group, rank, remote.clone(), side.dup()?),
+            _ => Self::new(local, id, group, rank, self.0.topology.clone()),
+        };
+        self.copy_settings_to(&copy).map_err(|class| self.fail(class))?;
+        Ok(copy)
+    }
+
+    /// One communicator for each color, in which ranks are in the order of `key`, and of the ranks here where that is equal.
+    /// Without a color (`MPI_UNDEFINED`) none.
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+        let own = [color.map_or(-1, i64::from), key.into()];
+        let mut all = vec![[0; 2]; self.size() as usize];
+        self.allgather(&[own], &mut all)?;
+        let mut members: Vec<(i64, u32)> =
+            (0..).zip(&all).filter(|(_, [color, _])| *color == own[0]).map(|(rank, [_, key])| (*key, rank)).collect();
+        members.sort_unstable();
+        let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+        let group = self.0.group.incl(&ranks).expect("the ranks are some of ours");
+        let id = self.agree()?;
+        if color.is_none() {
+            self.give_back(id);
+            return Ok(None);
+        }
+        Ok(self.member(id, group, Topology::None))
+    }
+
+    /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
+    pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
+        let own = self.0.group.processes()[self.0.rank as usize];
+        let color = {
+            let state = self.0.local.lock();
+            let processes = state.device.processes();
+            let host = |process: u32| &processes[process as usize].host;
+            let first = self.0.group.processes().iter().position(|process| host(*process) == host(own));
+            first.expect("we are on our own host") as u32
+        };
+        self.split(Some(color), key).map(|own| own.expect("every process has a host"))
+    }
+
+    /// A communicator of these processes, which are all here; the others get none. All processes here call it.
+    pub fn create(&self, group: &Group) -> Result<Option<Self>, ErrorClass> {
+        if group.difference(&self.0.group).size() > 0 {
+            return Err(self.fail(ErrorClass::Group));
+        }
+        let id = self.agree()?;
+        Ok(self.member(id, group.clone(), Topology::None))
+    }
+
+    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`.
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Self, ErrorClass> {
+        let own = self.0.group.processes()[self.0.rank as usize];
+        if group.difference(&self.0.group).size() > 0 || group.rank_of(own).is_none() {
+            return Err(self.fail(ErrorClass::Group));
+        }
+        let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
+        let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
+        let id = self.agree_by(|offer| {
+            let (mut all, mut next) = (offer, [0; WORDS + 1]);
+            if self.0.rank != leader {
+                self.tell(&offer, leader, tag)?;
+                self.hear(&mut all, leader, tag)?;
+                return Ok(all);
+            }
+            for rank in others.clone() {
+                self.hear(&mut next, rank, tag)?;
+                and(&mut all, &next);
+            }
+            others.clone().try_for_each(|rank| self.tell(&all, rank, tag))?;
+            Ok(all)
+        })?;
+        Ok(self.member(id, group.clone(), Topology::None).expect("we are in it"))
+    }
+
+    /// A communicator between this group and another one. `leader` of each group reaches the other's by rank `other` of
+    /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing.
+    pub fn intercomm(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
+        let leads = self.0.rank == leader;
+        // The leaders tell each other who is there, and then their own side.
+        let here = self.0.group.processes();
+        let mut len = [0u64];
+        if leads {
+            bridge.swap(&[here.len() as u64], &mut len, other, tag).map_err(|class| self.fail(class))?;
+        }
+        self.broadcast(&mut len, leader)?;
+        let mut there = vec![0u32; len[0] as usize];
+        if leads {
+            bridge.swap(here, &mut there, other, tag).map_err(|class| self.fail(class))?;
+        }
+        self.broadcast(&mut there, leader)?;
+        let remote = Group::new(there).ok_or_else(|| self.fail(ErrorClass::Group))?;
+        if remote.intersection(&self.0.group).size() > 0 {
+            return Err(self.fail(ErrorClass::Group));
+        }
+        let side = self.dup()?;
+        let id = side.agree_between(leader, bridge, other, tag)?;
+        let (group, rank) = (self.0.group.clone(), self.0.rank);
+        Ok(Self::between(Arc::clone(&self.0.local), id, group, rank, remote, side))
+    }
+
+    /// One group of both sides of an intercommunicator: those come first that say `high` is false; if both say the same, those
+    /// whose first process has the smaller number.
+    pub fn merge(&self, high: bool) -> Result<Self, ErrorClass> {
+        let (Some(side), Some(remote)) = (&self.0.side, &self.0.remote) else {
+            return Err(self.fail(ErrorClass::Comm));
+        };
+        let first = |group: &Group| u64::from(group.processes()[0]);
+        let mut there = [0u64];
+        if side.rank() == 0 {
+            self.swap(&[u64::from(high)], &mut there, 0, MERGE).map_err(|class| self.fail(class))?;
+        }
+        side.broadcast(&mut there, 0)?;
+        let group = self.group();
+        let we_first = (u64::from(high), first(group)) < (there[0], first(remote));
+        let all = if we_first { group.union(remote) } else { remote.union(group) };
+        let id = self.agree()?;
+        Ok(self.member(id, all, Topology::None).expect("we are on one of the sides"))
+    }
+
+    /// A grid of the first ranks; the others get none. Ranks stay as they are.
+    pub fn cartesian(&self, sides: &[Side]) -> Result<Option<Self>, ErrorClass> {
+        let grid = Cartesian::new(sides).map_err(|_| self.fail(ErrorClass::Dims))?;
+        let size = grid.size();
+        self.first(size, Topology::Cartesian(grid))
+    }
+
+    /// The grid's rows, planes or whatever remains without the dimensions that `keep` names false: the one we are in.
+    pub fn sub_grid(&self, keep: &[bool]) -> Result<Self, ErrorClass> {
+        let Topology::Cartesian(grid) = self.topology() else { return Err(self.fail(ErrorClass::Topology)) };
+        let (sub, color, key) = grid.sub(self.0.rank, keep).map_err(|_| self.fail(ErrorClass::Arg))?;
+        let part = self.split(Some(color), key as i32)?.expect("we have a color");
+        // The context goes over to a communicator that knows the grid.
+        let (group, rank) = (part.0.group.clone(), part.0.rank);
+        let id = part.agree()?;
+        Ok(Self::new(Arc::clone(&self.0.local), id, group, rank, Topology::Cartesian(sub)))
+    }
+
+    /// A graph of the first ranks, as all of them give it; the others get none.
+    pub fn graph(&self, index: &[usize], edges: &[u32]) -> Result<Option<Self>, ErrorClass> {
+        let graph = Graph::new(index, edges).map_err(|_| self.fail(ErrorClass::Arg))?;
+        let size = graph.size();
+        self.first(size, Topology::Graph(graph))
+    }
+
+    /// A graph of which each rank gives its own neighbours.
+    pub fn dist_graph_adjacent(
+        &self,
+        sources: Vec<Edge>,
+        destinations: Vec<Edge>,
+        weighted: bool,
+    ) -> Result<Self, ErrorClass> {
+        let graph = DistGraph::adjacent(self.size(), sources, destinations, weighted);
+        let graph = graph.map_err(|_| self.fail(ErrorClass::Arg))?;
+        self.first(self.size(), Topology::DistGraph(graph)).map(|own| own.expect("all are in"))
+    }
+
+    /// A graph of which each rank gives any edges.
+    pub fn dist_graph(&self, links: &[Link], weighted: bool) -> Result<Self, ErrorClass> {
+        let mut counts = vec![0u64; self.size() as usize];
+        self.allgather(&[links.len() as u64], &mut counts)?;
+        let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();
+        let own: Vec<[u32; 3]> = links.iter().map(|link| [link.source, link.destination, link.weight]).collect();
+        let mut all = vec![[0; 3]; counts.iter().sum()];
+        self.allgather_varying(&own, &mut all, &counts)?;
+        let all: Vec<Link> =
+            all.into_iter().map(|[source, destination, weight]| Link { source, destination, weight }).collect();
+        let graph = DistGraph::of_links(self.size(), self.rank(), &all, weighted);
+        let graph = graph.map_err(|_| self.fail(ErrorClass::Arg))?;
+        self.first(self.size(), Topology::DistGraph(graph)).map(|own| own.expect("all are in"))
+    }
+
+    /// The first `size` ranks, with a topology.
+    fn first(&self, size: u32, topology: Topology) -> Result<Option<Self>, ErrorClass> {
+        if size > self.size() {
+            return Err(self.fail(ErrorClass::Arg));
+        }
+        let ranks: Vec<u32> = (0..size).collect();
+        let group = self.0.group.incl(&ranks).expect("as many as there are");
+        let id = self.agree()?;
+        Ok(self.member(id, group, topology))
+    }
+
+    /// The communicator, if we are in its group; else its id is free again here.
+    fn member(&self, id: u32, group: Group, topology: Topology) -> Option<Self> {
+        let own = self.0.group.processes()[self.0.rank as usize];
+        match group.rank_of(own) {
+            Some(rank) => Some(Self::new(Arc::clone(&self.0.local), id, group, rank, topology)),
+            None => {
+                self.give_back(id);
+                None
+            }
+        }
+    }
+
+    fn give_back(&self, id: u32) {
+        self.0.local.lock().contexts.give_back(id);
+    }
+
+    /// An id that all processes here have free.
+    fn agree(&self) -> Result<u32, ErrorClass> {
+        match &self.0.side {
+            None => self.agree_by(|mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
+            Some(side) => side.agree_between(0, self, 0, AGREE),
+        }
+    }
+
+    /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
+    fn agree_between(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
+        self.agree_by(|mut offer| {
+            self.allreduce_in_place(&mut offer, &Op::Band)?;
+            if self.0.rank == leader {
+                let mut there = [0; WORDS + 1];
+                bridge.swap(&offer, &mut there, other, tag)?;
+                and(&mut offer, &there);
+            }
+            self.broadcast(&mut offer, leader)?;
+            Ok(offer)
+        })
+    }
+
+    /// An id that is free in all processes among which `and` makes what they offer one.
+    ///
+    /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
+    fn agree_by(&self, and: impl Fn(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
+        loop {
+            let offered = self.0.local.lock().contexts.offer();
+            let mut offer = [0; WORDS + 1];
+            if let Some(mask) = offered {
+                offer[..WORDS].copy_from_slice(&mask);
+                offer[WORDS] = 1;
+            }
+            let result = and(offer);
+            let mut state = self.0.local.lock();
+            let agreed = match &result {
+                Ok(all) => ContextIds::lowest(all.first_chunk::<WORDS>().expect("it begins with a mask")),
+                Err(_) => None,
+            };
+            match agreed {
+                Some(id) => {
+                    state.contexts.take(id);
+                    return Ok(id);
+                }
+                None if offered.is_some() => state.contexts.withdraw(),
+                None => {}
+            }
+            drop(state);
+            // All have offered, and yet there is none: ids are used up.
+            if result?[WORDS] == 1 {
+                return Err(self.fail(ErrorClass::Other));
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What two sides of an intercommunicator tell each other, apart from programs' tags in [`Communicator::create_group`],
+/// which there is none of between groups.
+const AGREE: i32 = 0;
+const MERGE: i32 = 1;
+
+/// Ids that are free, and 1 when a process has offered all that it has.
+type Offer = [u64; WORDS + 1];
+
+fn and(into: &mut Offer, other: &Offer) {
+    into.iter_mut().zip(other).for_each(|(into, other)| *into &= other);
+}

@@ -1,0 +1,199 @@
+//! New communicators: who is in, and that their messages are their own.
+
+use super::*;
+use crate::comm::cartesian::Side;
+use crate::comm::graph::{Edge, Link};
+use crate::op::Op;
+
+/// Everybody's number in the world, by the ranks of a communicator.
+fn who(comm: &Communicator, number: u32) -> Vec<u32> {
+    let mut all = vec![0; comm.size() as usize];
+    comm.allgather(&[number], &mut all).unwrap();
+    all
+}
+
+#[test]
+fn messages_of_a_duplicate_are_its_own() {
+    job(2, |comm| {
+        let copy = comm.dup().unwrap();
+        assert_eq!(comm.compare(&copy), Comparison::Congruent);
+        assert_eq!(comm.compare(&comm.clone()), Comparison::Ident);
+        if comm.rank() == 0 {
+            comm.send(&[1u8], 1, 0).unwrap();
+            copy.send(&[2u8], 1, 0).unwrap();
+        } else {
+            let mut room = [0u8];
+            copy.recv(&mut room, Source::Any, None).unwrap();
+            assert_eq!(room, [2]);
+            comm.recv(&mut room, Source::Any, None).unwrap();
+            assert_eq!(room, [1]);
+        }
+    });
+}
+
+#[test]
+fn a_split_orders_by_key_and_then_by_rank() {
+    job(5, |comm| {
+        let rank = comm.rank();
+        let part = comm.split((rank != 2).then_some(rank % 2), -(rank as i32) / 4).unwrap();
+        match rank {
+            2 => assert!(part.is_none()),
+            1 | 3 => assert_eq!(who(&part.unwrap(), rank), [1, 3]),
+            _ => assert_eq!(who(&part.unwrap(), rank), [4, 0]),
+        }
+        assert_eq!(who(&comm.split_shared(0).unwrap(), rank), [0, 1, 2, 3, 4]);
+        let reversed = comm.split(Some(0), -(rank as i32)).unwrap().unwrap();
+        assert_eq!(reversed.compare(&comm), Comparison::Similar);
+    });
+}
+
+/// Ids are used again: far more communicators are made than there are ids, while others stay.
+#[test]
+fn freed_communicators_leave_their_ids() {
+    job(2, |comm| {
+        let mut kept = Vec::new();
+        for round in 0..6_000u32 {
+            let copy = comm.dup().unwrap();
+            if round % 1_000 == 0 {
+                kept.push(copy);
+            }
+        }
+        for (number, copy) in (0..).zip(&kept) {
+            let sum = &mut [number];
+            copy.allreduce_in_place(sum, &Op::Sum).unwrap();
+            assert_eq!(*sum, [2 * number]);
+        }
+    });
+}
+
+#[test]
+fn a_group_makes_its_own_communicator_while_others_do_else() {
+    job(4, |comm| {
+        let odd = comm.group().incl(&[3, 1]).unwrap();
+        if comm.rank() % 2 == 1 {
+            assert_eq!(who(&comm.create_group(&odd, 7).unwrap(), comm.rank()), [3, 1]);
+        } else {
+            assert_eq!(comm.create_group(&odd, 7).map(drop), Err(ErrorClass::Group));
+        }
+        let in_it = comm.create(&odd).unwrap();
+        assert_eq!(in_it.map(|part| who(&part, comm.rank())), (comm.rank() % 2 == 1).then(|| vec![3, 1]));
+    });
+}
+
+#[test]
+fn two_groups_speak_to_each_other_and_become_one() {
+    job(5, |comm| {
+        let rank = comm.rank();
+        let left = rank < 2;
+        let part = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        // The leaders are the last ones: 1 and 4.
+        let other = if left { 4 } else { 1 };
+        let between = part.intercomm(part.size() - 1, &comm, other, 3).unwrap();
+        assert_eq!(between.remote_group().unwrap().size(), if left { 3 } else { 2 });
+        let copy = between.dup().unwrap();
+        for (tag, between) in [&between, &copy].into_iter().enumerate() {
+            // Rank 0 of the left tells all on the right, who answer.
+            if rank == 0 {
+                for to in 0..3 {
+                    between.send(&[10 + to], to, tag as i32).unwrap();
+                    let mut answer = [0];
+                    between.recv(&mut answer, to, None).unwrap();
+                    assert_eq!(answer, [12 + to]);
+                }
+            } else if !left {
+                let mut told = [0u32];
+                let status = between.recv(&mut told, Source::Any, tag as i32).unwrap();
+                assert_eq!((status.source, told), (Some(0), [8 + rank]));
+                between.send(&[rank + 10], 0, 0).unwrap();
+            }
+        }
+        assert_eq!(who(&between.merge(left).unwrap(), rank), [2, 3, 4, 0, 1]);
+        assert_eq!(who(&between.merge(true).unwrap(), rank), [0, 1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn attributes_go_to_duplicates_as_their_callbacks_say() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    job(2, |comm| {
+        let (shared, local) = (Keyval::shared(), Keyval::local());
+        comm.set_attribute(&shared, Arc::new(5)).unwrap();
+        comm.set_attribute(&local, Arc::new(6)).unwrap();
+        let copy = comm.dup().unwrap();
+        assert_eq!(copy.attribute(&shared).map(|value| *value.downcast_ref::<i32>().unwrap()), Some(5));
+        assert!(copy.attribute(&local).is_none());
+        let refuses = Keyval::new(|_, _| Err(ErrorClass::Keyval), |_, _| Ok(()));
+        comm.set_attribute(&refuses, Arc::new(7)).unwrap();
+        assert_eq!(comm.dup().map(drop), Err(ErrorClass::Keyval));
+        assert_eq!(comm.delete_attribute(&refuses), Ok(true));
+        comm.dup().unwrap().free().unwrap();
+    });
+}
+
+#[test]
+fn a_grid_passes_on_along_its_dimensions() {
+    job(7, |comm| {
+        let sides = [Side { size: 2, periodic: false }, Side { size: 3, periodic: true }];
+        let grid = comm.cartesian(&sides).unwrap();
+        assert_eq!(grid.is_none(), comm.rank() == 6);
+        let Some(grid) = grid else { return };
+        let Topology::Cartesian(cartesian) = grid.topology() else { panic!("it is a grid") };
+        for dimension in 0..2 {
+            let (from, to) = cartesian.shift(grid.rank(), dimension, 1);
+            let mut got = [u32::MAX];
+            let status = grid.sendrecv(&[grid.rank()], to, 0, &mut got, from, 0).unwrap();
+            assert_eq!((status.source, got[0]), (from, from.unwrap_or(u32::MAX)));
+        }
+        let row = grid.sub_grid(&[false, true]).unwrap();
+        let first = grid.rank() / 3 * 3;
+        assert_eq!(who(&row, grid.rank()), [first, first + 1, first + 2]);
+        let mut around = [u32::MAX; 4];
+        grid.neighbor_allgather(&[grid.rank()], &mut around).unwrap();
+        let expected: Vec<u32> =
+            cartesian.neighbors(grid.rank()).into_iter().map(|rank| rank.unwrap_or(u32::MAX)).collect();
+        assert_eq!(around[..], expected);
+    });
+}
+
+#[test]
+fn graphs_know_their_neighbors_whoever_told_of_them() {
+    job(3, |comm| {
+        // Rank 0 tells of a ring, the others of nothing.
+        let link = |source, destination| Link { source, destination, weight: 10 * source + destination };
+        let links = [link(0, 1), link(1, 2), link(2, 0), link(1, 0)];
+        let told = if comm.rank() == 0 { &links[..] } else { &[] };
+        let ring = comm.dist_graph(told, true).unwrap();
+        let Topology::DistGraph(graph) = ring.topology() else { panic!("it is a graph") };
+        let expected = match comm.rank() {
+            0 => (vec![Edge { rank: 2, weight: 20 }, Edge { rank: 1, weight: 10 }], 1),
+            1 => (vec![Edge { rank: 0, weight: 1 }], 2),
+            _ => (vec![Edge { rank: 1, weight: 12 }], 1),
+        };
+        assert_eq!((graph.sources().to_vec(), graph.destinations().len()), expected);
+        let mut got = vec![0; graph.sources().len()];
+        ring.neighbor_allgather(&[100 + comm.rank()], &mut got).unwrap();
+        assert_eq!(got, graph.sources().iter().map(|edge| 100 + edge.rank).collect::<Vec<_>>());
+        assert_eq!(comm.neighbor_allgather(&[1u8], &mut [0]), Err(ErrorClass::Topology));
+
+        let whole = comm.graph(&[1, 2], &[1, 0]).unwrap();
+        assert_eq!(whole.is_none(), comm.rank() == 2);
+        if let Some(whole) = whole {
+            let mut to_other = [0];
+            whole.neighbor_alltoall(&[comm.rank() + 5], &mut to_other).unwrap();
+            assert_eq!(to_other, [6 - comm.rank()]);
+        }
+    });
+}
+
+#[test]
+fn a_process_alone_has_everything_too() {
+    job(2, |comm| {
+        let alone = comm.own();
+        assert_eq!((alone.rank(), alone.size()), (0, 1));
+        let mut room = [0];
+        alone.sendrecv(&[comm.rank()], 0, 1, &mut room, Source::Any, None).unwrap();
+        assert_eq!(room, [comm.rank()]);
+        assert_eq!(who(&alone.dup().unwrap(), 7), [7]);
+    });
+}
