@@ -14,12 +14,13 @@ impl Host {
         let short = len <= SHORT;
         let shown = block.unwrap_or(&output[self.me * len..][..len]);
         if short {
-            self.slots.show(self.me, shown);
+            self.slots.show(shown, peers)?;
         } else {
-            self.show_address(shown);
+            self.show_address(shown, peers)?;
         }
-        self.meet(peers)?;
+        self.slots.await_all(peers)?;
         self.take_blocks(len, block, output, peers)?;
-        if short { Ok(()) } else { self.meet(peers) }
+        self.slots.finish();
+        if short { Ok(()) } else { self.slots.await_taken(peers) }
     }
 }

@@ -1,7 +1,7 @@
-//! Each shows its array. Of short ones, whoever comes last combines all, and all copy that; of long ones each combines a part of
-//! all, and all copy the parts.
+//! Each shows its array. Short ones are combined by everybody for itself, or, with more ranks than cores, by whoever comes
+//! last, for all; of long ones each combines a part of all, and all copy the parts.
 
-use super::{Host, Peers, SHORT, gate};
+use super::{Host, Peers, SHORT, wait};
 use crate::coll::Blocks;
 
 impl Host {
@@ -15,19 +15,35 @@ impl Host {
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if output.len() <= SHORT {
-            self.slots.show(self.me, input.unwrap_or(output));
-            self.slots.turn();
-            gate::pass(self.slots.shared(), self.size, peers, || {
-                self.combine_shown(0..self.size, 0, output, combine)?;
-                self.slots.show_result(output);
-                Ok(())
+        if output.len() > SHORT {
+            return self.allreduce_long(input, output, element, combine, peers);
+        }
+        self.slots.show(input.unwrap_or(output), peers)?;
+        if wait::crowded(self.size) {
+            let size = self.size;
+            self.slots.await_last(peers, |slots| {
+                slots.combine(0..size, 0, output, combine);
+                slots.show_result(output);
             })?;
             self.slots.read_result(output);
-            return Ok(());
+        } else {
+            self.slots.await_all(peers)?;
+            self.slots.combine(0..self.size, 0, output, combine);
         }
-        self.show_address(input.unwrap_or(output));
-        self.meet(peers)?;
+        self.slots.finish();
+        Ok(())
+    }
+
+    fn allreduce_long<P: Peers>(
+        &mut self,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        element: usize,
+        combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        self.show_address(input.unwrap_or(output), peers)?;
+        self.slots.await_all(peers)?;
         let parts = Blocks::cut(output.len(), element, self.size);
         let own = parts.start(self.me)..parts.start(self.me) + parts.len(self.me);
         let mut part = std::mem::take(&mut self.work);
@@ -36,14 +52,17 @@ impl Host {
         let combined = self.combine_read(0..self.size, own.start, (given, &mut part), element, combine, peers);
         self.work = part;
         combined?;
+        self.slots.finish();
+        self.show_address(&raw const self.work[..], peers)?;
+        // Nobody reads our array any more.
+        self.slots.await_all(peers)?;
         output[own].copy_from_slice(&self.work);
-        self.show_address(&self.work);
-        self.meet(peers)?;
         for turn in 1..self.size {
             let member = (self.me + turn) % self.size;
             let into = &mut output[parts.start(member)..][..parts.len(member)];
             peers.read(member, self.address(member), into)?;
         }
-        self.meet(peers)
+        self.slots.finish();
+        self.slots.await_taken(peers)
     }
 }

@@ -8,19 +8,20 @@ impl Host {
         let short = data.len() <= SHORT;
         if self.me == root {
             if short {
-                self.slots.show(root, data);
+                self.slots.show(data, peers)?;
             } else {
-                self.show_address(data);
+                self.show_address(data, peers)?;
             }
+            self.slots.finish();
+            return if short { Ok(()) } else { self.slots.await_taken(peers) };
         }
-        self.meet(peers)?;
-        if self.me != root {
-            if short {
-                self.slots.read(root, 0, data);
-            } else {
-                peers.read(root, self.address(root), data)?;
-            }
+        self.slots.await_member(root, peers)?;
+        if short {
+            self.slots.read(root, 0, data);
+        } else {
+            peers.read(root, self.address(root), data)?;
         }
-        if short { Ok(()) } else { self.meet(peers) }
+        self.slots.finish();
+        Ok(())
     }
 }

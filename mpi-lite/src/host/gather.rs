@@ -3,27 +3,29 @@
 use super::{Host, Peers, SHORT};
 
 impl Host {
-    /// Everybody's `block` of `len` bytes to the root's `output`. In place, the root's is there already.
+    /// Everybody's `block` of `len` bytes to the `output` of `root`. In place, the root's is there already.
     pub fn gather<P: Peers>(
         &mut self,
+        root: usize,
         len: usize,
         block: Option<&[u8]>,
         output: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let short = len <= SHORT;
-        if let (Some(block), true) = (block, output.is_none()) {
-            if short {
-                self.slots.show(self.me, block);
-            } else {
-                self.show_address(block);
-            }
-        }
-        self.meet(peers)?;
         if let Some(output) = output {
             self.take_blocks(len, block, output, peers)?;
+            self.slots.finish();
+            return Ok(());
         }
-        if short { Ok(()) } else { self.meet(peers) }
+        let block = block.unwrap_or_default();
+        if short {
+            self.slots.show(block, peers)?;
+        } else {
+            self.show_address(block, peers)?;
+        }
+        self.slots.finish();
+        if short { Ok(()) } else { self.slots.await_taken_by(root, peers) }
     }
 
     /// What all have shown, one after the other; of ours only what is not in place.
@@ -37,12 +39,19 @@ impl Host {
         if len == 0 {
             return Ok(());
         }
+        let short = len <= SHORT;
         for (member, into) in output.chunks_exact_mut(len).enumerate().take(self.size) {
-            match own {
-                _ if member != self.me && len <= SHORT => self.slots.read(member, 0, into),
-                _ if member != self.me => peers.read(member, self.address(member), into)?,
-                Some(own) => into.copy_from_slice(own),
-                None => {}
+            if member == self.me {
+                if let Some(own) = own {
+                    into.copy_from_slice(own);
+                }
+                continue;
+            }
+            self.slots.await_member(member, peers)?;
+            if short {
+                self.slots.read(member, 0, into);
+            } else {
+                peers.read(member, self.address(member), into)?;
             }
         }
         Ok(())

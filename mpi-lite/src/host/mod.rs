@@ -1,11 +1,11 @@
 //! Collectives of ranks on one host, by memory that they share.
 //!
-//! Every call has the same course: each rank shows what it gives, all meet at a [gate](gate), and each takes what it needs. What
-//! is short is shown by a copy in shared memory; what is long by its address, it is read from where it is, by one
-//! copy, and all meet again before the calls return. So a call costs each rank one turn on a core, or two or three, however
-//! many ranks there are: what counts where they are more than cores. (Graham, Shipman, "MPI support for multi-core
-//! architectures: optimized shared memory collectives", 2008, and Chakraborty, Subramoni, Panda, "Contention-aware
-//! kernel-assisted MPI collectives for multi-/many-core systems", 2017, have much of this.)
+//! Every call has the same course: each rank shows what it gives, waits for those whose it needs, and takes it. What is short is
+//! shown by a copy in shared memory; what is long by its address, and is read from where it is, by one copy, while its owner
+//! waits. So a call costs each rank a turn on a core, or a few, however many ranks there are: what counts where they are more
+//! than cores. (Graham, Shipman, "MPI support for multi-core architectures: optimized shared memory collectives", 2008, and
+//! Chakraborty, Subramoni, Panda, "Contention-aware kernel-assisted MPI collectives for multi-/many-core systems", 2017, have
+//! much of this.)
 
 mod allgather;
 mod allreduce;
@@ -21,6 +21,7 @@ mod scatter;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::io;
 
@@ -57,7 +58,7 @@ impl Host {
     /// Made by member 0 of `size`, who tells the others its [`Self::ticket`].
     pub fn create(size: usize) -> io::Result<Self> {
         let shared = Shared::new(Slots::len(size))?;
-        Ok(Self { slots: Slots::new(shared, size), me: 0, size, reads: false, work: Vec::new() })
+        Ok(Self { slots: Slots::new(shared, 0, size), me: 0, size, reads: false, work: Vec::new() })
     }
 
     /// What `ticket` leads to, by member `me` of `size`.
@@ -66,7 +67,7 @@ impl Host {
         if ticket.len() != Slots::len(size) as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is for another number of ranks"));
         }
-        Ok(Self { slots: Slots::new(Shared::of(ticket)?, size), me, size, reads: false, work: Vec::new() })
+        Ok(Self { slots: Slots::new(Shared::of(ticket)?, me, size), me, size, reads: false, work: Vec::new() })
     }
 
     /// For the other members.
@@ -76,14 +77,15 @@ impl Host {
 
     /// Lets long arrays be read out of their owners' memory, from now on, if every member says that it can.
     pub fn allow_reads<P: Peers>(&mut self, can: bool, peers: &mut P) -> Result<(), P::Error> {
-        self.slots.show(self.me, &[u8::from(can)]);
-        self.meet(peers)?;
+        self.slots.show(&[u8::from(can)], peers)?;
+        self.slots.await_all(peers)?;
         let mut all = true;
         for member in 0..self.size {
             let mut said = [0];
             self.slots.read(member, 0, &mut said);
             all &= said == [1];
         }
+        self.slots.finish();
         self.reads = all;
         Ok(())
     }
@@ -95,19 +97,15 @@ impl Host {
 
     /// Nobody leaves before everybody has come.
     pub fn barrier<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        self.meet(peers)
-    }
-
-    /// Everybody sees what everybody has shown; the slots of the next call are others.
-    fn meet<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        gate::pass(self.slots.shared(), self.size, peers, || Ok(()))?;
-        self.slots.turn();
+        self.slots.come();
+        self.slots.await_all(peers)?;
+        self.slots.finish();
         Ok(())
     }
 
     /// Shows where `bytes` are.
-    fn show_address(&self, bytes: &[u8]) {
-        self.slots.show(self.me, &(bytes.as_ptr().expose_provenance() as u64).to_le_bytes());
+    fn show_address<P: Peers>(&mut self, bytes: *const [u8], peers: &mut P) -> Result<(), P::Error> {
+        self.slots.show(&(bytes.cast::<u8>().expose_provenance() as u64).to_le_bytes(), peers)
     }
 
     /// Where what `member` has shown is.
@@ -118,9 +116,12 @@ impl Host {
     }
 }
 
-/// Arrays up to here are copied through shared memory. Beyond, a second gate and the kernel's copy are cheaper than a second
-/// copy (measured: `bench/NOTES.md`).
-pub const SHORT: usize = slots::SLOT;
+/// Blocks up to here are copied through shared memory. Beyond, to wait for the readers of what one has shown and the
+/// kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
+pub const SHORT: usize = 8 * 1024;
+
+/// As [`SHORT`], of what holds a block for each rank: the kernel would be called for each block.
+pub const SHORT_ALL: usize = slots::SLOT;
 
 /// What is reduced at a time, so that it is in the cache when it is combined.
 const PIECE: usize = 32 * 1024;

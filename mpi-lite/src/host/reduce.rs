@@ -20,12 +20,17 @@ impl Host {
         let shown = input.or(output.as_deref()).unwrap_or_default();
         let len = shown.len();
         if len <= SHORT {
-            self.slots.show(self.me, shown);
-            self.meet(peers)?;
-            return output.map_or(Ok(()), |output| self.combine_shown(0..self.size, 0, output, combine));
+            // The root's is combined from its slot, like everybody's.
+            self.slots.show(shown, peers)?;
+            if let Some(output) = output {
+                self.slots.await_members(0..self.size, peers)?;
+                self.slots.combine(0..self.size, 0, output, combine);
+            }
+            self.slots.finish();
+            return Ok(());
         }
-        self.show_address(shown);
-        self.meet(peers)?;
+        self.show_address(shown, peers)?;
+        self.slots.await_all(peers)?;
         let parts = Blocks::cut(len, element, self.size);
         let mut part = std::mem::take(&mut self.work);
         part.resize(parts.len(self.me), 0);
@@ -33,8 +38,10 @@ impl Host {
         let combined = self.combine_read(members, parts.start(self.me), (shown, &mut part), element, combine, peers);
         self.work = part;
         combined?;
-        self.show_address(&self.work);
-        self.meet(peers)?;
+        self.slots.finish();
+        self.show_address(&raw const self.work[..], peers)?;
+        // Nobody reads our array any more.
+        self.slots.await_all(peers)?;
         if let Some(output) = output {
             for member in 0..self.size {
                 let into = &mut output[parts.start(member)..][..parts.len(member)];
@@ -45,28 +52,8 @@ impl Host {
                 }
             }
         }
-        self.meet(peers)
-    }
-
-    /// What these members have shown, from `at` on, combined in `into`.
-    pub(super) fn combine_shown<E>(
-        &self,
-        members: Range<usize>,
-        at: usize,
-        into: &mut [u8],
-        mut combine: impl FnMut(&mut [u8], &[u8]),
-    ) -> Result<(), E> {
-        let mut came = [0; SHORT];
-        let came = &mut came[..into.len()];
-        let mut members = members.rev();
-        if let Some(last) = members.next() {
-            self.slots.read(last, at, into);
-        }
-        for member in members {
-            self.slots.read(member, at, came);
-            combine(into, came);
-        }
-        Ok(())
+        self.slots.finish();
+        self.slots.await_taken(peers)
     }
 
     /// What these members have in their memory, from `at` on of what they have shown the address of, combined in `into`; ours is

@@ -18,19 +18,22 @@ impl Host {
         let given = input.unwrap_or(output);
         let (at, len) = (blocks.start(self.me), blocks.len(self.me));
         if given.len() <= SHORT {
-            self.slots.show(self.me, given);
-            self.meet(peers)?;
-            return self.combine_shown(0..self.size, at, &mut output[..len], combine);
+            self.slots.show(given, peers)?;
+            self.slots.await_all(peers)?;
+            self.slots.combine(0..self.size, at, &mut output[..len], combine);
+            self.slots.finish();
+            return Ok(());
         }
-        self.show_address(given);
-        self.meet(peers)?;
+        self.show_address(given, peers)?;
+        self.slots.await_all(peers)?;
         // Not to the output yet: in place, others still read there.
         let mut block = std::mem::take(&mut self.work);
         block.resize(len, 0);
         let combined = self.combine_read(0..self.size, at, (given, &mut block), element, combine, peers);
         self.work = block;
         combined?;
-        self.meet(peers)?;
+        self.slots.finish();
+        self.slots.await_taken(peers)?;
         output[..len].copy_from_slice(&self.work);
         Ok(())
     }

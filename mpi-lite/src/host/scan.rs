@@ -16,19 +16,22 @@ impl Host {
     ) -> Result<(), P::Error> {
         let given = input.unwrap_or(output);
         if given.len() <= SHORT {
-            self.slots.show(self.me, given);
-            self.meet(peers)?;
-            return if members == 0 { Ok(()) } else { self.combine_shown(0..members, 0, output, combine) };
+            self.slots.show(given, peers)?;
+            self.slots.await_members(0..members, peers)?;
+            self.slots.combine(0..members, 0, output, combine);
+            self.slots.finish();
+            return Ok(());
         }
-        self.show_address(given);
-        self.meet(peers)?;
+        self.show_address(given, peers)?;
+        self.slots.await_all(peers)?;
         // Not to the output yet: in place, others still read there.
         let mut result = std::mem::take(&mut self.work);
         result.resize(output.len(), 0);
         let combined = self.combine_read(0..members, 0, (given, &mut result), element, combine, peers);
         self.work = result;
         combined?;
-        self.meet(peers)?;
+        self.slots.finish();
+        self.slots.await_taken(peers)?;
         if members > 0 {
             output.copy_from_slice(&self.work);
         }

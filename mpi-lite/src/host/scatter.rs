@@ -1,6 +1,6 @@
 //! The root shows all blocks, and each copies its own.
 
-use super::{Host, Peers, SHORT};
+use super::{Host, Peers, SHORT_ALL};
 
 impl Host {
     /// A block of `len` bytes of the root's `input` to each. In place, the root's stays where it is.
@@ -12,20 +12,27 @@ impl Host {
         block: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let short = len * self.size <= SHORT;
-        match input {
-            Some(input) if short => self.slots.show(root, &input[..len * self.size]),
-            Some(input) => self.show_address(input),
+        let short = len * self.size <= SHORT_ALL;
+        let at = self.me * len;
+        if let Some(input) = input {
+            if short {
+                self.slots.show(&input[..len * self.size], peers)?;
+            } else {
+                self.show_address(input, peers)?;
+            }
+            if let Some(block) = block {
+                block.copy_from_slice(&input[at..at + len]);
+            }
+            self.slots.finish();
+            return if short { Ok(()) } else { self.slots.await_taken(peers) };
+        }
+        self.slots.await_member(root, peers)?;
+        match block {
+            Some(block) if short => self.slots.read(root, at, block),
+            Some(block) => peers.read(root, self.address(root) + at as u64, block)?,
             None => {}
         }
-        self.meet(peers)?;
-        let at = self.me * len;
-        match (input, block) {
-            (Some(input), Some(block)) => block.copy_from_slice(&input[at..at + len]),
-            (None, Some(block)) if short => self.slots.read(root, at, block),
-            (None, Some(block)) => peers.read(root, self.address(root) + at as u64, block)?,
-            (_, None) => {}
-        }
-        if short { Ok(()) } else { self.meet(peers) }
+        self.slots.finish();
+        Ok(())
     }
 }

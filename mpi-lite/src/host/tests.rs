@@ -83,7 +83,7 @@ fn data_gets_where_it_belongs() {
                     let mut output = if in_place { all.clone() } else { vec![0; all.len()] };
                     let (own, is_root) = (input(me, len), me == root);
                     let given = (!(in_place && is_root)).then_some(&own[..]);
-                    host.gather(len, given, is_root.then_some(&mut output[..]), &mut Thread).unwrap();
+                    host.gather(root, len, given, is_root.then_some(&mut output[..]), &mut Thread).unwrap();
                     assert!(!is_root || output == all, "gather: {what}");
 
                     let mut block = vec![0; len];

@@ -234,7 +234,7 @@ fn by_memory(
         }
         Call::Scan { reduction } => host.scan(me + 1, send, receive, reduction.element, combine, peers),
         Call::Exscan { reduction } => host.scan(me, send, receive, reduction.element, combine, peers),
-        Call::Gather { root, len } => host.gather(len, send, (me == root).then_some(receive), peers),
+        Call::Gather { root, len } => host.gather(root, len, send, (me == root).then_some(receive), peers),
         Call::Scatter { root, len } => {
             let block = (me != root || !receive.is_empty()).then_some(receive);
             host.scatter(root, len, if me == root { send } else { None }, block, peers)

@@ -185,13 +185,12 @@ fn a_persistent_call_is_made_again() {
     job("persistent", 3, |device, mut ranks| {
         let rank = 2 - device.own() as usize;
         let (mut data, mut execution) = (vec![0; 500], Execution::default());
-        // SAFETY: it lives, untouched, while a call is under way.
-        let lent = unsafe { Lent::new(&[], &raw mut data[..]) };
         for turn in 0..5 {
             if rank == 1 {
-                // SAFETY: no call is under way.
-                unsafe { (*(&raw mut data)).copy_from_slice(&input(turn, 500)) };
+                data.copy_from_slice(&input(turn, 500));
             }
+            // SAFETY: it lives, untouched, until the call is over.
+            let lent = unsafe { Lent::new(&[], &raw mut data[..]) };
             match turn {
                 0 => ranks.start(device, &mut execution, Call::Broadcast { root: 1 }, true, lent),
                 _ => ranks.start_again(device, &mut execution, lent),
