@@ -6,11 +6,13 @@
 //! | `networks` | the networks that this host is in |
 //! | `plan` | which drivers a process opens, by everybody's cards; no I/O |
 //! | `open` | opens them |
+//! | `run` | a whole job, with a communicator for its ranks |
 
 mod card;
 mod networks;
 mod open;
 mod plan;
+mod run;
 
 use sidelane_nic::spec::SpecError;
 use sidelane_nic::time::Duration;
@@ -20,6 +22,7 @@ use crate::launch::{Launch, LaunchError, PmiError};
 
 use card::Card;
 use plan::{Plan, Wish};
+pub use run::run;
 
 /// A process's place in a running job.
 pub struct World {
