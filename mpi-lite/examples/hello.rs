@@ -2,10 +2,22 @@
 //!
 //! `cargo build --release --example hello -p sidelane-mpi`, and then `sidelane run -n 4 target/release/examples/hello`.
 
-use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
-use sidelane_mpi::world::World;
+use std::process::ExitCode;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
+use sidelane_mpi::world::{World, WorldError};
+
+fn main() -> ExitCode {
+    match hello() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hello: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn hello() -> Result<(), WorldError> {
     let mut world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
@@ -19,8 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!(unaltered && message.len() == len, "rank {rank}: a message of {len} bytes came back altered");
     }
     println!("hello from rank {rank} of {size}: {} messages went round", LENGTHS.len());
-    world.finalize()?;
-    Ok(())
+    world.finalize()
 }
 
 /// Sends `message` to rank `to` and returns what comes from rank `from`, which is as long.

@@ -5,7 +5,9 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
+use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
 use sidelane_mpi::launch::Launch;
+use sidelane_mpi::world::World;
 
 use crate::stage::{Stage, for_each_user, signal};
 
@@ -46,9 +48,13 @@ fn own_stage(case: impl Fn(&Stage)) {
 #[test]
 #[ignore = "run as a rank by other tests"]
 fn part_of_a_rank() {
+    let part = std::env::var("PART").unwrap();
+    if let "ring" | "endless ring" = part.as_str() {
+        return part_of_a_ring(part == "endless ring");
+    }
     let mut launch = Launch::find().unwrap();
     let (rank, size) = (launch.rank(), launch.size());
-    match std::env::var("PART").unwrap().as_str() {
+    match part.as_str() {
         "exchange" => {
             let host = std::env::var("SIDELANE_HOST").unwrap_or_default();
             let texts = launch.exchange(&format!("{rank}{host}")).unwrap();
@@ -80,6 +86,110 @@ fn part_of_a_rank() {
         }
         other => panic!("there is no part `{other}`"),
     }
+}
+
+/// Passes messages from rank to rank until each is back where it began.
+fn part_of_a_ring(endless: bool) {
+    let mut world = World::init().unwrap_or_else(|error| panic!("{error}"));
+    let (rank, size) = (world.rank(), world.size());
+    loop {
+        for len in [0, 8, 5_000, 300_000] {
+            let message: Vec<u8> = (0..len).map(|at| (at * 7 + rank) as u8).collect();
+            let back = (0..size).fold(message.clone(), |message, _| pass(&mut world, &message));
+            assert_eq!(back, message);
+        }
+        if !endless {
+            break;
+        }
+        println!("\ntold: {rank} {}", std::process::id());
+    }
+    println!("\ntold: {rank}/{size} round");
+    world.finalize().unwrap();
+}
+
+/// Sends `message` to the next rank, and returns what comes from the one before.
+fn pass(world: &mut World, message: &[u8]) -> Vec<u8> {
+    let (rank, size) = (world.rank() as u32, world.size() as u32);
+    let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
+    let mut room = vec![0; message.len()];
+    // SAFETY: Both are waited for before this returns, and `room` is not touched until then.
+    let (out, into) = unsafe { (Outgoing::lend(message), Incoming::lend(&raw mut *room)) };
+    let source = Some(Source { rank: from, process: from });
+    let device = world.device();
+    let receive = device.recv(Pattern { context: 0, source, tag: Some(0) }, into);
+    let send = device.send(to, Envelope { context: 0, source: rank, tag: 0 }, out, Mode::Standard);
+    assert_eq!(device.wait(send).error, None);
+    assert_eq!(device.wait(receive).error, None);
+    room
+}
+
+#[test]
+fn messages_go_round_between_ranks_of_one_host() {
+    for stage in Stage::each_user() {
+        for ranks in ["1", "2", "9"] {
+            let output = output(&stage, &["-n", ranks, "--timeout", "60"], "PART=ring");
+            assert_eq!(said(&output).len().to_string(), ranks, "{output:?}");
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn messages_go_round_between_hosts_by_each_driver() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--hosts", "3"]);
+        // In a user namespace only its own root may load XDP programs, and the kernel wants the first one's.
+        let drivers: &[&[&str]] = &[&[], &["--nic", "udp"], &["--nic", "uring:veth0,endpoint=40"], &["--nic", "xdp"]];
+        for driver in &drivers[..if stage.in_user_namespace() { 3 } else { 4 }] {
+            let options = [&["-n", "5", "--hosts", "lab", "--timeout", "60"], *driver].concat();
+            let output = output(stage, &options, "PART=ring");
+            assert_eq!(said(&output).len(), 5, "{driver:?}: {output:?}");
+            assert!(output.status.success() && output.stderr.is_empty(), "{driver:?}: {output:?}");
+        }
+        let options = ["-n", "2", "--hosts", "lab", "-x", "SIDELANE_VERBOSE=1"];
+        let why = String::from_utf8(output(stage, &options, "PART=ring").stderr).unwrap();
+        assert!(why.contains("rank 1: other hosts by uring:veth0: 10.79.0.0/24 is a network of all hosts"), "{why}");
+        let (_, _, errors) = told(&output(stage, &["-n", "2", "--hosts", "lab", "--nic", "mem:"], "PART=ring"));
+        assert!(errors.contains("SIDELANE_NIC=mem: reaches no other host"), "{errors}");
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
+fn sixty_four_ranks_talk() {
+    own_stage(|stage| {
+        let began = Instant::now();
+        let output = output(stage, &["-n", "64", "--timeout", "100"], "PART=ring");
+        assert_eq!(said(&output).len(), 64, "{output:?}");
+        println!("64 ranks: {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_rank_killed_among_messages_ends_the_job_and_leaves_no_domain() {
+    own_stage(|stage| {
+        let mut command = stage.sidelane(
+            &job(stage, &["-n", "3", "--timeout", "60"], "PART=endless ring")
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>(),
+        );
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let pid = lines.find_map(|line| line.strip_prefix("told: 2 ").and_then(|pid| pid.parse().ok())).unwrap();
+        let domains = || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+            sockets.lines().filter(|line| line.contains("sidelane-shm-") && line.contains("-mpi-")).count()
+        };
+        assert!(domains() >= 3);
+        let before = Process::open(pid).unwrap();
+        before.signal(libc::SIGKILL).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        let text = errors(&mut child);
+        assert_eq!(child.wait().unwrap().code(), Some(137), "{text}");
+        assert!(text.contains("rank 2 on host ") && text.contains("was killed by SIGKILL"), "{text}");
+    });
 }
 
 #[test]
