@@ -1,7 +1,7 @@
 //! Jobs of real processes: what they hear, what they say, how they end, and that nothing of them is left.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
@@ -499,6 +499,45 @@ fn nothing_survives_a_killed_command() {
         assert!(grandchild.wait(Duration::from_secs(5)), "the guard has ended what the rank had started");
     });
 }
+
+/// The other way round than in `mpi-lite/tests/launchers`: our launcher, and ranks that others have made.
+#[test]
+fn programs_of_mpich_run() {
+    let library = "/usr/lib/x86_64-linux-gnu/libmpich.so.12";
+    if !std::path::Path::new(library).exists() {
+        println!("skipped: MPICH is not installed (Debian: libmpich12)");
+        return;
+    }
+    own_stage(|stage| {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("sum.c"), folder.path().join("sum"));
+        std::fs::write(&source, SUM).unwrap();
+        assert!(Command::new("cc").arg("-o").args([&program, &source]).arg(library).status().unwrap().success());
+        let output = stage.output(&["run", "-n", "4", "--timeout", "60", program.to_str().unwrap()]);
+        let (code, lines, errors) = told(&output);
+        let mut lines: Vec<_> = lines.lines().collect();
+        lines.sort_unstable();
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+        assert_eq!(lines, ["0/4 sum 10", "1/4 sum 10", "2/4 sum 10", "3/4 sum 10"]);
+    });
+}
+
+/// Without MPICH's header: MPI_COMM_WORLD, MPI_INT and MPI_SUM are these numbers in its ABI.
+const SUM: &str = r#"
+#include <stdio.h>
+int MPI_Init(int *, char ***), MPI_Comm_rank(int, int *), MPI_Comm_size(int, int *), MPI_Finalize(void);
+int MPI_Allreduce(const void *, void *, int, int, int, int);
+int main(void) {
+    int rank, size, one, sum = 0;
+    MPI_Init(0, 0);
+    MPI_Comm_rank(0x44000000, &rank);
+    MPI_Comm_size(0x44000000, &size);
+    one = rank + 1;
+    MPI_Allreduce(&one, &sum, 1, 0x4c000405, 0x58000003, 0x44000000);
+    printf("%d/%d sum %d\n", rank, size, sum);
+    return MPI_Finalize();
+}
+"#;
 
 #[test]
 fn help_teaches() {
