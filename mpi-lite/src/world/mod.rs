@@ -14,6 +14,8 @@ mod open;
 mod plan;
 mod run;
 
+use std::fmt;
+
 use sidelane_nic::spec::SpecError;
 use sidelane_nic::time::Duration;
 
@@ -39,7 +41,7 @@ pub struct Job {
 }
 
 /// Why a process cannot take part in its job.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum WorldError {
     /// It is not known who takes part.
     #[error(transparent)]
@@ -67,6 +69,13 @@ pub enum WorldError {
     /// A process is reached by none of our ports.
     #[error("{0}; do all ranks have the same SIDELANE_NIC?")]
     Device(#[from] adi::OpenError),
+}
+
+/// In words too: it is what a `main` that returns an error prints, and most of these say what to type.
+impl fmt::Debug for WorldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl World {
