@@ -1,4 +1,5 @@
 use super::neighbor::{self, Neighbors};
+use super::two_level::{self, Hosts};
 use super::{
     Algorithm, Blocks, Case, Collective, Reduction, Schedule, Span, Table, Team, allgather, allreduce, alltoall,
     barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
@@ -43,6 +44,33 @@ pub struct Buffers {
 }
 
 impl Call<'_> {
+    /// What rank `me` does where `hosts` says of each rank which host it is on; false where that makes no difference, and
+    /// nothing was built.
+    pub fn build_on_hosts(self, schedule: &mut Schedule, me: usize, buffers: Buffers, hosts: &[usize]) -> bool {
+        let root = match self {
+            Self::Barrier => None,
+            Self::Allreduce { reduction } if reduction.commutative => None,
+            Self::Broadcast { root } => Some(root),
+            Self::Reduce { root, reduction } if reduction.commutative => Some(root),
+            _ => return false,
+        };
+        let on = Hosts::new(me, hosts, root);
+        if !on.differ(hosts.len()) {
+            return false;
+        }
+        let (send, output) = schedule.begin(buffers.send, buffers.receive);
+        let given = if buffers.in_place { output } else { send };
+        match self {
+            Self::Broadcast { .. } => two_level::broadcast(schedule, &on, output),
+            Self::Allreduce { reduction } => two_level::allreduce(schedule, &on, given, output, reduction),
+            Self::Reduce { root, reduction } => {
+                two_level::reduce(schedule, &on, given, (me == root).then_some(output), reduction);
+            }
+            _ => two_level::barrier(schedule, &on),
+        }
+        true
+    }
+
     /// What `team`'s member does, by the algorithm that `table` says.
     pub fn build(self, schedule: &mut Schedule, team: Team, buffers: Buffers, table: &Table) {
         let (send, output) = schedule.begin(buffers.send, buffers.receive);

@@ -17,6 +17,7 @@
 //! | [`allgather`] | Bruck's, recursive doubling, ring |
 //! | [`alltoall`] | Bruck's, pairwise, linear |
 //! | [`neighbor`] | linear |
+//! | [`two_level`] | barrier, broadcast, reduction: within hosts, and between them |
 //!
 //! Where costs are given, `n` is the bytes of the whole array, `p` the ranks, and L, o, G are LogGP's latency, overhead and
 //! time a byte (Alexandrov, Ionescu, Schauser, Scheiman, 1995); `g` is left out, since no message waits for it where o
@@ -43,6 +44,7 @@ mod select;
 mod team;
 #[cfg(test)]
 mod tests;
+pub mod two_level;
 
 pub use blocks::Blocks;
 pub use call::{Buffers, Call};

@@ -1,7 +1,7 @@
 //! Each shows its array. Short ones are combined by everybody for itself, or, with more ranks than cores, by whoever comes
 //! last, for all; of long ones each combines a part of all, and all copy the parts.
 
-use super::{Host, Peers, SHORT, wait};
+use super::{Host, Peers, SHORT_ALL, wait};
 use crate::coll::Blocks;
 
 impl Host {
@@ -15,20 +15,20 @@ impl Host {
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if output.len() > SHORT {
+        if output.len() > SHORT_ALL {
             return self.allreduce_long(input, output, element, combine, peers);
         }
         self.slots.show(input.unwrap_or(output), peers)?;
         if wait::crowded(self.size) {
-            let size = self.size;
+            let (size, len) = (self.size, output.len());
             self.slots.await_last(peers, |slots| {
-                slots.combine(0..size, 0, output, combine);
+                slots.combine(0..size, len, 0, output, combine);
                 slots.show_result(output);
             })?;
             self.slots.read_result(output);
         } else {
             self.slots.await_all(peers)?;
-            self.slots.combine(0..self.size, 0, output, combine);
+            self.slots.combine(0..self.size, output.len(), 0, output, combine);
         }
         self.slots.finish();
         Ok(())

@@ -29,7 +29,7 @@ impl Host {
             let member = (self.me + turn) % self.size;
             let into = &mut output[member * len..][..len];
             if short {
-                self.slots.read(member, at, into);
+                self.slots.read(member, len * self.size, at, into);
             } else {
                 peers.read(member, self.address(member) + at as u64, into)?;
             }

@@ -17,7 +17,7 @@ impl Host {
         }
         self.slots.await_member(root, peers)?;
         if short {
-            self.slots.read(root, 0, data);
+            self.slots.read(root, data.len(), 0, data);
         } else {
             peers.read(root, self.address(root), data)?;
         }

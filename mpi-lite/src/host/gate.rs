@@ -12,21 +12,51 @@ use sidelane_nic::share::Shared;
 
 use super::{Peers, wait};
 
-/// Waits until all `size` have come; the last one does `last` before anybody goes on.
-pub(super) fn pass<P: Peers>(shared: &Shared, size: usize, peers: &mut P, last: impl FnOnce()) -> Result<(), P::Error> {
-    let (arrived, phase) = (shared.word(ARRIVED), shared.word(PHASE));
+/// What is to be done by who has come.
+pub(super) enum Turn {
+    /// Wait until it is open.
+    Wait(Closed),
+    /// We are the last: open it.
+    Open(Closed),
+}
+
+/// A gate that we have come to.
+pub(super) struct Closed {
+    phase: u32,
+}
+
+/// Comes to the gate of `size` members.
+pub(super) fn come(shared: &Shared, size: usize) -> Turn {
     // It cannot change before we have come.
-    let before = phase.load(Ordering::Relaxed);
+    let closed = Closed { phase: shared.word(PHASE).load(Ordering::Relaxed) };
     // Releases what we wrote to the last one, and acquires for the last one what all wrote.
-    if arrived.fetch_add(1, Ordering::AcqRel) + 1 < size as u32 {
-        return wait::until(shared, size, peers, || phase.load(Ordering::Acquire) != before);
+    if shared.word(ARRIVED).fetch_add(1, Ordering::AcqRel) + 1 == size as u32 {
+        Turn::Open(closed)
+    } else {
+        Turn::Wait(closed)
     }
-    last();
-    arrived.store(0, Ordering::Relaxed);
-    // Pairs with the load above: whoever sees it sees what all wrote.
-    phase.store(before.wrapping_add(1), Ordering::Release);
-    wait::tell(shared);
-    Ok(())
+}
+
+impl Closed {
+    /// Waits until the last one has opened it.
+    pub(super) fn wait<P: Peers>(
+        self,
+        shared: &Shared,
+        size: usize,
+        peers: &mut P,
+        awaits: impl Fn(usize) -> bool,
+    ) -> Result<(), P::Error> {
+        let phase = shared.word(PHASE);
+        wait::until(shared, size, peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
+    }
+
+    /// Lets all go on.
+    pub(super) fn open(self, shared: &Shared) {
+        shared.word(ARRIVED).store(0, Ordering::Relaxed);
+        // Pairs with the load in `wait`: whoever sees it sees what all wrote.
+        shared.word(PHASE).store(self.phase.wrapping_add(1), Ordering::Release);
+        wait::tell(shared);
+    }
 }
 
 /// Bytes of shared memory, behind those for waiting; who comes and who waits have cache lines of their own.

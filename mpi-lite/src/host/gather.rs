@@ -49,7 +49,7 @@ impl Host {
             }
             self.slots.await_member(member, peers)?;
             if short {
-                self.slots.read(member, 0, into);
+                self.slots.read(member, len, 0, into);
             } else {
                 peers.read(member, self.address(member), into)?;
             }

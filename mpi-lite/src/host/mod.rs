@@ -34,8 +34,9 @@ pub trait Peers {
     /// Why a call cannot go on, such as that a rank is gone.
     type Error;
 
-    /// Does what others may need of us before they can come. Called again and again by who waits.
-    fn turn(&mut self) -> Result<(), Self::Error>;
+    /// Does what others may need of us before they can come. Called again and again by who waits; an error if a member is
+    /// gone that `awaits` is true of. One that has done its part may go.
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Self::Error>;
 
     /// Fills `into` from `address` on in the memory of member `member`, which was shown for that. Only called where
     /// [`Host::allow_reads`] was.
@@ -51,14 +52,16 @@ pub struct Host {
     me: usize,
     size: usize,
     reads: bool,
+    /// A call's own: what it shows, and what it has read of others.
     work: Vec<u8>,
+    came: Vec<u8>,
 }
 
 impl Host {
     /// Made by member 0 of `size`, who tells the others its [`Self::ticket`].
     pub fn create(size: usize) -> io::Result<Self> {
         let shared = Shared::new(Slots::len(size))?;
-        Ok(Self { slots: Slots::new(shared, 0, size), me: 0, size, reads: false, work: Vec::new() })
+        Ok(Self { slots: Slots::new(shared, 0, size), me: 0, size, reads: false, work: Vec::new(), came: Vec::new() })
     }
 
     /// What `ticket` leads to, by member `me` of `size`.
@@ -67,7 +70,14 @@ impl Host {
         if ticket.len() != Slots::len(size) as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is for another number of ranks"));
         }
-        Ok(Self { slots: Slots::new(Shared::of(ticket)?, me, size), me, size, reads: false, work: Vec::new() })
+        Ok(Self {
+            slots: Slots::new(Shared::of(ticket)?, me, size),
+            me,
+            size,
+            reads: false,
+            work: Vec::new(),
+            came: Vec::new(),
+        })
     }
 
     /// For the other members.
@@ -82,7 +92,7 @@ impl Host {
         let mut all = true;
         for member in 0..self.size {
             let mut said = [0];
-            self.slots.read(member, 0, &mut said);
+            self.slots.read(member, 1, 0, &mut said);
             all &= said == [1];
         }
         self.slots.finish();
@@ -111,7 +121,7 @@ impl Host {
     /// Where what `member` has shown is.
     fn address(&self, member: usize) -> u64 {
         let mut address = [0; 8];
-        self.slots.read(member, 0, &mut address);
+        self.slots.read(member, 8, 0, &mut address);
         u64::from_le_bytes(address)
     }
 }
@@ -120,7 +130,7 @@ impl Host {
 /// kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
 pub const SHORT: usize = 8 * 1024;
 
-/// As [`SHORT`], of what holds a block for each rank: the kernel would be called for each block.
+/// As [`SHORT`], where the kernel would be called for each rank's block or part.
 pub const SHORT_ALL: usize = slots::SLOT;
 
 /// What is reduced at a time, so that it is in the cache when it is combined.

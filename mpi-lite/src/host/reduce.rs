@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Host, PIECE, Peers, SHORT};
+use super::{Host, PIECE, Peers, SHORT_ALL};
 use crate::coll::Blocks;
 
 impl Host {
@@ -19,12 +19,12 @@ impl Host {
     ) -> Result<(), P::Error> {
         let shown = input.or(output.as_deref()).unwrap_or_default();
         let len = shown.len();
-        if len <= SHORT {
+        if len <= SHORT_ALL {
             // The root's is combined from its slot, like everybody's.
             self.slots.show(shown, peers)?;
             if let Some(output) = output {
                 self.slots.await_members(0..self.size, peers)?;
-                self.slots.combine(0..self.size, 0, output, combine);
+                self.slots.combine(0..self.size, len, 0, output, combine);
             }
             self.slots.finish();
             return Ok(());
@@ -71,21 +71,20 @@ impl Host {
         let mut came = vec![0; piece.min(into.len())];
         let mut at = at;
         for into in into.chunks_mut(piece) {
-            let came = &mut came[..into.len()];
-            let mut read = |member: usize, room: &mut [u8]| {
-                if member == self.me {
-                    room.copy_from_slice(&own[at..][..room.len()]);
-                    return Ok(());
-                }
-                peers.read(member, self.address(member) + at as u64, room)
-            };
+            let (came, own) = (&mut came[..into.len()], &own[at..][..into.len()]);
             let mut members = members.clone().rev();
-            if let Some(last) = members.next() {
-                read(last, into)?;
+            match members.next() {
+                Some(last) if last == self.me => into.copy_from_slice(own),
+                Some(last) => peers.read(last, self.address(last) + at as u64, into)?,
+                None => {}
             }
             for member in members {
-                read(member, came)?;
-                combine(into, came);
+                if member == self.me {
+                    combine(into, own);
+                } else {
+                    peers.read(member, self.address(member) + at as u64, came)?;
+                    combine(into, came);
+                }
             }
             at += into.len();
         }

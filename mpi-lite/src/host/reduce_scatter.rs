@@ -1,6 +1,6 @@
 //! Each shows its array and combines its block of all.
 
-use super::{Host, Peers, SHORT};
+use super::{Host, Peers, SHORT_ALL};
 use crate::coll::Blocks;
 
 impl Host {
@@ -17,10 +17,11 @@ impl Host {
     ) -> Result<(), P::Error> {
         let given = input.unwrap_or(output);
         let (at, len) = (blocks.start(self.me), blocks.len(self.me));
-        if given.len() <= SHORT {
+        let shown = given.len();
+        if shown <= SHORT_ALL {
             self.slots.show(given, peers)?;
             self.slots.await_all(peers)?;
-            self.slots.combine(0..self.size, at, &mut output[..len], combine);
+            self.slots.combine(0..self.size, shown, at, &mut output[..len], combine);
             self.slots.finish();
             return Ok(());
         }

@@ -28,7 +28,7 @@ impl Host {
         }
         self.slots.await_member(root, peers)?;
         match block {
-            Some(block) if short => self.slots.read(root, at, block),
+            Some(block) if short => self.slots.read(root, len * self.size, at, block),
             Some(block) => peers.read(root, self.address(root) + at as u64, block)?,
             None => {}
         }

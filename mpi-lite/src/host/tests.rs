@@ -12,7 +12,7 @@ struct Thread;
 impl Peers for Thread {
     type Error = Infallible;
 
-    fn turn(&mut self) -> Result<(), Infallible> {
+    fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<(), Infallible> {
         Ok(())
     }
 
@@ -130,9 +130,10 @@ fn reductions_keep_the_order_of_ranks() {
                 host.allreduce(given, &mut all, 2, compose, &mut Thread).unwrap();
                 assert!(all == combined(size, len), "allreduce: {what}");
 
-                for (with, name) in [(1, "scan"), (0, "exscan")] {
+                for (inclusive, name) in [(true, "scan"), (false, "exscan")] {
+                    let with = usize::from(inclusive);
                     let mut prefix = output();
-                    host.scan(me + with, given, &mut prefix, 2, compose, &mut Thread).unwrap();
+                    host.scan(inclusive, given, &mut prefix, 2, compose, &mut Thread).unwrap();
                     assert!(me + with == 0 || prefix == combined(me + with, len), "{name}: {what}");
                 }
 
@@ -177,8 +178,8 @@ fn an_error_while_waiting_ends_the_call() {
     impl Peers for Gone {
         type Error = &'static str;
 
-        fn turn(&mut self) -> Result<(), Self::Error> {
-            Err("rank 1 is gone")
+        fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Self::Error> {
+            if awaits(1) { Err("rank 1 is gone") } else { Ok(()) }
         }
 
         fn read(&mut self, _: usize, _: u64, _: &mut [u8]) -> Result<(), Self::Error> {

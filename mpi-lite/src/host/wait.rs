@@ -11,13 +11,14 @@ use sidelane_nic::share::Shared;
 
 use super::{Peers, futex};
 
-/// Waits until `ready` finds what it looks for.
+/// Waits until `ready` finds what it looks for, which the members that `awaits` is true of have not done yet.
 #[inline]
 pub(super) fn until<P: Peers>(
     shared: &Shared,
     size: usize,
     peers: &mut P,
     ready: impl Fn() -> bool,
+    awaits: impl Fn(usize) -> bool,
 ) -> Result<(), P::Error> {
     if ready() {
         return Ok(());
@@ -35,7 +36,7 @@ pub(super) fn until<P: Peers>(
         if ready() {
             return Ok(());
         }
-        peers.turn()?;
+        peers.turn(&awaits)?;
     }
     let (asleep, event) = (shared.word(ASLEEP), shared.word(EVENT));
     loop {
@@ -51,7 +52,7 @@ pub(super) fn until<P: Peers>(
         if there || ready() {
             return Ok(());
         }
-        peers.turn()?;
+        peers.turn(&awaits)?;
     }
 }
 

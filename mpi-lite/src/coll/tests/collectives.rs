@@ -432,7 +432,7 @@ fn beyond_the_border_there_is_nobody() {
 }
 
 /// Team sizes, lengths, numbers below what `numbers` says of the size, seeds.
-fn each_case(numbers: fn(usize) -> usize, mut case: impl FnMut(usize, usize, usize, u64)) {
+pub(super) fn each_case(numbers: fn(usize) -> usize, mut case: impl FnMut(usize, usize, usize, u64)) {
     let mut seed = 0;
     for ranks in 1..=RANKS_MAX {
         for len in COUNTS {
@@ -445,22 +445,22 @@ fn each_case(numbers: fn(usize) -> usize, mut case: impl FnMut(usize, usize, usi
 }
 
 /// What every rank gives.
-struct Inputs {
+pub(super) struct Inputs {
     bytes: Vec<Vec<u8>>,
 }
 
 impl Inputs {
-    fn new(ranks: usize, len: usize, seed: u64) -> Self {
+    pub(super) fn new(ranks: usize, len: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self { bytes: (0..ranks).map(|_| random(rng.next_u64(), len)).collect() }
     }
 
-    fn of(&self, rank: usize) -> &[u8] {
+    pub(super) fn of(&self, rank: usize) -> &[u8] {
         &self.bytes[rank]
     }
 
     /// The send and receive buffers of a rank, which puts its input where its output is, or not, if it has one.
-    fn buffers(&self, rank: usize, in_place: bool, output: bool) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn buffers(&self, rank: usize, in_place: bool, output: bool) -> (Vec<u8>, Vec<u8>) {
         let input = self.bytes[rank].clone();
         match (in_place, output) {
             (true, _) => (vec![], input),
@@ -469,7 +469,7 @@ impl Inputs {
         }
     }
 
-    fn combined(&self, first: usize, end: usize, operator: Operator) -> Vec<u8> {
+    pub(super) fn combined(&self, first: usize, end: usize, operator: Operator) -> Vec<u8> {
         let mut inputs = self.bytes[first..end].iter().rev();
         let mut result = inputs.next().unwrap().clone();
         for left in inputs {
@@ -496,7 +496,7 @@ fn scattered(lens: &[usize]) -> (Vec<usize>, usize) {
     (starts, end + lens.len())
 }
 
-fn spans(schedule: &Schedule) -> (Span, Span) {
+pub(super) fn spans(schedule: &Schedule) -> (Span, Span) {
     let (send, receive) = schedule.buffer_lens();
     (Span::new(Memory::Send, 0, send), Span::new(Memory::Receive, 0, receive))
 }

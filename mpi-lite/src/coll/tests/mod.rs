@@ -3,6 +3,7 @@
 mod collectives;
 mod costs;
 mod play;
+mod two_level;
 
 use super::{Reduction, Schedule, Team};
 use play::{Operator, Play};

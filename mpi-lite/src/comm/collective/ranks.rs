@@ -1,6 +1,7 @@
 //! The ranks of a communicator, and the collective calls that they make together.
 #![allow(unsafe_code)] // A call that waits lends what it has borrowed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sidelane_nic::share::Ticket;
@@ -20,6 +21,8 @@ pub struct Ranks {
     rank: usize,
     /// Which process of the job each rank is.
     processes: Vec<u32>,
+    /// Which host each is on: the first rank there.
+    hosts: Vec<usize>,
     table: Arc<Table>,
     /// Messages of one call have its number as their tag.
     calls: u32,
@@ -43,7 +46,11 @@ impl Ranks {
         assert_eq!(processes[rank], device.own(), "the rank is that of this process");
         let on_host = processes.len() > 1 && processes.iter().all(|process| device.is_on_host(*process));
         let host = if on_host { Shared::Unmade } else { Shared::None };
-        Self { context, rank, processes, table, calls: 0, execution: Execution::default(), host }
+        let mut first = HashMap::new();
+        let host_of =
+            |(rank, process): (usize, &u32)| *first.entry(&device.processes()[*process as usize].host).or_insert(rank);
+        let hosts = processes.iter().enumerate().map(host_of).collect();
+        Self { context, rank, processes, hosts, table, calls: 0, execution: Execution::default(), host }
     }
 
     /// How many there are.
@@ -91,7 +98,10 @@ impl Ranks {
     pub fn start(&mut self, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
         let team = Team::all(self.rank, self.processes.len());
         let (send, receive) = lent.lens();
-        call.build(execution.schedule(), team, Buffers { send, receive, in_place }, &self.table);
+        let (schedule, buffers) = (execution.schedule(), Buffers { send, receive, in_place });
+        if !call.build_on_hosts(schedule, self.rank, buffers, &self.hosts) {
+            call.build(schedule, team, buffers, &self.table);
+        }
         self.start_again(device, execution, lent);
     }
 
@@ -182,11 +192,14 @@ struct OnHost<'a> {
 impl Peers for OnHost<'_> {
     type Error = Error;
 
-    fn turn(&mut self) -> Result<(), Error> {
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
         self.device.progress();
         let gone = self.device.gone();
-        if !gone.is_empty() && self.processes.iter().any(|process| gone.contains(process)) {
-            return Err(Error::ProcFailed);
+        if !gone.is_empty() {
+            let mut members = self.processes.iter().enumerate();
+            if members.any(|(member, process)| gone.contains(process) && awaits(member)) {
+                return Err(Error::ProcFailed);
+            }
         }
         if self.device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(()) }
     }
@@ -232,8 +245,8 @@ fn by_memory(
         Call::ReduceScatter { blocks, reduction } => {
             host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers)
         }
-        Call::Scan { reduction } => host.scan(me + 1, send, receive, reduction.element, combine, peers),
-        Call::Exscan { reduction } => host.scan(me, send, receive, reduction.element, combine, peers),
+        Call::Scan { reduction } => host.scan(true, send, receive, reduction.element, combine, peers),
+        Call::Exscan { reduction } => host.scan(false, send, receive, reduction.element, combine, peers),
         Call::Gather { root, len } => host.gather(root, len, send, (me == root).then_some(receive), peers),
         Call::Scatter { root, len } => {
             let block = (me != root || !receive.is_empty()).then_some(receive);
