@@ -78,7 +78,7 @@ fn our_rungs_run_on_shared_memory() {
 }
 
 fn our_rungs_have_every_figure(nic: NicKind) {
-    let rungs = [Rung::Raw, Rung::Proto, Rung::Am, Rung::Put, Rung::Get]
+    let rungs = [Rung::Raw, Rung::Proto, Rung::Am, Rung::Mpi, Rung::Put, Rung::Get]
         .into_iter()
         .chain((nic != NicKind::Mem).then_some(Rung::SmoltcpTcp));
     let plan = Plan { sizes: vec![8, 700_000], ..tiny(nic, rungs.collect()) };

@@ -149,6 +149,7 @@ fn path(cell: &Cell, end: &End) -> Path {
         | Rung::ProtoAuthenticated
         | Rung::ProtoEncrypted
         | Rung::Am
+        | Rung::Mpi
         | Rung::Put
         | Rung::Get => {
             let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
@@ -167,6 +168,7 @@ fn layer(rung: Rung) -> Layer {
         Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
         Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
         Rung::Am => Layer::Am,
+        Rung::Mpi => Layer::Mpi,
         Rung::Put => Layer::Put,
         Rung::Get => Layer::Get,
         Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),

@@ -31,6 +31,8 @@ pub enum Rung {
     ProtoEncrypted,
     /// Active Messages on our protocol.
     Am,
+    /// MPI's messages on our protocol.
+    Mpi,
     /// Puts with a signal, on our protocol.
     Put,
     /// Gets, on our protocol. Its round trips are whole ones: half a get is nothing.
@@ -137,7 +139,7 @@ impl Plan {
             bandwidth_size: 1 << 20,
             rounds: 7,
             warm: Duration::from_millis(30),
-            measure: Duration::from_millis(75),
+            measure: Duration::from_millis(65),
         }
     }
 
@@ -145,7 +147,7 @@ impl Plan {
     pub fn quick(mut self) -> Self {
         self.rounds = 3;
         self.warm = Duration::from_millis(5);
-        self.measure = Duration::from_millis(20);
+        self.measure = Duration::from_millis(14);
         self
     }
 
@@ -192,7 +194,7 @@ impl Plan {
 
 impl Rung {
     /// From the top of the table to its bottom.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::TcpBlock,
         Self::TcpPoll,
         Self::UdpPoll,
@@ -200,6 +202,7 @@ impl Rung {
         Self::Raw,
         Self::Proto,
         Self::Am,
+        Self::Mpi,
         Self::Put,
         Self::Get,
         Self::ProtoAuthenticated,
@@ -217,7 +220,7 @@ impl Rung {
             Self::TcpBlock => Some(Self::TcpPoll),
             Self::TcpPoll => Some(Self::UdpPoll),
             Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
-            Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::Am | Self::Put => Some(Self::Proto),
+            Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::Am | Self::Mpi | Self::Put => Some(Self::Proto),
             Self::UdpPoll | Self::Raw | Self::Get => None,
         }
     }
@@ -294,6 +297,7 @@ names!(
     ProtoAuthenticated = "proto-authenticated",
     ProtoEncrypted = "proto-encrypted",
     Am = "am",
+    Mpi = "mpi",
     Put = "put",
     Get = "get"
 );

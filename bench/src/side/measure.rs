@@ -12,7 +12,7 @@ use crate::breakdown;
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
 use crate::study::chang;
-use crate::transport::{Am, Broken, Get, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
+use crate::transport::{Am, Broken, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -82,6 +82,11 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
 
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Measurement { role, pattern, .. } = self.measurement;
+        if self.layer == Layer::Mpi {
+            let (ports, process) = Mpi::begin(nic)?;
+            let peer = (self.meet)(process)?;
+            return play(pattern, *role, &mut Mpi::new(ports, *role, &peer, pattern.size)?);
+        }
         let peer = (self.meet)(nic.caps().addr.to_string())?;
         let peer: LinkAddr = peer.parse().map_err(driver)?;
         match (self.layer, role) {
@@ -113,6 +118,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                     _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
                 }
             }
+            (Layer::Mpi, _) => unreachable!("it meets its peer in words of its own"),
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
             (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
             (Layer::SmoltcpTcp, _) => {
@@ -144,6 +150,10 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         Layer::Am => {
             let (flow, deadline_ns) = (pattern.flow(Role::Initiator), now_ns() + pattern.limit_ns);
             let (mut a, mut b) = Am::pair((a, b), at_b, pattern.size, flow, deadline_ns, pass)?;
+            play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::Mpi => {
+            let (mut a, mut b) = Mpi::pair((a, b), pattern.size)?;
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::Put | Layer::Get => {

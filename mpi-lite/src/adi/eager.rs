@@ -15,11 +15,14 @@ impl Engine {
     #[inline]
     pub fn send(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
         let peer = &mut self.peers[to as usize];
-        if !sync && peer.waiting.is_empty() && bytes.len() <= peer.limits.eager_max && peer.credit.allows(bytes.len()) {
-            if self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes()).is_ok() {
-                self.peers[to as usize].credit.spend(bytes.len());
-                return Request::SENT;
-            }
+        if !sync
+            && peer.waiting.is_empty()
+            && bytes.len() <= peer.limits.eager_max
+            && peer.credit.allows(bytes.len())
+            && self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes()).is_ok()
+        {
+            self.peers[to as usize].credit.spend(bytes.len());
+            return Request::SENT;
         }
         self.send_later(ports, to, key, bytes, sync)
     }

@@ -20,7 +20,7 @@
 //! | --- | --- | --- |
 //! | Eager | 16 | the whole message |
 //! | Announce | 40 | send, length (8), address of what is missing (8; 0: none is told), then the message's first bytes |
-//! | Accept | 60 | send, receive, offset (8), bytes wanted from there on (8), key to put them by (20; zeros: send Data) |
+//! | Accept | 64 | send, receive, offset (8), bytes wanted from there on (8), zeros (4), key to put them by (20; zeros: send Data) |
 //! | Data | 24 | receive, offset (8), then the message's bytes from there on |
 //! | Finished | 16 | receive: all was put |
 //! | Taken | 16 | send: the receiver has all that it wants |
@@ -54,11 +54,11 @@ mod kind {
 /// Bytes before an eager message's payload.
 pub(super) const EAGER_LEN: usize = 16;
 const ANNOUNCE_LEN: usize = EAGER_LEN + 24;
-const ACCEPT_LEN: usize = NOTE_LEN + 24 + RemoteKey::LEN;
+const ACCEPT_LEN: usize = NOTE_LEN + 28 + RemoteKey::LEN;
 const DATA_LEN: usize = NOTE_LEN + 8;
 const NOTE_LEN: usize = 16;
 const CREDIT_LEN: usize = 8;
-const _: () = assert!(ANNOUNCE_LEN == 40 && ACCEPT_LEN == 60 && DATA_LEN == 24);
+const _: () = assert!(ANNOUNCE_LEN == 40 && ACCEPT_LEN == 64 && DATA_LEN == 24);
 
 /// What a record with nothing but a request's name says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -60,12 +60,28 @@ pub(crate) fn put_message(out: &mut [u8], message: &[u8]) {
 /// Writes a whole message that is `front` and then `rest`.
 #[inline]
 pub(crate) fn put_message_of_two<const N: usize>(out: &mut [u8], front: &[u8; N], rest: &[u8]) {
-    put(out, MESSAGE, (N + rest.len()) as u16);
-    let out = &mut out[RECORD_LEN..];
-    if let Some((place, out)) = out.split_first_chunk_mut::<N>() {
-        *place = *front;
-        copy_words(out, rest);
+    const { assert!(N >= 8 && N.is_multiple_of(8)) };
+    let [low, high] = ((N + rest.len()) as u16).to_le_bytes();
+    let (Some((rest_first, rest_last)), Some((head, tail))) =
+        (rest.split_first_chunk::<4>(), front.split_first_chunk::<4>())
+    else {
+        put(out, MESSAGE, (N + rest.len()) as u16);
+        out[RECORD_LEN..RECORD_LEN + N].copy_from_slice(front);
+        out[RECORD_LEN + N..].copy_from_slice(rest);
+        return;
+    };
+    // In the words in which the record is read next, as in `put_message`.
+    let (words, out) = out.split_at_mut(N + 8);
+    let words = words.as_chunks_mut::<8>().0;
+    let [a, b, c, d] = *head;
+    words[0] = [MESSAGE, 0, low, high, a, b, c, d];
+    let (middle, end) = tail.as_chunks::<8>();
+    for (word, bytes) in words[1..].iter_mut().zip(middle) {
+        *word = *bytes;
     }
+    let ([a, b, c, d], [e, f, g, h]) = (*end.first_chunk::<4>().expect("a multiple of 8, less 4"), *rest_first);
+    words[N / 8] = [a, b, c, d, e, f, g, h];
+    copy_words(out, rest_last);
 }
 
 /// Writes the header of the first `len` bytes of a message of `total`.
