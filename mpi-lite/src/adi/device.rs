@@ -1,6 +1,7 @@
 //! The device: the calls, each of which finds who knows.
 
 use sidelane_nic::time::Duration;
+use sidelane_proto::{RemoteKey, RmaError};
 
 use super::config::Config;
 use super::counters::Counters;
@@ -9,6 +10,7 @@ use super::engine::Engine;
 use super::idle::Idle;
 use super::lists::{ANY_TAG, Key};
 use super::memory::{Incoming, Outgoing};
+use super::one_sided::{Change, Window};
 use super::peer::{Item, Peer, Pull, Way};
 use super::port::Port;
 use super::process::Process;
@@ -354,6 +356,57 @@ impl Device {
         let engine = &mut self.engine;
         let state = &mut engine.peers[process as usize].pull;
         engine.single_copy && pull(state, &engine.processes[process as usize], address, into)
+    }
+
+    /// Lets other processes reach `memory` by keys, until [`Self::unregister`]. It stays lent so long; its owner may read and
+    /// write it between two calls.
+    pub fn register(&mut self, memory: Incoming) -> Window {
+        Window::open(&mut self.ports, memory)
+    }
+
+    /// The key by which `process` reaches a window of ours, for a message. `None` for this process itself, which needs none.
+    pub fn key(&self, window: &Window, process: u32) -> Option<RemoteKey> {
+        window.key(self.engine.peers[process as usize].way)
+    }
+
+    /// Ends a window.
+    pub fn unregister(&mut self, window: Window) {
+        window.close(&mut self.ports);
+    }
+
+    /// Writes `bytes` at `offset` of a window of process `to`. Over when they are there. Operations and messages to one process:
+    /// see [`sidelane_proto::Endpoint`]; a message comes after the puts before it.
+    pub fn put(&mut self, to: u32, key: &RemoteKey, offset: u64, bytes: Outgoing) -> Result<Request, RmaError> {
+        self.engine.put_window(&mut self.ports, to, key, offset, bytes)
+    }
+
+    /// Reads as many bytes as `room` has from `offset` of a window of process `from`.
+    pub fn get(&mut self, from: u32, key: &RemoteKey, offset: u64, room: Incoming) -> Result<Request, RmaError> {
+        self.engine.get_window(&mut self.ports, from, key, offset, room)
+    }
+
+    /// Adds to the 64-bit word at `offset`, which is a multiple of 8; what it was before goes to `room`, little-endian.
+    pub fn fetch_add(
+        &mut self,
+        to: u32,
+        key: &RemoteKey,
+        offset: u64,
+        value: u64,
+        room: Incoming,
+    ) -> Result<Request, RmaError> {
+        self.engine.change_window(&mut self.ports, to, key, offset, Change::Add(value), room)
+    }
+
+    /// As [`Self::fetch_add`]: writes `new` if the word is `expected`.
+    pub fn compare_swap(
+        &mut self,
+        to: u32,
+        key: &RemoteKey,
+        offset: u64,
+        (expected, new): (u64, u64),
+        room: Incoming,
+    ) -> Result<Request, RmaError> {
+        self.engine.change_window(&mut self.ports, to, key, offset, Change::Swap { expected, new }, room)
     }
 
     /// What was counted since the device was opened.

@@ -10,6 +10,7 @@ use sidelane_proto::{Event, PeerId, Region, SendError};
 use super::buffers::Buffers;
 use super::counters::Counters;
 use super::matching::Matching;
+use super::one_sided::OneSided;
 use super::peer::{Item, Peer, Way};
 use super::port::Port;
 use super::process::Process;
@@ -33,6 +34,7 @@ pub(super) struct Engine {
     stirred: VecDeque<u32>,
     /// Sends whose bytes leave by a region.
     pub putting: HashMap<(usize, Region), u32>,
+    pub one_sided: OneSided,
     /// Receives into whose room nothing is put any more, and how each ends.
     pub closing: Vec<(u32, Status)>,
     pub revoked: HashSet<u32>,
@@ -62,6 +64,7 @@ impl Engine {
             by_peer: vec![Vec::new(); ports],
             stirred: VecDeque::new(),
             putting: HashMap::new(),
+            one_sided: OneSided::default(),
             closing: Vec::new(),
             revoked: HashSet::new(),
             gone: Vec::new(),
@@ -76,7 +79,7 @@ impl Engine {
         let mut ended = None;
         while let Some(event) = port.poll_event() {
             moved = true;
-            if let Some(end) = self.handle_event(at, event) {
+            if let Some(end) = self.handle_event(port, at, event) {
                 ended.get_or_insert_with(Vec::new).push(end);
             }
         }
@@ -86,6 +89,9 @@ impl Engine {
         });
         for peer in ended.into_iter().flatten() {
             self.handle_end(ports, at, peer);
+        }
+        if self.has_puts() {
+            self.end_puts(ports);
         }
         if !self.closing.is_empty() || !self.stirred.is_empty() {
             self.settle(ports);
@@ -189,6 +195,12 @@ impl Engine {
         front: impl FnOnce(u16) -> [u8; L],
         rest: &[u8],
     ) -> Result<(), Stuck> {
+        self.connect(ports, process)?;
+        self.emit(ports, process, front, rest)
+    }
+
+    /// Connects to a process with which there is no connection.
+    pub fn connect(&mut self, ports: &mut [Port], process: u32) -> Result<(), Stuck> {
         let peer = &mut self.peers[process as usize];
         let Way::Port { port, addr } = peer.way else { return Err(Stuck::Gone) };
         if peer.gone {
@@ -197,7 +209,7 @@ impl Engine {
         match ports[port].connect(addr) {
             Ok(id) => {
                 self.note_peer(port, id, process);
-                self.emit(ports, process, front, rest)
+                Ok(())
             }
             Err(error) => {
                 tracing::warn!(process, %error, "no way to another process");
@@ -217,31 +229,41 @@ impl Engine {
     }
 
     /// The peer that the event says is gone: to be believed once its last messages are taken.
-    fn handle_event(&mut self, port: usize, event: Event) -> Option<PeerId> {
+    fn handle_event(&mut self, port: &mut Port, at: usize, event: Event) -> Option<PeerId> {
         match event {
             Event::Connected { peer, addr } => {
-                let process = self.peers.iter().position(|p| p.way == Way::Port { port, addr } && !p.gone);
+                let process = self.peers.iter().position(|p| p.way == Way::Port { port: at, addr } && !p.gone);
                 match process {
-                    Some(process) => self.note_peer(port, peer, process as u32),
+                    Some(process) => self.note_peer(at, peer, process as u32),
                     None => self.counters.strangers += 1,
                 }
                 None
             }
             Event::Unregistered { region, .. } => {
-                if let Some(request) = self.putting.remove(&(port, region)) {
+                if let Some(request) = self.putting.remove(&(at, region)) {
                     let slot = self.requests.at(request);
-                    let gone = self.peers[slot.process as usize].gone;
-                    let status = if gone { Status::failed(Error::ProcFailed) } else { Status::SENT };
+                    let mut status = slot.status;
+                    if self.peers[slot.process as usize].gone && status.error.is_none() {
+                        status = Status::failed(Error::ProcFailed);
+                    }
                     self.requests.complete(request, status);
                 }
                 None
             }
             Event::Gone { peer, .. } | Event::Closed { peer } => Some(peer),
-            Event::Sent { .. }
-            | Event::Unsent { .. }
-            | Event::Got { .. }
-            | Event::Fetched { .. }
-            | Event::OpFailed { .. } => None,
+            Event::Got { op } => {
+                self.on_got(port, at, op);
+                None
+            }
+            Event::Fetched { op, value } => {
+                self.on_fetched(port, at, op, value);
+                None
+            }
+            Event::OpFailed { op, why } => {
+                self.on_op_failed(port, at, op, why);
+                None
+            }
+            Event::Sent { .. } | Event::Unsent { .. } => None,
         }
     }
 
@@ -342,7 +364,8 @@ impl Engine {
                 self.matching.posted.remove(key, class, request);
             }
             State::Receiving { .. } => self.close_room(ports, request),
-            State::Putting { .. } => return,
+            // These have ends of their own.
+            State::Putting { .. } | State::OneSided { .. } => return,
             State::Queued { .. } | State::Announced { .. } | State::Streaming { .. } | State::Own => {}
             State::Free | State::Complete => return,
         }

@@ -6,6 +6,7 @@
 //! | `device` | the calls |
 //! | `engine` | what is under way, and its turns |
 //! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
+//! | `one_sided` | put, get and atomics on other processes' memory |
 //! | `pull` | reading another process's memory |
 //! | `record` | what devices say to each other: the wire format |
 //! | `matching`, `posted`, `unexpected`, `lists` | which receive takes which message |
@@ -43,6 +44,7 @@ mod idle;
 mod lists;
 mod matching;
 mod memory;
+mod one_sided;
 mod own;
 mod peer;
 mod port;
@@ -62,6 +64,9 @@ pub use counters::Counters;
 pub use device::{Device, Envelope, Message, Mode, OpenError, Pattern, Source};
 pub use idle::Idle;
 pub use memory::{Incoming, Outgoing};
+pub use one_sided::Window;
 pub use port::Port;
 pub use process::{Process, ProcessError, host_identity};
 pub use request::{Error, Request, Status};
+/// What names another process's memory.
+pub use sidelane_proto::{RemoteKey, RmaError};

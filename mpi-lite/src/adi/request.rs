@@ -60,6 +60,9 @@ pub enum Error {
     /// The other process is gone.
     #[error("the other process is gone")]
     ProcFailed,
+    /// The key does not open that memory of the other process, or not for this.
+    #[error("the other process does not have that memory, or not for this")]
+    NoAccess,
     /// The context was revoked.
     #[error("the context was revoked")]
     Revoked,
@@ -82,6 +85,8 @@ pub(super) enum State {
     Streaming { at: usize, end: usize, to: u64 },
     /// A send whose bytes are being put out of `region`.
     Putting { region: Region },
+    /// An operation on another process's memory; `region` of the memory here, if it has one.
+    OneSided { region: Option<Region> },
     /// To oneself, and not matched.
     Own,
     /// Over.

@@ -118,6 +118,7 @@ impl From<adi::Error> for ErrorClass {
         match error {
             adi::Error::Truncated => Self::Truncate,
             adi::Error::ProcFailed => Self::ProcFailed,
+            adi::Error::NoAccess => Self::RmaRange,
             adi::Error::Revoked => Self::Revoked,
         }
     }

@@ -82,11 +82,15 @@ impl Job {
     }
 
     pub fn send_as(&mut self, from: u32, to: u32, tag: i32, bytes: &[u8], mode: Mode) -> Request {
-        self.outgoing.push(bytes.into());
-        let lent: *const [u8] = &raw const **self.outgoing.last().unwrap();
-        // SAFETY: the box lives until the job is over, and nobody writes it.
-        let lent = unsafe { Outgoing::lend(lent) };
+        let lent = self.lend(bytes);
         self.devices[from as usize].send(to, Envelope { context: CONTEXT, source: from, tag }, lent, mode)
+    }
+
+    /// `bytes`, for one send.
+    pub fn lend(&mut self, bytes: &[u8]) -> Outgoing {
+        self.outgoing.push(bytes.into());
+        // SAFETY: the box lives until the job is over, and nobody writes it.
+        unsafe { Outgoing::lend(&raw const **self.outgoing.last().unwrap()) }
     }
 
     pub fn send(&mut self, from: u32, to: u32, tag: i32, bytes: &[u8]) -> Request {
@@ -123,7 +127,12 @@ impl Job {
     }
 
     pub fn received(&self, receive: Receive) -> &[u8] {
-        &self.incoming[receive.room]
+        self.at(receive.room)
+    }
+
+    /// What is in a room.
+    pub fn at(&self, room: usize) -> &[u8] {
+        &self.incoming[room]
     }
 }
 

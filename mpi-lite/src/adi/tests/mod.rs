@@ -2,5 +2,6 @@
 
 mod job;
 mod messages;
+mod one_sided;
 mod programs;
 mod shm;
