@@ -15,7 +15,7 @@ pub struct Config {
     pub credit: usize,
     /// Long messages between processes of one host are read from the sender's memory, where the system allows it.
     pub single_copy: bool,
-    /// Turns without news before a waiting process lets others run, and before it sleeps. See [`super::idle`].
+    /// Turns without news before a waiting process lets others run, and before it sleeps.
     pub patience: Patience,
 }
 
