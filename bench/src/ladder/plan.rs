@@ -147,7 +147,7 @@ impl Plan {
     pub fn quick(mut self) -> Self {
         self.rounds = 3;
         self.warm = Duration::from_millis(5);
-        self.measure = Duration::from_millis(14);
+        self.measure = Duration::from_millis(12);
         self
     }
 
