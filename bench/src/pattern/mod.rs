@@ -12,6 +12,7 @@ use crate::breakdown::Samples;
 use crate::clock::now_ns;
 use crate::stats::Summary;
 use crate::study::chang::Costs;
+use crate::study::chang::bulk::Bulk;
 use crate::transport::{Broken, Flow, Transport};
 
 use oneway::{Receiver, Sender};
@@ -66,6 +67,9 @@ pub struct Outcome {
     /// What calls cost, in the study of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
+    /// What stores and gets take, in the same study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<Bulk>,
     /// Stamps, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,

@@ -120,6 +120,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
             }
             (Layer::Mpi, _) => unreachable!("it meets its peer in words of its own"),
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
+            (Layer::AmBulk, role) => chang::bulk::play(nic, peer, *role, pattern),
             (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
@@ -167,7 +168,7 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
                 play_both(pattern, &mut Get::new(a, size, flows[0])?, &mut Get::new(b, size, flows[1])?, pass)
             }
         }
-        Layer::AmCosts => Err(Broken::Driver("the costs of calls are those of two processes".to_owned())),
+        Layer::AmCosts | Layer::AmBulk => Err(Broken::Driver("the study is one of two processes".to_owned())),
         Layer::Stamped => Err(Broken::Driver("stamps are of real time, and the fabric has none".to_owned())),
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }

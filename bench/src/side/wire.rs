@@ -103,6 +103,8 @@ pub enum Layer {
     Am,
     /// Active Messages, in the study of what their calls cost.
     AmCosts,
+    /// Stores and gets, in the same study.
+    AmBulk,
     /// MPI's messages on the protocol.
     Mpi,
     /// Puts on the protocol.

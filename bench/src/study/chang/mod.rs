@@ -1,5 +1,8 @@
 //! Chang, Czajkowski, Hawblitzel and von Eicken, "Low-Latency Communication on the IBM RISC System/6000 SP" (1996): round
-//! trips of Active Messages by words, over the raw driver, and what a request, a reply and a poll cost (their Tables 2 and 3).
+//! trips of Active Messages by words, over the raw driver, and what a request, a reply and a poll cost (their Tables 2 and 3), and how
+//! fast stores and gets are ([`bulk`]).
+
+pub mod bulk;
 
 use std::fmt;
 use std::io;
@@ -7,7 +10,9 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
-use sidelane_proto::{Endpoint, Event, PeerId};
+use sidelane_proto::{Endpoint, Event, PeerId, RemoteKey};
+
+use bulk::{Bulk, Curve};
 
 use crate::clock::{self, now_ns};
 use crate::ladder::{self, Host, LadderError, NicKind, Pair, Plan, Progress, Regime, Rung};
@@ -30,6 +35,8 @@ pub struct Chang {
     pub words: Vec<Words>,
     /// What the calls cost: medians over rounds.
     pub costs: Costs,
+    /// What stores and gets take by size: medians over rounds.
+    pub bulk: Vec<Bulk>,
 }
 
 /// Whole round trips with so many words of 8 bytes each way, p50.
@@ -85,23 +92,57 @@ pub fn run(
     });
     let regime = Regime::DefaultOffloads;
     let (a, b) = hosts(regime).map_err(|error| LadderError::Hosts(regime, error))?;
-    let costs = cost_rounds(nic, &plan, &mut Pair::spawn(a, b).map_err(LadderError::Sides)?)?;
-    Ok(Chang { schema: SCHEMA.to_owned(), machine: report.machine.clone(), nic, words: words.collect(), costs })
+    let mut pair = Pair::spawn(a, b).map_err(LadderError::Sides)?;
+    let costs = cost_rounds(nic, &plan, &mut pair)?;
+    let bulk = bulk_rounds(nic, &plan, &mut pair)?;
+    let (schema, machine) = (SCHEMA.to_owned(), report.machine.clone());
+    Ok(Chang { schema, machine, nic, words: words.collect(), costs, bulk })
+}
+
+/// One measurement of a layer of the study.
+fn once(
+    nic: NicKind,
+    plan: &Plan,
+    pair: &mut Pair,
+    layer: Layer,
+    size: usize,
+) -> Result<(Outcome, Outcome), LadderError> {
+    let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
+    let limit_ns = warm_ns + measure_ns + GRACE_NS;
+    let pattern = Pattern { kind: Kind::PingPong, size, warm_ns, measure_ns, limit_ns };
+    let path = |end: &ladder::End| {
+        let nic = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, nic)| nic.clone());
+        Path::Nic { layer, nic: nic.unwrap_or_default(), real_frames: false }
+    };
+    let mut measure = || pair.measure(&pattern, path);
+    // A machine that does other things may drop a frame.
+    measure().or_else(|_| measure()).map_err(LadderError::Sides)
+}
+
+fn bulk_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Vec<Bulk>, LadderError> {
+    let mut rounds = vec![Vec::new(); bulk::SIZES.len()];
+    for _ in 0..plan.rounds {
+        for (rounds, size) in rounds.iter_mut().zip(bulk::SIZES) {
+            rounds.extend(once(nic, plan, pair, Layer::AmBulk, size)?.0.bulk);
+        }
+    }
+    let of = |rows: &[Bulk], time: fn(&Bulk) -> f64| {
+        median(&mut rows.iter().map(time).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    };
+    let middle = |(rows, size): (&Vec<Bulk>, usize)| Bulk {
+        size,
+        store_ns: of(rows, |row| row.store_ns),
+        store_async_ns: of(rows, |row| row.store_async_ns),
+        get_ns: of(rows, |row| row.get_ns),
+        get_async_ns: of(rows, |row| row.get_async_ns),
+    };
+    Ok(rounds.iter().zip(bulk::SIZES).map(middle).collect())
 }
 
 fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Costs, LadderError> {
-    let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
-    let limit_ns = warm_ns + measure_ns + GRACE_NS;
-    let pattern = Pattern { kind: Kind::PingPong, size: 8, warm_ns, measure_ns, limit_ns };
     let mut rounds = Vec::new();
     for _ in 0..plan.rounds {
-        let path = |end: &ladder::End| {
-            let nic = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, nic)| nic.clone());
-            Path::Nic { layer: Layer::AmCosts, nic: nic.unwrap_or_default(), real_frames: false }
-        };
-        let once = |pair: &mut Pair| pair.measure(&pattern, path);
-        // A machine that does other things may drop a frame.
-        let (a, b) = once(pair).or_else(|_| once(pair)).map_err(LadderError::Sides)?;
+        let (a, b) = once(nic, plan, pair, Layer::AmCosts, 8)?;
         rounds.extend(a.costs.zip(b.costs));
     }
     let of = |figure: fn(&(Costs, Costs)) -> f64| {
@@ -122,12 +163,14 @@ struct Inbox {
     messages: usize,
     replied: bool,
     over: bool,
+    key: Option<RemoteKey>,
 }
 
-/// Indices of the handlers: with and without a reply, and the last one.
+/// Indices of the handlers: with and without a reply, the last one, and what brings a region's key.
 const ECHO: u8 = 0;
 const SILENT: u8 = 1;
 const OVER: u8 = 2;
+const KEY: u8 = 3;
 
 fn handlers() -> Handlers<Inbox> {
     Handlers::new()
@@ -138,6 +181,7 @@ fn handlers() -> Handlers<Inbox> {
         })
         .request(SILENT, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
         .request(OVER, |inbox: &mut Inbox, _, _, _| inbox.over = true)
+        .request(KEY, |inbox: &mut Inbox, _, _, payload| inbox.key = bulk::key_of(payload))
         .reply(ECHO, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
 }
 
@@ -148,7 +192,7 @@ pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Patter
     if role == Role::Initiator {
         am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
     }
-    let peer = established(&mut am, deadline_ns)?;
+    let peer = established(&mut am, &mut Inbox::default(), deadline_ns)?;
     let costs = match role {
         Role::Initiator => request(&mut am, peer, pattern, deadline_ns)?,
         Role::Responder => answer(&mut am, deadline_ns)?,
@@ -163,10 +207,10 @@ pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Patter
 
 type Am<N> = ActiveMessages<N, Inbox>;
 
-fn established<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<PeerId, Broken> {
+fn established<N: Nic>(am: &mut Am<N>, inbox: &mut Inbox, deadline_ns: u64) -> Result<PeerId, Broken> {
     let mut connected = None;
     while now_ns() < deadline_ns {
-        am.poll(&mut Inbox::default());
+        am.poll(inbox);
         if let Some(Event::Connected { peer, .. }) = am.poll_event() {
             connected = Some(peer);
         }
@@ -247,6 +291,31 @@ fn answer<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<Costs, Broken> {
 }
 
 impl Chang {
+    fn write_bulk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        type Column = (&'static str, fn(&Bulk) -> f64, &'static str);
+        const COLUMNS: [Column; 4] = [
+            ("store", |row| row.store_ns, "2800"),
+            ("async store", |row| row.store_async_ns, "260"),
+            ("get", |row| row.get_ns, "3000"),
+            ("async get", |row| row.get_async_ns, ""),
+        ];
+        writeln!(f, "\nMB/s by size, one at a time and many")?;
+        write!(f, "{:>9}", "bytes")?;
+        COLUMNS.iter().try_for_each(|(name, ..)| write!(f, "{name:>13}"))?;
+        for row in &self.bulk {
+            write!(f, "\n{:>9}", row.size)?;
+            COLUMNS.iter().try_for_each(|(_, time, _)| write!(f, "{:>13.1}", row.size as f64 * 1e3 / time(row)))?;
+        }
+        write!(f, "\n\n{:>13}{:>12}{:>10}   (n½ on the SP, of r∞ 34.3)", "", "r∞ MB/s", "n½ B")?;
+        for (name, time, theirs) in COLUMNS {
+            let Curve { r_inf, n_half } = Curve::of(&self.bulk, time);
+            let n_half = n_half.map_or_else(|| "-".to_owned(), |n_half| format!("{n_half:.0}"));
+            let theirs = if theirs.is_empty() { String::new() } else { format!("   ({theirs})") };
+            write!(f, "\n{name:>13}{r_inf:>12.1}{n_half:>10}{theirs}")?;
+        }
+        Ok(())
+    }
+
     /// The JSON form, indented.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a report has only plain fields");
@@ -272,12 +341,13 @@ impl fmt::Display for Chang {
         writeln!(f, "  request {request_ns:>32.0}   (7700)")?;
         writeln!(f, "  reply, beyond its request's poll {reply_ns:>7.0}   (4000)")?;
         writeln!(f, "  empty poll {poll_empty_ns:>29.0}   (1300)")?;
-        write!(f, "  poll, for a received message {poll_message_ns:>11.0}   (1800)")
+        writeln!(f, "  poll, for a received message {poll_message_ns:>11.0}   (1800)")?;
+        self.write_bulk(f)
     }
 }
 
 /// The form of [`Chang::to_json`].
-pub const SCHEMA: &str = "sidelane-study-chang/1";
+pub const SCHEMA: &str = "sidelane-study-chang/2";
 /// Their Table 2 has 1 to 4 words; ours go on to what a short message takes.
 const WORDS: [usize; 6] = [1, 2, 3, 4, 8, 16];
 /// Polls that are timed together: one is as short as a reading of the clock.
