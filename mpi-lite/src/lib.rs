@@ -24,4 +24,5 @@ pub mod datatype;
 pub mod host;
 pub mod launch;
 pub mod op;
+pub mod rma;
 pub mod world;

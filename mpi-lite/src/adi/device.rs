@@ -29,6 +29,13 @@ pub struct Device {
     config: Config,
     /// Sends that were handed to a port since anything was flushed.
     unflushed: u32,
+    services: Vec<(u32, Box<dyn Service>)>,
+}
+
+/// What this process does for others whenever its device is used: answers to messages of a context that is for that.
+pub trait Service: Send {
+    /// Part of a turn of the device. True if there was something to do.
+    fn turn(&mut self, device: &mut Device) -> bool;
 }
 
 /// What a message is matched by (MPI-4.1 3.2.3).
@@ -122,7 +129,7 @@ impl Device {
         });
         let peers = peers.collect::<Result<_, _>>()?;
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
-        Ok(Self { ports, engine, config: *config, unflushed: 0 })
+        Ok(Self { ports, engine, config: *config, unflushed: 0, services: Vec::new() })
     }
 
     /// Number of this process.
@@ -205,7 +212,21 @@ impl Device {
         for at in 0..self.ports.len() {
             moved |= self.engine.turn(&mut self.ports, at);
         }
+        if !self.services.is_empty() {
+            moved |= self.serve();
+        }
         moved
+    }
+
+    /// From now on a service has its part in every turn, under the number of its context.
+    pub fn begin_service(&mut self, context: u32, service: Box<dyn Service>) {
+        self.services.push((context, service));
+    }
+
+    /// Ends the service of a context. Not to be called by a service.
+    pub fn end_service(&mut self, context: u32) -> Option<Box<dyn Service>> {
+        let at = self.services.iter().position(|(other, _)| *other == context)?;
+        Some(self.services.swap_remove(at).1)
     }
 
     /// Puts on the wire what was sent.
@@ -417,6 +438,18 @@ impl Device {
     /// The ports below.
     pub fn ports(&self) -> &[Port] {
         &self.ports
+    }
+
+    #[cold]
+    fn serve(&mut self) -> bool {
+        let mut moved = false;
+        let mut services = std::mem::take(&mut self.services);
+        for (_, service) in &mut services {
+            moved |= service.turn(self);
+        }
+        self.services = services;
+        self.flush();
+        moved
     }
 
     fn flush_ports(&mut self) {

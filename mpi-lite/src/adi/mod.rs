@@ -61,7 +61,7 @@ mod tests;
 
 pub use config::{Config, Limits, Patience};
 pub use counters::Counters;
-pub use device::{Device, Envelope, Message, Mode, OpenError, Pattern, Source};
+pub use device::{Device, Envelope, Message, Mode, OpenError, Pattern, Service, Source};
 pub use idle::Idle;
 pub use memory::{Incoming, Outgoing};
 pub use one_sided::Window;

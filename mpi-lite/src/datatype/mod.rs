@@ -23,6 +23,7 @@ mod map;
 mod number;
 mod pack;
 mod predefined;
+mod runs;
 #[cfg(test)]
 mod tests;
 

@@ -84,6 +84,12 @@ impl Shared {
         self.len == 0
     }
 
+    /// Its first byte, for who gives it out by address. It is mapped as long as this lives, and what stands there may change
+    /// any time.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Copies `bytes` to `at`. What is sent afterwards through a driver arrives after them.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) {

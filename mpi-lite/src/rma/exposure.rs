@@ -1,0 +1,300 @@
+//! The target's side of a window: does what origins ask, in the order in which each of them asks, in every turn of the
+//! device.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use crate::adi::{self, Device, Incoming, Message, Pattern, Service};
+
+use super::combine::{combine, compare_and_swap};
+use super::lent::Bytes;
+use super::lock_table::{Asker, Lock, LockTable};
+use super::members::{Members, tag};
+use super::memory::{Places, Regions};
+use super::request::{HEAD_LEN, Head, Kind, RUN_LEN, Request};
+use super::runs::{GRAIN_MAX, PART, RUNS};
+use super::{RmaError, lock};
+
+/// What this process shows, and what others want of it.
+#[derive(Debug)]
+pub(super) struct Exposure {
+    members: Members,
+    pub regions: Regions,
+    locks: LockTable,
+    origins: Vec<Origin>,
+    /// Origins whose stream waits for something.
+    waiting: Vec<usize>,
+    /// Answers that are being sent, and their bytes.
+    answers: Vec<(adi::Request, Bytes)>,
+    places: Places,
+    /// Processes that were gone when we last looked.
+    gone: usize,
+}
+
+/// What one origin has asked.
+#[derive(Debug, Default)]
+struct Origin {
+    stream: Stream,
+    /// What it has asked since. The device's credit bounds it.
+    behind: VecDeque<(Message, usize)>,
+    /// The first thing that was refused since it last wanted to know.
+    refused: Option<RmaError>,
+}
+
+/// ```text
+///        request              all of it         data of its own
+///  Idle ---------> Receiving ----------> Idle <------------------> Data
+/// ```
+#[derive(Debug, Default)]
+enum Stream {
+    #[default]
+    Idle,
+    /// A request is being received.
+    Receiving { request: adi::Request, room: Bytes },
+    /// The data of a long put is being received, into the window.
+    Data { request: adi::Request },
+}
+
+/// Serves a window from within the device.
+pub(super) struct Serving(pub Arc<Mutex<Exposure>>);
+
+impl Service for Serving {
+    fn turn(&mut self, device: &mut Device) -> bool {
+        lock(&self.0).turn(device)
+    }
+}
+
+impl Exposure {
+    pub fn new(members: Members, regions: Regions) -> Self {
+        let origins = members.processes.iter().map(|_| Origin::default()).collect();
+        Self {
+            members,
+            regions,
+            locks: LockTable::default(),
+            origins,
+            waiting: Vec::new(),
+            answers: Vec::new(),
+            places: Places::default(),
+            gone: 0,
+        }
+    }
+
+    /// Nothing was asked that is not answered.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.answers.is_empty()
+    }
+
+    fn turn(&mut self, device: &mut Device) -> bool {
+        let mut moved = false;
+        if device.gone().len() > self.gone {
+            self.forget_gone(device);
+        }
+        for _ in 0..BURST {
+            let any = Pattern { context: self.members.contexts.requests, source: None, tag: None };
+            let Some((message, status)) = device.matched_probe(any) else { break };
+            moved = true;
+            let (origin, len) = (status.source as usize, status.bytes);
+            match self.origins.get_mut(origin) {
+                None => refuse(device, message),
+                Some(Origin { stream: Stream::Idle, .. }) => self.receive(device, origin, message, len),
+                Some(Origin { behind, .. }) => behind.push_back((message, len)),
+            }
+        }
+        for at in (0..self.waiting.len()).rev() {
+            moved |= self.go_on(device, self.waiting[at]);
+            if matches!(self.origins[self.waiting[at]].stream, Stream::Idle) {
+                self.waiting.swap_remove(at);
+            }
+        }
+        if !self.answers.is_empty() {
+            self.answers.retain(|(request, _)| !over(device, *request));
+        }
+        moved
+    }
+
+    /// Goes on with an origin's stream. True if it did.
+    fn go_on(&mut self, device: &mut Device, origin: usize) -> bool {
+        if !self.poll(device, origin) {
+            return false;
+        }
+        while matches!(self.origins[origin].stream, Stream::Idle) {
+            let Some((message, len)) = self.origins[origin].behind.pop_front() else { break };
+            self.begin(device, origin, message, len);
+            self.poll(device, origin);
+        }
+        true
+    }
+
+    fn receive(&mut self, device: &mut Device, origin: usize, message: Message, len: usize) {
+        self.begin(device, origin, message, len);
+        if !self.poll(device, origin) || !matches!(self.origins[origin].stream, Stream::Idle) {
+            self.waiting.push(origin);
+        }
+    }
+
+    fn begin(&mut self, device: &mut Device, origin: usize, message: Message, len: usize) {
+        if len > REQUEST_MAX {
+            self.origins[origin].refused.get_or_insert(RmaError::Malformed);
+            return refuse(device, message);
+        }
+        let mut room = Bytes::zeros(len);
+        let request = device.recv_matched(message, room.incoming());
+        self.origins[origin].stream = Stream::Receiving { request, room };
+    }
+
+    /// Ends what an origin's stream waits for, if that is over. False if it is not.
+    fn poll(&mut self, device: &mut Device, origin: usize) -> bool {
+        let stream = &mut self.origins[origin].stream;
+        let (Stream::Receiving { request, .. } | Stream::Data { request }) = stream else { return true };
+        let Some(status) = device.poll(*request) else { return false };
+        let done = std::mem::take(stream);
+        match (done, status.error) {
+            (Stream::Receiving { room, .. }, None) => self.handle(device, origin, room.as_slice()),
+            // Its data was longer than it had said, or was refused, and then the reason is known.
+            (Stream::Data { .. }, Some(adi::Error::Truncated)) => {
+                self.origins[origin].refused.get_or_insert(RmaError::Malformed);
+            }
+            (_, Some(error)) => {
+                self.origins[origin].refused.get_or_insert(error.into());
+            }
+            (Stream::Data { .. } | Stream::Idle, None) => {}
+        }
+        true
+    }
+
+    /// Does what a request asks for.
+    fn handle(&mut self, device: &mut Device, origin: usize, bytes: &[u8]) {
+        let Some(request) = Request::parse(bytes) else {
+            self.origins[origin].refused.get_or_insert(RmaError::Malformed);
+            return;
+        };
+        let Head { number, detail, .. } = request.head;
+        match request.head.kind {
+            Kind::Lock => {
+                let wish = if detail == 1 { Lock::Exclusive } else { Lock::Shared };
+                let (members, answers) = (&self.members, &mut self.answers);
+                self.locks.ask(Asker { origin, number }, wish, |asker| grant(members, answers, device, asker));
+            }
+            Kind::Unlock | Kind::Flush => {
+                let verdict = self.origins[origin].refused.take();
+                if request.head.kind == Kind::Unlock {
+                    let (members, answers) = (&self.members, &mut self.answers);
+                    self.locks.release(origin, |asker| grant(members, answers, device, asker));
+                }
+                let verdict = Bytes::from(&[RmaError::to_wire(verdict)][..]);
+                answer(&self.members, &mut self.answers, device, origin, number, verdict);
+            }
+            _ => {
+                let Err(error) = self.access(device, origin, &request) else { return };
+                if matches!(request.head.kind, Kind::Get | Kind::GetAccumulate | Kind::CompareSwap) {
+                    answer(&self.members, &mut self.answers, device, origin, number, Bytes::from(&[][..]));
+                } else {
+                    self.origins[origin].refused.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    fn access(&mut self, device: &mut Device, origin: usize, request: &Request<'_>) -> Result<(), RmaError> {
+        let Head { kind, number, element, displacement, bytes, .. } = request.head;
+        let places = &mut self.places;
+        let found = self.regions.find(displacement, request.runs(), places);
+        let found = found.and(if places.len() as u64 == bytes { Ok(()) } else { Err(RmaError::Malformed) });
+        if kind == Kind::PutLong {
+            // Refused data is received all the same, into no room.
+            let room = found.ok().and_then(|()| places.incoming()).unwrap_or(Incoming::EMPTY);
+            let request = self.members.hear(device, origin, tag::data(number), room);
+            self.origins[origin].stream = Stream::Data { request };
+            return found;
+        }
+        found?;
+        match kind {
+            Kind::Put if request.data.len() == places.len() => places.scatter(request.data),
+            Kind::Put => return Err(RmaError::Malformed),
+            Kind::Get => {
+                if let Some(whole) = places.outgoing() {
+                    let sent = self.members.say(device, origin, number, whole);
+                    self.answers.push((sent, Bytes::from(&[][..])));
+                    return Ok(());
+                }
+                // One request is not to be answered by more than its share of memory.
+                if places.len() > PART {
+                    return Err(RmaError::Malformed);
+                }
+                let old = gathered(places);
+                answer(&self.members, &mut self.answers, device, origin, number, old);
+            }
+            Kind::Accumulate | Kind::GetAccumulate => {
+                if places.len() > PART {
+                    return Err(RmaError::Malformed);
+                }
+                let (Some(element), Some(op)) = (element, request.op()) else { return Err(RmaError::Malformed) };
+                let old = (kind == Kind::GetAccumulate).then(|| gathered(places));
+                combine(places, element, op, request.data)?;
+                if let Some(old) = old {
+                    answer(&self.members, &mut self.answers, device, origin, number, old);
+                }
+            }
+            Kind::CompareSwap => {
+                if places.len() > GRAIN_MAX {
+                    return Err(RmaError::Malformed);
+                }
+                let old = gathered(places);
+                compare_and_swap(places, request.data)?;
+                answer(&self.members, &mut self.answers, device, origin, number, old);
+            }
+            Kind::PutLong | Kind::Lock | Kind::Unlock | Kind::Flush => {}
+        }
+        Ok(())
+    }
+
+    /// Who is gone holds no lock any more.
+    #[cold]
+    fn forget_gone(&mut self, device: &mut Device) {
+        let gone = device.gone()[self.gone..].to_vec();
+        self.gone += gone.len();
+        for process in gone {
+            let Some(origin) = self.members.processes.iter().position(|other| *other == process) else { continue };
+            let (members, answers) = (&self.members, &mut self.answers);
+            self.locks.forget(origin, |asker| grant(members, answers, device, asker));
+        }
+    }
+}
+
+type Answers = Vec<(adi::Request, Bytes)>;
+
+fn grant(members: &Members, answers: &mut Answers, device: &mut Device, to: Asker) {
+    answer(members, answers, device, to.origin, to.number, Bytes::from(&[][..]));
+}
+
+fn answer(members: &Members, answers: &mut Answers, device: &mut Device, to: usize, number: i32, bytes: Bytes) {
+    let sent = members.say(device, to, number, bytes.outgoing());
+    if !over(device, sent) {
+        answers.push((sent, bytes));
+    }
+}
+
+fn gathered(places: &Places) -> Bytes {
+    let mut old = Vec::with_capacity(places.len());
+    places.gather(&mut old);
+    Bytes::from(old)
+}
+
+/// Takes a message that is of no use from the device.
+#[cold]
+fn refuse(device: &mut Device, message: Message) {
+    let request = device.recv_matched(message, Incoming::EMPTY);
+    device.free(request);
+}
+
+/// True once a send is over, which is freed then. What it ended with is its receiver's to find out.
+fn over(device: &mut Device, request: adi::Request) -> bool {
+    device.poll(request).is_some()
+}
+
+/// Requests taken in before others get their turn.
+const BURST: usize = 64;
+
+/// The longest request: a part of an operation, with both operands where there are two.
+const REQUEST_MAX: usize = HEAD_LEN + (RUNS + GRAIN_MAX) * RUN_LEN + PART;
+const _: () = assert!(2 * GRAIN_MAX <= PART, "two operands of a compare-and-swap fit");

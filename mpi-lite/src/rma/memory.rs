@@ -1,0 +1,239 @@
+//! What a window shows of this process's memory, and the only ways to it: nothing is touched that was not found within.
+#![allow(unsafe_code)] // Windows are memory of the user's, which outlives the calls.
+
+use std::ptr::NonNull;
+
+use super::RmaError;
+use super::runs::Run;
+use crate::adi::{Incoming, Outgoing};
+
+/// Memory that others may access.
+#[derive(Debug)]
+pub(super) struct Regions {
+    /// Bytes of one displacement.
+    unit: u64,
+    list: Vec<Region>,
+}
+
+/// One piece of memory.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    /// The offset at which origins see its first byte.
+    at: u64,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a region is memory that whoever lent it has promised to be there, on whatever thread the device is used.
+unsafe impl Send for Region {}
+
+/// Where the runs of one request are: all of them within regions.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    list: Vec<(NonNull<u8>, usize)>,
+    len: usize,
+}
+
+// SAFETY: as for `Region`.
+unsafe impl Send for Places {}
+
+impl Regions {
+    /// One piece that origins see from displacement 0 on, or none.
+    ///
+    /// # Safety
+    /// The memory stays where it is until this is dropped, and whoever else uses it keeps to MPI's rules for windows: it is not
+    /// borrowed while this process is in a call of its device.
+    pub unsafe fn of(memory: *mut [u8], unit: u64) -> Self {
+        let mut regions = Self { unit, list: Vec::new() };
+        // SAFETY: passed on.
+        unsafe { regions.add(memory, 0) };
+        regions
+    }
+
+    /// No memory; what will be attached is seen at its address.
+    pub const fn dynamic() -> Self {
+        Self { unit: 1, list: Vec::new() }
+    }
+
+    /// Shows more memory, at its address.
+    ///
+    /// # Safety
+    /// As for [`Self::of`], until it is detached.
+    pub unsafe fn attach(&mut self, memory: *mut [u8]) -> Result<(), RmaError> {
+        let (at, end) = bounds(memory).ok_or(RmaError::Attach)?;
+        let overlaps = |region: &Region| region.at < end && at < region.at + region.len as u64;
+        if self.list.iter().any(overlaps) {
+            return Err(RmaError::Attach);
+        }
+        // SAFETY: passed on.
+        unsafe { self.add(memory, at) };
+        Ok(())
+    }
+
+    /// Hides what was attached with this address.
+    pub fn detach(&mut self, start: *const u8) -> Result<(), RmaError> {
+        let at = self.list.iter().position(|region| std::ptr::eq(region.start.as_ptr(), start));
+        self.list.swap_remove(at.ok_or(RmaError::Attach)?);
+        Ok(())
+    }
+
+    /// Finds runs. None of them is in `places` if one of them is not in a region.
+    pub fn find(
+        &self,
+        displacement: i64,
+        runs: impl Iterator<Item = Run>,
+        places: &mut Places,
+    ) -> Result<(), RmaError> {
+        places.list.clear();
+        places.len = 0;
+        let found = self.find_all(displacement, runs, places);
+        if found.is_none() {
+            places.list.clear();
+            places.len = 0;
+        }
+        found.ok_or(RmaError::Range)
+    }
+
+    fn find_all(&self, displacement: i64, runs: impl Iterator<Item = Run>, places: &mut Places) -> Option<()> {
+        let base = i128::from(displacement) * i128::from(self.unit);
+        for run in runs {
+            // No sum of these numbers of 64 bits, nor a product of two, exceeds 128.
+            let at = u64::try_from(base + i128::from(run.at)).ok()?;
+            let len = usize::try_from(run.len).ok()?;
+            if len == 0 {
+                continue;
+            }
+            let within = |region: &&Region| at >= region.at && at - region.at <= region.len as u64;
+            let fits = |region: &&Region| region.len as u64 - (at - region.at) >= run.len;
+            let region = self.list.iter().filter(within).find(fits)?;
+            // SAFETY: the offset is within the region, as was just found.
+            let start = unsafe { region.start.add((at - region.at) as usize) };
+            places.list.push((start, len));
+            places.len = places.len.checked_add(len)?;
+        }
+        Some(())
+    }
+
+    /// # Safety
+    /// As for [`Self::of`].
+    unsafe fn add(&mut self, memory: *mut [u8], at: u64) {
+        let (Some(start), len) = (NonNull::new(memory.cast::<u8>()), memory.len()) else { return };
+        if len > 0 {
+            self.list.push(Region { at, start, len });
+        }
+    }
+}
+
+impl Places {
+    /// Bytes in all.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of it as what is sent, if it is one run.
+    pub fn outgoing(&self) -> Option<Outgoing> {
+        let [(start, len)] = self.list[..] else { return None };
+        // SAFETY: within a region, which stays; what is written to it by others meanwhile is theirs to answer for.
+        Some(unsafe { Outgoing::lend(std::ptr::slice_from_raw_parts(start.as_ptr(), len)) })
+    }
+
+    /// All of it as room for what is received, if it is one run.
+    pub fn incoming(&self) -> Option<Incoming> {
+        let [(start, len)] = self.list[..] else { return None };
+        // SAFETY: as in `outgoing`.
+        Some(unsafe { Incoming::lend(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) })
+    }
+
+    /// Where all of it is, if it is one run.
+    pub fn address(&self) -> Option<*mut [u8]> {
+        let [(start, len)] = self.list[..] else { return None };
+        Some(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len))
+    }
+
+    /// All of it as bytes to be changed in place, if it is one run.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let [(start, len)] = self.list[..] else { return None };
+        // SAFETY: within a region, which nobody borrows while this process is in a call of its device.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
+    /// Appends a copy of all of it.
+    pub fn gather(&self, out: &mut Vec<u8>) {
+        for (start, len) in &self.list {
+            // SAFETY: within a region, of which `out` is none.
+            out.extend_from_slice(unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) });
+        }
+    }
+
+    /// Overwrites all of it.
+    pub fn scatter(&mut self, mut bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.len, "a request whose data is too short was refused");
+        for (start, len) in &self.list {
+            let (now, rest) = bytes.split_at(*len);
+            // SAFETY: within a region, and `now` is part of a message's bytes, which are nobody's window.
+            unsafe { start.as_ptr().copy_from_nonoverlapping(now.as_ptr(), *len) };
+            bytes = rest;
+        }
+    }
+}
+
+/// Where memory begins and ends.
+fn bounds(memory: *mut [u8]) -> Option<(u64, u64)> {
+    let at = memory.cast::<u8>().expose_provenance() as u64;
+    (at != 0).then(|| at.checked_add(memory.len() as u64)).flatten().map(|end| (at, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(regions: &Regions, displacement: i64, runs: &[(i64, u64)]) -> Result<Vec<u8>, RmaError> {
+        let (mut places, mut found) = (Places::default(), Vec::new());
+        let runs = runs.iter().map(|(at, len)| Run { at: *at, len: *len });
+        regions.find(displacement, runs, &mut places)?;
+        places.gather(&mut found);
+        Ok(found)
+    }
+
+    #[test]
+    fn only_what_is_within_is_found() {
+        let mut memory: Vec<u8> = (0..100).collect();
+        // SAFETY: `memory` outlives the regions and is not used beside them.
+        let regions = unsafe { Regions::of(&raw mut memory[..], 10) };
+        assert_eq!(find(&regions, 2, &[(0, 3), (-20, 1), (79, 1)]), Ok(vec![20, 21, 22, 0, 99]));
+        assert_eq!(find(&regions, 10, &[(0, 0)]), Ok(vec![]));
+        assert_eq!(find(&regions, 0, &[(0, 100)]).unwrap().len(), 100);
+        for (displacement, run) in [
+            (0, (0, 101)),
+            (9, (0, 11)),
+            (10, (0, 1)),
+            (0, (-1, 1)),
+            (-1, (0, 1)),
+            (i64::MAX, (i64::MAX, 1)),
+            (i64::MIN, (i64::MIN, u64::MAX)),
+            (0, (1, u64::MAX)),
+            (0, (i64::MAX, u64::MAX)),
+        ] {
+            assert_eq!(find(&regions, displacement, &[(0, 1), run]), Err(RmaError::Range), "{displacement} {run:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_attached_is_found_until_it_is_detached() {
+        let (mut one, mut other) = (vec![1u8; 50], vec![2u8; 50]);
+        let mut regions = Regions::dynamic();
+        // SAFETY: both outlive the regions and are not used beside them.
+        unsafe {
+            regions.attach(&raw mut one[..]).unwrap();
+            regions.attach(&raw mut other[..]).unwrap();
+            assert_eq!(regions.attach(&raw mut one[3..5]), Err(RmaError::Attach));
+        }
+        let at = one.as_ptr().expose_provenance() as i64;
+        assert_eq!(find(&regions, at, &[(48, 2)]), Ok(vec![1; 2]));
+        assert_eq!(find(&regions, at, &[(48, 3)]), Err(RmaError::Range));
+        regions.detach(one.as_ptr()).unwrap();
+        assert_eq!(regions.detach(one.as_ptr()), Err(RmaError::Attach));
+        assert_eq!(find(&regions, at, &[(48, 2)]), Err(RmaError::Range));
+        assert_eq!(find(&regions, other.as_ptr().expose_provenance() as i64, &[(0, 50)]), Ok(vec![2; 50]));
+    }
+}

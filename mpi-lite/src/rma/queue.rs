@@ -1,0 +1,146 @@
+//! What an origin has under way at one target, oldest first.
+
+use std::collections::VecDeque;
+
+use crate::adi::{Device, Request};
+
+use super::RmaError;
+use super::lent::{Bytes, Unpacking};
+
+/// Names an operation, for [`super::Window::test`]. Who waits for it otherwise forgets it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Operation {
+    pub(super) rank: usize,
+    pub(super) number: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    messages: VecDeque<Messages>,
+    /// Operations begun.
+    begun: u64,
+    /// Something was asked that is not answered: only a verdict tells that it is done.
+    pub dirty: bool,
+    /// The first failure since it was last asked for.
+    error: Option<RmaError>,
+    /// Which operations failed since then.
+    failed: Vec<(u64, RmaError)>,
+}
+
+/// Messages of one request.
+#[derive(Debug)]
+struct Messages {
+    operation: u64,
+    /// What is being sent, and what of it is ours.
+    sends: Vec<(Request, Bytes)>,
+    answer: Option<Answer>,
+}
+
+/// What a target will answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub request: Request,
+    /// Its bytes, unless it was refused.
+    pub len: usize,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    /// Bytes that are received where they belong, or none.
+    InPlace,
+    /// Bytes that are still to be unpacked.
+    Packed { room: Bytes, unpacking: Unpacking },
+    /// How all that came before has ended.
+    Verdict { room: Bytes },
+}
+
+impl Queue {
+    /// The number of an operation that begins.
+    pub fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
+
+    /// Adds messages of the operation that was begun last. Those that are over need no place.
+    pub fn push(&mut self, device: &mut Device, mut sends: Vec<(Request, Bytes)>, answer: Option<Answer>) {
+        sends.retain(|(request, _)| !self.is_sent(device, *request));
+        if !sends.is_empty() || answer.is_some() {
+            self.messages.push_back(Messages { operation: self.begun, sends, answer });
+        }
+    }
+
+    /// Sees what is over. True if all is.
+    pub fn poll(&mut self, device: &mut Device) -> bool {
+        while let Some(mut front) = self.messages.pop_front() {
+            front.sends.retain(|(request, _)| !self.is_sent(device, *request));
+            let answered = match &front.answer {
+                Some(answer) => device.poll(answer.request).map(|status| (status.error, status.bytes)),
+                None => Some((None, 0)),
+            };
+            let Some((error, bytes)) = answered else {
+                self.messages.push_front(front);
+                return false;
+            };
+            if let Some(answer) = front.answer.take() {
+                let end = answer.end(error.map(RmaError::from), bytes);
+                self.note(front.operation, end);
+            }
+            if !front.sends.is_empty() {
+                self.messages.push_front(front);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How an operation has ended; `None` while it has not.
+    pub fn poll_operation(&mut self, device: &mut Device, number: u64) -> Option<Result<(), RmaError>> {
+        self.poll(device);
+        if self.messages.front().is_some_and(|front| front.operation <= number) {
+            return None;
+        }
+        let failed = self.failed.iter().find(|(operation, _)| *operation == number);
+        Some(failed.map_or(Ok(()), |(_, error)| Err(*error)))
+    }
+
+    /// The first failure since this was last called.
+    pub fn take_error(&mut self) -> Option<RmaError> {
+        self.failed.clear();
+        self.error.take()
+    }
+
+    fn note(&mut self, operation: u64, end: Result<(), RmaError>) {
+        if let Err(error) = end {
+            self.error.get_or_insert(error);
+            self.failed.push((operation, error));
+        }
+    }
+
+    fn is_sent(&mut self, device: &mut Device, request: Request) -> bool {
+        let Some(status) = device.poll(request) else { return false };
+        if let Some(error) = status.error {
+            self.note(self.begun, Err(error.into()));
+        }
+        true
+    }
+}
+
+impl Answer {
+    fn end(self, error: Option<RmaError>, bytes: usize) -> Result<(), RmaError> {
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if bytes != self.len {
+            return Err(RmaError::Range);
+        }
+        match self.what {
+            What::InPlace => Ok(()),
+            What::Packed { room, unpacking } => {
+                unpacking.unpack(room.as_slice());
+                Ok(())
+            }
+            What::Verdict { room } => RmaError::from_wire(room.as_slice()[0]).map_or(Ok(()), Err),
+        }
+    }
+}

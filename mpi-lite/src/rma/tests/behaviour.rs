@@ -1,0 +1,263 @@
+//! What a window does, one behaviour a test.
+#![allow(unsafe_code)] // Operations are lent what lives until they are over.
+
+use super::job::job;
+use crate::adi::{self, Config, Device, Outgoing};
+use crate::datatype::{Datatype, Predefined};
+use crate::op::Op;
+use crate::rma::{Flavor, Lent, Lock, Members, RmaError, Room, Target, Window};
+
+/// A window of `kept` or of memory of its own.
+fn window(device: &mut Device, members: Members, flavor: Flavor, kept: &mut [u64]) -> Window {
+    let memory = std::ptr::slice_from_raw_parts_mut(kept.as_mut_ptr().cast::<u8>(), kept.len() * 8);
+    match flavor {
+        // SAFETY: callers keep it until the window is freed, and do not look at it before.
+        Flavor::Create => unsafe { Window::create(device, members, memory, 8) },
+        _ => Window::allocate(device, members, memory.len(), 8),
+    }
+    .unwrap()
+}
+
+fn word() -> Datatype {
+    Predefined::Uint64.into()
+}
+
+fn put(w: &mut Window, device: &mut Device, words: &[u64], rank: usize, displacement: i64) -> Result<(), RmaError> {
+    let datatype = &word();
+    let from = Lent { address: words.as_ptr().cast(), count: words.len(), datatype };
+    // SAFETY: we wait until it is over.
+    let operation = unsafe { w.put(device, from, Target { rank, displacement, count: words.len(), datatype })? };
+    w.wait(device, operation)
+}
+
+fn get(w: &mut Window, device: &mut Device, words: &mut [u64], rank: usize, displacement: i64) -> Result<(), RmaError> {
+    let (datatype, count) = (&word(), words.len());
+    let into = Room { address: words.as_mut_ptr().cast(), count, datatype };
+    // SAFETY: we wait until it is over.
+    let operation = unsafe { w.get(device, into, Target { rank, displacement, count, datatype })? };
+    w.wait(device, operation)
+}
+
+fn fetch_and_add(w: &mut Window, device: &mut Device, value: u64, rank: usize, displacement: i64) -> u64 {
+    let mut before = 0u64;
+    let (value, result) = ((&raw const value).cast(), (&raw mut before).cast());
+    // SAFETY: we wait until it is over.
+    let operation = unsafe { w.fetch_and_op(device, value, result, Predefined::Uint64, rank, displacement, &Op::Sum) };
+    w.wait(device, operation.unwrap()).unwrap();
+    before
+}
+
+#[test]
+fn everybody_who_counts_gets_a_number_of_his_own() {
+    for flavor in [Flavor::Create, Flavor::Allocate] {
+        job("count", 4, &Config::default(), |device, members| {
+            let (own, mut kept) = (members.rank, vec![0; 2]);
+            let mut w = window(device, members, flavor, &mut kept);
+            w.lock_all(device).unwrap();
+            let mut last = None;
+            for _ in 0..200 {
+                let number = fetch_and_add(&mut w, device, 1, 2, 1);
+                assert!(last < Some(number), "nobody gets one twice");
+                last = Some(number);
+            }
+            w.unlock_all(device).unwrap();
+            w.barrier(device).unwrap();
+            w.lock(device, 2, Lock::Shared).unwrap();
+            assert_eq!(fetch_and_add(&mut w, device, 0, 2, 1), 800, "seen by {own}");
+            w.unlock(device, 2).unwrap();
+            w.free(device).unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_is_compared_is_swapped_by_one_only() {
+    job("swap", 3, &Config::default(), |device, members| {
+        let mut kept = vec![0; 1];
+        let mut w = window(device, members, Flavor::Create, &mut kept);
+        w.lock_all(device).unwrap();
+        let mut seen = 0u64;
+        for _ in 0..100 {
+            loop {
+                let (new, compare, mut found) = (seen + 1, seen, 0u64);
+                let at = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
+                // SAFETY: we wait until it is over.
+                let operation =
+                    unsafe { w.compare_and_swap(device, at.0, at.1, at.2, Predefined::Uint64, 0, 0).unwrap() };
+                w.wait(device, operation).unwrap();
+                if std::mem::replace(&mut seen, found) == found {
+                    break;
+                }
+            }
+        }
+        w.unlock_all(device).unwrap();
+        w.barrier(device).unwrap();
+        w.lock_all(device).unwrap();
+        assert_eq!(fetch_and_add(&mut w, device, 0, 0, 0), 300);
+        w.unlock_all(device).unwrap();
+        w.free(device).unwrap();
+    });
+}
+
+#[test]
+fn who_has_the_lock_is_alone() {
+    for flavor in [Flavor::Create, Flavor::Allocate] {
+        job("alone", 4, &Config::default(), |device, members| {
+            let mut kept = vec![0; 1];
+            let mut w = window(device, members, flavor, &mut kept);
+            let mut word = [0];
+            for _ in 0..50 {
+                w.lock(device, 1, Lock::Exclusive).unwrap();
+                get(&mut w, device, &mut word, 1, 0).unwrap();
+                put(&mut w, device, &[word[0] + 1], 1, 0).unwrap();
+                w.unlock(device, 1).unwrap();
+            }
+            w.barrier(device).unwrap();
+            w.lock(device, 1, Lock::Shared).unwrap();
+            get(&mut w, device, &mut word, 1, 0).unwrap();
+            w.unlock(device, 1).unwrap();
+            assert_eq!(word, [200]);
+            w.free(device).unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_is_not_in_the_window_is_refused_and_the_next_operation_is_done() {
+    job("range", 2, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, vec![7; 3_000]);
+        let mut w = window(device, members, Flavor::Create, &mut kept[1_000..2_000]);
+        if own == 0 {
+            w.lock(device, 1, Lock::Shared).unwrap();
+            for (len, displacement) in [(1, 1_000), (1, -1), (900, 101), (1_001, 0), (1, i64::MAX), (1, i64::MIN)] {
+                put(&mut w, device, &vec![1; len], 1, displacement).unwrap();
+                assert_eq!(w.flush(device, 1), Err(RmaError::Range), "{len} from {displacement} on");
+                assert_eq!(get(&mut w, device, &mut vec![0; len], 1, displacement), Err(RmaError::Range));
+                assert_eq!(w.flush(device, 1), Err(RmaError::Range));
+                assert_eq!(w.flush(device, 1), Ok(()));
+            }
+            put(&mut w, device, &[9; 900], 1, 100).unwrap();
+            w.unlock(device, 1).unwrap();
+        }
+        w.free(device).unwrap();
+        let written = if own == 0 { 0 } else { 900 };
+        assert_eq!(kept.iter().filter(|word| **word == 9).count(), written);
+        assert_eq!(kept.iter().filter(|word| **word == 7).count(), 3_000 - written);
+    });
+}
+
+#[test]
+fn what_is_not_in_mapped_memory_is_refused() {
+    job("mapped", 2, &Config::default(), |device, members| {
+        let mut w = Window::allocate_shared(device, members, 800, 8).unwrap();
+        w.fence(device, false).unwrap();
+        // The next rank's part follows, and is not this one's.
+        assert_eq!(put(&mut w, device, &[1], 0, 100), Err(RmaError::Range));
+        assert_eq!(get(&mut w, device, &mut [0; 2], 0, 99), Err(RmaError::Range));
+        assert!(w.share(1).is_some() && w.share(2).is_none());
+        w.fence(device, true).unwrap();
+        w.free(device).unwrap();
+    });
+}
+
+#[test]
+fn nonsense_is_reported_to_who_sent_it() {
+    job("nonsense", 2, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, vec![5; 8]);
+        let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
+        if own == 0 {
+            w.lock(device, 1, Lock::Shared).unwrap();
+            // No kind; runs that are not there; an element that is none; more than a request ever is.
+            let mut runs = vec![0; 40];
+            (runs[0], runs[27]) = (1, 0xff);
+            let mut element = vec![0; 32];
+            (element[0], element[3]) = (4, 0xff);
+            for bytes in [vec![], vec![0; 32], runs, element, vec![1; 200_000]] {
+                // SAFETY: we wait until it is over.
+                let sent = members.ask(device, 1, unsafe { Outgoing::lend(&raw const bytes[..]) });
+                device.wait(sent);
+                w.queues[1].dirty = true;
+                assert_eq!(w.flush(device, 1), Err(RmaError::Malformed), "{} bytes", bytes.len());
+            }
+            w.unlock(device, 1).unwrap();
+        }
+        w.free(device).unwrap();
+        assert_eq!(kept, [5; 8]);
+    });
+}
+
+#[test]
+fn nothing_is_done_outside_of_its_epoch() {
+    job("epoch", 2, &Config::default(), |device, members| {
+        let mut w = Window::allocate(device, members, 8, 8).unwrap();
+        assert_eq!(put(&mut w, device, &[1], 0, 0), Err(RmaError::Sync));
+        assert_eq!(w.unlock(device, 0), Err(RmaError::Sync));
+        assert_eq!(w.complete(device), Err(RmaError::Sync));
+        assert_eq!(w.wait_exposed(device), Err(RmaError::Sync));
+        assert_eq!(w.flush(device, 0), Err(RmaError::Sync));
+        w.lock(device, 0, Lock::Shared).unwrap();
+        assert_eq!(put(&mut w, device, &[1], 1, 0), Err(RmaError::Sync));
+        assert_eq!(put(&mut w, device, &[1], 2, 0), Err(RmaError::Rank));
+        assert_eq!(w.fence(device, false), Err(RmaError::Sync));
+        assert_eq!(w.lock(device, 0, Lock::Shared), Err(RmaError::Sync));
+        w.unlock(device, 0).unwrap();
+        w.free(device).unwrap();
+    });
+}
+
+#[test]
+fn pairs_with_gaps_are_combined_as_pairs() {
+    job("pairs", 3, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, vec![u64::MAX; 2 * 5_000]);
+        if own == 0 {
+            kept.iter_mut().step_by(2).for_each(|value| *value = (-1f64).to_bits());
+        }
+        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let datatype = &Datatype::from(Predefined::DoubleInt);
+        let mine: Vec<u64> = (0..5_000).flat_map(|i| [(((i + own) % 3) as f64).to_bits(), own as u64]).collect();
+        let from = Lent { address: mine.as_ptr().cast(), count: 5_000, datatype };
+        let to = Target { rank: 0, displacement: 0, count: 5_000, datatype };
+        w.fence(device, false).unwrap();
+        // SAFETY: the fence ends it.
+        unsafe {
+            w.accumulate(device, from, to, &Op::Maxloc).unwrap();
+            assert_eq!(w.accumulate(device, from, to, &Op::Sum), Err(RmaError::Op));
+        }
+        w.fence(device, true).unwrap();
+        w.free(device).unwrap();
+        if own == 0 {
+            for (i, pair) in kept.chunks(2).enumerate() {
+                let best = (5 - i % 3) % 3;
+                assert_eq!(f64::from_bits(pair[0]), 2.0);
+                // The gap's bytes stay.
+                assert_eq!(pair[1], 0xffff_ffff_0000_0000 | best as u64, "pair {i}");
+            }
+        }
+    });
+}
+
+#[test]
+fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
+    let gone = Err(RmaError::Device(adi::Error::ProcFailed));
+    job("gone", 3, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, vec![0; 1_000]);
+        let mut w = window(device, members, Flavor::Create, &mut kept);
+        if own == 2 {
+            w.lock(device, 1, Lock::Exclusive).unwrap();
+            w.barrier(device).unwrap();
+            device.close(sidelane_nic::time::Duration::from_millis(2_000));
+            return;
+        }
+        w.barrier(device).unwrap();
+        if own == 0 {
+            w.lock(device, 1, Lock::Exclusive).unwrap();
+            put(&mut w, device, &[3], 1, 0).unwrap();
+            w.unlock(device, 1).unwrap();
+        }
+        assert_eq!(w.lock(device, 2, Lock::Shared), gone);
+        let _ = put(&mut w, device, &[1; 1_000], 2, 0);
+        assert_eq!(get(&mut w, device, &mut [0], 2, 0), gone);
+        assert_eq!(w.unlock(device, 2), gone);
+        assert_eq!(w.free(device), gone);
+    });
+}

@@ -1,0 +1,201 @@
+//! A window: memory of every rank that all can access.
+
+use std::sync::{Arc, Mutex};
+
+use crate::adi::{Device, Idle, Incoming};
+use crate::coll::Call;
+use crate::comm::collective::Ranks;
+
+use super::direct::Mapped;
+use super::epoch::Epoch;
+use super::exposure::Exposure;
+use super::lent::Bytes;
+use super::members::{Members, tag};
+use super::queue::{Answer, Operation, Queue, What};
+use super::request::{Head, Kind};
+use super::runs::Run;
+use super::{RmaError, lock};
+
+/// One process's part in a window (MPI-4.1 12.2). Its calls are those of the standard; each takes the device that the window
+/// was made with.
+///
+/// A target does what others ask of it whenever its device is used: in any call that waits or tests, on whatever. A process
+/// that computes without one answers when it comes to one.
+#[derive(Debug)]
+pub struct Window {
+    pub(super) members: Members,
+    pub(super) exposure: Arc<Mutex<Exposure>>,
+    pub(super) ranks: Ranks,
+    pub(super) queues: Vec<Queue>,
+    /// What of every rank's memory can be accessed directly.
+    pub(super) mapped: Mapped,
+    pub(super) flavor: Flavor,
+    pub(super) epoch: Epoch,
+    /// Ends of other ranks' accesses that are waited for, of an exposure epoch.
+    pub(super) exposed: Option<Vec<crate::adi::Request>>,
+    /// Operations of all targets, by which answers are told apart.
+    numbers: u32,
+}
+
+/// How a window was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "named as in the standard")]
+pub enum Flavor {
+    Create,
+    Allocate,
+    Dynamic,
+    Shared,
+}
+
+impl Window {
+    pub(super) fn new(
+        members: Members,
+        exposure: Arc<Mutex<Exposure>>,
+        ranks: Ranks,
+        mapped: Mapped,
+        flavor: Flavor,
+    ) -> Self {
+        let queues = members.processes.iter().map(|_| Queue::default()).collect();
+        Self { members, exposure, ranks, queues, mapped, flavor, epoch: Epoch::None, exposed: None, numbers: 0 }
+    }
+
+    /// This process's rank.
+    pub const fn rank(&self) -> usize {
+        self.members.rank
+    }
+
+    /// How many ranks it has.
+    pub fn size(&self) -> usize {
+        self.members.size()
+    }
+
+    /// How it was made.
+    pub const fn flavor(&self) -> Flavor {
+        self.flavor
+    }
+
+    /// Ends the window, when all ranks have called this; no epoch is open.
+    pub fn free(mut self, device: &mut Device) -> Result<(), RmaError> {
+        let closed = matches!(self.epoch, Epoch::None | Epoch::Fence) && self.exposed.is_none();
+        let flushed = self.flush_ranks(device, 0..self.size());
+        let met = self.barrier(device);
+        let exposure = Arc::clone(&self.exposure);
+        wait_until(device, |_| lock(&exposure).is_idle().then_some(()));
+        device.end_service(self.members.contexts.requests);
+        if closed { flushed.and(met) } else { Err(RmaError::Sync) }
+    }
+
+    /// How an operation has ended, of those that the standard calls request-based: its buffers are the caller's again. `None`
+    /// while it has not; then the device has had a turn.
+    pub fn test(&mut self, device: &mut Device, operation: Operation) -> Option<Result<(), RmaError>> {
+        device.flush();
+        let queue = &mut self.queues[operation.rank];
+        queue.poll_operation(device, operation.number).or_else(|| {
+            device.progress();
+            queue.poll_operation(device, operation.number)
+        })
+    }
+
+    /// Waits until an operation is over, as [`Self::test`] says it.
+    pub fn wait(&mut self, device: &mut Device, operation: Operation) -> Result<(), RmaError> {
+        let queue = &mut self.queues[operation.rank];
+        wait_until(device, |device| queue.poll_operation(device, operation.number))
+    }
+
+    /// Waits until all operations at some ranks are done there.
+    pub(super) fn flush_ranks(
+        &mut self,
+        device: &mut Device,
+        ranks: impl Iterator<Item = usize> + Clone,
+    ) -> Result<(), RmaError> {
+        for rank in ranks.clone() {
+            if std::mem::take(&mut self.queues[rank].dirty) {
+                self.ask_for_verdict(device, rank, Kind::Flush);
+            }
+        }
+        self.drain(device, ranks)
+    }
+
+    /// Waits until nothing at some ranks needs anything of ours any more.
+    pub(super) fn drain(
+        &mut self,
+        device: &mut Device,
+        ranks: impl Iterator<Item = usize> + Clone,
+    ) -> Result<(), RmaError> {
+        let queues = &mut self.queues;
+        let mut waiting = ranks.clone();
+        let mut now = waiting.next();
+        wait_until(device, |device| {
+            while now.is_some_and(|rank| queues[rank].poll(device)) {
+                now = waiting.next();
+            }
+            now.is_none().then_some(())
+        });
+        let errors = ranks.filter_map(|rank| self.queues[rank].take_error());
+        errors.fold(Ok(()), |first, error| first.and(Err(error)))
+    }
+
+    pub(super) fn ask_for_verdict(&mut self, device: &mut Device, rank: usize, kind: Kind) {
+        let number = self.next_number();
+        let mut room = Bytes::zeros(1);
+        let request = self.members.hear(device, rank, number, room.incoming());
+        let answer = Answer { request, len: 1, what: What::Verdict { room } };
+        self.ask(device, rank, head(kind, number), &[], &[], Some(answer));
+    }
+
+    pub(super) fn ask_for_lock(&mut self, device: &mut Device, rank: usize, exclusive: bool) {
+        let number = self.next_number();
+        let request = self.members.hear(device, rank, number, Incoming::EMPTY);
+        let answer = Answer { request, len: 0, what: What::InPlace };
+        let head = Head { detail: exclusive.into(), ..head(Kind::Lock, number) };
+        self.ask(device, rank, head, &[], &[], Some(answer));
+    }
+
+    /// Sends a request, whose answer is awaited already.
+    pub(super) fn ask(
+        &mut self,
+        device: &mut Device,
+        rank: usize,
+        head: Head,
+        runs: &[Run],
+        data: &[&[u8]],
+        answer: Option<Answer>,
+    ) {
+        let mut bytes = Vec::new();
+        head.write(runs, data, &mut bytes);
+        let bytes = Bytes::from(bytes);
+        let sent = self.members.ask(device, rank, bytes.outgoing());
+        self.queues[rank].push(device, vec![(sent, bytes)], answer);
+    }
+
+    pub(super) const fn next_number(&mut self) -> i32 {
+        self.numbers = (self.numbers + 1) % tag::NUMBERS;
+        self.numbers as i32
+    }
+
+    /// Returns when all ranks have called it.
+    pub(super) fn barrier(&mut self, device: &mut Device) -> Result<(), RmaError> {
+        Ok(self.ranks.call(device, Call::Barrier, None, &mut [], &mut |_, _| ())?)
+    }
+}
+
+/// Of a request that accesses nothing.
+const fn head(kind: Kind, number: i32) -> Head {
+    Head { kind, detail: 0, element: None, number, displacement: 0, bytes: 0 }
+}
+
+/// Uses the device until `done` has something.
+pub(super) fn wait_until<T>(device: &mut Device, mut done: impl FnMut(&mut Device) -> Option<T>) -> T {
+    device.flush();
+    let mut idle = Idle::new();
+    loop {
+        if let Some(result) = done(device) {
+            return result;
+        }
+        if device.progress() {
+            idle.reset();
+        } else {
+            device.idle(&mut idle);
+        }
+    }
+}
