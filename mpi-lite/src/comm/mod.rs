@@ -10,6 +10,7 @@
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create` | new communicators, and what all agree on for them |
 //! | `pending`, `running` | what was begun and is not over |
+//! | `lending` | what windows need |
 //! | `local` | this process: its device, and waiting |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
@@ -29,6 +30,7 @@ mod error_class;
 pub mod graph;
 mod group;
 pub mod info;
+mod lending;
 mod local;
 mod movable;
 mod neighborhood;

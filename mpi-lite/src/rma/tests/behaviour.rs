@@ -2,7 +2,8 @@
 #![allow(unsafe_code)] // Operations are lent what lives until they are over.
 
 use super::job::job;
-use crate::adi::{self, Config, Device, Outgoing};
+use crate::adi::{self, Config, Device, Outgoing, Process};
+use crate::comm::Communicator;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 use crate::rma::{Flavor, Lent, Lock, Members, RmaError, Room, Target, Window};
@@ -249,6 +250,10 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
             return;
         }
         w.barrier(device).unwrap();
+        // Until then it answers.
+        while !device.gone().contains(&2) {
+            device.progress();
+        }
         if own == 0 {
             w.lock(device, 1, Lock::Exclusive).unwrap();
             put(&mut w, device, &[3], 1, 0).unwrap();
@@ -259,5 +264,34 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
         assert_eq!(get(&mut w, device, &mut [0], 2, 0), gone);
         assert_eq!(w.unlock(device, 2), gone);
         assert_eq!(w.free(device), gone);
+    });
+}
+
+#[test]
+fn a_duplicate_of_a_communicator_has_windows() {
+    job("communicator", 3, &Config::default(), |device, members| {
+        let own = members.rank;
+        let alone = Device::open(0, vec![Process::here("", &[])], vec![], &Config::default()).unwrap();
+        let world = Communicator::world(std::mem::replace(device, alone), false);
+        let dup = world.dup().unwrap();
+        // SAFETY: nobody takes the device away.
+        let found = unsafe {
+            dup.with_device(|device| {
+                let mut w = Window::allocate(device, dup.members(), 24, 8).unwrap();
+                w.fence(device, false).unwrap();
+                for rank in 0..3 {
+                    put(&mut w, device, &[10 + own as u64], rank, own as i64).unwrap();
+                }
+                w.fence(device, false).unwrap();
+                let mut found = [0; 3];
+                get(&mut w, device, &mut found, own, 0).unwrap();
+                w.fence(device, true).unwrap();
+                w.free(device).unwrap();
+                found
+            })
+        };
+        assert_eq!(found, [10, 11, 12]);
+        drop(dup);
+        *device = world.into_device();
     });
 }
