@@ -9,7 +9,7 @@
 //! | `host` | collectives of ranks on one host, by memory that they share | `coll` |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host` |
-//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `comm` |
+//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses | `launch`, `adi`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
 //!

@@ -162,6 +162,38 @@ fn what_is_not_in_mapped_memory_is_refused() {
 }
 
 #[test]
+fn accumulates_of_one_origin_are_done_in_its_order() {
+    let limits = adi::Limits { eager_max: 300, prefix: 100, put_min: 1_000, pull_min: 1_000 };
+    for config in [Config::default(), Config { on_host: limits, single_copy: false, ..Config::default() }] {
+        job("order", 2, &config, |device, members| {
+            let (own, mut kept) = (members.rank, vec![0; 3_000]);
+            let mut w = window(device, members, Flavor::Create, &mut kept);
+            w.fence(device, false).unwrap();
+            let values: Vec<[u64; 100]> = (1..=40).map(|value| [value; 100]).collect();
+            let (datatype, data) = (&word(), vec![7u64; 2_000]);
+            if own == 0 {
+                let lend = |words: &[u64]| Lent { address: words.as_ptr().cast(), count: words.len(), datatype };
+                // SAFETY: the fence ends them.
+                unsafe {
+                    // What follows waits for its data.
+                    let to = Target { rank: 1, displacement: 1_000, count: 2_000, datatype };
+                    w.put(device, lend(&data), to).unwrap();
+                    for (value, len) in values.iter().zip((1..=100).rev().step_by(7).cycle()) {
+                        let to = Target { rank: 1, displacement: 0, count: len, datatype };
+                        w.accumulate(device, lend(&value[..len]), to, &Op::Replace).unwrap();
+                    }
+                }
+            }
+            w.fence(device, true).unwrap();
+            w.free(device).unwrap();
+            if own == 1 {
+                assert_eq!((kept[0], kept[1_000], kept[2_999]), (40, 7, 7));
+            }
+        });
+    }
+}
+
+#[test]
 fn nonsense_is_reported_to_who_sent_it() {
     job("nonsense", 2, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![5; 8]);
@@ -222,6 +254,8 @@ fn pairs_with_gaps_are_combined_as_pairs() {
         // SAFETY: the fence ends it.
         unsafe {
             w.accumulate(device, from, to, &Op::Maxloc).unwrap();
+            // One element's bytes are one run.
+            w.accumulate(device, Lent { count: 1, ..from }, Target { count: 1, ..to }, &Op::Maxloc).unwrap();
             assert_eq!(w.accumulate(device, from, to, &Op::Sum), Err(RmaError::Op));
         }
         w.fence(device, true).unwrap();
@@ -240,16 +274,19 @@ fn pairs_with_gaps_are_combined_as_pairs() {
 #[test]
 fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
     let gone = Err(RmaError::Device(adi::Error::ProcFailed));
+    let all_have_met = std::sync::Barrier::new(3);
     job("gone", 3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![0; 1_000]);
         let mut w = window(device, members, Flavor::Create, &mut kept);
         if own == 2 {
             w.lock(device, 1, Lock::Exclusive).unwrap();
             w.barrier(device).unwrap();
+            all_have_met.wait();
             device.close(sidelane_nic::time::Duration::from_millis(2_000));
             return;
         }
         w.barrier(device).unwrap();
+        all_have_met.wait();
         // Until then it answers.
         while !device.gone().contains(&2) {
             device.progress();
