@@ -30,7 +30,7 @@ impl Window {
     ) -> Result<Self, RmaError> {
         // SAFETY: passed on: the service that has the regions ends when the window is freed.
         let regions = unsafe { Regions::of(memory, unit) };
-        Self::serve(device, members, regions, Mapped::default(), Flavor::Create)
+        Self::serve(device, members, regions, None, Mapped::default(), Flavor::Create)
     }
 
     /// Shows memory of its own, of `len` bytes that are zero: [`Self::memory`]. Ranks of one host put and get there by plain
@@ -47,7 +47,7 @@ impl Window {
 
     /// Shows nothing until it is attached; displacements are addresses at the target (`MPI_Win_create_dynamic`).
     pub fn dynamic(device: &mut Device, members: Members) -> Result<Self, RmaError> {
-        Self::serve(device, members, Regions::dynamic(), Mapped::default(), Flavor::Dynamic)
+        Self::serve(device, members, Regions::dynamic(), None, Mapped::default(), Flavor::Dynamic)
     }
 
     /// Shows more memory in a dynamic window. Its displacement is its address (`MPI_Win_attach`).
@@ -129,23 +129,23 @@ impl Window {
                 (Shared::new(len.max(1)).map_err(|_| RmaError::Shared)?, alone.collect())
             }
         };
-        let memory = Arc::new(memory);
         let mapped = Mapped::new(&memory, parts.into_iter());
         let (own, _) =
             mapped.share(members.rank).unwrap_or((std::ptr::slice_from_raw_parts_mut(std::ptr::null_mut(), 0), 1));
-        // SAFETY: the window keeps the mapping until it is freed, and the service with it.
+        // SAFETY: the exposure, which has the regions, keeps the mapping as well.
         let regions = unsafe { Regions::of(own, unit) };
-        Self::serve(device, members, regions, mapped, flavor)
+        Self::serve(device, members, regions, Some(memory), mapped, flavor)
     }
 
     fn serve(
         device: &mut Device,
         members: Members,
         regions: Regions,
+        memory: Option<Shared>,
         mapped: Mapped,
         flavor: Flavor,
     ) -> Result<Self, RmaError> {
-        let exposure = Arc::new(Mutex::new(Exposure::new(members.clone(), regions)));
+        let exposure = Arc::new(Mutex::new(Exposure::new(members.clone(), regions, memory)));
         let service = Box::new(Serving(Arc::clone(&exposure)));
         device.begin_service(members.contexts.requests, service);
         let ranks = ranks(device, &members);

@@ -1,8 +1,6 @@
 //! Windows that are memory which ranks of one host share: there put and get are copies, and nobody is asked.
 #![allow(unsafe_code)] // The other ranks' memory is reached by address.
 
-use std::sync::Arc;
-
 use sidelane_nic::share::Shared;
 
 use super::RmaError;
@@ -15,8 +13,6 @@ use super::runs::Run;
 pub(super) struct Mapped {
     ranks: Vec<Option<Share>>,
     places: Places,
-    /// Keeps it mapped.
-    _memory: Option<Arc<Shared>>,
 }
 
 /// One rank's part of the memory.
@@ -34,20 +30,16 @@ struct Whole(*mut [u8]);
 unsafe impl Send for Whole {}
 
 impl Mapped {
-    /// Parts of `memory`: of each rank where its part begins, its length and its unit; `None` of those on other hosts.
-    pub fn new(memory: &Arc<Shared>, parts: impl Iterator<Item = Option<(usize, usize, u64)>>) -> Self {
+    /// Parts of `memory`, which the window's exposure keeps: of each rank where its part begins, its length and its unit; `None` of those on other hosts.
+    pub fn new(memory: &Shared, parts: impl Iterator<Item = Option<(usize, usize, u64)>>) -> Self {
         let share = |(at, len, unit): (usize, usize, u64)| {
             assert!(at.checked_add(len).is_some_and(|end| end <= memory.len()), "a part is within the whole");
             let whole = std::ptr::slice_from_raw_parts_mut(memory.start().as_ptr().wrapping_add(at), len);
-            // SAFETY: within the mapping, which is kept; others may change its bytes as MPI allows them.
+            // SAFETY: within the mapping, which the exposure keeps longer than the window is there; others may change its bytes as MPI allows them.
             let regions = unsafe { Regions::of(whole, unit) };
             Share { whole: Whole(whole), unit, regions }
         };
-        Self {
-            ranks: parts.map(|part| part.map(share)).collect(),
-            places: Places::default(),
-            _memory: Some(Arc::clone(memory)),
-        }
+        Self { ranks: parts.map(|part| part.map(share)).collect(), places: Places::default() }
     }
 
     /// Where a rank's part is here, and its unit.

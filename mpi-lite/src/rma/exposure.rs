@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use sidelane_nic::share::Shared;
+
 use crate::adi::{self, Device, Incoming, Message, Pattern, Service};
 
 use super::combine::{combine, compare_and_swap};
@@ -20,6 +22,8 @@ use super::{RmaError, lock};
 pub(super) struct Exposure {
     members: Members,
     pub regions: Regions,
+    /// What they are part of, where that is not the user's.
+    _memory: Option<Shared>,
     locks: LockTable,
     origins: Vec<Origin>,
     /// Origins whose stream waits for something.
@@ -65,11 +69,12 @@ impl Service for Serving {
 }
 
 impl Exposure {
-    pub fn new(members: Members, regions: Regions) -> Self {
+    pub fn new(members: Members, regions: Regions, memory: Option<Shared>) -> Self {
         let origins = members.processes.iter().map(|_| Origin::default()).collect();
         Self {
             members,
             regions,
+            _memory: memory,
             locks: LockTable::default(),
             origins,
             waiting: Vec::new(),

@@ -131,8 +131,12 @@ impl Window {
             }
             now.is_none().then_some(())
         });
-        let errors = ranks.filter_map(|rank| self.queues[rank].take_error());
-        errors.fold(Ok(()), |first, error| first.and(Err(error)))
+        let mut first = None;
+        for rank in ranks {
+            let error = self.queues[rank].take_error();
+            first = first.or(error);
+        }
+        first.map_or(Ok(()), Err)
     }
 
     pub(super) fn ask_for_verdict(&mut self, device: &mut Device, rank: usize, kind: Kind) {
