@@ -277,7 +277,7 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
     let all_have_met = std::sync::Barrier::new(3);
     job("gone", 3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![0; 1_000]);
-        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
         if own == 2 {
             w.lock(device, 1, Lock::Exclusive).unwrap();
             w.barrier(device).unwrap();
@@ -295,6 +295,12 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
             w.lock(device, 1, Lock::Exclusive).unwrap();
             put(&mut w, device, &[3], 1, 0).unwrap();
             w.unlock(device, 1).unwrap();
+            let word = members.say(device, 1, 5, Outgoing::EMPTY);
+            device.wait(word);
+        } else {
+            // Served until then.
+            let word = members.hear(device, 0, 5, adi::Incoming::EMPTY);
+            device.wait(word);
         }
         assert_eq!(w.lock(device, 2, Lock::Shared), gone);
         let _ = put(&mut w, device, &[1; 1_000], 2, 0);
