@@ -27,7 +27,7 @@ fn main() {
 }
 
 fn round(ranks: u32, patience: Patience) -> f64 {
-    let config = Config { patience, ..Config::default() };
+    let config = Config { patience, patience_crowded: patience, ..Config::default() };
     let (tell, told) = channel::<(u32, String)>();
     thread::scope(|scope| {
         let (config, mut all) = (&config, Vec::new());

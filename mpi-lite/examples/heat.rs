@@ -95,8 +95,8 @@ impl Part {
 
     /// But its ends, which are no neighbour's of ours: corners come with rows.
     fn set_column(&mut self, column: usize, points: &[f64]) {
-        for row in 1..=self.rows {
-            self.points[row * (self.columns + 2) + column] = points[row];
+        for (row, point) in points.iter().enumerate().take(self.rows + 1).skip(1) {
+            self.points[row * (self.columns + 2) + column] = *point;
         }
     }
 

@@ -17,6 +17,21 @@ pub fn cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
+/// How many cores the machine runs on, whether this thread may use them or not; 1 where the system does not tell.
+pub fn online() -> usize {
+    let ranges = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    count(&ranges).max(1)
+}
+
+/// Members of a kernel's list of numbers: `0-3,6` (Documentation/admin-guide/cputopology.rst).
+fn count(ranges: &str) -> usize {
+    let members = ranges.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((last.parse::<usize>().ok()? + 1).saturating_sub(first.parse().ok()?))
+    });
+    members.sum()
+}
+
 /// Keeps the calling thread on `core`.
 pub fn pin_to(core: usize) -> io::Result<()> {
     assert!(core < libc::CPU_SETSIZE as usize, "a core's number fits the kernel's set");

@@ -1,9 +1,10 @@
 //! The device: the calls, each of which finds who knows.
 
+use sidelane_nic::affinity;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{RemoteKey, RmaError};
 
-use super::config::Config;
+use super::config::{Config, Patience};
 use super::counters::Counters;
 use super::credit::Credit;
 use super::engine::Engine;
@@ -26,7 +27,7 @@ use super::unexpected::Found;
 pub struct Device {
     ports: Vec<Port>,
     engine: Engine,
-    config: Config,
+    patience: Patience,
     /// Sends that were handed to a port since anything was flushed.
     unflushed: u32,
     services: Vec<(u32, Box<dyn Service>)>,
@@ -110,6 +111,8 @@ impl Device {
         let size = processes.len();
         let host = processes.get(own as usize).map(|process| process.host.clone());
         let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
+        let neighbours = processes.iter().filter(|process| process.host == host).count();
+        let is_crowded = neighbours > affinity::online();
         let peers = processes.iter().zip(0u32..).map(|(process, number)| {
             let way = if number == own { Way::Own } else { way(process, &host, &ports) };
             if way == Way::None {
@@ -129,7 +132,8 @@ impl Device {
         });
         let peers = peers.collect::<Result<_, _>>()?;
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
-        Ok(Self { ports, engine, config: *config, unflushed: 0, services: Vec::new() })
+        let patience = if is_crowded { config.patience_crowded } else { config.patience };
+        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new() })
     }
 
     /// Number of this process.
@@ -291,7 +295,7 @@ impl Device {
     /// a tenth of a second at most.
     #[inline]
     pub fn idle(&mut self, idle: &mut Idle) {
-        idle.pass(self.config.patience, &mut self.ports);
+        idle.pass(self.patience, &mut self.ports);
     }
 
     /// Forgets a request: it is freed when it is over.
