@@ -51,6 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn members_of_lists_are_counted() {
+        assert_eq!([count("0-1\n"), count("0"), count("0-3,6,8-9"), count("")], [2, 1, 7, 0]);
+        assert!(online() >= cores().len());
+    }
+
+    #[test]
     fn a_pinned_thread_has_one_core() {
         std::thread::spawn(|| {
             let core = *cores().last().expect("a thread runs somewhere");

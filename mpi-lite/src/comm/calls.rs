@@ -9,7 +9,7 @@ use crate::coll::{Call, Reduction};
 use crate::datatype::{Datatype, Made, Predefined};
 use crate::op::Op;
 
-use super::collective::{Execution, Lent, Ranks};
+use super::collective::{Course, Execution, Lent, Ranks};
 use super::elements::Elements;
 use super::pending::Pending;
 use super::running::Run;
@@ -81,7 +81,7 @@ impl Communicator {
             let mut state = self.0.local.lock();
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
-            lock(ranks).call(&mut state.device, call, send, receive, &mut *combine)?;
+            lock(ranks).call(&mut *state, call, send, receive, &mut *combine)?;
         }
         if let Some(send) = send {
             // SAFETY: the call is over.
@@ -105,15 +105,18 @@ impl Communicator {
         // SAFETY: the caller's elements.
         let (send, receive) =
             unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
-        let ranks = Arc::clone(self.ranks()?);
         let mut execution = Execution::default();
         let none = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
         let in_place = send.is_none();
         // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
         let lent = unsafe { Lent::new(send.as_ref().map_or(none, |side| side.bytes), receive.bytes) };
         let mut state = self.0.local.lock();
-        lock(&ranks).start(&mut state.device, &mut execution, call, in_place, lent);
-        let run = CollectiveRun { ranks, execution, combine, send, receive: Some(receive) };
+        let course = {
+            let mut ranks = lock(self.ranks()?);
+            ranks.start(&mut state.device, &mut execution, call, in_place, lent);
+            ranks.course()
+        };
+        let run = CollectiveRun { course, execution, combine, send, receive: Some(receive) };
         Ok(Pending::Running(state.runs.add(Box::new(run))))
     }
 
@@ -225,7 +228,7 @@ impl Side {
 
 /// A collective call under way.
 struct CollectiveRun {
-    ranks: Arc<Mutex<Ranks>>,
+    course: Course,
     execution: Execution,
     combine: Combine,
     send: Option<Side>,
@@ -235,7 +238,7 @@ struct CollectiveRun {
 
 impl Run for CollectiveRun {
     fn turn(&mut self, device: &mut Device) -> Option<Result<(), ErrorClass>> {
-        let result = lock(&self.ranks).advance(device, &mut self.execution, &mut *self.combine);
+        let result = self.course.advance(device, &mut self.execution, &mut *self.combine);
         if result == Ok(false) {
             return None;
         }

@@ -7,6 +7,7 @@ use crate::adi::{Config, Device, Idle, Process};
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
+use super::collective::Turns;
 use super::context::ContextIds;
 use super::movable::Movable;
 use super::pending::{Pending, Transfer};
@@ -63,6 +64,17 @@ impl State {
     fn reap(&mut self) {
         let device = &mut self.device;
         self.orphans.retain_mut(|transfer| transfer.poll(device).is_none());
+    }
+}
+
+/// A collective call that waits moves on all that is under way besides.
+impl Turns for State {
+    fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    fn turn(&mut self) -> bool {
+        self.turn()
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `collectives`, `neighborhood`, `calls`, `elements` | collective calls of slices, of raw memory, and where that is |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create` | new communicators, and what all agree on for them |
-//! | `pending`, `running` | what was begun and is not over |
+//! | `pending`, `persistent`, `running` | what was begun and is not over |
 //! | `lending` | what windows need |
 //! | `local` | this process: its device, and waiting |
 //! | `context` | what tells communicators' messages apart |
@@ -35,6 +35,7 @@ mod local;
 mod movable;
 mod neighborhood;
 mod pending;
+mod persistent;
 mod point;
 mod running;
 mod scope;
@@ -54,6 +55,7 @@ pub use group::{Comparison, Group, GroupError, Range};
 pub use local::Local;
 pub use neighborhood::Around;
 pub use pending::{Pending, Transfer};
+pub use persistent::Persistent;
 pub use point::{Found, Mode};
 pub use running::Handle;
 pub use scope::{Request, Scope};

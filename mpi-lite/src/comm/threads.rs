@@ -10,12 +10,18 @@ use crate::adi::{Config, Device, OpenError, Port, Process, host_identity};
 
 use super::Communicator;
 
-/// Runs `each` as every rank of a job of `size` on this host, over shared memory, and returns what they return, by rank.
+/// Runs `each` as every rank of a job of `size` on this host, over shared memory, and returns what they return, by rank. With
+/// `multiple`, each may use its communicator from several threads.
 ///
 /// # Panics
 ///
 /// When shared memory can't be opened. A rank that panics ends the process, since the others would wait for it for ever.
-pub fn in_threads<T: Send>(size: u32, config: &Config, each: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+pub fn in_threads<T: Send>(
+    size: u32,
+    config: &Config,
+    multiple: bool,
+    each: impl Fn(Communicator) -> T + Sync,
+) -> Vec<T> {
     static JOBS: AtomicU32 = AtomicU32::new(0);
     let domain = format!("threads-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     let spec = format!("shm:{domain}").parse().expect("the name of a driver");
@@ -30,7 +36,7 @@ pub fn in_threads<T: Send>(size: u32, config: &Config, each: impl Fn(Communicato
         let all = processes.lock().expect("no rank panics and goes on").iter().flatten().cloned().collect();
         let device = Device::open(rank, all, ports, config);
         let device = device.unwrap_or_else(|error: OpenError| panic!("the device: {error}"));
-        let world = Communicator::world(device, false);
+        let world = Communicator::world(device, multiple);
         let result = each(world.clone());
         world.local().lock().device.close(CLOSING);
         result

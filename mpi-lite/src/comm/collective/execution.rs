@@ -4,7 +4,7 @@
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source};
 use crate::coll::{Memory, Schedule, Span, Step, Transfer};
 
-use super::Combine;
+use super::{Combine, Turns};
 
 /// A call's buffers.
 #[derive(Clone, Copy, Debug)]
@@ -103,17 +103,17 @@ impl Execution {
     }
 
     /// Goes on until it is over.
-    pub(super) fn finish(&mut self, device: &mut Device, route: Route, combine: &mut Combine) -> Result<(), Error> {
+    pub(super) fn finish(&mut self, turns: &mut impl Turns, route: Route, combine: &mut Combine) -> Result<(), Error> {
         let mut idle = Idle::new();
-        while !self.advance(device, route, combine)? {
-            device.flush();
-            if device.progress() {
+        while !self.advance(turns.device(), route, combine)? {
+            turns.device().flush();
+            if turns.turn() {
                 idle.reset();
             } else {
-                device.idle(&mut idle);
+                turns.device().idle(&mut idle);
             }
         }
-        device.flush();
+        turns.device().flush();
         Ok(())
     }
 

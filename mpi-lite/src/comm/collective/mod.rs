@@ -7,4 +7,4 @@ mod ranks;
 mod tests;
 
 pub use execution::{Execution, Lent};
-pub use ranks::{Combine, Ranks};
+pub use ranks::{Combine, Course, Ranks, Turns};

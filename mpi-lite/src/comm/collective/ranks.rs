@@ -20,7 +20,7 @@ pub struct Ranks {
     context: u32,
     rank: usize,
     /// Which process of the job each rank is.
-    processes: Vec<u32>,
+    processes: Arc<[u32]>,
     /// Which host each is on: the first rank there.
     hosts: Vec<usize>,
     table: Arc<Table>,
@@ -28,6 +28,47 @@ pub struct Ranks {
     calls: u32,
     execution: Execution,
     host: Shared,
+}
+
+/// Where the messages of a communicator's calls go.
+#[derive(Clone, Debug)]
+pub struct Course {
+    context: u32,
+    rank: u32,
+    processes: Arc<[u32]>,
+}
+
+impl Course {
+    /// As [`Ranks::advance`].
+    pub fn advance(
+        &self,
+        device: &mut Device,
+        execution: &mut Execution,
+        combine: &mut Combine,
+    ) -> Result<bool, Error> {
+        let route = Route { context: self.context, rank: self.rank, processes: &self.processes };
+        execution.advance(device, route, combine)
+    }
+}
+
+/// A process that waits in a call: what else it does meanwhile.
+pub trait Turns {
+    /// The way to the others.
+    fn device(&mut self) -> &mut Device;
+
+    /// One turn of everything that is under way here. True if anything moved.
+    fn turn(&mut self) -> bool;
+}
+
+/// Nothing else is under way.
+impl Turns for Device {
+    fn device(&mut self) -> &mut Device {
+        self
+    }
+
+    fn turn(&mut self) -> bool {
+        self.progress()
+    }
 }
 
 /// Memory that the ranks share.
@@ -50,6 +91,7 @@ impl Ranks {
         let host_of =
             |(rank, process): (usize, &u32)| *first.entry(&device.processes()[*process as usize].host).or_insert(rank);
         let hosts = processes.iter().enumerate().map(host_of).collect();
+        let processes = processes.into();
         Self { context, rank, processes, hosts, table, calls: 0, execution: Execution::default(), host }
     }
 
@@ -66,30 +108,32 @@ impl Ranks {
 
     /// A call that returns when it is over for this rank. Without `send`, what this rank gives is in `receive`: in place, or
     /// nothing.
+    ///
+    /// While it waits, everything else goes on that `turns` knows of.
     pub fn call(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         call: Call,
         send: Option<&[u8]>,
         receive: &mut [u8],
         combine: &mut Combine,
     ) -> Result<(), Error> {
         if matches!(self.host, Shared::Unmade) {
-            self.host = self.make_host(device)?;
+            self.host = self.make_host(turns)?;
         }
         let given = send.map_or(receive.len(), <[u8]>::len);
         if let Shared::Made(host) = &mut self.host
             && let Some(shown) = shown(call, given, receive.len(), self.processes.len())
             && host.takes(shown)
         {
-            let mut peers = OnHost { device, context: self.context, processes: &self.processes };
+            let mut peers = OnHost { turns, context: self.context, processes: &self.processes };
             let done = by_memory(host, &mut peers, self.rank, call, send, receive, combine);
             if done.is_err() {
                 self.host = Shared::None;
             }
             return done;
         }
-        self.call_by_messages(device, call, send, receive, combine)
+        self.call_by_messages(turns, call, send, receive, combine)
     }
 
     /// Begins a call in `execution`, which is not under way.
@@ -122,13 +166,23 @@ impl Ranks {
     }
 
     /// Waits until a call is over.
-    pub fn finish(&self, device: &mut Device, execution: &mut Execution, combine: &mut Combine) -> Result<(), Error> {
-        execution.finish(device, self.route(), combine)
+    pub fn finish(
+        &self,
+        turns: &mut impl Turns,
+        execution: &mut Execution,
+        combine: &mut Combine,
+    ) -> Result<(), Error> {
+        execution.finish(turns, self.route(), combine)
+    }
+
+    /// What calls that are under way need of this, for who moves them on while other calls are made.
+    pub fn course(&self) -> Course {
+        Course { context: self.context, rank: self.rank as u32, processes: Arc::clone(&self.processes) }
     }
 
     fn call_by_messages(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         call: Call,
         send: Option<&[u8]>,
         receive: &mut [u8],
@@ -137,37 +191,37 @@ impl Ranks {
         // SAFETY: Both are borrowed until this returns, and the call is over by then.
         let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
         let mut execution = std::mem::take(&mut self.execution);
-        self.start(device, &mut execution, call, send.is_none(), lent);
-        let done = execution.finish(device, self.route(), combine);
+        self.start(turns.device(), &mut execution, call, send.is_none(), lent);
+        let done = execution.finish(turns, self.route(), combine);
         self.execution = execution;
         done
     }
 
     /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
     #[cold]
-    fn make_host(&mut self, device: &mut Device) -> Result<Shared, Error> {
+    fn make_host(&mut self, turns: &mut impl Turns) -> Result<Shared, Error> {
         let (rank, size) = (self.rank, self.processes.len());
         let made = if rank == 0 { Host::create(size).ok() } else { None };
         let mut ticket = made.as_ref().map_or([0; Ticket::LEN], |host| host.ticket().to_bytes());
         let broadcast = Call::Broadcast { root: 0 };
-        self.call_by_messages(device, broadcast, Some(&[]), &mut ticket, &mut |_, _| ())?;
+        self.call_by_messages(turns, broadcast, Some(&[]), &mut ticket, &mut |_, _| ())?;
         let host = match made {
             None if rank > 0 => Host::join(Ticket::from_bytes(ticket), rank, size).ok(),
             made => made,
         };
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
-        self.call_by_messages(device, all, Some(&[u8::from(host.is_some())]), &mut have, &mut |_, _| ())?;
+        self.call_by_messages(turns, all, Some(&[u8::from(host.is_some())]), &mut have, &mut |_, _| ())?;
         let Some(mut host) = host.filter(|_| !have.contains(&0)) else { return Ok(Shared::None) };
         // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
         let word = 0u64;
         let mut words = vec![0; size * 8];
         let address = ((&raw const word).expose_provenance() as u64).to_ne_bytes();
         let all = Call::Allgather { len: 8 };
-        self.call_by_messages(device, all, Some(&address), &mut words, &mut |_, _| ())?;
+        self.call_by_messages(turns, all, Some(&address), &mut words, &mut |_, _| ())?;
         let other = usize::from(rank == 0);
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
-        let can = device.read_memory(self.processes[other], its, &mut [0; 8]);
-        host.allow_reads(can, &mut OnHost { device, context: self.context, processes: &self.processes })?;
+        let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]);
+        host.allow_reads(can, &mut OnHost { turns, context: self.context, processes: &self.processes })?;
         Ok(Shared::Made(host))
     }
 
@@ -183,30 +237,31 @@ impl Ranks {
 }
 
 /// The other ranks, beside the memory that all share.
-struct OnHost<'a> {
-    device: &'a mut Device,
+struct OnHost<'a, T> {
+    turns: &'a mut T,
     context: u32,
     processes: &'a [u32],
 }
 
-impl Peers for OnHost<'_> {
+impl<T: Turns> Peers for OnHost<'_, T> {
     type Error = Error;
 
     fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
-        self.device.progress();
-        let gone = self.device.gone();
+        self.turns.turn();
+        let device = self.turns.device();
+        let gone = device.gone();
         if !gone.is_empty() {
             let mut members = self.processes.iter().enumerate();
             if members.any(|(member, process)| gone.contains(process) && awaits(member)) {
                 return Err(Error::ProcFailed);
             }
         }
-        if self.device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(()) }
+        if device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(()) }
     }
 
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
         // It was tried when the memory was made: now only its owner's end can be the reason.
-        let read = self.device.read_memory(self.processes[member], address, into);
+        let read = self.turns.device().read_memory(self.processes[member], address, into);
         if read { Ok(()) } else { Err(Error::ProcFailed) }
     }
 }
@@ -229,7 +284,7 @@ fn shown(call: Call, given: usize, receive: usize, size: usize) -> Option<usize>
 
 fn by_memory(
     host: &mut Host,
-    peers: &mut OnHost,
+    peers: &mut OnHost<impl Turns>,
     me: usize,
     call: Call,
     send: Option<&[u8]>,

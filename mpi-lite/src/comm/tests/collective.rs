@@ -200,3 +200,29 @@ fn calls_under_way_go_on_whatever_a_rank_waits_for() {
         assert_eq!((data, sum), ([7; 3], [4; 3]));
     });
 }
+
+/// Rank 1 is between the root and others in a broadcast that they wait for, and waits itself in another call.
+#[test]
+fn calls_under_way_go_on_while_a_rank_is_in_another_call() {
+    job(8, |comm| {
+        let copy = comm.dup().unwrap();
+        for same in [true, false] {
+            let other = if same { &comm } else { &copy };
+            let mut data = if comm.rank() == 0 { [9u64; 2] } else { [0; 2] };
+            let begun = |early: bool| {
+                let mut data = data;
+                comm.scope(|scope| {
+                    let request = scope.broadcast(&mut data, 0)?;
+                    if !early {
+                        request.wait()?;
+                    }
+                    other.barrier()
+                })?;
+                Ok::<_, ErrorClass>(data)
+            };
+            // Even ranks go into the barrier with the broadcast under way, odd ones only after it.
+            data = begun(comm.rank() % 2 == 0).unwrap();
+            assert_eq!(data, [9; 2]);
+        }
+    });
+}

@@ -2,6 +2,8 @@
 
 mod collective;
 mod create;
+mod multiple;
+mod persistent;
 mod point;
 
 use crate::adi::Config;
@@ -10,5 +12,5 @@ use super::*;
 
 /// Runs `each` as every rank.
 fn job(size: u32, each: impl Fn(Communicator) + Sync) {
-    in_threads(size, &Config::default(), each);
+    in_threads(size, &Config::default(), false, each);
 }
