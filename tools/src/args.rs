@@ -95,6 +95,7 @@ Examples:
   sidelane ladder --nic shm --sizes 8,1024 --patterns ping-pong
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
   sidelane ladder --breakdown --nic uring,shm
+  sidelane ladder --nic shm --rungs am --mpi /opt/mpich,/opt/openmpi
 
 How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
@@ -198,6 +199,10 @@ pub struct LadderArgs {
     /// Show instead where each nanosecond of a half round trip goes, layer by layer, beside its time as a whole
     #[arg(long, conflicts_with_all = ["peer", "rungs", "patterns", "quick", "real_frames", "rounds", "csv"])]
     pub breakdown: bool,
+    /// MPI libraries to measure beside the rungs, comma separated: the folders that have bin/mpicc and bin/mpiexec.
+    /// On the same hosts, over the kernel's TCP, or in shared memory beside shm; needs a lab
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX", env = "SIDELANE_MPI")]
+    pub mpi: Vec<PathBuf>,
     /// Fewer and shorter rounds: a first impression in a few seconds
     #[arg(long)]
     pub quick: bool,

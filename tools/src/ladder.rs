@@ -1,11 +1,13 @@
 //! `sidelane ladder`: makes a lab or meets another machine, has both sides measured, prints and writes what came out.
 
 mod breakdown;
+mod mpi;
 mod peer;
 mod place;
 mod plans;
 mod serve;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -14,12 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use sidelane::lab::{Lab, LabSpec};
+use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime};
 use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
 use crate::args::{LadderArgs, NicArg};
 use crate::interrupt;
+use mpi::{InstallError, Installation, Launch, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
 
@@ -36,6 +41,10 @@ pub enum Failure {
     Peer(#[from] PeerError),
     #[error("`{0}` is one machine's driver: name the other machine with --peer, or only the kind of driver for a lab")]
     NoPeer(Spec),
+    #[error(transparent)]
+    Mpi(#[from] InstallError),
+    #[error("--mpi measures between hosts of a lab, and there is none")]
+    MpiWithoutLab,
     #[error("cannot listen at {0}: {1}")]
     Listen(SocketAddr, io::Error),
     #[error("cannot serve {0}: {1}")]
@@ -54,16 +63,20 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     }
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
+    if !args.mpi.is_empty() && !matches!(place, Place::Lab) {
+        return Err(Failure::MpiWithoutLab);
+    }
     if args.breakdown {
         return break_down(args, &place, &nics, &interrupted);
     }
+    let mpis = Installation::find_all(&args.mpi)?;
     let mut whole: Option<Report> = None;
     for group in place.groups(&nics) {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
             eprintln!("{}: no frames on a wire here, so no --real-frames", names(&group));
         }
         let plan = plans::plan(args, &group, &place);
-        let mut report = match measure(&plan, &place, &interrupted) {
+        let mut report = match measure(&plan, &place, &mpis, &interrupted) {
             // Its sides are gone by now, whoever ended them.
             _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
             report => report?,
@@ -135,11 +148,23 @@ fn names(nics: &[NicKind]) -> String {
     nics.iter().map(NicKind::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn measure(plan: &Plan, place: &Place, interrupted: &AtomicBool) -> Result<Report, Failure> {
-    let steps = Steps::start(plan);
-    let mut labs = Vec::new();
-    let hosts = |regime| place.hosts(&plan.nics, regime, &mut labs);
-    let outcome = sidelane_bench::ladder::run(plan, hosts, |progress| {
+fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &AtomicBool) -> Result<Report, Failure> {
+    let steps = Steps::start(plan, mpis.len());
+    let stages: Stages = RefCell::default();
+    let hosts = |regime| {
+        let mut labs = Vec::new();
+        let both = place.hosts(&plan.nics, regime, &mut labs);
+        // Our ends share memory without a lab. An MPI has one to be kept apart in.
+        if labs.is_empty() && !mpis.is_empty() {
+            labs.push(Lab::build(&LabSpec::default()).map_err(io::Error::other)?);
+        }
+        stages.borrow_mut().extend(labs.into_iter().map(|lab| (regime, lab)));
+        both
+    };
+    let alone = !plan.nics.iter().any(|nic| place::crosses_a_wire(*nic));
+    let mut launches: Vec<_> = mpis.iter().map(|mpi| Launch::new(mpi, &stages, alone)).collect();
+    let mut contenders: Vec<&mut dyn Contender> = launches.iter_mut().map(|one| one as &mut dyn Contender).collect();
+    let outcome = sidelane_bench::ladder::run_beside(plan, hosts, &mut contenders, |progress| {
         steps.show(&progress);
         !interrupted.load(Ordering::Relaxed)
     });
@@ -158,8 +183,8 @@ enum Steps {
 }
 
 impl Steps {
-    fn start(plan: &Plan) -> Self {
-        let per_round = plan.cells().len();
+    fn start(plan: &Plan, contenders: usize) -> Self {
+        let per_round = plan.cells().len() + contenders * plan.regimes.len();
         if !io::stderr().is_terminal() {
             return Self::Lines { nics: names(&plan.nics), per_round, rounds: plan.rounds };
         }
@@ -171,12 +196,11 @@ impl Steps {
     }
 
     fn show(&self, progress: &Progress<'_>) {
-        let cell = progress.cell;
         match self {
             Self::Bar(bar) => {
                 bar.set_length(progress.total as u64);
                 bar.set_position(progress.done as u64);
-                bar.set_message(format!("{} {} {} B", cell.rung, cell.kind, cell.size));
+                bar.set_message(progress.next.to_string());
             }
             Self::Lines { nics, per_round, rounds } if progress.done.is_multiple_of(*per_round) => {
                 match progress.done / per_round {

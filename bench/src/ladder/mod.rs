@@ -6,9 +6,11 @@ mod plan;
 pub use pair::{End, Host, Pair, PairError, Reach};
 pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
 
+use std::fmt;
 use std::io;
 
-use crate::pattern::{Kind, Outcome};
+use crate::contender::Contender;
+use crate::pattern::{Kind, Outcome, Pattern};
 use crate::report::Report;
 use crate::side::{Layer, Path, Sealing};
 
@@ -20,7 +22,25 @@ pub struct Progress<'a> {
     /// Measurements in all.
     pub total: usize,
     /// What comes next.
-    pub cell: &'a Cell,
+    pub next: Next<'a>,
+}
+
+/// What is about to be measured.
+#[derive(Clone, Copy, Debug)]
+pub enum Next<'a> {
+    /// A cell of the plan.
+    Cell(&'a Cell),
+    /// All patterns of a regime, by the contender of this name.
+    Contender(&'a str),
+}
+
+impl fmt::Display for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cell(cell) => write!(f, "{} {} {} B", cell.rung, cell.kind, cell.size),
+            Self::Contender(name) => f.write_str(name),
+        }
+    }
 }
 
 /// Why there is no report.
@@ -46,6 +66,16 @@ pub enum LadderError {
         /// What went wrong, and on which side.
         error: PairError,
     },
+    /// A contender has no figures.
+    #[error("{name}, {regime}: {reason}")]
+    Contender {
+        /// Which one.
+        name: String,
+        /// On which hosts.
+        regime: Regime,
+        /// What it says, or what its launcher says.
+        reason: String,
+    },
     /// The caller called it off.
     #[error("interrupted")]
     Interrupted,
@@ -60,11 +90,36 @@ pub struct Measured {
     pub rounds: Vec<Outcome>,
 }
 
+/// What every round saw of one pattern, played by a contender.
+#[derive(Debug)]
+pub struct Contended {
+    /// The contender.
+    pub name: String,
+    /// Where it played.
+    pub regime: Regime,
+    /// What it played.
+    pub kind: Kind,
+    /// Bytes of a message.
+    pub size: usize,
+    /// One outcome a round.
+    pub rounds: Vec<Outcome>,
+}
+
 /// Runs `plan`. `hosts` gives the two places for a regime, A first, and is asked once for each. `progress` is told before every
 /// measurement and may call the run off by returning false.
 pub fn run(
     plan: &Plan,
+    hosts: impl FnMut(Regime) -> io::Result<(Host, Host)>,
+    progress: impl FnMut(Progress<'_>) -> bool,
+) -> Result<Report, LadderError> {
+    run_beside(plan, hosts, &mut [], progress)
+}
+
+/// Runs `plan`, and after each round of it every contender once in each regime, while both sides of the rungs sleep.
+pub fn run_beside(
+    plan: &Plan,
     mut hosts: impl FnMut(Regime) -> io::Result<(Host, Host)>,
+    contenders: &mut [&mut dyn Contender],
     mut progress: impl FnMut(Progress<'_>) -> bool,
 ) -> Result<Report, LadderError> {
     let mut pairs = Vec::new();
@@ -74,13 +129,15 @@ pub fn run(
     }
     let mut measured: Vec<Measured> =
         plan.cells().into_iter().map(|cell| Measured { cell, rounds: Vec::new() }).collect();
+    let mut contended = Vec::new();
     // The first round only warms: memory that was never touched and code that was never run are ten times as slow.
-    let total = measured.len() * (plan.rounds + 1);
+    let per_round = measured.len() + contenders.len() * plan.regimes.len();
+    let total = per_round * (plan.rounds + 1);
     for round in 0..=plan.rounds {
         let mut refused = Vec::new();
         for (index, Measured { cell, rounds }) in measured.iter_mut().enumerate() {
-            let done = (total - total / (plan.rounds + 1) * (plan.rounds + 1 - round)) + index;
-            if !progress(Progress { done, total, cell }) {
+            let done = round * per_round + index;
+            if !progress(Progress { done, total, next: Next::Cell(cell) }) {
                 return Err(LadderError::Interrupted);
             }
             let (_, pair) = pairs.iter_mut().find(|(regime, _)| *regime == cell.regime).expect("one pair a regime");
@@ -101,8 +158,48 @@ pub fn run(
         for index in refused.into_iter().rev() {
             measured.remove(index);
         }
+        let mut done = (round + 1) * per_round - contenders.len() * plan.regimes.len();
+        for contender in contenders.iter_mut() {
+            for (regime, _) in &plan.regimes {
+                if !progress(Progress { done, total, next: Next::Contender(contender.name()) }) {
+                    return Err(LadderError::Interrupted);
+                }
+                done += 1;
+                contend(plan, *contender, *regime, round, &mut contended)?;
+            }
+        }
     }
-    Ok(Report::new(plan, &measured))
+    let versions = contenders.iter().map(|one| (one.name().to_owned(), one.version().unwrap_or_default().to_owned()));
+    let versions = versions.collect();
+    Ok(Report::new(plan, &measured, &contended, versions))
+}
+
+/// One launch of a contender, which plays all patterns of a regime.
+fn contend(
+    plan: &Plan,
+    contender: &mut dyn Contender,
+    regime: Regime,
+    round: usize,
+    contended: &mut Vec<Contended>,
+) -> Result<(), LadderError> {
+    let mut patterns = plan.patterns(regime);
+    if round == 0 {
+        patterns.iter_mut().for_each(|pattern| pattern.measure_ns /= 4);
+    }
+    let name = contender.name().to_owned();
+    let failed = |reason| LadderError::Contender { name: name.clone(), regime, reason };
+    let outcomes = contender.play(regime, &patterns).map_err(failed)?;
+    if round == 0 {
+        return Ok(());
+    }
+    for (Pattern { kind, size, .. }, outcome) in patterns.into_iter().zip(outcomes) {
+        let same = |one: &&mut Contended| (&one.name, one.regime, one.kind, one.size) == (&name, regime, kind, size);
+        match contended.iter_mut().find(same) {
+            Some(one) => one.rounds.push(outcome),
+            None => contended.push(Contended { name: name.clone(), regime, kind, size, rounds: vec![outcome] }),
+        }
+    }
+    Ok(())
 }
 
 /// One measurement; a second try when a side reports a failure, since a machine that does other things may drop a frame.

@@ -166,8 +166,7 @@ impl Plan {
         let mut cells = Vec::new();
         for (regime, kinds) in &self.regimes {
             for &kind in kinds {
-                let sizes = if kind == Kind::Bandwidth { &[self.bandwidth_size][..] } else { &self.sizes };
-                for &size in sizes {
+                for &size in self.sizes_of(kind) {
                     for (rung, nic) in self.steps() {
                         let cell = |variant| Cell { regime: *regime, rung, nic, kind, size, variant };
                         cells.extend(variants(rung, kind).into_iter().map(cell));
@@ -180,15 +179,23 @@ impl Plan {
 
     /// What the sides are told for `cell`.
     pub fn pattern(&self, cell: &Cell) -> Pattern {
-        let (warm, measure) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
-        let grace = if cell.regime == Regime::Wire { GRACE_OF_TWO } else { GRACE };
-        Pattern {
-            kind: cell.kind,
-            size: cell.size,
-            warm_ns: warm,
-            measure_ns: measure,
-            limit_ns: warm + measure + grace.as_nanos() as u64,
-        }
+        self.pattern_of(cell.regime, cell.kind, cell.size)
+    }
+
+    /// Everything that is measured in `regime`, whatever carries it.
+    pub fn patterns(&self, regime: Regime) -> Vec<Pattern> {
+        let kinds = self.regimes.iter().filter(|(one, _)| *one == regime).flat_map(|(_, kinds)| kinds);
+        kinds.flat_map(|kind| self.sizes_of(*kind).iter().map(|size| self.pattern_of(regime, *kind, *size))).collect()
+    }
+
+    fn pattern_of(&self, regime: Regime, kind: Kind, size: usize) -> Pattern {
+        let (warm_ns, measure_ns) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
+        let grace = if regime == Regime::Wire { GRACE_OF_TWO } else { GRACE };
+        Pattern { kind, size, warm_ns, measure_ns, limit_ns: warm_ns + measure_ns + grace.as_nanos() as u64 }
+    }
+
+    fn sizes_of(&self, kind: Kind) -> &[usize] {
+        if kind == Kind::Bandwidth { std::slice::from_ref(&self.bandwidth_size) } else { &self.sizes }
     }
 }
 

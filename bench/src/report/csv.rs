@@ -1,6 +1,6 @@
 //! Rows as comma-separated values.
 
-use super::Row;
+use super::{Name, Row};
 
 /// One line a row under a heading; an empty field was not measured.
 pub(super) fn write(rows: &[Row]) -> String {
@@ -13,7 +13,12 @@ pub(super) fn write(rows: &[Row]) -> String {
         writer
             .write_record([
                 row.name.to_string(),
-                row.nic.map_or_else(|| "kernel".to_owned(), |nic| nic.to_string()),
+                match (row.nic, &row.name) {
+                    (Some(nic), _) => nic.to_string(),
+                    (None, Name::Rung(_)) => "kernel".to_owned(),
+                    // Whatever the contender takes; the first lines of a run tell what it is.
+                    (None, Name::Contender(_)) => String::new(),
+                },
                 row.regime.to_string(),
                 row.size.to_string(),
                 of(half.map(|half| half.min), 1),

@@ -1,14 +1,21 @@
 //! What a run has found, as numbers: one row a rung, regime and message size.
 
 mod csv;
+mod lead;
+mod name;
 mod table;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ladder::{Measured, NicKind, Plan, Regime, Rung, Variant};
+use crate::ladder::{Contended, Measured, NicKind, Plan, Regime, Rung, Variant};
 use crate::machine::Machine;
-use crate::pattern::Kind;
+use crate::pattern::{Kind, Outcome};
 use crate::stats::{Summary, median};
+
+pub use lead::{Lead, OURS};
+pub use name::Name;
 
 /// Everything that a run has found; its JSON form is this, field by field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,16 +27,19 @@ pub struct Report {
     /// The other machine, where side B ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Machine>,
-    /// Rows, in the order of the ladder, the default regime first.
+    /// Contenders, and what exactly they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub contenders: BTreeMap<String, String>,
+    /// Rows, in the order of the ladder and then contenders, the default regime first.
     pub rungs: Vec<Row>,
 }
 
-/// One rung in one regime at one message size. What was not measured is null.
+/// One rung, or contender, in one regime at one message size. What was not measured is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The rung.
-    pub name: Rung,
-    /// The driver; null for the kernel's own stack.
+    /// The rung or contender.
+    pub name: Name,
+    /// The driver; null for the kernel's own stack and for contenders.
     pub nic: Option<NicKind>,
     /// How large frames may be.
     pub regime: Regime,
@@ -56,6 +66,9 @@ pub struct Row {
     pub congestion: Option<String>,
     /// Every congestion control that was tried, with its median.
     pub gbit_per_s_by_congestion: Vec<(String, f64)>,
+    /// Of a contender: how our topmost rung stands against it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leads: Vec<Lead>,
     /// What each round saw.
     pub rounds: Vec<Round>,
 }
@@ -73,7 +86,12 @@ pub struct Round {
 
 impl Report {
     /// Takes together what was measured.
-    pub fn new(plan: &Plan, measured: &[Measured]) -> Self {
+    pub fn new(
+        plan: &Plan,
+        measured: &[Measured],
+        contended: &[Contended],
+        contenders: BTreeMap<String, String>,
+    ) -> Self {
         let mut rungs = Vec::new();
         for (regime, kinds) in &plan.regimes {
             for (index, &size) in plan.sizes.iter().enumerate() {
@@ -91,19 +109,30 @@ impl Report {
                                 && (cell.kind, cell.size) == (kind, size)
                         }
                     };
-                    let mut row = Row::empty(rung, nic, *regime, size);
-                    measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(one));
-                    measured.iter().filter(of(Kind::Flood, size)).for_each(|one| row.add_flood(one));
+                    let mut row = Row::empty(Name::Rung(rung), nic, *regime, size);
+                    measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(&one.rounds));
+                    measured
+                        .iter()
+                        .filter(of(Kind::Flood, size))
+                        .for_each(|one| row.add_flood(&one.rounds, &one.cell.variant));
                     if index == 0 {
                         let bandwidth = measured.iter().filter(of(Kind::Bandwidth, plan.bandwidth_size));
-                        bandwidth.for_each(|one| row.add_bandwidth(one));
+                        bandwidth.for_each(|one| row.add_bandwidth(&one.rounds, one.cell.size, &one.cell.variant));
                     }
                     rungs.push(row);
                 }
+                let beside = |one: &&Contended| {
+                    one.regime == *regime
+                        && match one.kind {
+                            Kind::Bandwidth => index == 0,
+                            Kind::PingPong | Kind::Flood => one.size == size,
+                        }
+                };
+                rungs.extend(contender_rows(*regime, size, &contended.iter().filter(beside).collect::<Vec<_>>()));
             }
         }
         compare(&mut rungs);
-        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, rungs }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, contenders, rungs }
     }
 
     /// The JSON form, indented.
@@ -125,7 +154,7 @@ impl Report {
 }
 
 impl Row {
-    fn empty(name: Rung, nic: Option<NicKind>, regime: Regime, size: usize) -> Self {
+    fn empty(name: Name, nic: Option<NicKind>, regime: Regime, size: usize) -> Self {
         Self {
             name,
             nic,
@@ -141,12 +170,13 @@ impl Row {
             gbit_per_s: None,
             congestion: None,
             gbit_per_s_by_congestion: Vec::new(),
+            leads: Vec::new(),
             rounds: Vec::new(),
         }
     }
 
-    fn add_ping_pong(&mut self, measured: &Measured) {
-        let rounds: Vec<Summary> = measured.rounds.iter().filter_map(|outcome| outcome.half_rtt_ns).collect();
+    fn add_ping_pong(&mut self, rounds: &[Outcome]) {
+        let rounds: Vec<Summary> = rounds.iter().filter_map(|outcome| outcome.half_rtt_ns).collect();
         self.half_rtt_ns = Summary::median_of(&rounds);
         self.half_rtt_p50_spread_ns = rounds.iter().map(|round| (round.p50, round.p50)).reduce(wider);
         for (round, summary) in rounds.iter().enumerate() {
@@ -154,9 +184,9 @@ impl Row {
         }
     }
 
-    fn add_flood(&mut self, measured: &Measured) {
-        let mut rates: Vec<f64> = measured.rounds.iter().filter_map(|outcome| outcome.msgs_per_s).collect();
-        if measured.cell.variant == Variant::Gathered {
+    fn add_flood(&mut self, rounds: &[Outcome], variant: &Variant) {
+        let mut rates: Vec<f64> = rounds.iter().filter_map(|outcome| outcome.msgs_per_s).collect();
+        if *variant == Variant::Gathered {
             self.msgs_per_s_gathered = median(&mut rates);
             return;
         }
@@ -167,11 +197,11 @@ impl Row {
     }
 
     /// The best of several congestion controls is the row's figure.
-    fn add_bandwidth(&mut self, measured: &Measured) {
-        let gbit = |rate| rate * measured.cell.size as f64 * 8.0 / 1e9;
-        let rates: Vec<f64> = measured.rounds.iter().filter_map(|outcome| outcome.msgs_per_s).map(gbit).collect();
+    fn add_bandwidth(&mut self, rounds: &[Outcome], size: usize, variant: &Variant) {
+        let gbit = |rate| rate * size as f64 * 8.0 / 1e9;
+        let rates: Vec<f64> = rounds.iter().filter_map(|outcome| outcome.msgs_per_s).map(gbit).collect();
         let Some(middle) = median(&mut rates.clone()) else { return };
-        let name = match &measured.cell.variant {
+        let name = match variant {
             Variant::Congestion(name) => Some(name.clone()),
             Variant::Plain | Variant::Gathered => None,
         };
@@ -179,7 +209,7 @@ impl Row {
         if self.gbit_per_s.is_some_and(|best| best >= middle) {
             return;
         }
-        self.gbit_size = Some(measured.cell.size);
+        self.gbit_size = Some(size);
         self.gbit_per_s = Some(middle);
         self.congestion = name;
         for (round, rate) in rates.iter().enumerate() {
@@ -195,6 +225,24 @@ impl Row {
     }
 }
 
+/// A row for each contender.
+fn contender_rows(regime: Regime, size: usize, contended: &[&Contended]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for one in contended {
+        let name = Name::Contender(one.name.clone());
+        let at = rows.iter().position(|row| row.name == name).unwrap_or(rows.len());
+        if at == rows.len() {
+            rows.push(Row::empty(name, None, regime, size));
+        }
+        match one.kind {
+            Kind::PingPong => rows[at].add_ping_pong(&one.rounds),
+            Kind::Flood => rows[at].add_flood(&one.rounds, &Variant::Plain),
+            Kind::Bandwidth => rows[at].add_bandwidth(&one.rounds, one.size, &Variant::Plain),
+        }
+    }
+    rows
+}
+
 /// Fills in what takes two rows, round by round.
 fn compare(rows: &mut [Row]) {
     let others = rows.to_vec();
@@ -202,7 +250,8 @@ fn compare(rows: &mut [Row]) {
         let (regime, size) = (row.regime, row.size);
         let of = |name: Rung| {
             let nic = if name.is_kernel() { None } else { row.nic };
-            let same = |other: &&Row| (other.name, other.nic, other.regime, other.size) == (name, nic, regime, size);
+            let same =
+                |other: &&Row| other.name == name && (other.nic, other.regime, other.size) == (nic, regime, size);
             others.iter().find(same)
         };
         let figures = |other: &Row, figure: fn(f64, f64) -> f64| {
@@ -210,7 +259,13 @@ fn compare(rows: &mut [Row]) {
             let p50s = pairs.filter_map(|(this, other)| this.half_rtt_ns.zip(other.half_rtt_ns));
             median(&mut p50s.map(|(this, other)| figure(this.p50, other.p50)).collect::<Vec<_>>())
         };
-        row.over_below_ns = row.name.below().and_then(of).and_then(|below| figures(below, |this, below| this - below));
+        row.leads = lead::over(row, &others);
+        row.over_below_ns = row
+            .name
+            .rung()
+            .and_then(Rung::below)
+            .and_then(of)
+            .and_then(|below| figures(below, |this, below| this - below));
         row.faster_than_tcp_poll = of(Rung::TcpPoll)
             .filter(|_| !row.name.takes_whole_round_trips())
             .and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));

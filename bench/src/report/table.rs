@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
-use super::{Report, Row};
+use super::{Lead, OURS, Report, Row};
 use crate::ladder::{NicKind, Regime, Rung};
 use crate::machine::Machine;
 
@@ -16,12 +16,22 @@ pub(super) fn write(report: &Report) -> String {
         text.push_str("and ");
         text.push_str(&machine(peer));
     }
+    for (name, version) in &report.contenders {
+        let _ = writeln!(text, "{name}: {version}");
+    }
     let mut rest = &report.rungs[..];
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|row| (row.regime, row.size) == (first.regime, first.size)).count();
         let (rows, behind) = rest.split_at(count);
         rest = behind;
         let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows));
+        if rows.iter().any(|row| !row.leads.is_empty()) {
+            let _ = write!(
+                text,
+                "\nHow many times as good {OURS} is in the same rounds (above 1: faster)\n{}\n",
+                leads(rows)
+            );
+        }
     }
     text
 }
@@ -47,6 +57,25 @@ fn title(rows: &[Row]) -> String {
         Regime::Wire => "between two machines, offloads as their interfaces have them",
     };
     format!("Ladder{on}, {regime}")
+}
+
+/// A line for each contender and driver.
+fn leads(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    let small = bytes(rows[0].size);
+    let large = rows.iter().find_map(|row| row.gbit_size).map_or_else(String::new, |size| format!("\n{}", bytes(size)));
+    let headings = [format!("half RTT\n{small}, p50"), format!("messages/s\n{small}"), format!("Gbit/s{large}")];
+    table.set_header([vec![format!("\n{OURS} on"), "\nto".to_owned()], headings.to_vec()].concat());
+    for (row, lead) in rows.iter().flat_map(|row| row.leads.iter().map(move |lead| (row, lead))) {
+        let Lead { nic, half_rtt, msgs_per_s, gbit_per_s } = *lead;
+        let ratios = [half_rtt, msgs_per_s, gbit_per_s].map(ratio);
+        table.add_row([vec![nic.to_string(), row.name.to_string()], ratios.to_vec()].concat());
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -121,7 +150,7 @@ fn spread(range: Option<(f64, f64)>) -> String {
 }
 
 fn difference(row: &Row) -> String {
-    match (row.over_below_ns, row.name.below()) {
+    match (row.over_below_ns, row.name.rung().and_then(Rung::below)) {
         (Some(nanos), Some(below)) => format!("{nanos:+.0} ns ({below})"),
         _ => NOTHING.to_owned(),
     }

@@ -17,7 +17,7 @@ fn half(p50: f64) -> Option<Summary> {
 }
 
 fn row(name: Rung, regime: Regime) -> Row {
-    Row::empty(name, (!name.is_kernel()).then_some(NicKind::Uring), regime, 8)
+    Row::empty(Name::Rung(name), (!name.is_kernel()).then_some(NicKind::Uring), regime, 8)
 }
 
 /// A row of three rounds with these p50s.
@@ -44,7 +44,7 @@ fn report() -> Report {
     let real = Row { gbit_size: Some(1 << 20), gbit_per_s: Some(12.0), ..row(Rung::Proto, Regime::RealFrames) };
     let mut rungs = vec![tcp, raw, proto, real];
     compare(&mut rungs);
-    Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, rungs }
+    Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs }
 }
 
 #[test]
@@ -71,7 +71,8 @@ fn rungs_are_compared_on_their_own_driver() {
     let over: Vec<_> = rungs.iter().filter_map(|row| row.over_below_ns).collect();
     let faster: Vec<_> = rungs.iter().filter_map(|row| row.faster_than_tcp_poll).collect();
     assert_eq!((over, faster), (vec![100.0, 200.0], vec![1.0, 4.0, 3.529, 3.0, 2.5]));
-    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, rungs };
+    let report =
+        Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs };
     let table = report.to_table();
     assert!(table.contains("Ladder on uring and xdp, default"), "{table}");
     assert!(table.lines().any(|line| line.contains("proto xdp") && line.contains("1200 ns")), "{table}");
@@ -116,4 +117,42 @@ fn the_json_has_the_fields_of_its_schema() {
 #[test]
 fn the_json_reads_back() {
     assert_eq!(serde_json::from_str::<Report>(&report().to_json()).unwrap(), report());
+}
+
+#[test]
+fn a_contender_stands_beside_the_rungs_and_our_topmost_against_it() {
+    let contended = |kind, size, outcomes: [Outcome; 3]| Contended {
+        name: "other".to_owned(),
+        regime: Regime::DefaultOffloads,
+        kind,
+        size,
+        rounds: outcomes.to_vec(),
+    };
+    let took = |p50| Outcome { half_rtt_ns: half(p50), ..Outcome::default() };
+    let rate = |rate| Outcome { msgs_per_s: Some(rate), ..Outcome::default() };
+    let all = [
+        contended(Kind::PingPong, 8, [3000.0, 3600.0, 4000.0].map(took)),
+        contended(Kind::Flood, 8, [1e6, 1e6, 2e6].map(rate)),
+        contended(Kind::Bandwidth, 1 << 20, [8000.0; 3].map(rate)),
+    ];
+    let all: Vec<_> = all.iter().collect();
+    let mut rungs = vec![timed(OURS, [1000.0, 1200.0, 2000.0])];
+    for (round, (rate, gbit)) in rungs[0].rounds.iter_mut().zip([(4e6, 50.0), (6e6, 60.0), (6e6, 70.0)]) {
+        (round.msgs_per_s, round.gbit_per_s) = (Some(rate), Some(gbit));
+    }
+    rungs.extend(contender_rows(Regime::DefaultOffloads, 8, &all));
+    compare(&mut rungs);
+    let lead = Lead { nic: NicKind::Uring, half_rtt: Some(3.0), msgs_per_s: Some(4.0), gbit_per_s: Some(0.894) };
+    assert_eq!(rungs[1].leads, [lead], "within rounds 3, 3, 2; 4, 6, 3; 50, 60 and 70 of 67.1");
+    assert_eq!(rungs[1].half_rtt_ns.unwrap().p50, 3600.0);
+    assert!(rungs[0].leads.is_empty(), "nobody leads over a rung");
+
+    let contenders = [("other".to_owned(), "Other 5.0".to_owned())].into();
+    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders, rungs };
+    let table = report.to_table();
+    assert!(table.contains("other: Other 5.0\n"), "{table}");
+    assert!(table.lines().any(|line| line.contains("other ") && line.contains("3600 ns")), "{table}");
+    assert!(table.lines().any(|line| line.contains("uring ") && line.contains("3.00x")), "{table}");
+    assert!(report.to_csv().lines().any(|line| line.starts_with("other,,default-offloads,8,")));
+    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
 }

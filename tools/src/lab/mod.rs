@@ -176,6 +176,11 @@ impl Host {
         self.offloads
     }
 
+    /// Its network namespace, for a process that shall enter by itself.
+    pub fn namespace(&self) -> std::io::Result<OwnedFd> {
+        self.entry.net.try_clone()
+    }
+
     /// A command whose process will run in this host. It is killed when the THREAD that spawned it ends (prctl(2),
     /// PR_SET_PDEATHSIG), so spawn from one that lives long enough.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -118,7 +118,8 @@ fn as_side(mut command: Command) -> Command {
     command
 }
 
-fn crosses_a_wire(nic: NicKind) -> bool {
+/// True of drivers whose ends are on two hosts.
+pub fn crosses_a_wire(nic: NicKind) -> bool {
     matches!(nic, NicKind::Uring | NicKind::Xdp | NicKind::Udp)
 }
 

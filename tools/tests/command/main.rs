@@ -3,5 +3,6 @@
 mod cli;
 mod lab;
 mod ladder;
+mod ladder_mpi;
 mod run;
 mod stage;

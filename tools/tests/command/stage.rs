@@ -58,7 +58,8 @@ impl Stage {
     pub fn sidelane(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.place.path().join("sidelane"));
         command.args(arguments).stdin(Stdio::null()).current_dir("/");
-        command.env("XDG_RUNTIME_DIR", self.runtime()).env(MARK, &self.mark).env_remove("SIDELANE_NIC");
+        command.env("XDG_RUNTIME_DIR", self.runtime()).env(MARK, &self.mark);
+        command.env_remove("SIDELANE_NIC").env_remove("SIDELANE_MPI");
         if let Some(uid) = self.uid {
             command.uid(uid).gid(uid);
         }

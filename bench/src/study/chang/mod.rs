@@ -81,7 +81,7 @@ pub fn run(
     let plan = if quick { plan.quick() } else { plan };
     let report = ladder::run(&plan, &mut hosts, progress)?;
     let rtt = |rung, words| {
-        let row = report.rungs.iter().find(|row| (row.name, row.size) == (rung, 8 * words));
+        let row = report.rungs.iter().find(|row| row.name == rung && row.size == 8 * words);
         row.and_then(|row| row.half_rtt_ns).map(|half| 2.0 * half.p50)
     };
     let words = WORDS.into_iter().map(|words| Words {

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The ladder's patterns over whatever MPI this is compiled with: one line of JSON a measurement, by rank 0.
+ *
+ *     p2p CORE_A CORE_B LIMIT_S WARM_NS MEASURE_NS PATTERN:SIZE...
+ *
+ * ping-pong: one message back and forth; half round trips, less one reading of the clock.
+ * flood, bandwidth: windows of 64 non-blocking messages and one answer a window, all of a window in one buffer, as the
+ * OSU benchmarks osu_mbw_mr and osu_bw have it; messages a second, at the sender.
+ *
+ * Whether a message is the last one stands in its first byte, so that only rank 0 looks at the time.
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WINDOW = 64, SAMPLES_MAX = 1 << 19, MORE = 0, LAST = 1, TAG = 1, CLOCK_READINGS = 1000 };
+
+static int rank;
+static uint64_t warm_ns, measure_ns;
+static uint32_t samples[SAMPLES_MAX];
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pin_to(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) {
+        perror("sched_setaffinity");
+        exit(1);
+    }
+}
+
+static int smaller(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Nearest rank: the smallest sample that at least `permille` of a thousand samples do not exceed. */
+static double half_at(size_t n, size_t permille, double clock_cost)
+{
+    size_t at = (n * permille + 999) / 1000;
+    double half = (samples[at ? at - 1 : 0] - clock_cost) / 2;
+    return half > 0 ? half : 0;
+}
+
+static void ping_pong(char *buffer, int size)
+{
+    if (rank == 1) {
+        for (;;) {
+            MPI_Recv(buffer, size, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (buffer[0] == LAST)
+                return;
+            MPI_Send(buffer, size, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        }
+    }
+    uint64_t before = now_ns();
+    for (int i = 0; i < CLOCK_READINGS; i++)
+        now_ns();
+    double clock_cost = (double)(now_ns() - before) / (CLOCK_READINGS + 1);
+
+    size_t n = 0;
+    uint64_t begin = now_ns(), sent_at = begin;
+    buffer[0] = MORE;
+    do {
+        MPI_Send(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        MPI_Recv(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        uint64_t now = now_ns();
+        if (sent_at - begin >= warm_ns)
+            samples[n++] = now - sent_at > UINT32_MAX ? UINT32_MAX : (uint32_t)(now - sent_at);
+        sent_at = now;
+    } while ((sent_at - begin < warm_ns + measure_ns || n == 0) && n < SAMPLES_MAX);
+    buffer[0] = LAST;
+    MPI_Send(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+
+    qsort(samples, n, sizeof samples[0], smaller);
+    printf("{\"half_rtt_ns\":{\"min\":%.1f,\"p50\":%.1f,\"p99\":%.1f,\"p999\":%.1f,\"n\":%zu}", half_at(n, 0, clock_cost),
+           half_at(n, 500, clock_cost), half_at(n, 990, clock_cost), half_at(n, 999, clock_cost), n);
+}
+
+static void one_way(char *buffer, int size)
+{
+    MPI_Request requests[WINDOW];
+    char answer = 0;
+    if (rank == 1) {
+        do {
+            for (int i = 0; i < WINDOW; i++)
+                MPI_Irecv(buffer, size, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+            MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+            MPI_Send(&answer, 1, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        } while (buffer[0] != LAST);
+        return;
+    }
+    uint64_t begin = now_ns(), since = begin, counted = 0, now = begin;
+    int counting = 0;
+    buffer[0] = MORE;
+    while (buffer[0] != LAST) {
+        if (counting && now - since >= measure_ns)
+            buffer[0] = LAST;
+        for (int i = 0; i < WINDOW; i++)
+            MPI_Isend(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+        MPI_Recv(&answer, 1, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        now = now_ns();
+        if (counting) {
+            counted += WINDOW;
+        } else if (now - begin >= warm_ns) {
+            counting = 1;
+            since = now;
+        }
+    }
+    printf("{\"msgs_per_s\":%.1f", (double)counted * 1e9 / (double)(now - since));
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    int ranks;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 2 || argc < 6) {
+        fprintf(stderr, "p2p: %d ranks and %d arguments; it takes two ranks\n", ranks, argc - 1);
+        return 2;
+    }
+    pin_to(atoi(argv[1 + rank]));
+    /* Whoever loses the other side does not spin for ever. */
+    alarm((unsigned)atoi(argv[3]));
+    warm_ns = strtoull(argv[4], NULL, 10);
+    measure_ns = strtoull(argv[5], NULL, 10);
+
+    if (rank == 0) {
+        char library[MPI_MAX_LIBRARY_VERSION_STRING];
+        int length;
+        MPI_Get_library_version(library, &length);
+        library[strcspn(library, "\r\n")] = 0;
+        for (char *c = library; *c; c++)
+            if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
+                *c = ' ';
+        printf("{\"library\":\"%s\"}\n", library);
+    }
+    for (int i = 6; i < argc; i++) {
+        const char *colon = strchr(argv[i], ':');
+        long size = colon ? strtol(colon + 1, NULL, 10) : 0;
+        if (size < 1 || size > INT32_MAX) {
+            fprintf(stderr, "p2p: `%s` is no PATTERN:SIZE\n", argv[i]);
+            return 2;
+        }
+        char *buffer = malloc((size_t)size);
+        if (!buffer) {
+            perror("p2p: malloc");
+            return 1;
+        }
+        memset(buffer, 0x5a, (size_t)size);
+        buffer[0] = MORE;
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (strncmp(argv[i], "ping-pong:", 10) == 0)
+            ping_pong(buffer, (int)size);
+        else
+            one_way(buffer, (int)size);
+        if (rank == 0) {
+            printf(",\"kind\":\"%.*s\",\"size\":%ld}\n", (int)(colon - argv[i]), argv[i], size);
+            fflush(stdout);
+        }
+        free(buffer);
+    }
+    MPI_Finalize();
+    return 0;
+}

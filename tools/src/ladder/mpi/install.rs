@@ -1,0 +1,169 @@
+//! An installed MPI: which one it is, and our C program compiled by its compiler.
+
+use std::collections::HashSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sidelane::lab;
+use sidelane_bench::contender::p2p;
+
+/// An MPI that can be measured.
+#[derive(Debug)]
+pub struct Installation {
+    /// What its rows are called.
+    pub name: String,
+    /// Which launcher it has.
+    pub family: Family,
+    /// Its `mpiexec`.
+    pub mpiexec: PathBuf,
+    /// The program that it runs.
+    pub program: PathBuf,
+}
+
+/// Launchers, by how they are told where ranks shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// MPICH's, which MPICH's descendants have too.
+    Hydra,
+    /// Open MPI's, from version 5 on.
+    Prrte,
+}
+
+/// Why an MPI cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error("--mpi {}: it has no bin/{tool} that runs: {source}", prefix.display())]
+    Tool { prefix: PathBuf, tool: &'static str, source: io::Error },
+    #[error("--mpi {}: its mpicc has failed:\n{words}", prefix.display())]
+    Compiler { prefix: PathBuf, words: String },
+    #[error("cannot keep the program that an MPI compiles in {}: {source}", at.display())]
+    Cache { at: PathBuf, source: io::Error },
+}
+
+impl Installation {
+    /// All of `prefixes`, each under a name of its own.
+    pub fn find_all(prefixes: &[PathBuf]) -> Result<Vec<Self>, InstallError> {
+        let mut names = HashSet::new();
+        let found = prefixes.iter().map(|prefix| {
+            let mut one = Self::find(prefix)?;
+            let plain = one.name.clone();
+            let mut number = 1;
+            while !names.insert(one.name.clone()) {
+                number += 1;
+                one.name = format!("{plain}-{number}");
+            }
+            Ok(one)
+        });
+        found.collect()
+    }
+
+    /// The one below `prefix`, the folder above its `bin`.
+    fn find(prefix: &Path) -> Result<Self, InstallError> {
+        // Its wrappers may look for themselves from wherever they are run.
+        let prefix = &fs::canonicalize(prefix).unwrap_or_else(|_| prefix.to_owned());
+        let failed = |tool| move |source| InstallError::Tool { prefix: prefix.clone(), tool, source };
+        let mpiexec = prefix.join("bin/mpiexec");
+        let version = run(Command::new(&mpiexec).arg("--version"), "").map_err(failed("mpiexec"))?;
+        let (name, family) = recognise(&version.said);
+        let program = compile(prefix)?;
+        Ok(Self { name: name.to_owned(), family, mpiexec, program })
+    }
+}
+
+/// The name and the launcher of an MPI whose mpiexec says this of itself.
+fn recognise(version: &str) -> (&'static str, Family) {
+    let known = [
+        ("Open MPI", "openmpi", Family::Prrte),
+        ("OpenRTE", "openmpi", Family::Prrte),
+        ("PRRTE", "openmpi", Family::Prrte),
+        ("Intel(R) MPI", "intel-mpi", Family::Hydra),
+        ("HYDRA", "mpich", Family::Hydra),
+    ];
+    let found = known.into_iter().find(|(word, ..)| version.contains(word));
+    found.map_or(("other-mpi", Family::Hydra), |(_, name, family)| (name, family))
+}
+
+/// Has the program compiled; one file an installation is kept, and overwritten each time, since compiling takes no longer than
+/// finding out whether it must be done.
+fn compile(prefix: &Path) -> Result<PathBuf, InstallError> {
+    let folder = cache();
+    let kept = |source| InstallError::Cache { at: folder.clone(), source };
+    fs::create_dir_all(&folder).map_err(kept)?;
+    let mut hasher = DefaultHasher::new();
+    prefix.hash(&mut hasher);
+    let program = folder.join(format!("p2p-{:016x}", hasher.finish()));
+    let part = program.with_extension(format!("{}.part", std::process::id()));
+    let mut command = Command::new(prefix.join("bin/mpicc"));
+    command.args(["-O2", "-x", "c", "-", "-o"]).arg(&part);
+    let outcome = run(&mut command, p2p::SOURCE).map_err(|source| InstallError::Tool {
+        prefix: prefix.to_owned(),
+        tool: "mpicc",
+        source,
+    });
+    let outcome = outcome.and_then(|done| match done.succeeded {
+        true => fs::rename(&part, &program).map_err(kept).map(|()| program),
+        false => Err(InstallError::Compiler { prefix: prefix.to_owned(), words: last_lines(&done.said) }),
+    });
+    let _ = fs::remove_file(&part);
+    outcome
+}
+
+struct Done {
+    succeeded: bool,
+    said: String,
+}
+
+/// Runs `command` to its end, which neither outlives us nor asks anybody anything.
+fn run(command: &mut Command, input: &str) -> io::Result<Done> {
+    lab::tie(command);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut to = child.stdin.take().expect("its input is a pipe");
+    // One that does not read says why not in its output.
+    let _ = to.write_all(input.as_bytes());
+    drop(to);
+    let output = child.wait_with_output()?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok(Done { succeeded: output.status.success(), said: String::from_utf8_lossy(&said).into_owned() })
+}
+
+/// The end of what a program has said, where the reason usually is.
+pub(super) fn last_lines(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
+}
+
+/// `$XDG_CACHE_HOME/sidelane`, or where that is by default; for a user without a home among the temporary files.
+fn cache() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("sidelane")
+}
+
+const LINES_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_known_by_what_they_say() {
+        for (said, name, family) in [
+            ("mpiexec (Open MPI) 5.0.11\n", "openmpi", Family::Prrte),
+            ("HYDRA build details:\n    Version:      5.0.2\n", "mpich", Family::Hydra),
+            ("Intel(R) MPI Library for Linux* OS, Version 2021.18\n", "intel-mpi", Family::Hydra),
+            ("what", "other-mpi", Family::Hydra),
+        ] {
+            assert_eq!(recognise(said), (name, family));
+        }
+    }
+
+    #[test]
+    fn of_a_long_complaint_the_end_is_kept() {
+        let said: String = (0..20).map(|line| format!("line {line}\n\n")).collect();
+        let kept = last_lines(&said);
+        assert!(kept.starts_with("line 12\n") && kept.ends_with("line 19"), "{kept}");
+    }
+}

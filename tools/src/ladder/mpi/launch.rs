@@ -1,0 +1,172 @@
+//! One launch: two ranks of the program on the hosts of a lab, or on one of them.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use sidelane::lab::Lab;
+use sidelane_bench::contender::{Contender, p2p};
+use sidelane_bench::ladder::Regime;
+use sidelane_bench::pattern::{Outcome, Pattern};
+use sidelane_nic::affinity;
+
+use super::install::{Family, Installation, last_lines};
+
+/// The labs of a run, by regime.
+pub type Stages = RefCell<Vec<(Regime, Lab)>>;
+
+/// An MPI on its hosts.
+pub struct Launch<'a> {
+    installation: &'a Installation,
+    stages: &'a Stages,
+    /// Both ranks on host A, where shared memory is what is compared.
+    alone: bool,
+    version: Option<String>,
+}
+
+impl<'a> Launch<'a> {
+    /// `stages` must hold a lab for each regime by the time of the first launch.
+    pub fn new(installation: &'a Installation, stages: &'a Stages, alone: bool) -> Self {
+        Self { installation, stages, alone, version: None }
+    }
+
+    /// The command for one launch. It is killed with all that it has started when this thread ends.
+    fn command(&self, lab: &Lab, patterns: &[Pattern]) -> io::Result<Command> {
+        let (a, b) = (lab.host(0), lab.host(1));
+        let mut command = a.command("unshare");
+        // The end of a PID namespace's first process is the end of all of them.
+        command.args(["--pid", "--fork", "--kill-child", "--uts", "--ipc", "--mount", "sh", "-c", HOST, "host"]);
+        if self.alone {
+            command.arg("alone").stdin(Stdio::null());
+        } else {
+            command.arg(b.address().ip.to_string()).stdin(b.namespace()?);
+        }
+        command.arg(&self.installation.mpiexec);
+        let (first, second) = (a.address().ip.to_string(), b.address().ip.to_string());
+        match (self.installation.family, self.alone) {
+            (Family::Hydra, true) => {
+                command.args(["-launcher", "fork", "-localhost", &first]);
+            }
+            (Family::Hydra, false) => {
+                command.args([
+                    "-launcher",
+                    "ssh",
+                    "-launcher-exec",
+                    SSH,
+                    "-localhost",
+                    &first,
+                    "-iface",
+                    a.interface(),
+                ]);
+                command.args(["-hosts", &format!("{first},{second}"), "-ppn", "1"]);
+                // Both hosts are one machine after all, and an MPI that finds that out takes shared memory.
+                for (name, value) in [
+                    ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+                    ("FI_PROVIDER", "tcp"),
+                    ("FI_TCP_IFACE", a.interface()),
+                    ("UCX_TLS", "tcp,self"),
+                    ("UCX_NET_DEVICES", a.interface()),
+                ] {
+                    if std::env::var_os(name).is_none() {
+                        command.env(name, value);
+                    }
+                }
+            }
+            (Family::Prrte, alone) => {
+                command.args(["--bind-to", "none", "--prtemca", "prte_if_include", a.interface()]);
+                if !alone {
+                    let hosts = format!("{HOST_A}:1,{second}:1");
+                    command.args(["--prtemca", "plm_ssh_agent", SSH, "-H", &hosts, "--map-by", "node"]);
+                    command.args(["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
+                    command.args(["--mca", "btl_tcp_if_include", a.interface()]);
+                }
+                // It refuses to run as root, who it is at least within a lab.
+                for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+                    command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
+                }
+            }
+        }
+        let cores = affinity::cores();
+        let cores = [0, 1].map(|side: usize| cores[side.min(cores.len() - 1)]);
+        command.args(["-n", "2"]).arg(&self.installation.program).args(p2p::arguments(patterns, cores));
+        Ok(command)
+    }
+}
+
+impl Contender for Launch<'_> {
+    fn name(&self) -> &str {
+        &self.installation.name
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    fn play(&mut self, regime: Regime, patterns: &[Pattern]) -> Result<Vec<Outcome>, String> {
+        let stages = self.stages.borrow();
+        let (_, lab) = stages.iter().find(|(one, _)| *one == regime).ok_or("it has no lab")?;
+        let mut command = self.command(lab, patterns).map_err(|error| error.to_string())?;
+        let limit = p2p::limit(patterns) + SPARE;
+        let Ended { status, output, errors } =
+            run(&mut command, limit).map_err(|error| format!("cannot run unshare: {error}"))?;
+        let complaint = |what: String| match last_lines(&errors) {
+            words if words.is_empty() => what,
+            words => format!("{what}; its last words:\n{words}"),
+        };
+        match status {
+            None => Err(complaint(format!("no end within {limit:?}"))),
+            Some(status) if !status.success() => Err(complaint(format!("mpiexec ended with {status}"))),
+            Some(_) => {
+                let (version, outcomes) = p2p::read(&output, patterns).map_err(complaint)?;
+                self.version = Some(version);
+                Ok(outcomes)
+            }
+        }
+    }
+}
+
+struct Ended {
+    /// `None`: it was killed, since it took too long.
+    status: Option<ExitStatus>,
+    output: String,
+    errors: String,
+}
+
+/// Runs `command` to its end, or to the end of `limit`. Nothing of it runs afterwards.
+fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+    // Out of the terminal's foreground group: a Ctrl-C reaches us alone.
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let all_of = |mut from: Box<dyn Read + Send>| {
+        let (whole, text) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = from.read_to_end(&mut bytes);
+            let _ = whole.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+        text
+    };
+    let output = all_of(Box::new(child.stdout.take().expect("its output is a pipe")));
+    let errors = all_of(Box::new(child.stderr.take().expect("its errors are a pipe")));
+    // Both end when the last process that writes to them does.
+    let in_time = output.recv_timeout(limit);
+    if in_time.is_err() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    Ok(Ended {
+        status: in_time.is_ok().then_some(status),
+        output: in_time.or_else(|_| output.recv()).unwrap_or_default(),
+        errors: errors.recv().unwrap_or_default(),
+    })
+}
+
+/// Makes a host of a network namespace, as far as MPIs look.
+const HOST: &str = include_str!("host.sh");
+/// What that calls host A, and its ssh.
+const HOST_A: &str = "sidelane-a";
+const SSH: &str = "/dev/shm/ssh";
+/// Ranks end themselves before that; launchers follow.
+const SPARE: Duration = Duration::from_secs(5);

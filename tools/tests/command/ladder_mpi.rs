@@ -1,0 +1,159 @@
+//! Other MPIs in the ladder: a false one, so that no MPI is needed, and real ones where `SIDELANE_TEST_MPI` names their prefixes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::stage::{Stage, for_each_user, signal};
+
+/// Takes the source, and makes of it a script that says what the program would.
+const MPICC: &str = r##"#!/bin/sh
+grep -q MPI_Isend || { echo "this is no program for an MPI" >&2; exit 1; }
+while [ "$1" != -o ]; do shift; done
+cat >"$2" <<'END'
+#!/bin/sh
+[ "$3" -ge 20 ] || exit 1
+shift 5
+echo '{"library":"False MPI 5"}'
+for one; do
+    tail="\"kind\":\"${one%:*}\",\"size\":${one#*:}}"
+    case $one in
+    ping-pong:*) echo "{\"half_rtt_ns\":{\"min\":1,\"p50\":50000.5,\"p99\":60000,\"p999\":70000,\"n\":5},$tail" ;;
+    *) echo "{\"msgs_per_s\":2000,$tail" ;;
+    esac
+done
+END
+chmod +x "$2"
+"##;
+
+/// Looks whether its hosts are what they should be, and runs the script.
+const MPIEXEC: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "HYDRA build details:"; exit; }
+complain() { echo "mpiexec: $*" >&2; exit 1; }
+[ "$(hostname)" = sidelane-a ] || complain "the host is called $(hostname)"
+touch /dev/shm/left-behind-SIDELANE
+while [ "$1" != -n ]; do
+    [ "$1" = -launcher-exec ] && ssh=$2
+    shift
+done
+shift 2
+if [ -n "$ssh" ]; then
+    there=$("$ssh" -x 10.79.0.2 'echo "$(hostname) $(readlink /proc/self/ns/net) $(ls /dev/shm)"') || complain "no ssh"
+    [ "${there%% *}" = sidelane-b ] || complain "the other host is $there"
+    case $there in *"$(readlink /proc/self/ns/net)"*|*left-behind*) complain "one host is both: $there" ;; esac
+fi
+exec "$@"
+"#;
+
+/// Makes a prefix of two scripts.
+fn prefix(stage: &Stage, mpicc: &str, mpiexec: &str) -> String {
+    let prefix = stage.runtime().join("false mpi");
+    fs::create_dir_all(prefix.join("bin")).unwrap();
+    for (name, text) in [("mpicc", mpicc), ("mpiexec", mpiexec)] {
+        let file = prefix.join("bin").join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    prefix.to_str().unwrap().to_owned()
+}
+
+fn ladder(stage: &Stage, prefix: &str, arguments: &[&str]) -> Command {
+    let short = ["ladder", "--quick", "--rounds", "1", "--rungs", "am", "--mpi", prefix];
+    let mut command = stage.sidelane(&[&short[..], arguments].concat());
+    command.env("XDG_CACHE_HOME", stage.runtime().join("cache"));
+    command
+}
+
+fn nothing_in_shared_memory() {
+    assert!(!Path::new("/dev/shm/left-behind-SIDELANE").exists());
+}
+
+#[test]
+fn another_mpi_stands_beside_the_rungs() {
+    for_each_user(|stage| {
+        let prefix = prefix(stage, MPICC, MPIEXEC);
+        let json = stage.runtime().join("out.json").to_str().unwrap().to_owned();
+        for (nic, regimes) in [("uring", &["default-offloads", "real-frames"][..]), ("shm", &["default-offloads"])] {
+            let output = ladder(stage, &prefix, &["--nic", nic, "--json", &json]).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{errors}");
+            let table = String::from_utf8(output.stdout).unwrap();
+            assert!(table.contains("mpich: False MPI 5") && table.contains("50.0 µs"), "{table}");
+            let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+            let rows = report["rungs"].as_array().unwrap();
+            let theirs: Vec<_> = rows.iter().filter(|row| row["name"] == "mpich").collect();
+            assert_eq!(theirs.iter().map(|row| &row["regime"]).collect::<Vec<_>>(), regimes);
+            assert_eq!(theirs[0]["half_rtt_ns"]["p50"], 50_000.5);
+            assert_eq!(theirs[0]["gbit_per_s"], 2000.0 * 8.0 * 1_048_576.0 / 1e9);
+        }
+        nothing_in_shared_memory();
+    });
+}
+
+#[test]
+fn an_mpi_that_fails_is_quoted() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
+    let compiler = "#!/bin/sh\necho 'mpicc: no compiler here' >&2\nexit 1\n";
+    let launcher = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho 'cannot reach the other host' >&2\nexit 3\n";
+    let silent = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho '{\"library\":\"x\"}'\n";
+    for (mpicc, mpiexec, reasons) in [
+        (compiler, MPIEXEC, ["its mpicc has failed", "no compiler here"]),
+        (MPICC, launcher, ["exit status: 3", "cannot reach the other host"]),
+        (MPICC, silent, ["other-mpi", "played 0 of 1 patterns"]),
+    ] {
+        let prefix = prefix(&stage, mpicc, mpiexec);
+        let output = ladder(&stage, &prefix, &["--nic", "uring", "--patterns", "ping-pong"]).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && reasons.iter().all(|reason| errors.contains(reason)), "{errors}");
+    }
+    let output = ladder(&stage, "/nowhere", &[]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("--mpi /nowhere: it has no bin/mpiexec"), "{errors}");
+    stage.assert_nothing_is_left();
+}
+
+#[test]
+fn however_the_ladder_ends_nothing_of_an_mpi_is_left() {
+    for_each_user(|stage| {
+        let begun = stage.runtime().join("begun");
+        let made = Command::new("mkfifo").args(["-m", "666"]).arg(&begun).status().unwrap();
+        assert!(made.success());
+        // One that starts something in the background, and never ends.
+        let hangs = format!("setsid sleep 1000 & echo up >'{}'; exec sleep 1000", begun.display());
+        let prefix = prefix(stage, MPICC, &MPIEXEC.replace("exec \"$@\"", &hangs));
+        for (by, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
+            let mut tool = ladder(stage, &prefix, &["--nic", "uring", "--patterns", "ping-pong"])
+                .stderr(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert_eq!(fs::read_to_string(&begun).unwrap(), "up\n");
+            signal(&tool, by);
+            assert_eq!(tool.wait().unwrap().code(), code);
+            stage.assert_nothing_is_left();
+            nothing_in_shared_memory();
+        }
+    });
+}
+
+#[test]
+fn real_mpis_stand_beside_the_rungs() {
+    let Some(prefixes) = std::env::var("SIDELANE_TEST_MPI").ok().filter(|prefixes| !prefixes.is_empty()) else {
+        println!("skipped: SIDELANE_TEST_MPI names no prefix of an MPI");
+        return;
+    };
+    let stage = Stage::own_user();
+    for nic in ["uring", "shm"] {
+        let output = ladder(&stage, &prefixes, &["--nic", nic, "--sizes", "8,70000"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+    }
+    stage.assert_nothing_is_left();
+}
