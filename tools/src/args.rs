@@ -95,7 +95,7 @@ Examples:
   sidelane ladder --nic shm --sizes 8,1024 --patterns ping-pong
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
   sidelane ladder --breakdown --nic uring,shm
-  sidelane ladder --nic shm --rungs am --mpi /opt/mpich,/opt/openmpi
+  sidelane ladder --nic shm --rungs mpi --mpi /opt/mpich,/opt/openmpi
 
 How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.

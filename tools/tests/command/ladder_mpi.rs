@@ -61,7 +61,7 @@ fn prefix(stage: &Stage, mpicc: &str, mpiexec: &str) -> String {
 }
 
 fn ladder(stage: &Stage, prefix: &str, arguments: &[&str]) -> Command {
-    let short = ["ladder", "--quick", "--rounds", "1", "--rungs", "am", "--mpi", prefix];
+    let short = ["ladder", "--quick", "--rounds", "1", "--rungs", "mpi", "--mpi", prefix];
     let mut command = stage.sidelane(&[&short[..], arguments].concat());
     command.env("XDG_CACHE_HOME", stage.runtime().join("cache"));
     command
