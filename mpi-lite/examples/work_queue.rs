@@ -67,7 +67,8 @@ fn work(comm: &Communicator) -> Result<(), ErrorClass> {
 
 /// Primes of one task, by trial.
 fn count(first: u64) -> u64 {
-    let prime =
-        |number: &u64| *number > 1 && (2..).take_while(|part| part * part <= *number).all(|part| !number.is_multiple_of(part));
+    let prime = |number: &u64| {
+        *number > 1 && (2..).take_while(|part| part * part <= *number).all(|part| !number.is_multiple_of(part))
+    };
     (first..first + TASK).filter(prime).count() as u64
 }
