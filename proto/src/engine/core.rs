@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use sidelane_nic::Nic;
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
+use sidelane_nic::time::{Duration, Instant};
 
 use super::backlog::Source;
 use super::driven::Driven;
@@ -52,7 +53,18 @@ impl<D: Driven> Core<D> {
             }
             self.driven.endpoint().flush();
         }
+        // What waits for room finds it as peers take what was sent before. What comes meanwhile stays in the endpoint.
+        let end = self.now() + LAST_WAIT;
+        while self.intake.has_backlog() && self.now() < end {
+            self.driven.turn();
+            self.take_orders();
+        }
+        self.driven.endpoint().flush();
         self.driven
+    }
+
+    fn now(&mut self) -> Instant {
+        self.driven.endpoint().nic().now()
     }
 
     /// True if there was anything to do.
@@ -183,3 +195,5 @@ fn note<D: Driven>(driven: &mut D, shared: &Shared<D>, event: &Event) {
 const BURST: usize = 64;
 /// Turns in which a stopping engine takes what was ordered before: all that the ring and the queue can hold.
 const LAST_TURNS: usize = 256;
+/// How long a stopping engine waits for peers to make room for it: what a peer that answers at all needs.
+const LAST_WAIT: Duration = Duration::from_millis(200);

@@ -55,6 +55,11 @@ impl Intake {
         self.backlogs.entry(peer.index).or_default().push(peer, source, what);
     }
 
+    /// True while something waits for a peer's FIFO.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlogs.is_empty()
+    }
+
     /// Tries again what waits. True if something went on.
     pub fn retry<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>) -> bool {
         if self.backlogs.is_empty() {

@@ -137,7 +137,9 @@ impl<D: Driven> Port<D> {
         Sender::new(Arc::clone(&self.shared))
     }
 
-    /// Ends the engine, and gives back what it drove.
+    /// Ends the engine, and gives back what it drove, with what was ordered before in its FIFOs; but what a peer made no room
+    /// for within 200 ms is not sent. Messages and events that the engine has handed over are gone with the port: take
+    /// them before.
     pub fn stop(mut self) -> Result<D, Ended> {
         match self.join() {
             Some(driven) => Ok(driven),

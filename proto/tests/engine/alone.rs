@@ -215,6 +215,31 @@ fn an_engine_that_ends_sends_what_was_ordered_and_gives_its_endpoint_back() {
 }
 
 #[test]
+fn an_engine_that_ends_waits_for_room_for_what_it_has_accepted() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    let mut sent = 0u64;
+    // All that the way to it holds.
+    let until = clock::monotonic() + Duration::from_millis(100);
+    while clock::monotonic() < until {
+        sent += u64::from(a.send(to_b, &sent.to_le_bytes()).is_ok());
+        a.flush();
+    }
+    let receiver = thread::spawn(move || {
+        for number in 0..sent {
+            assert_eq!(b.until("what was accepted", Face::recv).1, number.to_le_bytes());
+        }
+        b
+    });
+    let mut endpoint: Endpoint<ShmNic> = a.stop().unwrap();
+    while !receiver.is_finished() {
+        endpoint.poll();
+    }
+    receiver.join().unwrap();
+}
+
+#[test]
 fn a_core_that_is_not_there_is_an_error() {
     let options = Options { core: Some(1_000), spin: false };
     assert!(start(Endpoint::new(udp(), config()), options).is_err());
