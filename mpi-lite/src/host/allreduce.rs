@@ -1,7 +1,7 @@
 //! Each shows its array. Short ones are combined by everybody for itself, or, with more ranks than cores, by whoever comes
 //! last, for all; of long ones each combines a part of all, and all copy the parts.
 
-use super::{Host, Peers, SHORT_ALL, wait};
+use super::{Host, Peers, SHORT_ALL};
 use crate::coll::Blocks;
 
 impl Host {
@@ -19,7 +19,7 @@ impl Host {
             return self.allreduce_long(input, output, element, combine, peers);
         }
         self.slots.show(input.unwrap_or(output), peers)?;
-        if wait::crowded(self.size) {
+        if self.slots.crowded {
             let (size, len) = (self.size, output.len());
             self.slots.await_last(peers, |slots| {
                 slots.combine(0..size, len, 0, output, combine);

@@ -42,12 +42,12 @@ impl Closed {
     pub(super) fn wait<P: Peers>(
         self,
         shared: &Shared,
-        size: usize,
+        crowded: bool,
         peers: &mut P,
         awaits: impl Fn(usize) -> bool,
     ) -> Result<(), P::Error> {
         let phase = shared.word(PHASE);
-        wait::until(shared, size, peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
+        wait::until(shared, crowded, peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
     }
 
     /// Lets all go on.

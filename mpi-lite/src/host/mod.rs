@@ -61,6 +61,7 @@ impl Host {
     /// Made by member 0 of `size`, who tells the others its [`Self::ticket`].
     pub fn create(size: usize) -> io::Result<Self> {
         let shared = Shared::new(Slots::len(size))?;
+        wait::decide(&shared, size);
         Ok(Self { slots: Slots::new(shared, 0, size), me: 0, size, reads: false, work: Vec::new(), came: Vec::new() })
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Slots {
     shared: Shared,
     me: usize,
     size: usize,
+    /// There are more members than cores.
+    pub(super) crowded: bool,
     /// Number of the call under way; numbers wrap.
     call: u32,
     /// All members have finished the calls before this one.
@@ -32,7 +34,8 @@ impl Slots {
     }
 
     pub(super) fn new(shared: Shared, me: usize, size: usize) -> Self {
-        Self { shared, me, size, call: 0, finished: 0, came: Vec::new() }
+        let crowded = wait::crowded(&shared);
+        Self { shared, me, size, crowded, call: 0, finished: 0, came: Vec::new() }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -68,7 +71,7 @@ impl Slots {
 
     /// Waits until all have shown what they show in this call.
     pub(super) fn await_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        if wait::crowded(self.size) {
+        if self.crowded {
             return self.await_last(peers, |_| ());
         }
         self.await_members(0..self.size, peers)?;
@@ -81,8 +84,9 @@ impl Slots {
         match gate::come(&self.shared, self.size) {
             Turn::Wait(gate) => {
                 let (shared, come) = (&self.shared, self.call.wrapping_add(1));
-                gate.wait(shared, self.size, peers, |member| {
-                    !reached(shared.word(flag(member, SHOWN)).load(Ordering::Acquire), come)
+                // Whoever has shown something may still have to come to the gate, or to do `last`.
+                gate.wait(shared, self.crowded, peers, |member| {
+                    !reached(shared.word(flag(member, FINISHED)).load(Ordering::Acquire), come)
                 })?;
             }
             Turn::Open(gate) => {
@@ -166,7 +170,7 @@ impl Slots {
     fn await_flag<P: Peers>(&self, member: usize, which: usize, call: u32, peers: &mut P) -> Result<(), P::Error> {
         let flag = self.shared.word(flag(member, which));
         let ready = || reached(flag.load(Ordering::Acquire), call);
-        wait::until(&self.shared, self.size, peers, ready, |other| other == member && !ready())
+        wait::until(&self.shared, self.crowded, peers, ready, |other| other == member && !ready())
     }
 
     fn place(&self, member: usize, ring: Ring) -> usize {

@@ -3,10 +3,10 @@
 //! With more ranks than cores whoever waits gives way at once: then each rank runs once a call, in whatever order, and
 //! nobody is put to sleep and woken, which costs several times as much as a switch.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use sidelane_nic::affinity;
 use sidelane_nic::share::Shared;
 
 use super::{Peers, futex};
@@ -15,7 +15,7 @@ use super::{Peers, futex};
 #[inline]
 pub(super) fn until<P: Peers>(
     shared: &Shared,
-    size: usize,
+    crowded: bool,
     peers: &mut P,
     ready: impl Fn() -> bool,
     awaits: impl Fn(usize) -> bool,
@@ -23,7 +23,7 @@ pub(super) fn until<P: Peers>(
     if ready() {
         return Ok(());
     }
-    if size <= *CORES {
+    if !crowded {
         for _ in 0..SPINS {
             std::hint::spin_loop();
             if ready() {
@@ -66,15 +66,23 @@ pub(super) fn tell(shared: &Shared) {
     }
 }
 
-/// Whether there are more members than cores, so that it is better to meet at one word than to look at everybody's.
-pub(super) fn crowded(size: usize) -> bool {
-    size > *CORES
+/// Says for all members, who must agree on it, whether they are more than the cores, so that it is better to meet at one word than
+/// to look at everybody's. By who made the memory, before the others have it.
+pub(super) fn decide(shared: &Shared, size: usize) {
+    shared.word(CROWDED).store(u32::from(size > affinity::online()), Ordering::Relaxed);
+}
+
+/// What [`decide`] said.
+pub(super) fn crowded(shared: &Shared) -> bool {
+    shared.word(CROWDED).load(Ordering::Relaxed) != 0
 }
 
 /// Bytes of shared memory from its beginning on. Words that one member writes and others read have cache lines to themselves,
 /// or two where lines are fetched in pairs.
 pub(super) const LEN: usize = 256;
 const ASLEEP: usize = 0;
+/// Never written once others have the memory.
+const CROWDED: usize = 64;
 const EVENT: usize = 128;
 
 /// A few times what two ranks with cores of their own need, 0.2 us.
@@ -86,5 +94,3 @@ const YIELDS: usize = 200;
 
 /// How long somebody asleep lets a peer wait who needs an answer from us before it can come.
 const NAP: Duration = Duration::from_millis(1);
-
-static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));

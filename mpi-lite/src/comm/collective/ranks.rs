@@ -118,6 +118,8 @@ impl Ranks {
         receive: &mut [u8],
         combine: &mut Combine,
     ) -> Result<(), Error> {
+        // Others may wait for it while we wait, or are away, without a turn.
+        turns.device().flush();
         if matches!(self.host, Shared::Unmade) {
             self.host = self.make_host(turns)?;
         }
