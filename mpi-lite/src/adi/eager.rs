@@ -16,6 +16,7 @@ impl Engine {
     pub fn send(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
         let peer = &mut self.peers[to as usize];
         if !sync
+            && self.revoked.is_empty()
             && peer.waiting.is_empty()
             && bytes.len() <= peer.limits.eager_max
             && peer.credit.allows(bytes.len())

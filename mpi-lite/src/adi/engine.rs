@@ -114,8 +114,11 @@ impl Engine {
     /// Ends receives into whose room nothing is put any more, and says what waits to be said, as far as it goes.
     pub fn settle(&mut self, ports: &mut [Port]) {
         while let Some((request, status)) = self.closing.pop() {
-            self.close_room(ports, request);
-            self.requests.complete(request, status);
+            // A note that came twice, or the peer's end, may have ended it already.
+            if matches!(self.requests.at(request).state, State::Receiving { .. }) {
+                self.close_room(ports, request);
+                self.requests.complete(request, status);
+            }
         }
         for _ in 0..self.stirred.len() {
             let Some(process) = self.stirred.pop_front() else { break };
@@ -183,7 +186,12 @@ impl Engine {
                 Ok(())
             }
             Err(SendError::Full) => Err(Stuck::Full),
-            Err(SendError::NoPeer | SendError::TooLong) => Err(Stuck::Gone),
+            Err(SendError::NoPeer) => Err(Stuck::Gone),
+            Err(SendError::TooLong) => {
+                tracing::warn!(process, "another process takes only shorter messages than this job's do");
+                self.lose(ports, process);
+                Err(Stuck::Gone)
+            }
         }
     }
 
@@ -339,7 +347,12 @@ impl Engine {
         }
         for found in self.matching.unexpected.filter(|key, _| key.context == context) {
             let Some((_, message)) = self.matching.unexpected.take(found) else { continue };
-            if message.process != self.own && !message.bytes.is_empty() {
+            if message.process == self.own {
+                if message.send.is_none() {
+                    self.release_own(message.bytes.len());
+                }
+            } else if message.send.is_none() || !message.bytes.is_empty() {
+                // What was announced without bytes has taken no credit.
                 self.release(message.process, message.bytes.len());
             }
             if let (Some(send), false) = (message.send, message.process == self.own) {

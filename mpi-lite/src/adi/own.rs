@@ -35,9 +35,7 @@ impl Engine {
     /// A receive takes such a message, of which `bytes` were copied.
     pub fn match_own(&mut self, receive: u32, key: Key, bytes: &[u8], send: Option<u64>) {
         let Some(send) = send.map(Request::from_bits) else {
-            let credit = &mut self.peers[self.own as usize].credit;
-            credit.release(bytes.len());
-            credit.paid(credit.due());
+            self.release_own(bytes.len());
             return self.fill(receive, self.own, key, bytes);
         };
         if let Some(slot) = self.requests.get(send) {
@@ -45,5 +43,11 @@ impl Engine {
             self.requests.complete(send.index, Status::SENT);
             self.fill(receive, self.own, key, bytes.bytes());
         }
+    }
+    /// A message to oneself that was kept is kept no more.
+    pub fn release_own(&mut self, bytes: usize) {
+        let credit = &mut self.peers[self.own as usize].credit;
+        credit.release(bytes);
+        credit.paid(credit.due());
     }
 }

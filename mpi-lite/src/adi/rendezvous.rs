@@ -125,7 +125,9 @@ impl Engine {
         slot.state = State::Receiving { missing: wanted - here, region: None };
         let missing = &mut room.bytes_mut()[here..wanted];
         let Peer { gone, limits, .. } = self.peers[process as usize];
-        if missing.is_empty() || missing.len() >= limits.pull_min && self.pull(process, announce.address, missing) {
+        // The number of a process that is gone may be another's.
+        let pulls = !gone && missing.len() >= limits.pull_min;
+        if missing.is_empty() || pulls && self.pull(process, announce.address, missing) {
             self.say(process, Item::Note { note: Note::Taken, request: announce.send });
             return self.requests.complete(request, status);
         }

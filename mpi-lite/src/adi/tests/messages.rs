@@ -1,7 +1,7 @@
 //! What a message does, one behaviour a test.
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
-use crate::adi::{Config, Error, Mode};
+use crate::adi::{Config, Envelope, Error, Mode};
 use sidelane_nic::time::Duration;
 
 /// Lengths on both sides of every limit of [`small_limits`].
@@ -269,8 +269,30 @@ fn revoking_a_context_ends_all_that_is_under_way_in_it() {
     let unaware = job.send_as(0, 1, 2, b"late", Mode::Synchronous);
     assert_eq!(job.finish(0, unaware).error, Some(Error::Revoked));
     job.devices[0].revoke(CONTEXT);
-    let aware = job.send(0, 1, 2, &bytes(1, 5_000));
-    assert_eq!(job.finish(0, aware).error, Some(Error::Revoked));
+    for len in [8, 5_000] {
+        let aware = job.send(0, 1, 2, &bytes(1, len));
+        assert_eq!(job.finish(0, aware).error, Some(Error::Revoked));
+    }
+}
+
+#[test]
+fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
+    let mut job = Job::pair(&small_limits());
+    // 4 KiB of credit are 64 units, and an empty message takes one.
+    for _ in 0..64 {
+        let send = job.send(0, 1, 2, &[]);
+        assert!(job.devices[0].is_complete(send));
+    }
+    let unasked = job.send(0, 1, 2, &[]);
+    assert!(!job.devices[0].is_complete(unasked), "the credit is used up");
+    job.steps(30);
+    job.devices[1].revoke(CONTEXT);
+    assert_eq!(job.finish(0, unasked).error, Some(Error::Revoked));
+    job.steps(30);
+    let nothing = job.lend(&[]);
+    let elsewhere = Envelope { context: CONTEXT + 1, source: 0, tag: 2 };
+    let again = job.devices[0].send(1, elsewhere, nothing, Mode::Standard);
+    assert!(job.devices[0].is_complete(again));
 }
 
 #[test]
