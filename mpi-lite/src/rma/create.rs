@@ -151,7 +151,11 @@ impl Window {
         let ranks = ranks(device, &members);
         let mut window = Self::new(members, exposure, ranks, mapped, flavor);
         // Nobody asks before everybody serves.
-        window.barrier(device)?;
+        if let Err(error) = window.barrier(device) {
+            // Who has come through the barrier may ask; what is asked of memory that its owner has back must not be done.
+            device.end_service(window.members.contexts.requests);
+            return Err(error);
+        }
         Ok(window)
     }
 }

@@ -175,6 +175,8 @@ impl Exposure {
         };
         let Head { number, detail, .. } = request.head;
         match request.head.kind {
+            // He would never give it back, and is not forgotten twice.
+            Kind::Lock if device.gone().contains(&self.members.processes[origin]) => {}
             Kind::Lock => {
                 let wish = if detail == 1 { Lock::Exclusive } else { Lock::Shared };
                 let (members, answers) = (&self.members, &mut self.answers);

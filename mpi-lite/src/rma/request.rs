@@ -27,6 +27,7 @@
 use crate::datatype::Predefined;
 use crate::op::Op;
 
+use super::members::tag;
 use super::runs::Run;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +114,7 @@ impl<'a> Request<'a> {
         };
         let runs = four(24) as usize;
         let (runs, data) = rest.split_at_checked(runs.checked_mul(RUN_LEN)?)?;
-        (head.number >= 0).then_some(Self { head, runs: runs.as_chunks().0, data })
+        (0..tag::NUMBERS as i32).contains(&head.number).then_some(Self { head, runs: runs.as_chunks().0, data })
     }
 
     pub fn runs(&self) -> impl ExactSizeIterator<Item = Run> {
