@@ -83,8 +83,9 @@ impl Communicator {
         Self::new(local, context::WORLD, Group::world(size), own, Topology::None)
     }
 
-    /// Ends communication: gives the device back to who ends the job. Nothing is to be called on any communicator afterwards.
-    pub fn into_device(self) -> Device {
+    /// Ends communication: gives the device back to who ends the job. Nothing is under way, and nothing is called on any
+    /// communicator afterwards.
+    pub(crate) fn into_device(self) -> Device {
         self.0.local.take_device()
     }
 

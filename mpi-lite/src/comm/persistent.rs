@@ -98,11 +98,6 @@ impl Persistent {
         let status = self.comm.local().test(&mut self.active);
         status.map(|status| self.comm.status(status)).transpose()
     }
-
-    /// What is active, to wait for it together with others; put a null one in its place when it is over.
-    pub const fn pending(&mut self) -> &mut Pending {
-        &mut self.active
-    }
 }
 
 /// Its memory is free afterwards: a message that is active is cancelled, or waited for if that comes too late.
