@@ -126,6 +126,11 @@ impl Server {
         !matches!(self.ranks[rank], Stage::Fresh | Stage::Done)
     }
 
+    /// True while others are in a barrier that can end only when this rank comes to it.
+    pub fn is_waited_for(&self, rank: usize) -> bool {
+        self.ranks[rank] != Stage::Waiting && self.ranks.contains(&Stage::Waiting)
+    }
+
     /// True once the rank has said `finalize`.
     pub fn is_done(&self, rank: usize) -> bool {
         self.ranks[rank] == Stage::Done

@@ -266,7 +266,12 @@ impl Job {
                 failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
             }
         }
-        let Some((how, rank)) = failed else { return };
+        // One that ended well, but had better not: it can be waited for at any time after.
+        let missed = || {
+            let judged = |rank: &usize| matches!(self.ranks[*rank].state, State::Judged);
+            (0..self.ranks.len()).filter(judged).find(|rank| self.server.is_waited_for(*rank))
+        };
+        let Some((how, rank)) = failed.or_else(|| missed().map(|rank| (End::Early, rank))) else { return };
         match self.ending {
             // What the user's signal has ended has not failed.
             Ending::Interrupted(signal) => self.end_for(Verdict::Interrupted { signal }),

@@ -52,6 +52,9 @@ fn part_of_a_rank() {
     if let "ring" | "endless ring" = part.as_str() {
         return part_of_a_ring(part == "endless ring");
     }
+    if part == "absent" && std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+        return;
+    }
     let mut launch = Launch::find().unwrap();
     let (rank, size) = (launch.rank(), launch.size());
     match part.as_str() {
@@ -70,7 +73,7 @@ fn part_of_a_rank() {
             }
             let _ = launch.barrier();
         }
-        "early" => {
+        "early" | "absent" => {
             if rank == 1 {
                 std::process::exit(0);
             }
@@ -260,6 +263,15 @@ fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
         assert_eq!(code, Some(1));
         assert!(errors.contains("rank 1 ") && errors.contains("ended without MPI_Finalize"), "{errors}");
         assert_eq!(shells(stage, &["-n", "3"], "sleep 0.0$PMI_RANK"), (Some(0), String::new(), String::new()));
+    });
+}
+
+#[test]
+fn a_rank_that_never_begins_fails_when_others_wait_for_it() {
+    own_stage(|stage| {
+        let (code, _, errors) = told(&output(stage, &["-n", "3", "--timeout", "60"], "PART=absent"));
+        assert_eq!(code, Some(1));
+        assert!(errors.contains("rank 1 ") && errors.contains("ended without MPI_Finalize"), "{errors}");
     });
 }
 
