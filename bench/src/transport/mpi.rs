@@ -57,8 +57,7 @@ impl Mpi {
             receives: VecDeque::new(),
             size,
         };
-        let window = if size > LONG { WINDOW_LONG } else { WINDOW };
-        for _ in 0..window {
+        for _ in 0..window(size) {
             mpi.post(vec![0; size].into());
         }
         Ok(mpi)
@@ -119,7 +118,8 @@ impl Transport for Mpi {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let changes = message[0] != self.outgoing[0];
-        if (changes || self.sends.len() == WINDOW) && self.reap()? > if changes { 0 } else { WINDOW - 1 } {
+        let window = window(self.size);
+        if (changes || self.sends.len() == window) && self.reap()? > if changes { 0 } else { window - 1 } {
             return Ok(false);
         }
         if changes {
@@ -170,10 +170,15 @@ fn config() -> Config {
     }
 }
 
+/// Messages of `size` bytes that are under way at once.
+const fn window(size: usize) -> usize {
+    if size > LONG { WINDOW_LONG } else { WINDOW }
+}
+
 const CONTEXT: u32 = 1;
 const TAG: i32 = 1;
-/// Messages under way at once: osu_mbw_mr's window.
+/// osu_mbw_mr's window.
 const WINDOW: usize = 64;
-/// Longer messages have fewer receives posted, so that their rooms stay in the cache.
+/// Of longer messages fewer are sent and received at once, so that their rooms stay in the cache, and soon end.
 const LONG: usize = 64 << 10;
 const WINDOW_LONG: usize = 4;
