@@ -12,11 +12,10 @@ use super::idle::Idle;
 use super::lists::{ANY_TAG, Key};
 use super::memory::{Incoming, Outgoing};
 use super::one_sided::{Change, Window};
-use super::peer::{Item, Peer, Pull, Way};
+use super::peer::{Peer, Pull, Way};
 use super::port::Port;
 use super::process::Process;
 use super::pull::pull;
-use super::record::Note;
 use super::request::{Error, NOBODY, Request, State, Status};
 use super::unexpected::Found;
 
@@ -316,10 +315,8 @@ impl Device {
                 let class = *class;
                 self.engine.matching.posted.remove(key, class, request.index);
             }
-            State::Announced { cancelling } => {
-                *cancelling = true;
-                let asks = Item::Note { note: Note::Cancel, request: request.to_bits() };
-                self.engine.say(process, asks);
+            State::Announced { .. } => {
+                self.engine.cancel_announced(request.index);
                 return self.engine.settle(&mut self.ports);
             }
             State::Own => {
@@ -338,7 +335,8 @@ impl Device {
         self.engine.requests.complete(request.index, Status { cancelled: true, ..Status::SENT });
     }
 
-    /// Ends everything under way in a context with [`Error::Revoked`], and whatever will be begun in it.
+    /// Ends everything under way in a context with [`Error::Revoked`], and whatever will be begun in it. A send that is
+    /// announced ends when its receiver has answered or is gone: until then that may read its bytes, and take it.
     pub fn revoke(&mut self, context: u32) {
         self.engine.revoke(&mut self.ports, context);
     }

@@ -340,9 +340,12 @@ impl Engine {
     pub fn revoke(&mut self, ports: &mut [Port], context: u32) {
         self.revoked.insert(context);
         for request in self.requests.filter(|slot| slot.key.context == context) {
-            // What is being sent goes on: the receiver ends it.
-            if !matches!(self.requests.at(request).state, State::Streaming { .. }) {
-                self.fail(ports, request, Error::Revoked);
+            match self.requests.at(request).state {
+                // What is being sent goes on: the receiver ends it.
+                State::Streaming { .. } => {}
+                // The receiver may read it from where it is, until it says that it will not.
+                State::Announced { .. } => self.cancel_announced(request),
+                _ => self.fail(ports, request, Error::Revoked),
             }
         }
         for found in self.matching.unexpected.filter(|key, _| key.context == context) {

@@ -178,6 +178,15 @@ impl Engine {
         sent
     }
 
+    /// Asks the receiver to forget an announced message. Its answer ends the send, or that it has taken the message.
+    pub fn cancel_announced(&mut self, request: u32) {
+        let slot = self.requests.at(request);
+        let process = slot.process;
+        slot.state = State::Announced { cancelling: true };
+        let send = self.requests.handle(request).to_bits();
+        self.say(process, Item::Note { note: Note::Cancel, request: send });
+    }
+
     /// The receiver wants the rest of a message.
     pub fn handle_accept(&mut self, process: u32, accept: Accept) {
         let request = Request::from_bits(accept.send);
@@ -287,6 +296,9 @@ impl Engine {
         };
         let status = match (note, slot.state) {
             (Note::Taken, State::Announced { .. }) => Status::SENT,
+            (Note::Cancelled, State::Announced { cancelling: true }) if self.revoked.contains(&slot.key.context) => {
+                Status::failed(Error::Revoked)
+            }
             (Note::Cancelled, State::Announced { cancelling: true }) => Status { cancelled: true, ..Status::SENT },
             (Note::Refused, State::Announced { .. }) => Status::failed(Error::Revoked),
             (Note::Finished, State::Receiving { region: Some(_), .. }) => {

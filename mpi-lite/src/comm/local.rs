@@ -22,7 +22,7 @@ pub struct Local {
     threads: bool,
 }
 
-/// Behind the lock. Never locked while a program's own function runs.
+/// Behind the lock, which is held while an operator of the program's own runs: it must not call into communicators.
 pub(super) struct State {
     pub device: Movable,
     pub runs: Runs,
@@ -104,7 +104,7 @@ impl Local {
 
     /// # Panics
     ///
-    /// Never: what a thread that panicked has left behind is whole, since nothing of the program's runs under the lock.
+    /// Never: of what a thread that panicked has left behind only the collective call is torn whose operator it was in.
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

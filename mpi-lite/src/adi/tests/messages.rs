@@ -276,6 +276,17 @@ fn revoking_a_context_ends_all_that_is_under_way_in_it() {
 }
 
 #[test]
+fn an_announced_send_ends_at_its_revocation_only_when_its_receiver_has_answered() {
+    let mut job = Job::pair(&small_limits());
+    let announced = job.send(0, 1, 2, &bytes(1, 5_000));
+    job.steps(30);
+    job.devices[0].revoke(CONTEXT);
+    assert!(!job.devices[0].is_complete(announced), "the receiver may still read it");
+    assert_eq!(job.finish(0, announced).error, Some(Error::Revoked));
+    assert_eq!(job.devices[1].probe(pattern(None, None)), None, "it was told");
+}
+
+#[test]
 fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
     let mut job = Job::pair(&small_limits());
     // 4 KiB of credit are 64 units, and an empty message takes one.
