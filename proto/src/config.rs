@@ -22,7 +22,8 @@ pub struct Config {
     /// Fewer frames fly while queues stand on the way. Without it, as many as the peer takes: for two hosts with a cable
     /// between them.
     pub congestion_control: bool,
-    /// Most bytes of one message that is accepted from a peer.
+    /// Most bytes of one message, either way; both sides keep to the smaller of theirs. Less than 60 counts as 60, which fits any
+    /// frame.
     pub message_max: usize,
     /// Shows the counters to other processes of this user (`sidelane stat`); costs a descriptor and a page of memory.
     pub display: bool,

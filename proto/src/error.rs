@@ -11,8 +11,9 @@ pub enum SendError {
     /// There is no such peer any more: it was closed, or is gone.
     #[error("the peer is closed or gone")]
     NoPeer,
-    /// Longer than [`crate::Config::message_max`].
-    #[error("the message is longer than the largest that may be sent")]
+    /// Longer than [`crate::Config::message_max`] of this side, or of the peer's. For Active Messages: longer than a frame takes, or
+    /// more than the peer keeps for a reply.
+    #[error("the message is longer than both sides take")]
     TooLong,
 }
 

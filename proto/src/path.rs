@@ -16,6 +16,8 @@ pub(crate) struct Path {
     frame_safe: usize,
     /// Largest frame that the path is known to carry to the peer.
     pub mtu: usize,
+    /// Largest body that fits every frame.
+    pub body_max: usize,
     /// Largest message that is one record.
     pub record_max: usize,
     /// Length of the peer's Hello as it arrived here.
@@ -24,7 +26,7 @@ pub(crate) struct Path {
     pub window: u16,
     /// Capacity of our receive FIFO.
     pub recv_capacity: usize,
-    /// Longest message that the peer takes.
+    /// Longest message that both sides take, as far as is known.
     pub message_max: usize,
     /// Longest message that we take.
     pub own_message_max: usize,
@@ -45,6 +47,8 @@ pub(crate) struct Path {
 const MTU_MIN: usize = 1200;
 /// Body that every frame can have, on whatever driver.
 const BODY_MIN: usize = 64;
+/// Everybody takes messages of this length: they are sent before a peer can say otherwise.
+const MESSAGE_MIN: usize = BODY_MIN - RECORD_LEN;
 /// Largest FIFO: half of what the credit field spans, so that the order of two limits is never in doubt.
 const RECV_FIFO_MAX: usize = (i16::MAX as usize) * CREDIT_UNIT as usize;
 
@@ -54,18 +58,20 @@ impl Path {
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
         let frame_max = caps.mtu.min(header + u16::MAX as usize);
         let mtu = caps.mtu.min(MTU_MIN);
+        let own_message_max = config.message_max.max(MESSAGE_MIN);
         Self {
             frame_max,
             frame_safe: caps.mtu_safe,
             mtu,
-            // Until `settle`, only what fits any MTU.
-            record_max: BODY_MIN - RECORD_LEN,
+            // Until `settle`, only what fits any MTU, and what everybody takes.
+            body_max: BODY_MIN,
+            record_max: MESSAGE_MIN,
             seen_len: 0,
             window: (caps.rx_frames / 2).clamp(1, WINDOW_MAX as usize) as u16,
             // Two frames at least, or a sender could wait for credit that never comes.
             recv_capacity: config.recv_fifo.max(2 * frame_max + CREDIT_UNIT as usize).min(RECV_FIFO_MAX),
-            message_max: usize::MAX,
-            own_message_max: config.message_max,
+            message_max: own_message_max,
+            own_message_max,
             // A tenth of the floor: short against any time-out, long against any reply.
             ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
             peer_ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
@@ -81,13 +87,14 @@ impl Path {
     pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
         self.seen_len = proven_len;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
-        self.message_max = hello.message_max as usize;
+        self.message_max = self.own_message_max.min(hello.message_max as usize).max(MESSAGE_MIN);
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
     }
 
     /// The peer has confirmed what both sides learned: from now on records fill a frame.
     pub fn settle(&mut self) {
-        self.record_max = self.mtu - self.header - RECORD_LEN;
+        self.body_max = self.mtu - self.header;
+        self.record_max = (self.body_max - RECORD_LEN).min(self.message_max);
     }
 
     /// The queueing delay that means nothing yet; `None` where none means anything.
@@ -129,13 +136,13 @@ mod tests {
         #[test]
         fn sizes_fit(
             (mtu, mtu_safe, rx_frames, plain) in (100usize..100_000, 100usize..2_000, 1usize..5_000, any::<bool>()),
-            (recv_fifo, send_fifo) in (0usize..4 << 20, 0usize..1 << 20),
+            (recv_fifo, send_fifo, own_max) in (0usize..4 << 20, 0usize..1 << 20, 0usize..100_000),
             (peer_mtu, seen_len) in (0u32..100_000, 0u32..100_000),
-            (ack_delay, message_max) in any::<(u32, u32)>(),
+            (ack_delay, message_max) in (any::<u32>(), 0u32..100_000),
         ) {
             let addr = LinkAddr::Mem { node: 0 };
             let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), direct: false };
-            let config = Config { recv_fifo, send_fifo, ..Config::default() };
+            let config = Config { recv_fifo, send_fifo, message_max: own_max, ..Config::default() };
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let mut path = Path::new(&caps, &config, plain);
             prop_assert!(path.frame_max <= mtu && path.frame_max <= header + 65_535);
@@ -151,7 +158,9 @@ mod tests {
             path.learn(&hello, seen_len as usize);
             prop_assert_eq!(path.record_max, least, "until both sides are sure");
             path.settle();
-            prop_assert_eq!(header + RECORD_LEN + path.record_max, path.mtu);
+            prop_assert_eq!(header + path.body_max, path.mtu);
+            prop_assert_eq!(path.message_max, own_max.min(message_max as usize).max(least));
+            prop_assert_eq!(path.record_max, (path.body_max - RECORD_LEN).min(path.message_max));
             prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
             prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
             prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));

@@ -350,7 +350,7 @@ impl Conn {
         self.fifo.put_large(number, buffer);
     }
 
-    /// Largest message that the peer takes; unlimited until it has told.
+    /// Largest message that both sides take; that we take, until the peer has told.
     pub fn message_max(&self) -> usize {
         self.path.message_max
     }

@@ -6,13 +6,13 @@ use crate::counters::Reject;
 use crate::reorder::Kept;
 use crate::rma::{Memory, OneSided, OpSpan, PutHow};
 use crate::send_fifo::Span;
-use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, RECORD_LEN, Seq, Target, is_operations, put_flags};
+use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, Seq, Target, is_operations, put_flags};
 
 impl Conn {
     /// Bytes of body that fit any frame of this connection.
     #[inline]
     pub fn body_max(&self) -> usize {
-        self.path.record_max + RECORD_LEN
+        self.path.body_max
     }
 
     /// This connection's operations.

@@ -120,10 +120,10 @@ impl<N: Nic> Endpoint<N> {
 
     #[cold]
     fn send_copied(&mut self, peer: PeerId, front: &[u8], rest: &[u8]) -> Result<(), SendError> {
-        let Router { peers, config, counters, spares, .. } = &mut self.router;
+        let Router { peers, counters, spares, .. } = &mut self.router;
         let conn = peers.get(peer).ok_or(SendError::NoPeer)?;
         let len = front.len() + rest.len();
-        if len > config.message_max.min(conn.message_max()) {
+        if len > conn.message_max() {
             return Err(SendError::TooLong);
         }
         let Some(mut buffer) = spares.take(len) else {
@@ -154,7 +154,7 @@ impl<N: Nic> Endpoint<N> {
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(Refused { reason: SendError::NoPeer, buffer });
         };
-        if buffer.len() > router.config.message_max.min(conn.message_max()) {
+        if buffer.len() > conn.message_max() {
             return Err(Refused { reason: SendError::TooLong, buffer });
         }
         if let Err(buffer) = conn.send_large(buffer, lent) {
@@ -248,10 +248,9 @@ impl<N: Nic> Endpoint<N> {
         Some((conn.outbox().reserve_half(), RECORD_LEN + conn.record_max()))
     }
 
-    /// Longest message that `peer` takes, as far as is known.
+    /// Longest message that may be sent to `peer`, as far as is known.
     pub(crate) fn message_max(&mut self, peer: PeerId) -> usize {
-        let max = self.router.config.message_max;
-        self.router.peers.get(peer).map_or(0, |conn| max.min(conn.message_max()))
+        self.router.peers.get(peer).map_or(0, |conn| conn.message_max())
     }
 
     /// Peers held at most.

@@ -42,6 +42,24 @@ fn a_message_beyond_the_limit_of_either_side_is_refused() {
     assert_eq!(world.node(1).got[0].1, [1; 3_000]);
 }
 
+/// Also where it would fit a frame; but for what is so short that it may leave before the peer has said what it takes.
+#[test]
+fn the_limit_holds_within_one_frame_too() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), Config { message_max: 500, ..config() });
+    world.add(NodeConfig::default(), Config { message_max: 10, ..config() });
+    let (peer, back) = world.join(0, 1);
+    for (node, peer) in [(0, peer), (1, back)] {
+        assert_eq!(world.node(node).endpoint.send(peer, &[0; 61]), Err(SendError::TooLong));
+        assert_eq!(world.node(node).endpoint.send_two(peer, &[0; 8], &[0; 53]), Err(SendError::TooLong));
+        let refused = world.node(node).endpoint.send_owned(peer, vec![0; 61]).unwrap_err();
+        assert_eq!(refused.reason, SendError::TooLong);
+        world.send(node, peer, &[1; 60]);
+    }
+    world.pass(Duration::from_millis(1));
+    assert_eq!([world.node(0).got.len(), world.node(1).got.len()], [1, 1]);
+}
+
 /// Needs 4 GiB of memory and a minute: `cargo test --release -p sidelane-proto --test stories -- --ignored`.
 #[test]
 #[ignore = "two buffers of 2 GiB"]
