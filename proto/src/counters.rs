@@ -40,11 +40,13 @@ pub enum Reject {
     Forged,
     /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
     Replay,
+    /// Of a stranger, and from an address where nobody is expected ([`crate::Endpoint::expect_only`]).
+    NotExpected,
 }
 
 impl Reject {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Truncated,
         Self::Version,
         Self::Kind,
@@ -63,6 +65,7 @@ impl Reject {
         Self::Bounds,
         Self::Forged,
         Self::Replay,
+        Self::NotExpected,
     ];
 
     /// The name of its counter.
@@ -86,6 +89,7 @@ impl Reject {
             Self::Bounds => "rejected.bounds",
             Self::Forged => "rejected.forged",
             Self::Replay => "rejected.replay",
+            Self::NotExpected => "rejected.not-expected",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
 use sidelane_nic::LinkAddr;
@@ -43,6 +43,8 @@ pub(crate) struct Router {
     opened: Vec<u8>,
     /// Frames that need the NIC for an answer, put off until the burst is over.
     pub strangers: Vec<Stranger>,
+    /// Where strangers may come from; from anywhere, if there is no such list.
+    pub expected: Option<HashSet<LinkAddr>>,
     rng: Rng,
 }
 
@@ -77,6 +79,7 @@ impl Router {
             ready_turns: READY_TURNS,
             now,
             strangers: Vec::new(),
+            expected: None,
             rng: Rng::new(config.seed),
             config,
         }
@@ -212,6 +215,10 @@ impl Router {
     }
 
     fn meet(&mut self, stranger: Stranger) -> Result<(), Reject> {
+        let (Stranger::Hello { from, .. } | Stranger::Lost { from, .. }) = &stranger;
+        if self.expected.as_ref().is_some_and(|expected| !expected.contains(from)) {
+            return Err(Reject::NotExpected);
+        }
         if self.strangers.len() >= STRANGERS_MAX {
             return Err(Reject::TableFull);
         }
@@ -345,8 +352,10 @@ impl Router {
         }
     }
 
-    pub fn has_room(&self) -> bool {
-        self.peers.len() < self.config.peers_max.min(usize::from(NO_PEER))
+    /// True when there is a place for a peer at `addr`: always, where one is expected.
+    pub fn has_room(&self, addr: LinkAddr) -> bool {
+        let is_expected = || self.expected.as_ref().is_some_and(|expected| expected.contains(&addr));
+        self.peers.len() < usize::from(NO_PEER) && (self.peers.len() < self.config.peers_max || is_expected())
     }
 
     pub fn draw_token(&mut self) -> u64 {

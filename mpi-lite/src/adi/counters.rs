@@ -9,7 +9,7 @@ pub struct Counters {
     pub stale: u64,
     /// Messages from peers that sent more than they may.
     pub beyond_credit: u64,
-    /// Connections from outside the job.
+    /// Connections of processes that count as gone, which were closed at once.
     pub strangers: u64,
     /// Messages that were read straight from their sender's memory.
     pub pulled: u64,

@@ -106,7 +106,7 @@ pub enum OpenError {
 impl Device {
     /// Process `own` of a job of `processes`, which it reaches by `ports`; on its own host by one that is for that, if there is one.
     /// Connections are made when they are needed.
-    pub fn open(own: u32, processes: Vec<Process>, ports: Vec<Port>, config: &Config) -> Result<Self, OpenError> {
+    pub fn open(own: u32, processes: Vec<Process>, mut ports: Vec<Port>, config: &Config) -> Result<Self, OpenError> {
         let size = processes.len();
         let host = processes.get(own as usize).map(|process| process.host.clone());
         let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
@@ -129,7 +129,14 @@ impl Device {
                 pull: Pull::Untried,
             })
         });
-        let peers = peers.collect::<Result<_, _>>()?;
+        let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
+        for (at, port) in ports.iter_mut().enumerate() {
+            let of_this_port = |peer: &Peer| match peer.way {
+                Way::Port { port, addr } if port == at => Some(addr),
+                _ => None,
+            };
+            port.expect_only(peers.iter().filter_map(of_this_port));
+        }
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
         Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new() })

@@ -243,7 +243,11 @@ impl Engine {
                 let process = self.peers.iter().position(|p| p.way == Way::Port { port: at, addr } && !p.gone);
                 match process {
                     Some(process) => self.note_peer(at, peer, process as u32),
-                    None => self.counters.strangers += 1,
+                    // A process that counts as gone.
+                    None => {
+                        self.counters.strangers += 1;
+                        port.close(peer);
+                    }
                 }
                 None
             }

@@ -97,6 +97,11 @@ impl Port {
         on!(self, endpoint => endpoint.counters())
     }
 
+    /// Lets only those at `addrs` connect, and has a place for each.
+    pub(super) fn expect_only(&mut self, addrs: impl IntoIterator<Item = LinkAddr>) {
+        on!(self, endpoint => endpoint.expect_only(addrs));
+    }
+
     #[cold]
     pub(super) fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
         on!(self, endpoint => endpoint.connect(to))

@@ -55,7 +55,7 @@ impl<N: Nic> Endpoint<N> {
             self.router.after_change(id.index);
             return Ok(id);
         }
-        if !self.router.has_room() {
+        if !self.router.has_room(to) {
             return Err(ConnectError::TableFull(self.router.config.peers_max));
         }
         let link = self.nic.link(to)?;
@@ -65,6 +65,11 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.config));
         self.router.activate(id.index);
         Ok(id)
+    }
+
+    /// From now on answers no strangers but those at `addrs`, each of whom finds a place whatever [`Config::peers_max`] is.
+    pub fn expect_only(&mut self, addrs: impl IntoIterator<Item = LinkAddr>) {
+        self.router.expected = Some(addrs.into_iter().collect());
     }
 
     /// Copies `message` into the send FIFO, or to the heap when it needs several frames.

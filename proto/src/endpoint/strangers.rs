@@ -40,7 +40,7 @@ impl<N: Nic> Endpoint<N> {
                 return answered;
             }
         }
-        if !self.router.has_room() {
+        if !self.router.has_room(from) {
             return Err(Reject::TableFull);
         }
         let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;

@@ -86,6 +86,27 @@ pub fn assert_all_counted(world: &mut World, node: u32) {
 }
 
 #[test]
+fn who_is_expected_finds_a_place_and_nobody_else_does() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), Config { peers_max: 0, ..config() });
+    for _ in 1..4 {
+        world.add(NodeConfig::default(), config());
+    }
+    world.node(0).endpoint.expect_only([addr(2), addr(3)]);
+    world.connect(1, 0);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.node(0).endpoint.peers(), 0);
+    assert!(world.counters(0).rejected(Reject::NotExpected) > 3);
+    let (_, back) = world.join(2, 0);
+    let (peer, _) = world.join(0, 3);
+    world.send(0, back, b"to who was expected");
+    world.send(0, peer, b"to who was expected");
+    world.pass(Duration::from_millis(1));
+    assert_eq!([world.node(2).got.len(), world.node(3).got.len()], [1, 1]);
+    assert!(world.node(0).endpoint.connect(addr(1)).is_err());
+}
+
+#[test]
 fn what_strangers_forge_is_counted_and_changes_nothing() {
     let (mut world, peer, back, heard) = recorded(config());
     let mut rng = Rng::new(99);

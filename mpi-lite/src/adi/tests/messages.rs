@@ -2,7 +2,10 @@
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
 use crate::adi::{Config, Envelope, Error, Mode};
+use sidelane_nic::LinkAddr;
+use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
+use sidelane_proto::Endpoint;
 
 /// Lengths on both sides of every limit of [`small_limits`].
 const LENGTHS: [usize; 12] = [0, 1, 8, 99, 299, 300, 301, 400, 1_099, 1_100, 1_101, 50_000];
@@ -316,6 +319,33 @@ fn a_job_closes_after_its_last_message() {
     let (_, lent) = job.room(8);
     let receive = second.recv(pattern(None, None), lent);
     assert_eq!(second.wait(receive).bytes, 8);
+}
+
+/// Who is no process of the job takes nobody's place, and nobody counts as dead for it.
+#[test]
+fn strangers_take_no_place_in_the_table_of_peers() {
+    let full = sidelane_proto::Config { peers_max: 1, ..Config::default().endpoint };
+    let mut job = Job::new(3, &Config { endpoint: full, ..small_limits() }, 1, LinkModel::default());
+    let mut strangers: Vec<_> = (0..70u64)
+        .map(|seed| {
+            let config = sidelane_proto::Config { seed, ..Config::default().endpoint };
+            Endpoint::new(job.fabric.nic(NodeConfig::default()), config)
+        })
+        .collect();
+    for stranger in &mut strangers {
+        stranger.connect(LinkAddr::Mem { node: 1 }).unwrap();
+    }
+    for _ in 0..1_000 {
+        strangers.iter_mut().for_each(|stranger| _ = stranger.poll());
+        job.step();
+    }
+    assert!(strangers.iter_mut().all(|stranger| stranger.poll_event().is_none()));
+    for (from, to) in [(0, 1), (1, 2), (2, 1)] {
+        job.send(from, to, 3, b"ours");
+        let receive = job.recv(to, Some(from), None, 8);
+        let (status, message) = job.finish_recv(to, receive);
+        assert_eq!((status.error, message), (None, &b"ours"[..]), "{from} to {to}");
+    }
 }
 
 fn quick_to_notice() -> sidelane_proto::Config {
