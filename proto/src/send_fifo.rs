@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::copy::copy_words;
 use crate::ring::ByteRing;
-use crate::rma::OpSpan;
+use crate::rma::{OpSpan, Progress};
 use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_more};
 
 /// Records and large messages to one peer, in order.
@@ -20,6 +20,8 @@ pub(crate) struct SendFifo {
     next: usize,
     /// Bytes of the ring that were never sent, markers included.
     unsent: usize,
+    /// Bytes of the ring ever sent by [`Self::advance`].
+    advanced: u64,
     /// Large messages in order; the front one holds the oldest marker.
     large: VecDeque<Large>,
     /// Number of the front of `large`, counted since the beginning.
@@ -91,6 +93,7 @@ impl SendFifo {
             ring: ByteRing::new(capacity, longest),
             next: 0,
             unsent: 0,
+            advanced: 0,
             large: VecDeque::new(),
             large_first: 0,
             large_unsent: 0,
@@ -164,6 +167,11 @@ impl SendFifo {
     #[inline]
     pub const fn has_unsent(&self) -> bool {
         self.unsent > 0
+    }
+
+    /// How far it was sent, as long as no run of it is handed over.
+    pub const fn progress(&self) -> Progress {
+        Progress { appended: self.advanced + self.unsent as u64, sent: self.advanced }
     }
 
     /// True when everything was sent and acknowledged.
@@ -284,6 +292,7 @@ impl SendFifo {
                 debug_assert_eq!(at, self.next);
                 self.next = self.ring.after(at, len);
                 self.unsent -= len;
+                self.advanced += len as u64;
             }
             Span::Part { number, offset, len } => {
                 let large = self.large_mut(number);
@@ -292,6 +301,7 @@ impl SendFifo {
                 if large.sent == large.len {
                     self.next = self.ring.after(self.next, MARKER_LEN);
                     self.unsent -= MARKER_LEN;
+                    self.advanced += MARKER_LEN as u64;
                     self.large_unsent -= 1;
                 }
             }

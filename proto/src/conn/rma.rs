@@ -29,6 +29,9 @@ impl Conn {
             self.owed.add(Owed::OPERATIONS);
         } else {
             self.owed.remove(Owed::OPERATIONS);
+            if let Some(one_sided) = &mut self.one_sided {
+                one_sided.precedence.forget();
+            }
         }
     }
 
@@ -95,17 +98,35 @@ impl Conn {
         number
     }
 
-    /// The next frame with operations, if there are any and the window takes one. They need none of the peer's credit.
+    /// The next frame where operations wait, if the window takes one: with some of them, which need none of the peer's credit, or with
+    /// messages whose turn it is.
     #[inline]
     pub(super) fn poll_operations(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
         if !plain && !self.window_has_room() {
             return None;
         }
+        let room = self.path.mtu - if plain { PLAIN_LEN } else { FULL_LEN };
         let one_sided = self.one_sided.as_mut()?;
         one_sided.serve(turn);
-        let header = if plain { PLAIN_LEN } else { FULL_LEN };
-        let span = one_sided.outbox.next_span(self.path.mtu - header)?;
+        if self.fifo.has_unsent() && one_sided.outbox.has_unsent() {
+            let bytes = one_sided.precedence.messages_first(self.fifo.progress(), one_sided.outbox.progress());
+            if bytes > 0
+                && let Some(span) = self.next_messages(room, bytes)
+            {
+                return Some(Plan::New { span });
+            }
+        }
+        let span = self.one_sided.as_mut()?.outbox.next_span(room)?;
         Some(Plan::New { span: Span::Operations(span) })
+    }
+
+    /// The next frame's messages, of the next `bytes` in the FIFO and as far as the credit goes.
+    fn next_messages(&self, room: usize, bytes: u64) -> Option<Span> {
+        let room = (room as u64).min(self.limit.saturating_sub(self.position)) as usize;
+        match self.fifo.next_span(room)? {
+            Span::Run { len, .. } if len as u64 > bytes => self.fifo.next_span(bytes as usize),
+            span => Some(span),
+        }
     }
 
     /// Writes the front of a frame with operations, and what of their bytes `frame` has room for; they are then considered sent.

@@ -5,12 +5,14 @@ mod key;
 mod memory;
 mod one_sided;
 mod outbox;
+mod precedence;
 mod region;
 
 pub use key::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
 pub(crate) use memory::Memory;
 pub(crate) use one_sided::{OneSided, Placed};
 pub(crate) use outbox::OpSpan;
+pub(crate) use precedence::Progress;
 
 use crate::counters::Reject;
 use region::Regions;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::key::{OpError, Rights};
 use super::outbox::{BulkKind, Outbox, Source};
+use super::precedence::Precedence;
 use super::region::Regions;
 use super::{Op, RmaError};
 use crate::PeerId;
@@ -19,6 +20,7 @@ use crate::wire::{ANSWER_LEN, Operation, Operations, Target, put_flags};
 #[derive(Debug)]
 pub(crate) struct OneSided {
     pub outbox: Outbox,
+    pub precedence: Precedence,
     // Ours.
     /// Number of our next operation.
     issued: u64,
@@ -78,6 +80,7 @@ impl OneSided {
     pub const fn new(capacity: usize, longest: usize) -> Self {
         Self {
             outbox: Outbox::new(capacity, longest),
+            precedence: Precedence::new(),
             issued: 0,
             done: 0,
             wanted: 0,

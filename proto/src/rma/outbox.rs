@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::memory::Memory;
+use super::precedence::Progress;
 use super::region::Regions;
 use crate::event::Event;
 use crate::ring::ByteRing;
@@ -147,6 +148,11 @@ impl Outbox {
     #[inline]
     pub const fn has_unsent(&self) -> bool {
         self.unsent > 0
+    }
+
+    /// How far it was sent.
+    pub const fn progress(&self) -> Progress {
+        Progress { appended: self.appended, sent: self.appended - self.unsent as u64 }
     }
 
     /// True when everything was sent and acknowledged.
