@@ -134,6 +134,18 @@ pub struct Counters {
     pub resets_sent: u64,
     /// Peers that are gone, for whatever reason but a close.
     pub peers_gone: u64,
+    /// Puts that were handed over, signals among them.
+    pub puts: u64,
+    /// Gets that were handed over.
+    pub gets: u64,
+    /// Atomics that were handed over.
+    pub atomics: u64,
+    /// Times that an operation found no room.
+    pub operations_refused: u64,
+    /// Operations that ended with [`crate::Event::OpFailed`].
+    pub operations_failed: u64,
+    /// Operations of peers that were carried out, or failed at them.
+    pub operations_taken: u64,
     /// Frames dropped, by [`Reject`] as index.
     pub rejected: [u64; Reject::ALL.len()],
 }
@@ -160,7 +172,7 @@ impl Counters {
         }
         fields!(messages_sent messages_received messages_refused frames_sent frames_received acks_sent retransmitted
             probes_sent timeouts duplicates reordered placed_early credit_stalls nic_full pings_sent hellos_sent
-            resets_sent peers_gone);
+            resets_sent peers_gone puts gets atomics operations_refused operations_failed operations_taken);
         for (reason, count) in Reject::ALL.into_iter().zip(self.rejected) {
             show(reason.counter(), count);
         }

@@ -5,7 +5,7 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::router::Router;
-use crate::{Config, Counters};
+use crate::{Config, Counters, am};
 
 /// A page of shared memory into which the counters are copied now and then, so that counting itself stays what it is:
 /// an addition to the endpoint's own memory.
@@ -13,26 +13,28 @@ pub(crate) struct Display {
     page: Option<Page>,
     /// When the page is to be written next; never, where there is none.
     due: Instant,
+    /// What is counted of Active Messages, where the endpoint speaks them.
+    pub am: Option<am::Counters>,
     /// Kept for its memory.
     values: Vec<u64>,
 }
 
 impl Display {
     /// A page for the endpoint on `nic`, unless `config` wants none or the time is not that of other processes.
-    pub fn new<N: Nic>(nic: &N, config: &Config) -> Self {
+    pub fn new<N: Nic>(nic: &N, config: &Config, am: Option<am::Counters>) -> Self {
         let addr = nic.caps().addr;
         if !config.display || matches!(addr, LinkAddr::Mem { .. }) {
-            return Self { page: None, due: Instant::FAR_FUTURE, values: Vec::new() };
+            return Self { page: None, due: Instant::FAR_FUTURE, am, values: Vec::new() };
         }
         let mut fields = vec![Field { name: "peers", counts: false }, Field { name: "turns", counts: true }];
         let counter = |name, _| fields.push(Field { name, counts: true });
-        each(&Counters::default(), &sidelane_nic::Counters::default(), counter);
+        each(&Counters::default(), am.as_ref(), &sidelane_nic::Counters::default(), counter);
         let page = Page::new(&fields, &[("driver", N::NAME), ("address", &addr.to_string())]);
         if let Err(error) = &page {
             tracing::debug!(%error, "no page for counters");
         }
         let due = if page.is_ok() { nic.now() } else { Instant::FAR_FUTURE };
-        Self { page: page.ok(), due, values: Vec::with_capacity(fields.len()) }
+        Self { page: page.ok(), due, am, values: Vec::with_capacity(fields.len()) }
     }
 
     /// True when [`Self::show`] is due.
@@ -47,14 +49,22 @@ impl Display {
         let Some(page) = &mut self.page else { return };
         self.values.clear();
         self.values.extend([router.peers.len() as u64, turns]);
-        each(&router.counters, &nic.counters(), |_, value| self.values.push(value));
+        each(&router.counters, self.am.as_ref(), &nic.counters(), |_, value| self.values.push(value));
         page.publish(&self.values);
         self.due = now + PERIOD;
     }
 }
 
-fn each(ours: &Counters, nics: &sidelane_nic::Counters, mut show: impl FnMut(&'static str, u64)) {
+fn each(
+    ours: &Counters,
+    am: Option<&am::Counters>,
+    nics: &sidelane_nic::Counters,
+    mut show: impl FnMut(&'static str, u64),
+) {
     ours.each(&mut show);
+    if let Some(am) = am {
+        am.each(&mut show);
+    }
     nics.each(&mut show);
 }
 

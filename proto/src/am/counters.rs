@@ -23,11 +23,32 @@ impl Reject {
     /// All reasons, in the order of their counters.
     pub const ALL: [Self; 7] =
         [Self::Truncated, Self::Words, Self::NoHandler, Self::OverBudget, Self::NoRequest, Self::Credit, Self::NoPeer];
+
+    /// The name of its counter.
+    pub const fn counter(self) -> &'static str {
+        match self {
+            Self::Truncated => "am.rejected.truncated",
+            Self::Words => "am.rejected.words",
+            Self::NoHandler => "am.rejected.no-handler",
+            Self::OverBudget => "am.rejected.over-budget",
+            Self::NoRequest => "am.rejected.no-request",
+            Self::Credit => "am.rejected.credit",
+            Self::NoPeer => "am.rejected.no-peer",
+        }
+    }
 }
 
 /// Counts since the Active Messages were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Requests sent.
+    pub requests_sent: u64,
+    /// Requests of peers that ran a handler.
+    pub requests_handled: u64,
+    /// Replies that these handlers sent.
+    pub replies_sent: u64,
+    /// Replies that ran a handler here.
+    pub replies_handled: u64,
     /// Requests refused as [`crate::SendError::Full`] for want of the peer's room for replies.
     pub budget_stalls: u64,
     /// Credits sent for want of anything to ride on.
@@ -45,6 +66,28 @@ impl Counters {
     /// Messages dropped for any reason.
     pub fn rejected_total(&self) -> u64 {
         self.rejected.iter().sum()
+    }
+
+    /// Shows every count with its name.
+    pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
+        let Self {
+            requests_sent,
+            requests_handled,
+            replies_sent,
+            replies_handled,
+            budget_stalls,
+            credits_sent,
+            rejected,
+        } = self;
+        show("am.requests_sent", *requests_sent);
+        show("am.requests_handled", *requests_handled);
+        show("am.replies_sent", *replies_sent);
+        show("am.replies_handled", *replies_handled);
+        show("am.budget_stalls", *budget_stalls);
+        show("am.credits_sent", *credits_sent);
+        for (reason, count) in Reject::ALL.into_iter().zip(rejected) {
+            show(reason.counter(), *count);
+        }
     }
 
     #[cold]

@@ -58,6 +58,8 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// Over `endpoint`, which has no peers yet.
     pub fn new(endpoint: Endpoint<N>, handlers: Handlers<S>) -> Self {
         assert_eq!(endpoint.peers(), 0, "the endpoint's first message is an Active Message");
+        let mut endpoint = endpoint;
+        endpoint.show_with_am();
         Self {
             endpoint,
             handlers,
@@ -101,6 +103,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         self.endpoint.send_record(to, len, |record| put_whole(record, head, credit, args, payload))?;
         peer.budget.on_request_sent(reply);
         peer.budget.on_told(credit);
+        self.counters.requests_sent += 1;
         Ok(())
     }
 
@@ -117,16 +120,17 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         if self.peers.get(to).is_none_or(|peer| !peer.budget.has_room(reply) || words > ARGS_MAX) {
             return Err(self.refuse(to, words, reply));
         }
-        let budget = &mut self.peers.get(to).ok_or(SendError::NoPeer)?.budget;
+        let Self { endpoint, peers, counters, .. } = self;
+        let budget = &mut peers.get(to).ok_or(SendError::NoPeer)?.budget;
         let credit = budget.due();
-        let slot = self.endpoint.record_slot(to, record_len(credit.is_some(), words, payload))?;
-        Ok(Prepared { slot, budget, credit, words, payload, reply })
+        let slot = endpoint.record_slot(to, record_len(credit.is_some(), words, payload))?;
+        Ok(Prepared { slot, budget, counters, credit, words, payload, reply })
     }
 
     /// One turn: receives, runs the handlers of what has come, sends their replies. Returns how many messages came.
     #[inline]
     pub fn poll(&mut self, state: &mut S) -> usize {
-        self.endpoint.poll();
+        self.endpoint.turn();
         if self.endpoint.has_events() {
             self.take_events();
         }
@@ -141,6 +145,10 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             self.tell();
         }
         self.endpoint.flush();
+        if self.endpoint.is_show_due() {
+            self.endpoint.note_am(&self.counters);
+            self.endpoint.show();
+        }
         messages
     }
 
@@ -158,7 +166,17 @@ impl<N: Nic, S> ActiveMessages<N, S> {
 
     /// Sleeps until a frame may be there, a timer is due, or `deadline`; returns at once when an event waits.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        if self.events.is_empty() { self.endpoint.wait(deadline) } else { Ok(()) }
+        if !self.events.is_empty() {
+            return Ok(());
+        }
+        self.endpoint.note_am(&self.counters);
+        self.endpoint.wait(deadline)
+    }
+
+    /// As [`Self::wait`], also while messages and events wait for being taken.
+    pub(crate) fn wait_for_frames(&mut self) -> io::Result<()> {
+        self.endpoint.note_am(&self.counters);
+        self.endpoint.wait_for_frames(None)
     }
 
     /// Ends a connection once all that was sent is acknowledged; [`Event::Closed`] follows. Requests that come meanwhile are
@@ -305,7 +323,8 @@ fn run<S>(
         return false;
     };
     let mut replied = false;
-    let taken = wire::parse(message).and_then(|parsed| take(handlers, peer, state, &parsed, fifo, &mut replied));
+    let taken =
+        wire::parse(message).and_then(|parsed| take(handlers, peer, counters, state, &parsed, fifo, &mut replied));
     if let Err(reason) = taken {
         counters.reject(reason);
     }
@@ -320,6 +339,7 @@ fn run<S>(
 fn take<S>(
     handlers: &Handlers<S>,
     peer: &mut Peer,
+    counters: &mut Counters,
     state: &mut S,
     parsed: &Parsed<'_>,
     fifo: &mut SendFifo,
@@ -335,8 +355,11 @@ fn take<S>(
             let handler = handlers.of_request(head.handler);
             if let Some(handler) = handler {
                 handler(state, peer.replier(head.room, fifo, replied), args, payload);
+                counters.requests_handled += 1;
             }
-            if !*replied {
+            if *replied {
+                counters.replies_sent += 1;
+            } else {
                 peer.budget.on_handled(head.room);
             }
             handler.map(|_| ()).ok_or(Reject::NoHandler)
@@ -345,6 +368,7 @@ fn take<S>(
             peer.budget.on_reply(head.room)?;
             let handler = handlers.of_reply(head.handler).ok_or(Reject::NoHandler)?;
             handler(state, peer.id, args, payload);
+            counters.replies_handled += 1;
             Ok(())
         }
         Kind::Credit => Ok(()),

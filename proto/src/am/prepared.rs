@@ -1,14 +1,15 @@
 //! A request whose payload is written where it leaves from.
 
-use super::ReplyRoom;
 use super::budget::Budget;
 use super::wire::{Credit, Head, Kind, put, record_len};
+use super::{Counters, ReplyRoom};
 use crate::endpoint::RecordSlot;
 
 /// A place in the send FIFO. Dropped, nothing is sent.
 pub struct Prepared<'a> {
     pub(super) slot: RecordSlot<'a>,
     pub(super) budget: &'a mut Budget,
+    pub(super) counters: &'a mut Counters,
     pub(super) credit: Option<Credit>,
     pub(super) words: usize,
     pub(super) payload: usize,
@@ -34,5 +35,6 @@ impl Prepared<'_> {
         self.slot.commit(len);
         self.budget.on_request_sent(self.reply);
         self.budget.on_told(self.credit);
+        self.counters.requests_sent += 1;
     }
 }

@@ -41,7 +41,7 @@ impl<N: Nic> Endpoint<N> {
     /// An endpoint without peers. It answers whoever connects.
     pub fn new(nic: N, config: Config) -> Self {
         let router = Router::new(config, nic.now(), N::RELIABLE);
-        let display = Display::new(&nic, &config);
+        let display = Display::new(&nic, &config, None);
         Self { nic, router, due: Vec::new(), turns: 0, committed: false, display }
     }
 
@@ -186,6 +186,16 @@ impl<N: Nic> Endpoint<N> {
     /// One turn: receives a burst, runs due timers, transmits. Returns the number of frames received.
     #[inline]
     pub fn poll(&mut self) -> usize {
+        let received = self.turn();
+        if self.is_show_due() {
+            self.show();
+        }
+        received
+    }
+
+    /// As [`Self::poll`], but shows no counters.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> usize {
         let now = self.turn_time();
         let router = &mut self.router;
         if !N::RELIABLE {
@@ -204,10 +214,30 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.active.is_empty() {
             self.transmit(now);
         }
-        if self.display.is_due(now) {
-            self.display.show(now, &self.nic, &self.router, self.turns);
-        }
         received
+    }
+
+    /// True when it is time for [`Self::show`].
+    #[inline]
+    pub(crate) fn is_show_due(&self) -> bool {
+        self.display.is_due(self.router.now)
+    }
+
+    /// Shows the counters to other processes.
+    #[cold]
+    pub(crate) fn show(&mut self) {
+        self.display.show(self.router.now, &self.nic, &self.router, self.turns);
+    }
+
+    /// Shows, from now on, the counts of Active Messages too.
+    pub(crate) fn show_with_am(&mut self) {
+        self.display = Display::new(&self.nic, &self.router.config, Some(crate::am::Counters::default()));
+    }
+
+    /// What is counted of Active Messages, for the next [`Self::show`].
+    #[cold]
+    pub(crate) fn note_am(&mut self, counters: &crate::am::Counters) {
+        self.display.am = Some(*counters);
     }
 
     /// Shows the oldest message that waits, and takes it out of its FIFO. Peers take turns.
@@ -322,7 +352,7 @@ impl<N: Nic> Endpoint<N> {
             (timer, deadline) => timer.or(deadline),
         };
         // What was counted until now shows while we sleep.
-        self.display.show(self.router.now, &self.nic, &self.router, self.turns);
+        self.show();
         let woken = self.nic.wait(until);
         self.router.now = self.nic.now();
         woken

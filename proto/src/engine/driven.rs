@@ -35,9 +35,7 @@ pub trait Turns {
     /// Takes an event.
     fn poll_event(&mut self) -> Option<Event>;
     /// Sleeps.
-    fn sleep(&mut self) -> io::Result<()> {
-        self.endpoint().wait_for_frames(None)
-    }
+    fn sleep(&mut self) -> io::Result<()>;
 }
 
 impl<N: Nic + Send + 'static> Driven for Endpoint<N> {}
@@ -61,6 +59,10 @@ impl<N: Nic> Turns for Endpoint<N> {
 
     fn close(&mut self, peer: PeerId) {
         self.close(peer);
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        self.wait_for_frames(None)
     }
 
     #[inline]
@@ -90,6 +92,10 @@ impl<N: Nic, S> Turns for WithState<N, S> {
 
     fn close(&mut self, peer: PeerId) {
         self.am.close(peer);
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        self.am.wait_for_frames()
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use super::key::{Op, PutHow, Region, RemoteKey, Rights, RmaError};
 use super::memory::{Lent, Memory};
 use super::outbox::Source;
 use crate::wire::{Change, PUT_LEN, Target};
-use crate::{Endpoint, PeerId};
+use crate::{Counters, Endpoint, PeerId};
 
 /// One-sided operations.
 ///
@@ -97,25 +97,26 @@ impl<N: Nic> Endpoint<N> {
             let number = conn.emit_lone_put(&mut turn, target, bytes, how, &mut slot);
             slot.commit();
             self.committed = true;
+            router.counters.puts += 1;
             router.activate(peer.index);
             return Ok(Op { peer, number });
         }
         let one_sided = conn.one_sided(&router.config);
         let flags = one_sided.flags(how.signal, how.silent);
-        let number = if small {
-            one_sided.put(target, flags, bytes).ok_or(RmaError::Full)?
+        let taken = if small {
+            one_sided.put(target, flags, bytes).ok_or(RmaError::Full)
         } else {
-            let mut buffer = router.spares.take(bytes.len()).ok_or(RmaError::Full)?;
-            buffer.extend_from_slice(bytes);
-            one_sided.put_bulk(target, flags, Source::Buffer(buffer), bytes.len()).map_err(|source| {
-                if let Source::Buffer(buffer) = source {
-                    router.spares.give(buffer);
-                }
-                RmaError::Full
-            })?
+            router.spares.take(bytes.len()).ok_or(RmaError::Full).and_then(|mut buffer| {
+                buffer.extend_from_slice(bytes);
+                one_sided.put_bulk(target, flags, Source::Buffer(buffer), bytes.len()).map_err(|source| {
+                    if let Source::Buffer(buffer) = source {
+                        router.spares.give(buffer);
+                    }
+                    RmaError::Full
+                })
+            })
         };
-        self.begin(peer);
-        Ok(Op { peer, number })
+        self.begin(peer, taken, |counters| counters.puts += 1)
     }
 
     /// As [`Self::put`], straight from a region of ours, without a copy where the driver can.
@@ -137,18 +138,17 @@ impl<N: Nic> Endpoint<N> {
         let index = router.rma.regions.hold(from, range.start, len)?;
         let one_sided = conn.one_sided(&router.config);
         let flags = one_sided.flags(how.signal, how.silent);
-        let number = if len == 0 {
+        let taken = if len == 0 {
             router.rma.regions.release(index, &mut router.events);
-            one_sided.put(target, flags, &[]).ok_or(RmaError::Full)?
+            one_sided.put(target, flags, &[]).ok_or(RmaError::Full)
         } else {
             let source = Source::Region { index, at: range.start };
             one_sided.put_bulk(target, flags, source, len).map_err(|_| {
                 router.rma.regions.release(index, &mut router.events);
                 RmaError::Full
-            })?
+            })
         };
-        self.begin(peer);
-        Ok(Op { peer, number })
+        self.begin(peer, taken, |counters| counters.puts += 1)
     }
 
     /// Signals the peer's region once every put before is in place.
@@ -173,12 +173,11 @@ impl<N: Nic> Endpoint<N> {
             return Err(RmaError::NoPeer);
         };
         let index = router.rma.regions.hold(into, range.start, len as usize)?;
-        let number = conn
+        let taken = conn
             .one_sided(&router.config)
             .get(target, index, range.start, len)
-            .inspect_err(|_| router.rma.regions.release(index, &mut router.events))?;
-        self.begin(peer);
-        Ok(Op { peer, number })
+            .inspect_err(|_| router.rma.regions.release(index, &mut router.events));
+        self.begin(peer, taken, |counters| counters.gets += 1)
     }
 
     /// Adds to a 64-bit word of the peer's region, little-endian, wrapping; [`crate::Event::Fetched`] tells what it was. Exactly once, and atomic
@@ -208,9 +207,8 @@ impl<N: Nic> Endpoint<N> {
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(RmaError::NoPeer);
         };
-        let number = conn.one_sided(&router.config).atomic(at, change)?;
-        self.begin(peer);
-        Ok(Op { peer, number })
+        let taken = conn.one_sided(&router.config).atomic(at, change);
+        self.begin(peer, taken, |counters| counters.atomics += 1)
     }
 
     /// What is put to `peer` from now on is placed after everything that was put before. Orders no gets: wait for theirs.
@@ -232,12 +230,22 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.get(op.peer).is_none_or(|conn| !conn.needs_source_of(op.number))
     }
 
+    /// An operation was taken, by this number, or had no room.
     #[inline]
-    fn begin(&mut self, peer: PeerId) {
-        if let Some(conn) = self.router.peers.get(peer) {
+    fn begin(
+        &mut self,
+        peer: PeerId,
+        taken: Result<u64, RmaError>,
+        count: impl FnOnce(&mut Counters),
+    ) -> Result<Op, RmaError> {
+        let router = &mut self.router;
+        let number = taken.inspect_err(|_| router.counters.operations_refused += 1)?;
+        count(&mut router.counters);
+        if let Some(conn) = router.peers.get(peer) {
             conn.note_operations();
         }
-        self.router.activate(peer.index);
+        router.activate(peer.index);
+        Ok(Op { peer, number })
     }
 }
 

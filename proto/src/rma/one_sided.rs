@@ -185,12 +185,11 @@ impl OneSided {
     /// Ends everything with an error, as far as somebody waits for it.
     pub fn fail_all(&mut self, peer: PeerId, turn: &mut TurnContext<'_>) {
         for number in self.done..self.wanted.max(self.requests.back().map_or(0, |last| last.number + 1)) {
-            turn.events.push_back(Event::OpFailed { op: Op { peer, number }, why: OpError::PeerGone });
+            fail(turn, Op { peer, number }, OpError::PeerGone);
         }
         for request in self.requests.drain(..) {
             if request.number < self.done {
-                let op = Op { peer, number: request.number };
-                turn.events.push_back(Event::OpFailed { op, why: OpError::PeerGone });
+                fail(turn, Op { peer, number: request.number }, OpError::PeerGone);
             }
             request.end(&mut turn.rma.regions, turn.events);
         }
@@ -230,7 +229,7 @@ impl OneSided {
                     } else {
                         Err(OpError::Misaligned)
                     };
-                    let op = self.count();
+                    let op = self.count(turn);
                     allowed
                         .map(|(region, at)| {
                             let value = turn.rma.regions.change(region, at, change);
@@ -312,6 +311,7 @@ impl OneSided {
             self.refuse(self.taken as u32, why);
         }
         self.taken += u64::from(placed.ops);
+        turn.counters.operations_taken += u64::from(placed.ops);
         if placed.wants_done {
             self.owe_done(turn, from);
         }
@@ -420,7 +420,7 @@ impl OneSided {
             Err(why) => self.failing = self.failing.or(Some(why)),
         }
         if flags & put_flags::LAST != 0 {
-            let op = self.count();
+            let op = self.count(turn);
             if let Some(why) = self.failing.take() {
                 self.refuse(op, why);
             }
@@ -439,7 +439,7 @@ impl OneSided {
         len: u32,
         serves: bool,
     ) -> Result<(), OpError> {
-        let op = self.count();
+        let op = self.count(turn);
         let (region, at) = turn
             .rma
             .regions
@@ -470,7 +470,7 @@ impl OneSided {
                 request.end(&mut turn.rma.regions, turn.events);
             }
             self.done = self.done.max(number + 1);
-            turn.events.push_back(Event::OpFailed { op: Op { peer: from, number }, why });
+            fail(turn, Op { peer: from, number }, why);
         }
     }
 
@@ -512,8 +512,9 @@ impl OneSided {
 
     /// The number of an operation of the peer's whose end has arrived.
     #[inline]
-    fn count(&mut self) -> u32 {
+    fn count(&mut self, turn: &mut TurnContext<'_>) -> u32 {
         let number = self.taken as u32;
+        turn.counters.operations_taken += 1;
         self.taken += 1;
         number
     }
@@ -550,6 +551,12 @@ impl OneSided {
             }
         }
     }
+}
+
+/// An operation of ours has ended badly.
+fn fail(turn: &mut TurnContext<'_>, op: Op, why: OpError) {
+    turn.counters.operations_failed += 1;
+    turn.events.push_back(Event::OpFailed { op, why });
 }
 
 impl Request {

@@ -3,4 +3,5 @@
 mod calls;
 mod flood;
 mod hostile;
+mod page;
 mod world;
