@@ -30,6 +30,7 @@ pub struct Device {
     /// Sends that were handed to a port since anything was flushed.
     unflushed: u32,
     services: Vec<(u32, Box<dyn Service>)>,
+    watch: Option<Box<dyn Service>>,
 }
 
 /// What this process does for others whenever its device is used: answers to messages of a context that is for that.
@@ -139,7 +140,7 @@ impl Device {
         }
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
-        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new() })
+        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None })
     }
 
     /// Number of this process.
@@ -225,6 +226,9 @@ impl Device {
         if !self.services.is_empty() {
             moved |= self.serve();
         }
+        if self.engine.called {
+            moved |= self.turn_watch();
+        }
         moved
     }
 
@@ -237,6 +241,18 @@ impl Device {
     pub fn end_service(&mut self, context: u32) -> Option<Box<dyn Service>> {
         let at = self.services.iter().position(|(other, _)| *other == context)?;
         Some(self.services.swap_remove(at).1)
+    }
+
+    /// A service that has its part only in a turn in which a message of its context came that no receive waits for, or a process
+    /// was lost, or [`Self::call_watch`] was called before. There is one, from the beginning to the end.
+    pub fn watch(&mut self, context: u32, watch: Box<dyn Service>) {
+        self.engine.watched = context;
+        self.watch = Some(watch);
+    }
+
+    /// The watch has its part in the next turn.
+    pub fn call_watch(&mut self) {
+        self.engine.called = true;
     }
 
     /// Puts on the wire what was sent.
@@ -301,6 +317,9 @@ impl Device {
     /// a tenth of a second at most.
     #[inline]
     pub fn idle(&mut self, idle: &mut Idle) {
+        if idle.is_tired(self.patience) {
+            self.engine.reach_awaited(&mut self.ports);
+        }
         idle.pass(self.patience, &mut self.ports);
     }
 
@@ -457,6 +476,16 @@ impl Device {
             moved |= service.turn(self);
         }
         self.services = services;
+        self.flush();
+        moved
+    }
+
+    #[cold]
+    fn turn_watch(&mut self) -> bool {
+        self.engine.called = false;
+        let Some(mut watch) = self.watch.take() else { return false };
+        let moved = watch.turn(self);
+        self.watch = Some(watch);
         self.flush();
         moved
     }

@@ -74,6 +74,12 @@ impl Engine {
             return;
         }
         let message = Message { process, len: bytes.len(), bytes: self.buffers.copy(bytes), send: None, address: 0 };
+        self.keep(key, message);
+    }
+
+    /// A message waits for its receive.
+    pub fn keep(&mut self, key: Key, message: Message) {
+        self.called |= key.context == self.watched;
         self.matching.unexpected.push(key, message);
     }
 

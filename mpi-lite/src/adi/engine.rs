@@ -40,6 +40,10 @@ pub(super) struct Engine {
     pub revoked: HashSet<u32>,
     /// Processes that are gone, in the order in which it was noticed.
     pub gone: Vec<u32>,
+    /// The context of the watch.
+    pub watched: u32,
+    /// There is something for the watch to do.
+    pub called: bool,
 }
 
 /// Why an item could not be sent.
@@ -68,6 +72,8 @@ impl Engine {
             closing: Vec::new(),
             revoked: HashSet::new(),
             gone: Vec::new(),
+            watched: u32::MAX,
+            called: false,
         }
     }
 
@@ -227,6 +233,20 @@ impl Engine {
         }
     }
 
+    /// Connects to processes that receives wait for and that have never spoken: only by a connection their end is noticed.
+    #[cold]
+    pub fn reach_awaited(&mut self, ports: &mut [Port]) {
+        for request in self.requests.filter(|slot| matches!(slot.state, State::Posted { .. }) && slot.process != NOBODY)
+        {
+            let process = self.requests.at(request).process;
+            let peer = &self.peers[process as usize];
+            if peer.id.is_none() && matches!(peer.way, Way::Port { .. }) {
+                // Who cannot be reached is lost, which ends the receive.
+                let _ = self.connect(ports, process);
+            }
+        }
+    }
+
     fn note_peer(&mut self, port: usize, id: PeerId, process: u32) {
         let known = &mut self.by_peer[port];
         if known.len() <= id.index() {
@@ -326,6 +346,7 @@ impl Engine {
         peer.id = None;
         peer.waiting.clear();
         self.gone.push(process);
+        self.called = true;
         for request in self.requests.filter(|slot| slot.process == process) {
             self.fail(ports, request, Error::ProcFailed);
         }

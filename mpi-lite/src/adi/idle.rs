@@ -25,6 +25,12 @@ impl Idle {
         self.turns = 0;
     }
 
+    /// True before the first sleep of a wait.
+    #[inline]
+    pub(super) const fn is_tired(&self, patience: Patience) -> bool {
+        self.turns == patience.spin.saturating_add(patience.yields)
+    }
+
     /// A turn brought nothing.
     #[inline]
     pub(super) fn pass(&mut self, patience: Patience, ports: &mut [Port]) {

@@ -89,7 +89,7 @@ impl Engine {
         }
         let (len, bytes) = (announce.len as usize, self.buffers.copy(bytes));
         let message = Message { process, len, bytes, send: Some(announce.send), address: announce.address };
-        self.matching.unexpected.push(key, message);
+        self.keep(key, message);
     }
 
     /// A receive takes a message that was kept.

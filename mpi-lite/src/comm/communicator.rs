@@ -12,7 +12,7 @@ use super::context::{self, Kind};
 use super::graph::{DistGraph, Graph};
 use super::info::Info;
 use super::local::Local;
-use super::{Comparison, ErrorClass, Group};
+use super::{Comparison, ErrorClass, Group, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
 #[derive(Clone)]
@@ -30,6 +30,9 @@ pub(super) struct Inner {
     pub topology: Topology,
     /// For collective calls; `None` between two groups.
     pub ranks: Option<Arc<Mutex<Ranks>>>,
+    pub acknowledged: Arc<failure::Acknowledged>,
+    /// What it is called in messages about failures.
+    pub in_failures: failure::Name,
     name: Mutex<String>,
     handler: Mutex<ErrorHandler>,
     attributes: Mutex<Attributes<Communicator>>,
@@ -116,7 +119,28 @@ impl Communicator {
     fn of(local: Arc<Local>, id: u32, group: Group, rank: u32, kindred: Kindred) -> Self {
         let Kindred { remote, side, topology, ranks } = kindred;
         let (name, handler, attributes, info) = Default::default();
-        Self(Arc::new(Inner { local, id, group, rank, remote, side, topology, ranks, name, handler, attributes, info }))
+        let acknowledged = Arc::new(failure::Acknowledged::new(remote.as_ref().unwrap_or(&group).clone()));
+        let members = failure::members(&group, remote.as_ref());
+        let in_failures = failure::Name::of(id, &members);
+        let inner = Inner {
+            local,
+            id,
+            group,
+            rank,
+            remote,
+            side,
+            topology,
+            ranks,
+            acknowledged,
+            in_failures,
+            name,
+            handler,
+            attributes,
+            info,
+        };
+        let comm = Self(Arc::new(inner));
+        comm.watch(members);
+        comm
     }
 
     /// Our rank.
@@ -237,7 +261,10 @@ impl Communicator {
         match self.error_handler() {
             ErrorHandler::Return => {}
             ErrorHandler::Abort => {
-                eprintln!("rank {} of {}: {class}", self.rank(), self.title());
+                let failed: Vec<_> =
+                    self.failed().processes().iter().filter_map(|p| self.peers().rank_of(*p)).collect();
+                let gone = if failed.is_empty() { String::new() } else { format!(" (gone: ranks {failed:?})") };
+                eprintln!("rank {} of {}: {class}{gone}", self.rank(), self.title());
                 std::process::exit(1);
             }
             ErrorHandler::Call(function) => function(self, class),
@@ -281,7 +308,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.id > context::OWN {
-            self.local.lock().contexts.give_back(self.id);
+            let mut state = self.local.lock();
+            if failure::lock(self.local.failures()).forget(self.in_failures) {
+                state.contexts.give_back(self.id);
+            }
         }
     }
 }

@@ -30,6 +30,9 @@ pub(super) const WORDS: usize = IDS / 64;
 /// Communicators that a process may be in at a time.
 const IDS: usize = 4096;
 
+/// Of what is said about the communicators themselves: behind those of all ids.
+pub(super) const FAILURES: u32 = on_wire(IDS as u32, Kind::Point);
+
 /// Of the communicators that there are from the start.
 pub(super) const WORLD: u32 = 0;
 pub(super) const OWN: u32 = 1;

@@ -13,7 +13,7 @@ use super::{Communicator, ErrorClass, Group};
 impl Communicator {
     /// The same processes with messages of their own; hints, handler and attributes are copied.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
-        let id = self.agree()?;
+        let id = self.agree_on_id()?;
         let (local, group, rank) = (Arc::clone(&self.0.local), self.0.group.clone(), self.0.rank);
         let copy = match (&self.0.remote, &self.0.side) {
             (Some(remote), Some(side)) => Self::between(local, id, group, rank, remote.clone(), side.dup()?),
@@ -34,7 +34,7 @@ impl Communicator {
         members.sort_unstable();
         let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         let group = self.0.group.incl(&ranks).expect("the ranks are some of ours");
-        let id = self.agree()?;
+        let id = self.agree_on_id()?;
         if color.is_none() {
             self.give_back(id);
             return Ok(None);
@@ -60,7 +60,7 @@ impl Communicator {
         if group.difference(&self.0.group).size() > 0 {
             return Err(self.fail(ErrorClass::Group));
         }
-        let id = self.agree()?;
+        let id = self.agree_on_id()?;
         Ok(self.member(id, group.clone(), Topology::None))
     }
 
@@ -130,7 +130,7 @@ impl Communicator {
         let group = self.group();
         let we_first = (u64::from(high), first(group)) < (there[0], first(remote));
         let all = if we_first { group.union(remote) } else { remote.union(group) };
-        let id = self.agree()?;
+        let id = self.agree_on_id()?;
         Ok(self.member(id, all, Topology::None).expect("we are on one of the sides"))
     }
 
@@ -148,7 +148,7 @@ impl Communicator {
         let part = self.split(Some(color), key as i32)?.expect("we have a color");
         // The context goes over to a communicator that knows the grid.
         let (group, rank) = (part.0.group.clone(), part.0.rank);
-        let id = part.agree()?;
+        let id = part.agree_on_id()?;
         Ok(Self::new(Arc::clone(&self.0.local), id, group, rank, Topology::Cartesian(sub)))
     }
 
@@ -193,12 +193,12 @@ impl Communicator {
         }
         let ranks: Vec<u32> = (0..size).collect();
         let group = self.0.group.incl(&ranks).expect("as many as there are");
-        let id = self.agree()?;
+        let id = self.agree_on_id()?;
         Ok(self.member(id, group, topology))
     }
 
     /// The communicator, if we are in its group; else its id is free again here.
-    fn member(&self, id: u32, group: Group, topology: Topology) -> Option<Self> {
+    pub(super) fn member(&self, id: u32, group: Group, topology: Topology) -> Option<Self> {
         let own = self.0.group.processes()[self.0.rank as usize];
         match group.rank_of(own) {
             Some(rank) => Some(Self::new(Arc::clone(&self.0.local), id, group, rank, topology)),
@@ -214,7 +214,7 @@ impl Communicator {
     }
 
     /// An id that all processes here have free.
-    fn agree(&self) -> Result<u32, ErrorClass> {
+    fn agree_on_id(&self) -> Result<u32, ErrorClass> {
         match &self.0.side {
             None => self.agree_by(|mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
             Some(side) => side.agree_between(0, self, 0, AGREE),
@@ -238,7 +238,7 @@ impl Communicator {
     /// An id that is free in all processes among which `and` makes what they offer one.
     ///
     /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
-    fn agree_by(&self, and: impl Fn(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
+    pub(super) fn agree_by(&self, mut and: impl FnMut(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
         loop {
             let offered = self.0.local.lock().contexts.offer();
             let mut offer = [0; WORDS + 1];
@@ -276,7 +276,7 @@ const AGREE: i32 = 0;
 const MERGE: i32 = 1;
 
 /// Ids that are free, and 1 when a process has offered all that it has.
-type Offer = [u64; WORDS + 1];
+pub(super) type Offer = [u64; WORDS + 1];
 
 fn and(into: &mut Offer, other: &Offer) {
     into.iter_mut().zip(other).for_each(|(into, other)| *into &= other);

@@ -95,6 +95,7 @@ classes! {
     Errhandler = 61, "MPI_ERR_ERRHANDLER", "the error handler is no valid one";
     // User-level failure mitigation is in no standard yet: values are ours, at the end of those left to implementations.
     ProcFailed = 0x3ff0, "MPIX_ERR_PROC_FAILED", "the other process is gone";
+    ProcFailedPending = 0x3ff1, "MPIX_ERR_PROC_FAILED_PENDING", "another process is gone, which may be the one that is waited for";
     Revoked = 0x3ff2, "MPIX_ERR_REVOKED", "the communicator was revoked";
 }
 

@@ -1,6 +1,6 @@
 //! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::{Config, Device, Idle, Process};
 
@@ -8,7 +8,8 @@ use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::collective::Turns;
-use super::context::ContextIds;
+use super::context::{self, ContextIds};
+use super::failure::{Failures, Watch};
 use super::movable::Movable;
 use super::pending::{Pending, Transfer};
 use super::running::Runs;
@@ -20,6 +21,7 @@ pub struct Local {
     /// Whether several threads call at the same time (`MPI_THREAD_MULTIPLE`). Then who waits lets others in between turns,
     /// and does not sleep in the driver.
     threads: bool,
+    failures: Arc<Mutex<Failures>>,
 }
 
 /// Behind the lock, which is held while an operator of the program's own runs: it must not call into communicators.
@@ -48,13 +50,20 @@ impl State {
         !self.runs.is_empty() && self.runs.turn(&mut self.device) || moved
     }
 
-    /// How it ended, and it is nothing then.
+    /// How it ended, and it is null then; or that it may never end, and then it stays what it is.
     #[inline]
     pub fn poll(&mut self, pending: &mut Pending) -> Option<Status> {
         let status = match pending {
             Pending::Null => Some(Status::EMPTY),
             Pending::Done(status) => Some(*status),
             Pending::Transfer(transfer) => transfer.poll(&mut self.device),
+            Pending::FromAnybody(transfer, acknowledged) => {
+                let status = transfer.poll(&mut self.device);
+                if status.is_none() && acknowledged.is_behind(self.device.gone()) {
+                    return Some(Status { error: Some(ErrorClass::ProcFailedPending), ..Status::EMPTY });
+                }
+                status
+            }
             Pending::Running(handle) => self.runs.poll(*handle),
         }?;
         *pending = Pending::Null;
@@ -79,7 +88,9 @@ impl Turns for State {
 }
 
 impl Local {
-    pub(super) fn new(device: Device, threads: bool) -> Self {
+    pub(super) fn new(mut device: Device, threads: bool) -> Self {
+        let failures = Arc::new(Mutex::new(Failures::new(device.own(), context::FAILURES)));
+        device.watch(context::FAILURES, Box::new(Watch(Arc::clone(&failures))));
         let contexts = ContextIds::new();
         let state = State {
             device: Movable::new(device),
@@ -88,7 +99,12 @@ impl Local {
             buffered: Buffered::default(),
             orphans: Vec::new(),
         };
-        Self { state: Mutex::new(state), threads }
+        Self { state: Mutex::new(state), threads, failures }
+    }
+
+    /// Locked after the state, by who locks both.
+    pub(super) const fn failures(&self) -> &Arc<Mutex<Failures>> {
+        &self.failures
     }
 
     pub(super) const fn has_threads(&self) -> bool {
@@ -135,17 +151,30 @@ impl Local {
         }
     }
 
-    /// Begins a message and waits until it is over.
+    /// Begins a message and waits until it is over; it fails when it may never be, as `is_hopeless` says.
     #[inline]
-    pub(super) fn run(&self, begin: impl FnOnce(&mut Device) -> Transfer) -> Status {
+    pub(super) fn run(
+        &self,
+        begin: impl FnOnce(&mut Device) -> Transfer,
+        is_hopeless: impl Fn(&Device) -> bool,
+    ) -> Status {
         let mut begin = Some(begin);
         let mut transfer = None;
-        self.wait_for(|state| {
+        let mut given_up = false;
+        let status = self.wait_for(|state| {
             if let Some(begin) = begin.take() {
                 transfer = Some(begin(&mut state.device));
             }
-            transfer.as_mut().and_then(|transfer| transfer.poll(&mut state.device))
-        })
+            let transfer = transfer.as_mut()?;
+            let status = transfer.poll(&mut state.device);
+            if status.is_none() && is_hopeless(&state.device) {
+                given_up = true;
+                state.device.cancel(transfer.request);
+                return transfer.poll(&mut state.device);
+            }
+            status
+        });
+        unless_given_up(status, given_up)
     }
 
     /// One look, with a turn if need be.
@@ -158,12 +187,31 @@ impl Local {
         })
     }
 
-    /// Waits until it is over. It is null then.
+    /// Waits until it is over, and it is null then; or until it is known that it may never be, of a receive from anybody: that stays what
+    /// it is, and its status is `ProcFailedPending`.
     pub fn wait(&self, pending: &mut Pending) -> Status {
         self.wait_for(|state| state.poll(pending))
     }
 
-    /// How it ended, if it has. It is null then.
+    /// Waits until it is over, in any case. What may never be fails, with `ProcFailed`.
+    pub fn finish(&self, pending: &mut Pending) -> Status {
+        let mut given_up = false;
+        let status = self.wait_for(|state| {
+            let status = state.poll(pending)?;
+            match std::mem::take(pending) {
+                Pending::FromAnybody(transfer, _) => {
+                    given_up = true;
+                    state.device.cancel(transfer.request);
+                    *pending = Pending::Transfer(transfer);
+                    state.poll(pending)
+                }
+                _ => Some(status),
+            }
+        });
+        unless_given_up(status, given_up)
+    }
+
+    /// How it ended, if it has, as [`Self::wait`] says it.
     pub fn test(&self, pending: &mut Pending) -> Option<Status> {
         self.try_for(|state| state.poll(pending))
     }
@@ -198,7 +246,9 @@ impl Local {
         self.try_for(|state| {
             let over = pending.iter().all(|each| match each {
                 Pending::Null | Pending::Done(_) => true,
-                Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
+                Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => {
+                    state.device.is_complete(transfer.request)
+                }
                 Pending::Running(handle) => state.runs.is_over(*handle),
             });
             over.then(|| pending.iter_mut().filter_map(|each| state.poll(each)).collect())
@@ -210,7 +260,7 @@ impl Local {
         let mut state = self.lock();
         match pending {
             Pending::Null | Pending::Done(_) => {}
-            Pending::Transfer(transfer) => state.orphans.push(transfer),
+            Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => state.orphans.push(transfer),
             Pending::Running(handle) => state.runs.free(handle),
         }
     }
@@ -220,12 +270,17 @@ impl Local {
         match pending {
             Pending::Null | Pending::Running(_) => Err(ErrorClass::Request),
             Pending::Done(_) => Ok(()),
-            Pending::Transfer(transfer) => {
+            Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => {
                 self.lock().device.cancel(transfer.request);
                 Ok(())
             }
         }
     }
+}
+
+/// What was cancelled because it would never be over has failed.
+const fn unless_given_up(status: Status, given_up: bool) -> Status {
+    if given_up && status.cancelled { Status { error: Some(ErrorClass::ProcFailed), ..Status::EMPTY } } else { status }
 }
 
 /// One that is over. `Some(None)`: there was none to wait for.

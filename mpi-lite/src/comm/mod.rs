@@ -10,6 +10,7 @@
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create` | new communicators, and what all agree on for them |
 //! | `pending`, `persistent`, `running` | what was begun and is not over |
+//! | `failure` | going on without processes that are gone |
 //! | `lending` | what windows need |
 //! | `local` | this process: its device, and waiting |
 //! | `context` | what tells communicators' messages apart |
@@ -27,6 +28,7 @@ mod create;
 mod elements;
 mod equivalence;
 mod error_class;
+mod failure;
 pub mod graph;
 mod group;
 pub mod info;
@@ -51,6 +53,7 @@ pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use elements::Elements;
 pub use equivalence::Equivalence;
 pub use error_class::ErrorClass;
+pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};
 pub use local::Local;
 pub use neighborhood::Around;

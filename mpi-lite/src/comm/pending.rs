@@ -1,10 +1,13 @@
 #![allow(unsafe_code)]
 //! What was begun and may not be over. Unsafe, for the memory that its caller has lent.
 
+use std::sync::Arc;
+
 use crate::adi::{self, Device};
 use crate::datatype::Datatype;
 
 use super::Status;
+use super::failure::Acknowledged;
 use super::running::Handle;
 
 /// An operation of this process: a request of MPI's. Begun by the unsafe calls of a communicator, ended by [`super::Local`].
@@ -20,6 +23,9 @@ pub enum Pending {
     Done(Status),
     /// A message.
     Transfer(Transfer),
+    /// A message from anybody: while a member of the communicator is gone and nobody has said that this is known, its status is
+    /// `ProcFailedPending`, and it goes on.
+    FromAnybody(Transfer, Arc<Acknowledged>),
     /// A collective.
     Running(Handle),
 }

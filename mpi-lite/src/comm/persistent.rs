@@ -87,7 +87,7 @@ impl Persistent {
         !matches!(self.active, Pending::Null)
     }
 
-    /// Waits until it is over; at once if it is inactive.
+    /// Waits until it is over; at once if it is inactive. It stays active when the error is `ProcFailedPending`.
     pub fn wait(&mut self) -> Result<Status, ErrorClass> {
         let status = self.comm.local().wait(&mut self.active);
         self.comm.status(status)
@@ -105,7 +105,7 @@ impl Drop for Persistent {
     fn drop(&mut self) {
         if self.is_active() {
             let _ = self.comm.local().cancel(&self.active);
-            self.comm.local().wait(&mut self.active);
+            self.comm.local().finish(&mut self.active);
         }
     }
 }

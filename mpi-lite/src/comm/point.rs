@@ -2,6 +2,7 @@
 //! Point to point, on raw memory: what the typed calls and the C interface stand on. Unsafe, since the memory is lent.
 
 use std::ptr::{slice_from_raw_parts, slice_from_raw_parts_mut};
+use std::sync::Arc;
 
 use crate::adi::{self, Device, Envelope, Incoming, Message, Outgoing, Pattern};
 use crate::datatype::Datatype;
@@ -86,11 +87,11 @@ impl Communicator {
         let (process, envelope) = self.envelope(rank, tag).map_err(|class| self.fail(class))?;
         // SAFETY: this waits until the send is over.
         let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }.map_err(|class| self.fail(class))?;
-        let status = self.0.local.run(|device| {
+        let begin = |device: &mut Device| {
             let request = device.send(process, envelope, bytes, mode.of_device());
             Transfer { request, stage }
-        });
-        self.status(status).map(drop)
+        };
+        self.status(self.0.local.run(begin, |_| false)).map(drop)
     }
 
     /// Receives into `count` elements.
@@ -112,8 +113,9 @@ impl Communicator {
         let pattern = self.pattern(from, tag).map_err(|class| self.fail(class))?;
         // SAFETY: this waits until the receive is over.
         let (room, stage) = unsafe { incoming(memory, count, datatype) }.map_err(|class| self.fail(class))?;
-        let status = self.0.local.run(|device| Transfer { request: device.recv(pattern, room), stage });
-        self.status(status)
+        let begin = |device: &mut Device| Transfer { request: device.recv(pattern, room), stage };
+        let is_hopeless = |device: &Device| from == Source::Any && self.0.acknowledged.is_behind(device.gone());
+        self.status(self.0.local.run(begin, is_hopeless))
     }
 
     /// Begins a receive into `count` elements.
@@ -135,7 +137,11 @@ impl Communicator {
         let pattern = self.pattern(from, tag).map_err(|class| self.fail(class))?;
         // SAFETY: the caller's promise, until the receive is over.
         let (room, stage) = unsafe { incoming(memory, count, datatype) }.map_err(|class| self.fail(class))?;
-        Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv(pattern, room), stage }))
+        let transfer = Transfer { request: self.0.local.lock().device.recv(pattern, room), stage };
+        Ok(match from {
+            Source::Any => Pending::FromAnybody(transfer, Arc::clone(&self.0.acknowledged)),
+            _ => Pending::Transfer(transfer),
+        })
     }
 
     /// Begins to receive a message that a matched probe has found.
@@ -159,15 +165,17 @@ impl Communicator {
     /// A message that has come and would be received so, if there is one: a status with its length.
     pub fn iprobe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<Option<Status>, ErrorClass> {
         let Some(pattern) = self.probe_pattern(from.into(), tag.into())? else { return Ok(Some(Status::EMPTY)) };
-        let found = self.0.local.try_for(|state| state.device.probe(pattern));
-        found.map(|status| self.status(Status::of_receive(status))).transpose()
+        let found = self.0.local.try_for(|state| self.unless_hopeless(state, pattern, Device::probe));
+        let found = found.transpose().map_err(|class| self.fail(class))?;
+        Ok(found.map(Status::of_receive))
     }
 
     /// Waits for a message that would be received so: a status with its length. A later receive like this gets it, if no
     /// other thread does.
     pub fn probe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<Status, ErrorClass> {
         let Some(pattern) = self.probe_pattern(from.into(), tag.into())? else { return Ok(Status::EMPTY) };
-        self.status(Status::of_receive(self.0.local.wait_for(|state| state.device.probe(pattern))))
+        let found = self.0.local.wait_for(|state| self.unless_hopeless(state, pattern, Device::probe));
+        found.map(Status::of_receive).map_err(|class| self.fail(class))
     }
 
     /// As [`Self::iprobe`], and keeps the message for who receives it as found.
@@ -178,7 +186,8 @@ impl Communicator {
     ) -> Result<Option<(Found, Status)>, ErrorClass> {
         let pattern = self.probe_pattern(from.into(), tag.into())?;
         let Some(pattern) = pattern else { return Ok(Some((Found::Nobody, Status::EMPTY))) };
-        let found = self.0.local.try_for(|state| state.device.matched_probe(pattern));
+        let found = self.0.local.try_for(|state| self.unless_hopeless(state, pattern, Device::matched_probe));
+        let found = found.transpose().map_err(|class| self.fail(class))?;
         Ok(found.map(|(message, status)| (Found::Message(message), Status::of_receive(status))))
     }
 
@@ -186,7 +195,8 @@ impl Communicator {
     pub fn mprobe(&self, from: impl Into<Source>, tag: impl Into<Option<i32>>) -> Result<(Found, Status), ErrorClass> {
         let pattern = self.probe_pattern(from.into(), tag.into())?;
         let Some(pattern) = pattern else { return Ok((Found::Nobody, Status::EMPTY)) };
-        let (message, status) = self.0.local.wait_for(|state| state.device.matched_probe(pattern));
+        let found = self.0.local.wait_for(|state| self.unless_hopeless(state, pattern, Device::matched_probe));
+        let (message, status) = found.map_err(|class| self.fail(class))?;
         Ok((Found::Message(message), Status::of_receive(status)))
     }
 
@@ -206,15 +216,6 @@ impl Communicator {
         self.0.local.wait_for(|state| state.buffered.is_flushed(&mut state.device).then_some(()));
     }
 
-    /// Ends everything under way in this communicator, and all that is begun in it later, with `Revoked`, in all its
-    /// processes (`MPIX_Comm_revoke`).
-    pub fn revoke(&self) {
-        let mut state = self.0.local.lock();
-        for kind in [Kind::Point, Kind::Collective, Kind::Creation, Kind::Partitioned] {
-            state.device.revoke(self.context(kind));
-        }
-    }
-
     /// Sends what members of this communicator agree on, apart from its program's messages.
     pub(super) fn tell<T: Equivalence>(&self, data: &[T], rank: u32, tag: i32) -> Result<(), ErrorClass> {
         let (process, envelope) = self.envelope(rank, tag)?;
@@ -225,7 +226,7 @@ impl Communicator {
             let request = device.send(process, envelope, bytes, adi::Mode::Standard);
             Transfer { request, stage }
         };
-        self.0.local.run(begin).ok().map(drop)
+        self.0.local.run(begin, |_| false).ok().map(drop)
     }
 
     /// Receives what [`Self::tell`] sends, of this length.
@@ -296,6 +297,28 @@ impl Communicator {
     #[inline]
     pub(super) fn status(&self, status: Status) -> Result<Status, ErrorClass> {
         status.ok().map_err(|class| self.fail(class))
+    }
+
+    /// What a probe finds; an error when nothing will come any more that it could find, or that may be.
+    fn unless_hopeless<T>(
+        &self,
+        state: &mut State,
+        pattern: Pattern,
+        find: impl Fn(&mut Device, Pattern) -> Option<T>,
+    ) -> Option<Result<T, ErrorClass>> {
+        if let Some(found) = find(&mut state.device, pattern) {
+            return Some(Ok(found));
+        }
+        let gone = state.device.gone();
+        let failed = match pattern.source {
+            Some(source) => gone.contains(&source.process),
+            None => self.0.acknowledged.is_behind(gone),
+        };
+        if state.device.is_revoked(pattern.context) {
+            Some(Err(ErrorClass::Revoked))
+        } else {
+            failed.then_some(Err(ErrorClass::ProcFailed))
+        }
     }
 
     fn probe_pattern(&self, from: Source, tag: Option<i32>) -> Result<Option<Pattern>, ErrorClass> {

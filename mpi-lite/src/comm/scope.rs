@@ -147,7 +147,7 @@ impl Request<'_> {
 
     /// Waits until it is over.
     pub fn wait(self) -> Result<Status, ErrorClass> {
-        let status = self.comm.local().wait(&mut self.pending.borrow_mut()[self.index]);
+        let status = self.comm.local().finish(&mut self.pending.borrow_mut()[self.index]);
         self.comm.status(status)
     }
 
@@ -173,8 +173,8 @@ impl End<'_> {
     /// The first error.
     fn wait_all(&self) -> Option<ErrorClass> {
         let mut pending = self.pending.borrow_mut();
-        let statuses = self.comm.local().wait_all(&mut pending);
-        statuses.into_iter().find_map(|status| status.error)
+        let statuses = pending.iter_mut().map(|each| self.comm.local().finish(each));
+        statuses.fold(None, |first, status| first.or(status.error))
     }
 }
 

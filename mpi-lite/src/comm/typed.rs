@@ -71,7 +71,7 @@ impl Communicator {
     pub fn mrecv<T: Equivalence>(&self, found: Found, data: &mut [T]) -> Result<Status, ErrorClass> {
         // SAFETY: `data` is borrowed until this returns, which it does when the receive is over.
         let pending = unsafe { self.start_recv_found(found, data.as_mut_ptr().cast(), data.len(), &T::datatype()) };
-        self.status(self.local().wait(&mut pending?))
+        self.status(self.local().finish(&mut pending?))
     }
 
     /// Sends and receives at the same time.
@@ -111,13 +111,13 @@ impl Communicator {
     /// Waits for a send and a receive; the receive is ended when the send could not be begun.
     fn both(&self, send: Result<Pending, ErrorClass>, receive: &mut Pending) -> Result<Status, ErrorClass> {
         let sent = match send {
-            Ok(mut send) => self.status(self.local().wait(&mut send)).map(drop),
+            Ok(mut send) => self.status(self.local().finish(&mut send)).map(drop),
             Err(class) => {
                 let _ = self.local().cancel(receive);
                 Err(class)
             }
         };
-        let received = self.local().wait(receive);
+        let received = self.local().finish(receive);
         sent?;
         self.status(received)
     }

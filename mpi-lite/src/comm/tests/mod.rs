@@ -2,6 +2,7 @@
 
 mod collective;
 mod create;
+mod failure;
 mod multiple;
 mod persistent;
 mod point;

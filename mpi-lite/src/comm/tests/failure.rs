@@ -1,0 +1,137 @@
+//! Ranks that leave while others count on them.
+
+use super::*;
+use crate::op::Op;
+
+/// Runs `each` as every rank but the last, which leaves when all have spoken to it.
+fn job_without_the_last(size: u32, each: impl Fn(Communicator) + Sync) {
+    let last = size - 1;
+    job(size, |comm| {
+        if comm.rank() == last {
+            (0..last).for_each(|rank| _ = comm.recv(&mut [0u8], rank, GOODBYE).unwrap());
+        } else {
+            comm.send(&[0u8], last, GOODBYE).unwrap();
+            each(comm);
+        }
+    });
+}
+
+const GOODBYE: i32 = 77;
+
+#[test]
+fn survivors_shrink_and_go_on() {
+    job_without_the_last(5, |comm| {
+        // One notices and tells the others, who wait for each other in vain.
+        let error = match comm.rank() {
+            0 => comm.recv(&mut [0], 4, 0).map(drop),
+            rank => comm.recv(&mut [0], (rank + 1) % 4, 0).map(drop),
+        };
+        match comm.rank() {
+            0 => {
+                assert_eq!(error, Err(ErrorClass::ProcFailed));
+                assert_eq!(comm.failed().processes(), [4]);
+                assert!(!comm.is_revoked());
+                comm.revoke();
+            }
+            _ => assert_eq!(error, Err(ErrorClass::Revoked)),
+        }
+        assert!(comm.is_revoked());
+        assert_eq!(comm.barrier(), Err(ErrorClass::Revoked));
+        assert_eq!(comm.probe(Source::Any, None).map(drop), Err(ErrorClass::Revoked));
+        let smaller = comm.shrink().unwrap();
+        assert_eq!(smaller.group().processes(), [0, 1, 2, 3]);
+        let mut sum = [comm.rank()];
+        smaller.allreduce_in_place(&mut sum, &Op::Sum).unwrap();
+        assert_eq!((sum, smaller.is_revoked()), ([6], false));
+        let again = smaller.shrink().unwrap();
+        again.barrier().unwrap();
+        // Neither id is used again.
+        drop((comm, smaller));
+        assert_eq!(again.dup().unwrap().barrier(), Ok(()));
+    });
+}
+
+#[test]
+fn a_flag_is_agreed_upon_and_a_failure_is_an_error_until_all_know_of_it() {
+    job_without_the_last(4, |comm| {
+        assert_eq!(comm.recv(&mut [0], 3, 0).map(drop), Err(ErrorClass::ProcFailed));
+        let flag = !(1 << comm.rank());
+        for knowing in 0..3 {
+            let agreed = comm.agree(flag);
+            assert_eq!((agreed.flag, agreed.unacknowledged.processes()), (!7, &[3][..]));
+            assert_eq!(agreed.ok(), Err(ErrorClass::ProcFailed));
+            if comm.rank() == knowing {
+                comm.failure_ack();
+                assert_eq!(comm.acknowledged().processes(), [3]);
+            }
+        }
+        assert_eq!(comm.agree(flag).ok(), Ok(!7));
+    });
+}
+
+#[test]
+fn a_receive_from_anybody_fails_until_the_failure_is_acknowledged() {
+    job_without_the_last(3, |comm| {
+        let (mut room, other) = ([0u8; 2], 1 - comm.rank());
+        let one = |comm: &Communicator, room: &mut [u8]| {
+            comm.recv(room, 2, 0).unwrap_err();
+            assert_eq!(comm.recv(room, Source::Any, 0).map(drop), Err(ErrorClass::ProcFailed));
+            assert_eq!(comm.probe(Source::Any, 0).map(drop), Err(ErrorClass::ProcFailed));
+        };
+        one(&comm, &mut room);
+        comm.scope(|scope| {
+            let mut receive = scope.recv(&mut room, Source::Any, 1)?;
+            let pending = receive.test();
+            assert_eq!(pending, Err(ErrorClass::ProcFailedPending));
+            comm.failure_ack();
+            assert_eq!(receive.test(), Ok(None));
+            comm.send(&[7u8, 8], other, 1)?;
+            assert_eq!(receive.wait().map(|status| status.source), Ok(Some(other)));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(room, [7, 8]);
+    });
+}
+
+#[test]
+fn a_scope_ends_with_receives_that_nobody_will_serve() {
+    job_without_the_last(2, |comm| {
+        let mut room = [0u8; 2];
+        comm.recv(&mut room, 1, 0).unwrap_err();
+        let ended = comm.scope(|scope| scope.recv(&mut room, Source::Any, 1).map(drop));
+        assert_eq!(ended, Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
+fn groups_on_both_sides_shrink_together() {
+    job_without_the_last(5, |comm| {
+        // The last one has gone: the others are split by a communicator that it is not in.
+        comm.recv(&mut [0u8], 4, 0).unwrap_err();
+        let all = comm.shrink().unwrap();
+        let left = all.rank() < 2;
+        let part = all.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &all, if left { 2 } else { 0 }, 0).unwrap();
+        assert_eq!(between.agree(if left { 3 } else { 6 }).ok(), Ok(2));
+        if all.rank() == 3 {
+            (0..3).for_each(|rank| _ = all.recv(&mut [0u8], rank, GOODBYE).unwrap());
+            return;
+        }
+        all.send(&[0u8], 3, GOODBYE).unwrap();
+        all.recv(&mut [0u8], 3, 0).unwrap_err();
+        between.revoke();
+        let smaller = between.shrink().unwrap();
+        let expected: [&[u32]; 2] = if left { [&[0, 1], &[2]] } else { [&[2], &[0, 1]] };
+        assert_eq!([smaller.group().processes(), smaller.remote_group().unwrap().processes()], expected);
+        if left {
+            smaller.send(&[smaller.rank()], 0, 0).unwrap();
+        } else {
+            let mut from_both = [0; 2];
+            from_both.iter_mut().for_each(|room| _ = smaller.recv(std::slice::from_mut(room), Source::Any, 0).unwrap());
+            from_both.sort_unstable();
+            assert_eq!(from_both, [0, 1]);
+        }
+        assert_eq!(smaller.merge(left).unwrap().size(), 3);
+    });
+}
