@@ -507,7 +507,8 @@ impl Device {
     fn match_found(&mut self, request: Request, found: Found) {
         match self.engine.matching.unexpected.take(found) {
             Some((key, message)) => self.engine.match_kept(request.index, key, message),
-            None => self.engine.requests.complete(request.index, Status::failed(Error::ProcFailed)),
+            // It had been set aside when its context was revoked.
+            None => self.engine.requests.complete(request.index, Status::failed(Error::Revoked)),
         }
         self.engine.settle(&mut self.ports);
     }

@@ -84,7 +84,11 @@ impl Engine {
         let mut moved = port.poll() > 0;
         let mut ended = None;
         while let Some(event) = port.poll_event() {
-            moved = true;
+            // A region that ends because its operation found no room is none: who waits for that room shall not take it for progress.
+            moved |= match event {
+                Event::Unregistered { region, .. } => self.putting.contains_key(&(at, region)),
+                _ => true,
+            };
             if let Some(end) = self.handle_event(port, at, event) {
                 ended.get_or_insert_with(Vec::new).push(end);
             }
@@ -312,13 +316,6 @@ impl Engine {
         }
         match record {
             Record::Eager { key, bytes } => self.handle_eager(process, key, bytes),
-            record => self.handle_other(process, record),
-        }
-    }
-
-    fn handle_other(&mut self, process: u32, record: Record<'_>) {
-        match record {
-            Record::Eager { key, bytes } => self.handle_eager(process, key, bytes),
             Record::Announce { key, announce, bytes } => self.handle_announce(process, key, announce, bytes),
             Record::Accept(accept) => self.handle_accept(process, accept),
             Record::Data { receive, at, bytes } => self.handle_data(process, receive, at, bytes),
@@ -373,7 +370,7 @@ impl Engine {
                 _ => self.fail(ports, request, Error::Revoked),
             }
         }
-        for found in self.matching.unexpected.filter(|key, _| key.context == context) {
+        for found in self.matching.unexpected.filter_all(|key, _| key.context == context) {
             let Some((_, message)) = self.matching.unexpected.take(found) else { continue };
             if message.process == self.own {
                 if message.send.is_none() {

@@ -101,7 +101,7 @@ impl Incoming {
         self.len == 0
     }
 
-    /// The room from `at` on.
+    /// The room.
     #[inline]
     pub(super) const fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `lend`'s caller promised that the room is there for us alone until the receive is complete, and a

@@ -145,11 +145,12 @@ impl Port {
         on!(self, endpoint => endpoint.close(peer));
     }
 
-    /// A region of what is received, and the key by which only `peer` may write it.
-    pub(super) fn expose(&mut self, room: Incoming, range: Range<usize>, peer: PeerId) -> (Region, Option<RemoteKey>) {
+    /// A region of what is received, and the key by which only `peer` may write it; `None` when that is gone.
+    pub(super) fn expose(&mut self, room: Incoming, range: Range<usize>, peer: PeerId) -> Option<(Region, RemoteKey)> {
         on!(self, endpoint => {
             let region = room.register(range, endpoint);
-            (region, endpoint.publish(region, Rights::WRITE, Some(peer)).ok())
+            let key = endpoint.publish(region, Rights::WRITE, Some(peer));
+            key.map(|key| (region, key)).inspect_err(|_| _ = endpoint.unregister(region)).ok()
         })
     }
 

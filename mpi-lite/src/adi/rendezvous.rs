@@ -159,9 +159,9 @@ impl Engine {
         let mut exposed = None;
         if missing >= peer.limits.put_min
             && let (Way::Port { port, .. }, Some(id)) = (peer.way, peer.id)
+            && let Some((region, key)) = ports[port].expose(room, at..wanted, id)
         {
-            let (region, key) = ports[port].expose(room, at..wanted, id);
-            accept.key = key;
+            accept.key = Some(key);
             exposed = Some((port, region));
         }
         let sent = self.emit(ports, from, |credit| record::accept(credit, accept), &[]);

@@ -118,11 +118,20 @@ impl<T> Unexpected<T> {
     }
 
     /// All messages to be found that `which` picks, in no particular order. For what seldom happens: looks at each.
-    pub fn filter(&self, mut which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+    pub fn filter(&self, which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+        self.pick(|entry| entry.queued, which)
+    }
+
+    /// The same, and of those that were set aside.
+    pub fn filter_all(&self, which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+        self.pick(|_| true, which)
+    }
+
+    fn pick(&self, among: impl Fn(&Entry<T>) -> bool, mut which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
         let entries = self.entries.iter().zip(0u32..);
         entries
             .filter(|(entry, _)| {
-                entry.queued && entry.content.as_ref().is_some_and(|content| which(entry.key, content))
+                among(entry) && entry.content.as_ref().is_some_and(|content| which(entry.key, content))
             })
             .map(|(entry, index)| Found { index, generation: entry.generation })
             .collect()

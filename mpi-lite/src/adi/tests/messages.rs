@@ -3,6 +3,7 @@
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
 use crate::adi::{Config, Envelope, Error, Mode};
 use sidelane_nic::LinkAddr;
+use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
 use sidelane_proto::Endpoint;
@@ -287,6 +288,46 @@ fn an_announced_send_ends_at_its_revocation_only_when_its_receiver_has_answered(
     assert!(!job.devices[0].is_complete(announced), "the receiver may still read it");
     assert_eq!(job.finish(0, announced).error, Some(Error::Revoked));
     assert_eq!(job.devices[1].probe(pattern(None, None)), None, "it was told");
+}
+
+#[test]
+fn a_message_that_was_set_aside_ends_with_its_context() {
+    for len in [8, 5_000] {
+        let mut job = Job::pair(&small_limits());
+        let send = job.send_as(0, 1, 2, &bytes(1, len), Mode::Synchronous);
+        job.steps(30);
+        let (message, _) = job.devices[1].matched_probe(pattern(None, None)).unwrap();
+        job.devices[1].revoke(CONTEXT);
+        assert_eq!(job.finish(0, send).error, Some(Error::Revoked));
+        let (room, lent) = job.room(len);
+        let request = job.devices[1].recv_matched(message, lent);
+        let (status, _) = job.finish_recv(1, super::job::Receive { request, room });
+        assert_eq!((status.error, status.bytes), (Some(Error::Revoked), 0));
+    }
+}
+
+#[test]
+fn who_waits_for_room_in_a_fifo_is_told_that_nothing_moves() {
+    let mut job = Job::pair(&small_limits());
+    let long = job.recv(1, Some(0), Some(1), 50_000);
+    job.steps(5);
+    let announced = job.send(0, 1, 1, &bytes(1, 50_000));
+    job.steps(3);
+    // Its receiver's answer still comes, and finds no room for what it asks for.
+    let lost = LinkModel { faults: Faults { loss: 1.0, ..Faults::default() }, ..LinkModel::default() };
+    job.fabric.set_link(0, 1, lost);
+    let short: Vec<_> = (0..20).map(|tag| job.send(0, 1, 10 + tag, &bytes(0, 240))).collect();
+    job.steps(50);
+    assert!(short.iter().any(|send| !job.devices[0].is_complete(*send)), "the FIFO is full");
+    let mut moved = 0;
+    for _ in 0..100 {
+        moved += usize::from(job.devices[0].progress());
+        job.step();
+    }
+    assert!(moved < 10, "{moved} of 100 turns");
+    job.fabric.set_link(0, 1, LinkModel::default());
+    assert_eq!(job.finish_recv(1, long).1, bytes(1, 50_000));
+    job.finish(0, announced);
 }
 
 #[test]
