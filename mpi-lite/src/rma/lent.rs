@@ -6,7 +6,8 @@ use crate::datatype::Datatype;
 
 use super::RmaError;
 
-/// Bytes on the heap that a request lends to the device. Not to be dropped before that is over.
+/// Bytes on the heap that a request lends to the device. Not to be dropped before that is over: they are in queues, which a
+/// [`super::Window`] drops empty or not at all, and in exposures, which end with the device or idle.
 #[derive(Debug, Default)]
 pub(super) struct Bytes(Vec<u8>);
 
@@ -32,13 +33,13 @@ impl Bytes {
     }
 
     pub fn outgoing(&self) -> Outgoing {
-        // SAFETY: the heap keeps them where they are, and whoever holds them drops them only once the send is over; nothing
-        // here writes them after they were made.
+        // SAFETY: the heap keeps them where they are, wherever this value is moved; it is not dropped before the send is over (see
+        // the type), and nothing writes them after they were made.
         unsafe { Outgoing::lend(&raw const self.0[..]) }
     }
 
     pub fn incoming(&mut self) -> Incoming {
-        // SAFETY: as above; they are read only once the receive is over.
+        // SAFETY: the heap keeps them where they are until the receive is over, as above; `as_slice` is called only then.
         unsafe { Incoming::lend(&raw mut self.0[..]) }
     }
 }

@@ -153,15 +153,20 @@ impl Places {
     /// All of it as bytes to be changed in place, if it is one run.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let [(start, len)] = self.list[..] else { return None };
-        // SAFETY: within a region, which nobody borrows while this process is in a call of its device.
+        // SAFETY: within a region, which stays, and which nobody in this process borrows while it is in a call of its device. Other
+        // processes that map it may write these very bytes meanwhile only if the program conflicts with its own accumulate,
+        // which MPI-4.1 12.7 forbids and whoever gave the memory has promised not to do (`Regions::of`).
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
     /// Appends a copy of all of it.
     pub fn gather(&self, out: &mut Vec<u8>) {
         for (start, len) in &self.list {
-            // SAFETY: within a region, of which `out` is none.
-            out.extend_from_slice(unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) });
+            let begin = out.len();
+            out.resize(begin + len, 0);
+            // SAFETY: within a region, which stays; `out` is memory of our own and no part of it. No reference is made to the
+            // region's bytes: other processes that map it may write them meanwhile, and what is read then is theirs to answer for.
+            unsafe { start.as_ptr().copy_to_nonoverlapping(out[begin..].as_mut_ptr(), *len) };
         }
     }
 
@@ -170,7 +175,8 @@ impl Places {
         assert_eq!(bytes.len(), self.len, "a request whose data is too short was refused");
         for (start, len) in &self.list {
             let (now, rest) = bytes.split_at(*len);
-            // SAFETY: within a region, and `now` is part of a message's bytes, which are nobody's window.
+            // SAFETY: within a region, which stays; `now` is part of a message's bytes, which are nobody's window. No reference is
+            // made to the region's bytes, as in `gather`.
             unsafe { start.as_ptr().copy_from_nonoverlapping(now.as_ptr(), *len) };
             bytes = rest;
         }

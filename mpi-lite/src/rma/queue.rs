@@ -64,16 +64,27 @@ impl Queue {
 
     /// Adds messages of the operation that was begun last. Those that are over need no place.
     pub fn push(&mut self, device: &mut Device, mut sends: Vec<(Request, Bytes)>, answer: Option<Answer>) {
-        sends.retain(|(request, _)| !self.is_sent(device, *request));
+        let operation = self.begun;
+        sends.retain(|(request, _)| !self.is_sent(device, operation, *request));
         if !sends.is_empty() || answer.is_some() {
-            self.messages.push_back(Messages { operation: self.begun, sends, answer });
+            self.messages.push_back(Messages { operation, sends, answer });
         }
+    }
+
+    /// Whether another request has to wait until some are over: what the target is not ready for takes room there and here.
+    pub fn is_full(&self) -> bool {
+        self.messages.len() >= QUEUE_MAX
+    }
+
+    /// True if nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
     /// Sees what is over. True if all is.
     pub fn poll(&mut self, device: &mut Device) -> bool {
         while let Some(mut front) = self.messages.pop_front() {
-            front.sends.retain(|(request, _)| !self.is_sent(device, *request));
+            front.sends.retain(|(request, _)| !self.is_sent(device, front.operation, *request));
             let answered = match &front.answer {
                 Some(answer) => device.poll(answer.request).map(|status| (status.error, status.bytes)),
                 None => Some((None, 0)),
@@ -117,10 +128,10 @@ impl Queue {
         }
     }
 
-    fn is_sent(&mut self, device: &mut Device, request: Request) -> bool {
+    fn is_sent(&mut self, device: &mut Device, operation: u64, request: Request) -> bool {
         let Some(status) = device.poll(request) else { return false };
         if let Some(error) = status.error {
-            self.note(self.begun, Err(error.into()));
+            self.note(operation, Err(error.into()));
         }
         true
     }
@@ -142,5 +153,57 @@ impl Answer {
             }
             What::Verdict { room } => RmaError::from_wire(room.as_slice()[0]).map_or(Ok(()), Err),
         }
+    }
+}
+
+/// Requests that one target may have to keep for one origin. Beyond the device's credit each is an announcement of a hundred bytes.
+const QUEUE_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adi::{Config, Envelope, Mode, Process};
+
+    const PUTS: u32 = 5;
+
+    /// A process alone, and a request to itself of a mode.
+    fn send(device: &mut Device, mode: Mode) -> (Request, Bytes) {
+        let bytes = Bytes::zeros(8);
+        let envelope = Envelope { context: PUTS, source: 0, tag: 0 };
+        (device.send(0, envelope, bytes.outgoing(), mode), bytes)
+    }
+
+    fn device() -> Device {
+        Device::open(0, vec![Process::here("here", &[])], Vec::new(), &Config::default()).unwrap()
+    }
+
+    #[test]
+    fn an_operation_is_told_its_own_failure_and_not_that_of_an_earlier_one() {
+        let (mut device, mut queue) = (device(), Queue::default());
+        let first = queue.begin();
+        // Nobody receives it.
+        let pending = send(&mut device, Mode::Synchronous);
+        queue.push(&mut device, vec![pending], None);
+        let second = queue.begin();
+        let sent = send(&mut device, Mode::Standard);
+        queue.push(&mut device, vec![sent], None);
+        assert_eq!(queue.poll_operation(&mut device, first), None);
+        device.revoke(PUTS);
+        assert_eq!(queue.poll_operation(&mut device, second), Some(Ok(())));
+        assert!(matches!(queue.poll_operation(&mut device, first), Some(Err(_))));
+    }
+
+    #[test]
+    fn requests_under_way_are_bounded() {
+        let (mut device, mut queue) = (device(), Queue::default());
+        for _ in 0..QUEUE_MAX {
+            assert!(!queue.is_full());
+            queue.begin();
+            let pending = send(&mut device, Mode::Synchronous);
+            queue.push(&mut device, vec![pending], None);
+        }
+        assert!(queue.is_full());
+        device.revoke(PUTS);
+        assert!(queue.poll(&mut device) && queue.is_empty());
     }
 }

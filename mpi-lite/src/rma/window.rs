@@ -155,7 +155,7 @@ impl Window {
         self.ask(device, rank, head, &[], &[], Some(answer));
     }
 
-    /// Sends a request, whose answer is awaited already.
+    /// Sends a request, whose answer is awaited already; waits before if too many are under way.
     pub(super) fn ask(
         &mut self,
         device: &mut Device,
@@ -165,6 +165,13 @@ impl Window {
         data: &[&[u8]],
         answer: Option<Answer>,
     ) {
+        let queue = &mut self.queues[rank];
+        if queue.is_full() {
+            wait_until(device, |device| {
+                queue.poll(device);
+                (!queue.is_full()).then_some(())
+            });
+        }
         let mut bytes = Vec::new();
         head.write(runs, data, &mut bytes);
         let bytes = Bytes::from(bytes);
@@ -180,6 +187,16 @@ impl Window {
     /// Returns when all ranks have called it.
     pub(super) fn barrier(&mut self, device: &mut Device) -> Result<(), RmaError> {
         Ok(self.ranks.call(device, Call::Barrier, None, &mut [], &mut |_, _| ())?)
+    }
+}
+
+/// One that was not freed may have lent its requests and rooms for answers to the device: they are lost, since peers may still read
+/// and write them. The exposure lives on in the device, and serves the others.
+impl Drop for Window {
+    fn drop(&mut self) {
+        if self.queues.iter().any(|queue| !queue.is_empty()) {
+            std::mem::forget(std::mem::take(&mut self.queues));
+        }
     }
 }
 
