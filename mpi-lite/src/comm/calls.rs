@@ -5,15 +5,17 @@ use std::ptr::slice_from_raw_parts_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::Device;
-use crate::coll::{Call, Reduction};
+use crate::coll::{Buffers, Call, Reduction};
 use crate::datatype::{Datatype, Made, Predefined};
 use crate::op::Op;
 
 use super::collective::{Course, Execution, Lent, Ranks};
 use super::elements::Elements;
 use super::pending::Pending;
-use super::running::Run;
-use super::{Communicator, ErrorClass};
+use super::persistent::Persistent;
+use super::prepare::Prepared;
+use super::running::{Handle, Run};
+use super::{Communicator, ErrorClass, Status};
 
 /// What a reduction does with two arrays of elements as in memory: `into = from OP into`.
 type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
@@ -76,7 +78,7 @@ impl Communicator {
         // SAFETY: the caller's elements.
         let (send, receive) =
             unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
-        let ranks = self.ranks()?;
+        let ranks = self.ranks(&call)?;
         {
             let mut state = self.0.local.lock();
             // SAFETY: lent for the call, which is over when this returns.
@@ -106,24 +108,129 @@ impl Communicator {
         let (send, receive) =
             unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
         let mut execution = Execution::default();
+        let mut ranks = lock(self.ranks(&call)?);
+        ranks.build(&mut execution, call, buffers(send.as_ref(), &receive));
+        let steps = Arc::new(Mutex::new(Steps { execution, combine }));
+        // SAFETY: as the caller says.
+        Ok(Pending::Running(unsafe { self.begin_steps(&mut ranks, steps, send, receive) }))
+    }
+
+    /// As [`Self::call_raw`], to be begun again and again. The persistent request is for all elements as they are at each start.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::call_raw`], whenever the request is active.
+    pub unsafe fn call_init_raw(
+        &self,
+        call: Call,
+        given: Option<Elements>,
+        room: Elements,
+        operator: Operator,
+    ) -> Result<Persistent, ErrorClass> {
+        // SAFETY: passed on.
+        unsafe { self.repeated_call(call, given, room, operator) }.map_err(|class| self.fail(class))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::call_init_raw`].
+    pub(super) unsafe fn call_init(&self, it: Prepared<'_>) -> Result<Persistent, ErrorClass> {
+        // SAFETY: passed on.
+        unsafe { self.call_init_raw(it.call, it.given, it.room, it.operator) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::call_init_raw`].
+    unsafe fn repeated_call(
+        &self,
+        call: Call,
+        given: Option<Elements>,
+        room: Elements,
+        operator: Operator,
+    ) -> Result<Persistent, ErrorClass> {
+        let combine = combine(operator)?;
+        let native = |elements: Elements| if operator.is_some() { elements.native() } else { elements };
+        let (given, room) = (given.map(native), native(room));
+        let send = given.as_ref().map_or(Ok(0), Elements::len)?;
+        let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
+        let mut execution = Execution::default();
+        lock(self.ranks(&call)?).build(&mut execution, call, buffers);
+        let steps = Arc::new(Mutex::new(Steps { execution, combine }));
+        Ok(self.persistent_call(RepeatedCall { steps, given, room }))
+    }
+
+    /// Begins what was built.
+    ///
+    /// # Safety
+    ///
+    /// The bytes of both sides that are the caller's are lent until the run is over.
+    unsafe fn begin_steps(
+        &self,
+        ranks: &mut Ranks,
+        steps: Arc<Mutex<Steps>>,
+        send: Option<Side>,
+        receive: Side,
+    ) -> Handle {
         let none = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
-        let in_place = send.is_none();
         // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
         let lent = unsafe { Lent::new(send.as_ref().map_or(none, |side| side.bytes), receive.bytes) };
         let mut state = self.0.local.lock();
-        let course = {
-            let mut ranks = lock(self.ranks()?);
-            ranks.start(&mut state.device, &mut execution, call, in_place, lent);
-            ranks.course()
-        };
-        let run = CollectiveRun { course, execution, combine, send, receive: Some(receive) };
-        Ok(Pending::Running(state.runs.add(Box::new(run))))
+        ranks.start_again(&mut state.device, &mut lock_steps(&steps).execution, lent);
+        let run = CollectiveRun { course: ranks.course(), steps, send, receive: Some(receive) };
+        state.runs.add(Box::new(run))
     }
 
-    fn ranks(&self) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
-        // Between the two groups of an intercommunicator there are no collective calls yet.
-        self.0.ranks.as_ref().ok_or(ErrorClass::UnsupportedOperation)
+    fn ranks(&self, call: &Call) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
+        let within_one_group = matches!(
+            call,
+            Call::Scan { .. } | Call::Exscan { .. } | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. }
+        );
+        // These are not defined between two groups.
+        if within_one_group && self.0.remote.is_some() { Err(ErrorClass::Comm) } else { Ok(&self.0.ranks) }
     }
+}
+
+/// A collective call with its arguments, to be begun again and again.
+pub(super) struct RepeatedCall {
+    steps: Arc<Mutex<Steps>>,
+    given: Option<Elements>,
+    room: Elements,
+}
+
+impl RepeatedCall {
+    /// # Safety
+    ///
+    /// All elements are lent until the call is over; it is not under way.
+    pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
+        // SAFETY: the caller's elements, which are in their form already.
+        let (send, receive) = unsafe {
+            (self.given.clone().map(|given| Side::of(given, None)).transpose()?, Side::of(self.room.clone(), None)?)
+        };
+        let mut ranks = lock(&comm.0.ranks);
+        // SAFETY: as the caller says.
+        Ok(Pending::Running(unsafe { comm.begin_steps(&mut ranks, Arc::clone(&self.steps), send, receive) }))
+    }
+}
+
+impl std::fmt::Debug for RepeatedCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RepeatedCall").field("room", &self.room).finish_non_exhaustive()
+    }
+}
+
+/// What a call does, and with which operator.
+struct Steps {
+    execution: Execution,
+    combine: Combine,
+}
+
+fn buffers(send: Option<&Side>, receive: &Side) -> Buffers {
+    Buffers { send: send.map_or(0, |side| side.bytes.len()), receive: receive.bytes.len(), in_place: send.is_none() }
+}
+
+fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
+    steps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is reduced, for a call with an operator.
@@ -229,16 +336,19 @@ impl Side {
 /// A collective call under way.
 struct CollectiveRun {
     course: Course,
-    execution: Execution,
-    combine: Combine,
+    steps: Arc<Mutex<Steps>>,
     send: Option<Side>,
     /// `None` once it was delivered.
     receive: Option<Side>,
 }
 
 impl Run for CollectiveRun {
-    fn turn(&mut self, device: &mut Device) -> Option<Result<(), ErrorClass>> {
-        let result = self.course.advance(device, &mut self.execution, &mut *self.combine);
+    fn turn(&mut self, device: &mut Device) -> Option<Status> {
+        let result = {
+            let mut steps = lock_steps(&self.steps);
+            let Steps { execution, combine } = &mut *steps;
+            self.course.advance(device, execution, &mut **combine)
+        };
         if result == Ok(false) {
             return None;
         }
@@ -248,7 +358,8 @@ impl Run for CollectiveRun {
         }
         // SAFETY: the call is over, and who began it has lent the room until it is waited for.
         let delivered = self.receive.take().map_or(Ok(()), |receive| unsafe { receive.deliver() });
-        Some(result.map_err(ErrorClass::from).and(delivered))
+        let error = result.map_err(ErrorClass::from).and(delivered).err();
+        Some(Status { error, ..Status::EMPTY })
     }
 }
 

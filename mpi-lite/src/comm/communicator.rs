@@ -28,8 +28,8 @@ pub(super) struct Inner {
     /// Of an intercommunicator: our side alone.
     pub side: Option<Communicator>,
     pub topology: Topology,
-    /// For collective calls; `None` between two groups.
-    pub ranks: Option<Arc<Mutex<Ranks>>>,
+    /// For collective calls.
+    pub ranks: Arc<Mutex<Ranks>>,
     pub acknowledged: Arc<failure::Acknowledged>,
     /// What it is called in messages about failures.
     pub in_failures: failure::Name,
@@ -44,7 +44,7 @@ struct Kindred {
     remote: Option<Group>,
     side: Option<Communicator>,
     topology: Topology,
-    ranks: Option<Arc<Mutex<Ranks>>>,
+    ranks: Arc<Mutex<Ranks>>,
 }
 
 /// Who is whose neighbour.
@@ -106,14 +106,22 @@ impl Communicator {
         let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::default());
         // What waits in shared memory waits for its own call only, and threads make others meanwhile.
         let ranks = if local.has_threads() { ranks.without_shared_memory() } else { ranks };
-        let ranks = Some(Arc::new(Mutex::new(ranks)));
+        let ranks = Arc::new(Mutex::new(ranks));
         Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
     /// Between our group, which `side` is a communicator of, and a remote one.
     pub(super) fn between(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Group, side: Self) -> Self {
-        let (remote, side) = (Some(remote), Some(side));
-        Self::of(local, id, group, rank, Kindred { remote, side, topology: Topology::None, ranks: None })
+        let context = context::on_wire(id, Kind::Collective);
+        let (here, there) = (group.processes(), remote.processes());
+        let ranks = Ranks::between(&local.lock().device, context, here, rank as usize, there, Arc::default());
+        let kindred = Kindred {
+            remote: Some(remote),
+            side: Some(side),
+            topology: Topology::None,
+            ranks: Arc::new(Mutex::new(ranks)),
+        };
+        Self::of(local, id, group, rank, kindred)
     }
 
     fn of(local: Arc<Local>, id: u32, group: Group, rank: u32, kindred: Kindred) -> Self {
@@ -270,6 +278,16 @@ impl Communicator {
             ErrorHandler::Call(function) => function(self, class),
         }
         class
+    }
+
+    /// What collective calls name this process by, as a root.
+    pub(super) fn own_number(&self) -> usize {
+        lock(&self.0.ranks).own_number()
+    }
+
+    /// The same of a rank that messages go to.
+    pub(super) fn number_of(&self, rank: u32) -> usize {
+        lock(&self.0.ranks).number_of(rank as usize)
     }
 
     #[inline]

@@ -26,6 +26,7 @@ impl Communicator {
     /// One communicator for each color, in which ranks are in the order of `key`, and of the ranks here where that is equal.
     /// Without a color (`MPI_UNDEFINED`) none.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+        self.within_one_group()?;
         let own = [color.map_or(-1, i64::from), key.into()];
         let mut all = vec![[0; 2]; self.size() as usize];
         self.allgather(&[own], &mut all)?;
@@ -136,6 +137,7 @@ impl Communicator {
 
     /// A grid of the first ranks; the others get none. Ranks stay as they are.
     pub fn cartesian(&self, sides: &[Side]) -> Result<Option<Self>, ErrorClass> {
+        self.within_one_group()?;
         let grid = Cartesian::new(sides).map_err(|_| self.fail(ErrorClass::Dims))?;
         let size = grid.size();
         self.first(size, Topology::Cartesian(grid))
@@ -154,6 +156,7 @@ impl Communicator {
 
     /// A graph of the first ranks, as all of them give it; the others get none.
     pub fn graph(&self, index: &[usize], edges: &[u32]) -> Result<Option<Self>, ErrorClass> {
+        self.within_one_group()?;
         let graph = Graph::new(index, edges).map_err(|_| self.fail(ErrorClass::Arg))?;
         let size = graph.size();
         self.first(size, Topology::Graph(graph))
@@ -166,6 +169,7 @@ impl Communicator {
         destinations: Vec<Edge>,
         weighted: bool,
     ) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         let graph = DistGraph::adjacent(self.size(), sources, destinations, weighted);
         let graph = graph.map_err(|_| self.fail(ErrorClass::Arg))?;
         self.first(self.size(), Topology::DistGraph(graph)).map(|own| own.expect("all are in"))
@@ -173,6 +177,7 @@ impl Communicator {
 
     /// A graph of which each rank gives any edges.
     pub fn dist_graph(&self, links: &[Link], weighted: bool) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         let mut counts = vec![0u64; self.size() as usize];
         self.allgather(&[links.len() as u64], &mut counts)?;
         let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();

@@ -11,8 +11,9 @@ use super::collective::Turns;
 use super::context::{self, ContextIds};
 use super::failure::{Failures, Watch};
 use super::movable::Movable;
+use super::partitioned;
 use super::pending::{Pending, Transfer};
-use super::running::Runs;
+use super::running::{Handle, Run, Runs};
 
 /// What all communicators of a process share.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub buffered: Buffered,
     /// Freed by the program before they were over.
     pub orphans: Vec<Transfer>,
+    /// Partitions of all messages so far.
+    partitions: usize,
 }
 
 impl std::fmt::Debug for State {
@@ -70,6 +73,18 @@ impl State {
         Some(status)
     }
 
+    /// From now on it has its part in every turn.
+    pub fn begin_run(&mut self, run: Box<dyn Run>) -> Handle {
+        self.runs.add(run)
+    }
+
+    /// The first of tags for so many partitions, which nobody else of this process has now.
+    pub fn partition_tags(&mut self, partitions: usize) -> i32 {
+        let first = partitioned::tag(-1, self.partitions);
+        self.partitions = (self.partitions + partitions) % partitioned::TAGS;
+        first
+    }
+
     fn reap(&mut self) {
         let device = &mut self.device;
         self.orphans.retain_mut(|transfer| transfer.poll(device).is_none());
@@ -98,6 +113,7 @@ impl Local {
             contexts,
             buffered: Buffered::default(),
             orphans: Vec::new(),
+            partitions: 0,
         };
         Self { state: Mutex::new(state), threads, failures }
     }
@@ -218,22 +234,36 @@ impl Local {
 
     /// Waits for one of them; `None` when all are null.
     pub fn wait_any(&self, pending: &mut [Pending]) -> Option<(usize, Status)> {
-        self.wait_for(|state| any(state, pending))
+        self.wait_any_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn wait_any_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<(usize, Status)> {
+        self.wait_for(|state| any(state, all, &of))
     }
 
     /// One that is over: `None` if none is, `Some(None)` when all are null.
     pub fn test_any(&self, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
-        self.try_for(|state| any(state, pending))
+        self.try_for(|state| any(state, pending, |each| each))
     }
 
     /// Waits for at least one of them; `None` when all are null.
     pub fn wait_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
-        self.wait_for(|state| some(state, pending))
+        self.wait_some_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn wait_some_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Vec<(usize, Status)>> {
+        self.wait_for(|state| some(state, all, &of))
     }
 
     /// Those that are over: none or several; `None` when all are null.
     pub fn test_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
-        self.try_for(|state| some(state, pending)).unwrap_or_else(|| Some(Vec::new()))
+        self.try_for(|state| some(state, pending, |each| each)).unwrap_or_else(|| Some(Vec::new()))
     }
 
     /// Waits for all of them.
@@ -284,9 +314,9 @@ const fn unless_given_up(status: Status, given_up: bool) -> Status {
 }
 
 /// One that is over. `Some(None)`: there was none to wait for.
-fn any(state: &mut State, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
+fn any<T>(state: &mut State, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Option<(usize, Status)>> {
     let mut waiting = false;
-    for (index, each) in pending.iter_mut().enumerate() {
+    for (index, each) in all.iter_mut().map(of).enumerate() {
         if matches!(each, Pending::Null) {
             continue;
         }
@@ -298,11 +328,17 @@ fn any(state: &mut State, pending: &mut [Pending]) -> Option<Option<(usize, Stat
     if waiting { None } else { Some(None) }
 }
 
-fn some(state: &mut State, pending: &mut [Pending]) -> Option<Option<Vec<(usize, Status)>>> {
-    if pending.iter().all(|each| matches!(each, Pending::Null)) {
+fn some<T>(
+    state: &mut State,
+    all: &mut [T],
+    of: impl Fn(&mut T) -> &mut Pending,
+) -> Option<Option<Vec<(usize, Status)>>> {
+    let mut active: Vec<_> =
+        all.iter_mut().map(of).enumerate().filter(|(_, each)| !matches!(each, Pending::Null)).collect();
+    if active.is_empty() {
         return Some(None);
     }
-    let active = pending.iter_mut().enumerate().filter(|(_, each)| !matches!(each, Pending::Null));
-    let over: Vec<_> = active.filter_map(|(index, each)| Some((index, state.poll(each)?))).collect();
+    let active = active.iter_mut();
+    let over: Vec<_> = active.filter_map(|(index, each)| Some((*index, state.poll(each)?))).collect();
     if over.is_empty() { None } else { Some(Some(over)) }
 }

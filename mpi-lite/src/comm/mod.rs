@@ -6,10 +6,11 @@
 //! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
-//! | `collectives`, `neighborhood`, `calls`, `elements` | collective calls of slices, of raw memory, and where that is |
+//! | `collectives`, `prepare`, `neighborhood`, `calls`, `elements` | collective calls of slices, what is checked of them, of raw memory, and where that is |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create` | new communicators, and what all agree on for them |
-//! | `pending`, `persistent`, `running` | what was begun and is not over |
+//! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
+//! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | what windows need |
 //! | `local` | this process: its device, and waiting |
@@ -36,9 +37,12 @@ mod lending;
 mod local;
 mod movable;
 mod neighborhood;
+mod partitioned;
 mod pending;
 mod persistent;
 mod point;
+mod prepare;
+mod repeated;
 mod running;
 mod scope;
 mod status;
@@ -57,9 +61,12 @@ pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};
 pub use local::Local;
 pub use neighborhood::Around;
+pub use partitioned::{Arrivals, Partitions};
 pub use pending::{Pending, Transfer};
 pub use persistent::Persistent;
 pub use point::{Found, Mode};
+pub use prepare::Root;
+pub use repeated::Repeated;
 pub use running::Handle;
 pub use scope::{Request, Scope};
 pub use status::{Destination, Source, Status};

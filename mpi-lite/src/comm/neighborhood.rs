@@ -1,42 +1,11 @@
-#![allow(unsafe_code)]
-//! Collective calls among neighbours in a topology (MPI-4.1 8.6). Unsafe within, since the raw calls are.
+//! Who is around a rank in a topology (MPI-4.1 8.6).
 
-use crate::coll::Blocks;
-use crate::coll::Call;
 use crate::coll::neighbor::Neighbors;
 
 use super::communicator::Topology;
-use super::elements::Elements;
-use super::{Communicator, Equivalence, ErrorClass};
+use super::{Communicator, ErrorClass};
 
 impl Communicator {
-    /// `data` to each neighbour, and of each as much into `all`. The blocks of neighbours beyond a grid's border stay as they
-    /// are.
-    pub fn neighbor_allgather<T: Equivalence>(&self, data: &[T], all: &mut [T]) -> Result<(), ErrorClass> {
-        let around = self.around()?;
-        let len = data.len() * T::datatype().size();
-        self.check(all.len() == data.len() * around.sources.len())?;
-        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: Blocks::Equal(len) };
-        let (given, room) = (Elements::of(data), Elements::of_mut(all));
-        // SAFETY: borrowed until this returns.
-        unsafe { self.call_raw(call, Some(given), room, None) }
-    }
-
-    /// A block of `data` to each neighbour, and as much of each into `all`. The blocks of neighbours beyond a grid's border
-    /// stay as they are.
-    pub fn neighbor_alltoall<T: Equivalence>(&self, data: &[T], all: &mut [T]) -> Result<(), ErrorClass> {
-        let around = self.around()?;
-        let (sources, destinations) = (around.sources.len(), around.destinations().len());
-        // Who sends to nobody can't tell how much it receives but by its room.
-        let count = data.len().checked_div(destinations).or(all.len().checked_div(sources)).unwrap_or(0);
-        self.check(data.len() == count * destinations && all.len() == count * sources)?;
-        let blocks = Blocks::Equal(count * T::datatype().size());
-        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
-        let (given, room) = (Elements::of(data), Elements::of_mut(all));
-        // SAFETY: borrowed until this returns.
-        unsafe { self.call_raw(call, Some(given), room, None) }
-    }
-
     /// Our neighbours, in the order of blocks.
     pub fn around(&self) -> Result<Around, ErrorClass> {
         let ranks = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
@@ -52,10 +21,6 @@ impl Communicator {
                 destinations: Some(graph.destinations().iter().map(|edge| Some(edge.rank)).collect()),
             }),
         }
-    }
-
-    fn check(&self, fits: bool) -> Result<(), ErrorClass> {
-        if fits { Ok(()) } else { Err(self.fail(ErrorClass::Count)) }
     }
 }
 

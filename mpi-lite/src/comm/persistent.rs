@@ -1,22 +1,27 @@
 #![allow(unsafe_code)]
-//! Messages that are begun again and again (MPI-4.1 3.9). Unsafe, since their memory is lent for all times that they are.
+//! Calls that are begun again and again (MPI-4.1 3.9, 4.2 and 6.13). Unsafe, since their memory is lent for all times that they are.
 
 use crate::datatype::Datatype;
 
+use super::calls::RepeatedCall;
+use super::partitioned::Partitioned;
 use super::pending::{Memory, Pending};
 use super::point::Mode;
 use super::{Communicator, Destination, ErrorClass, Source, Status};
 
-/// A send or receive with all its arguments, and what was begun of it: inactive, or active from [`Self::start`] to the end of
-/// a wait.
+/// A call with all its arguments, and what was begun of it: inactive, or active from [`Self::start`] to the end of a wait.
 #[derive(Debug)]
 pub struct Persistent {
     comm: Communicator,
-    memory: Memory,
-    count: usize,
-    datatype: Datatype,
-    way: Way,
+    what: What,
     active: Pending,
+}
+
+#[derive(Debug)]
+enum What {
+    Message { memory: Memory, count: usize, datatype: Datatype, way: Way },
+    Partitioned(Partitioned),
+    Collective(RepeatedCall),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +45,7 @@ impl Communicator {
         to: Destination,
         tag: i32,
     ) -> Persistent {
-        self.persistent(memory.cast_mut(), count, datatype, Way::Send { mode, to, tag })
+        self.persistent_message(memory.cast_mut(), count, datatype, Way::Send { mode, to, tag })
     }
 
     /// A receive into `count` elements, inactive.
@@ -56,12 +61,20 @@ impl Communicator {
         from: Source,
         tag: Option<i32>,
     ) -> Persistent {
-        self.persistent(memory, count, datatype, Way::Recv { from, tag })
+        self.persistent_message(memory, count, datatype, Way::Recv { from, tag })
     }
 
-    fn persistent(&self, memory: *mut u8, count: usize, datatype: &Datatype, way: Way) -> Persistent {
-        let (comm, datatype) = (self.clone(), datatype.clone());
-        Persistent { comm, memory: Memory(memory), count, datatype, way, active: Pending::Null }
+    fn persistent_message(&self, memory: *mut u8, count: usize, datatype: &Datatype, way: Way) -> Persistent {
+        let what = What::Message { memory: Memory(memory), count, datatype: datatype.clone(), way };
+        Persistent { comm: self.clone(), what, active: Pending::Null }
+    }
+
+    pub(super) fn persistent_partitions(&self, partitioned: Partitioned) -> Persistent {
+        Persistent { comm: self.clone(), what: What::Partitioned(partitioned), active: Pending::Null }
+    }
+
+    pub(super) fn persistent_call(&self, call: RepeatedCall) -> Persistent {
+        Persistent { comm: self.clone(), what: What::Collective(call), active: Pending::Null }
     }
 }
 
@@ -71,13 +84,20 @@ impl Persistent {
         if self.is_active() {
             return Err(self.comm.fail(ErrorClass::Request));
         }
-        let (memory, count, datatype) = (self.memory.0, self.count, &self.datatype);
-        // SAFETY: who made it has lent the memory for as long as it is active, and `drop` waits.
-        self.active = unsafe {
-            match self.way {
-                Way::Send { mode, to, tag } => self.comm.start_send(mode, memory, count, datatype, to, tag)?,
-                Way::Recv { from, tag } => self.comm.start_recv(memory, count, datatype, from, tag)?,
+        let comm = &self.comm;
+        self.active = match &mut self.what {
+            What::Message { memory, count, datatype, way } => {
+                // SAFETY: who made it has lent the memory for as long as it is active, and `drop` waits.
+                unsafe {
+                    match *way {
+                        Way::Send { mode, to, tag } => comm.start_send(mode, memory.0, *count, datatype, to, tag)?,
+                        Way::Recv { from, tag } => comm.start_recv(memory.0, *count, datatype, from, tag)?,
+                    }
+                }
             }
+            What::Partitioned(partitioned) => partitioned.start(comm),
+            // SAFETY: as above.
+            What::Collective(call) => unsafe { call.start(comm) }.map_err(|class| comm.fail(class))?,
         };
         Ok(())
     }
@@ -98,14 +118,41 @@ impl Persistent {
         let status = self.comm.local().test(&mut self.active);
         status.map(|status| self.comm.status(status)).transpose()
     }
+
+    /// Begins all of them (`MPI_Startall`).
+    pub fn start_all<'a>(all: impl IntoIterator<Item = &'a mut Self>) -> Result<(), ErrorClass> {
+        all.into_iter().try_for_each(Self::start)
+    }
+
+    /// Waits for one of them: which, and how it ended. `None` when all are inactive.
+    pub fn wait_any(all: &mut [&mut Self]) -> Option<(usize, Status)> {
+        let local = all.first()?.comm.local().clone();
+        local.wait_any_of(all, |each| &mut each.active)
+    }
+
+    /// Waits for at least one of them; `None` when all are inactive.
+    pub fn wait_some(all: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
+        let local = all.first()?.comm.local().clone();
+        local.wait_some_of(all, |each| &mut each.active)
+    }
+
+    /// Waits for all of them.
+    pub fn wait_all(all: &mut [&mut Self]) -> Vec<Status> {
+        all.iter_mut().map(|each| each.comm.local().wait(&mut each.active)).collect()
+    }
 }
 
-/// Its memory is free afterwards: a message that is active is cancelled, or waited for if that comes too late.
+/// Its memory is free afterwards: a message that is active is cancelled, or waited for if that comes too late; so is a collective
+/// call, in any case.
 impl Drop for Persistent {
     fn drop(&mut self) {
+        let local = self.comm.local();
+        if let What::Partitioned(partitioned) = &self.what {
+            partitioned.give_up(local);
+        }
         if self.is_active() {
-            let _ = self.comm.local().cancel(&self.active);
-            self.comm.local().finish(&mut self.active);
+            let _ = local.cancel(&self.active);
+            local.finish(&mut self.active);
         }
     }
 }

@@ -360,7 +360,7 @@ impl Mode {
 ///
 /// As for [`Communicator::start_send`].
 #[inline]
-unsafe fn outgoing(
+pub(super) unsafe fn outgoing(
     mode: Mode,
     memory: *const u8,
     count: usize,

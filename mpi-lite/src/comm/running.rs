@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::adi::Device;
 
-use super::{ErrorClass, Status};
+use super::Status;
 
 /// An operation that goes on by turns.
 pub(super) trait Run: Send {
     /// Goes on as far as it can without waiting; `None` while it is not over.
-    fn turn(&mut self, device: &mut Device) -> Option<Result<(), ErrorClass>>;
+    fn turn(&mut self, device: &mut Device) -> Option<Status>;
 }
 
 /// All that are under way in a process.
@@ -38,7 +38,7 @@ enum State {
     UnderWay(Box<dyn Run>),
     /// As before, and nobody waits for it.
     Orphan(Box<dyn Run>),
-    Over(Result<(), ErrorClass>),
+    Over(Status),
 }
 
 impl Runs {
@@ -65,10 +65,10 @@ impl Runs {
         let mut ended = false;
         for slot in &mut self.slots {
             let (State::UnderWay(run) | State::Orphan(run)) = &mut slot.state else { continue };
-            let Some(result) = run.turn(device) else { continue };
+            let Some(status) = run.turn(device) else { continue };
             slot.state = match slot.state {
                 State::Orphan(_) => State::Free,
-                _ => State::Over(result),
+                _ => State::Over(status),
             };
             self.under_way -= 1;
             ended = true;
@@ -83,11 +83,11 @@ impl Runs {
 
     /// How it ended, and forgets it.
     pub fn poll(&mut self, handle: Handle) -> Option<Status> {
-        let State::Over(result) = self.at(handle).state else { return None };
+        let State::Over(status) = self.at(handle).state else { return None };
         let slot = &mut self.slots[handle.index];
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
-        Some(Status { error: result.err(), ..Status::EMPTY })
+        Some(status)
     }
 
     /// Lets it end by itself.

@@ -6,11 +6,6 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::coll::Call;
-use crate::op::Op;
-
-use super::calls::reduction;
-use super::elements::Elements;
 use super::pending::Pending;
 use super::point::Mode;
 use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
@@ -92,47 +87,16 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(self.add(pending?))
     }
 
-    /// Begins a barrier.
-    pub fn barrier(&'scope self) -> Result<Request<'scope>, ErrorClass> {
-        // SAFETY: there is no memory.
-        let pending =
-            unsafe { self.comm.start_call_raw(Call::Barrier, Some(Elements::none()), Elements::none(), None) };
-        Ok(self.add(pending?))
-    }
-
-    /// Begins a broadcast. `data` is seen again after the scope.
-    pub fn broadcast<T: Equivalence>(
-        &'scope self,
-        data: &'scope mut [T],
-        root: u32,
-    ) -> Result<Request<'scope>, ErrorClass> {
-        let call = Call::Broadcast { root: self.comm.root(root)? };
-        // SAFETY: `data` is borrowed for as long as the scope, at whose end the call is over.
-        let pending = unsafe { self.comm.start_call_raw(call, Some(Elements::none()), Elements::of_mut(data), None) };
-        Ok(self.add(pending?))
-    }
-
-    /// Begins an allreduce. `result` is seen again after the scope.
-    pub fn allreduce<T: Equivalence>(
-        &'scope self,
-        data: &'scope [T],
-        result: &'scope mut [T],
-        op: &Op,
-    ) -> Result<Request<'scope>, ErrorClass> {
-        let datatype = T::datatype();
-        let call = Call::Allreduce { reduction: reduction(&datatype, op)? };
-        let room = self.comm.same(data.len(), result)?;
-        // SAFETY: both are borrowed for as long as the scope, at whose end the call is over.
-        let pending = unsafe { self.comm.start_call_raw(call, Some(Elements::of(data)), room, Some((&datatype, op))) };
-        Ok(self.add(pending?))
-    }
-
     /// Waits for any one of what was begun and is not over; `None` when nothing is left.
     pub fn wait_any(&'scope self) -> Option<(usize, Status)> {
         self.comm.local().wait_any(&mut self.pending.borrow_mut())
     }
 
-    fn add(&'scope self, pending: Pending) -> Request<'scope> {
+    pub(super) const fn communicator(&self) -> &'scope Communicator {
+        self.comm
+    }
+
+    pub(super) fn add(&'scope self, pending: Pending) -> Request<'scope> {
         let mut all = self.pending.borrow_mut();
         all.push(pending);
         Request { comm: self.comm, pending: &self.pending, index: all.len() - 1 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sidelane_nic::share::Ticket;
 
+use super::between::Groups;
 use super::execution::{Execution, Lent, Route};
 use crate::adi::{Device, Error};
 use crate::coll::{Buffers, Call, Table, Team};
@@ -28,6 +29,8 @@ pub struct Ranks {
     calls: u32,
     execution: Execution,
     host: Shared,
+    /// Of ranks in two groups.
+    groups: Option<Groups>,
 }
 
 /// Where the messages of a communicator's calls go.
@@ -92,7 +95,24 @@ impl Ranks {
             |(rank, process): (usize, &u32)| *first.entry(&device.processes()[*process as usize].host).or_insert(rank);
         let hosts = processes.iter().enumerate().map(host_of).collect();
         let processes = processes.into();
-        Self { context, rank, processes, hosts, table, calls: 0, execution: Execution::default(), host }
+        Self { context, rank, processes, hosts, table, calls: 0, execution: Execution::default(), host, groups: None }
+    }
+
+    /// The processes of two groups, whose calls go from one to the other.
+    pub fn between(device: &Device, context: u32, here: &[u32], rank: usize, there: &[u32], table: Arc<Table>) -> Self {
+        let (groups, processes) = Groups::new(here, rank, there);
+        let it = Self::new(device, context, groups.number(), processes, table);
+        Self { groups: Some(groups), host: Shared::None, ..it }
+    }
+
+    /// What calls name a root by: this process.
+    pub fn own_number(&self) -> usize {
+        self.rank
+    }
+
+    /// The same of another rank; of two groups, one of the other group.
+    pub fn number_of(&self, rank: usize) -> usize {
+        self.groups.as_ref().map_or(rank, |groups| groups.number_there(rank))
     }
 
     /// How many there are.
@@ -142,13 +162,21 @@ impl Ranks {
     ///
     /// The numbers of blocks and neighbours that `call` has are not needed any more when this returns.
     pub fn start(&mut self, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
-        let team = Team::all(self.rank, self.processes.len());
         let (send, receive) = lent.lens();
-        let (schedule, buffers) = (execution.schedule(), Buffers { send, receive, in_place });
+        self.build(execution, call, Buffers { send, receive, in_place });
+        self.start_again(device, execution, lent);
+    }
+
+    /// Prepares a call in `execution`, which is not under way, for [`Self::start_again`].
+    pub fn build(&self, execution: &mut Execution, call: Call, buffers: Buffers) {
+        let schedule = execution.schedule();
+        if let Some(groups) = &self.groups {
+            return groups.build(call, schedule, buffers, &self.table);
+        }
+        let team = Team::all(self.rank, self.processes.len());
         if !call.build_on_hosts(schedule, self.rank, buffers, &self.hosts) {
             call.build(schedule, team, buffers, &self.table);
         }
-        self.start_again(device, execution, lent);
     }
 
     /// Begins once more what `execution` did last, for a persistent call, with buffers of the same lengths.

@@ -123,9 +123,9 @@ impl Failures {
 
     fn turn(&mut self, device: &mut Device) -> bool {
         let mut moved = self.take_in(device);
-        for process in device.gone()[self.seen..].to_vec() {
+        while let Some(process) = device.gone().get(self.seen) {
             self.seen += 1;
-            self.lose(process);
+            self.lose(*process);
         }
         for (process, bytes) in std::mem::take(&mut self.unsaid) {
             moved = true;

@@ -74,13 +74,13 @@ fn blocks_may_have_different_lengths() {
         comm.gather_varying(&own, &mut at_root, &counts, 2).unwrap();
         assert_eq!(at_root, if rank == 2 { everything.clone() } else { vec![] });
         let mut back = vec![0; own.len()];
-        comm.scatter_varying(&at_root, &counts, &mut back, 2).unwrap();
+        comm.scatter_varying(&at_root, &mut back, &counts, 2).unwrap();
         assert_eq!(back, own);
         // Rank r sends r + s elements to s.
         let to: Vec<usize> = (0..SIZE).map(|to| (rank + to) as usize).collect();
         let data: Vec<i64> = (0..SIZE).flat_map(|to| numbers(10 * rank + to, (rank + to) as usize)).collect();
         let mut got = vec![0; data.len()];
-        comm.alltoall_varying(&data, &to, &mut got, &to).unwrap();
+        comm.alltoall_varying(&data, &mut got, &to, &to).unwrap();
         assert_eq!(
             got,
             (0..SIZE).flat_map(|from| numbers(10 * from + rank, (rank + from) as usize)).collect::<Vec<_>>()

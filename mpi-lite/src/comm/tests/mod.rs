@@ -3,7 +3,10 @@
 mod collective;
 mod create;
 mod failure;
+mod forms;
+mod groups;
 mod multiple;
+mod partitioned;
 mod persistent;
 mod point;
 

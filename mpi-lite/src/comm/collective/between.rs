@@ -1,0 +1,171 @@
+//! Collective calls from one group to another (MPI-4.1 6.2.2 and 6.2.3): both groups' processes have numbers of one row, and each
+//! call is a schedule of those.
+//!
+//! Reductions and broadcasts are done within a group, by its algorithms, and cross over between the two first ranks; blocks go
+//! straight to whom they are for. Cost of those: L + o + q (o + n/q G), for q ranks of the other group.
+
+use crate::coll::barrier::dissemination;
+use crate::coll::{
+    Algorithm, Blocks, Buffers, Call, Case, Collective, Reduction, Schedule, Span, Table, Team, broadcast, reduce,
+    scatter,
+};
+
+/// As the root of a call in which another process of the own group is that: nothing is done then.
+pub const NOBODY: usize = usize::MAX;
+
+/// Two groups, of whose first one we are.
+#[derive(Clone, Debug)]
+pub(super) struct Groups {
+    here: Vec<u32>,
+    there: Vec<u32>,
+    rank: usize,
+}
+
+impl Groups {
+    /// Rank `rank` among the processes `here`. And all processes in the row in which both groups count them: those of the group
+    /// whose first one has the lower number come first.
+    pub fn new(here: &[u32], rank: usize, there: &[u32]) -> (Self, Vec<u32>) {
+        let row = |first: usize, len: usize| (first as u32..(first + len) as u32).collect();
+        if here[0] < there[0] {
+            let groups = Self { here: row(0, here.len()), there: row(here.len(), there.len()), rank };
+            (groups, [here, there].concat())
+        } else {
+            let groups = Self { here: row(there.len(), here.len()), there: row(0, there.len()), rank };
+            (groups, [there, here].concat())
+        }
+    }
+
+    /// Ours.
+    pub fn number(&self) -> usize {
+        self.here[self.rank] as usize
+    }
+
+    /// That of a rank of the other group.
+    pub fn number_there(&self, rank: usize) -> usize {
+        self.there[rank] as usize
+    }
+
+    /// What this process does in a call.
+    ///
+    /// # Panics
+    ///
+    /// Of calls that are not defined between groups.
+    pub fn build(&self, call: Call, schedule: &mut Schedule, buffers: Buffers, table: &Table) {
+        let (given, output) = schedule.begin(buffers.send, buffers.receive);
+        let us = Team::of(&self.here, self.rank);
+        let is_root = |root: usize| root == self.number();
+        let other = self.there[0];
+        match call {
+            Call::Broadcast { root: NOBODY }
+            | Call::Reduce { root: NOBODY, .. }
+            | Call::Gather { root: NOBODY, .. }
+            | Call::Gatherv { root: NOBODY, .. }
+            | Call::Scatter { root: NOBODY, .. }
+            | Call::Scatterv { root: NOBODY, .. } => {}
+            Call::Barrier => {
+                dissemination(schedule, us);
+                if self.rank == 0 {
+                    schedule.signal(other);
+                    schedule.await_signal(other);
+                    schedule.next_round();
+                }
+                // Nobody leaves before its first rank has heard of the others.
+                dissemination(schedule, us);
+            }
+            Call::Broadcast { root } if is_root(root) => schedule.send(other, output),
+            Call::Broadcast { root } => {
+                if self.rank == 0 {
+                    schedule.receive(root as u32, output);
+                    schedule.next_round();
+                }
+                self.broadcast(schedule, output, table);
+            }
+            Call::Reduce { root, .. } if is_root(root) => schedule.receive(other, output),
+            Call::Reduce { root, reduction } => {
+                if let Some(value) = self.reduce(schedule, given, reduction, table) {
+                    schedule.send(root as u32, value);
+                }
+            }
+            Call::Allreduce { reduction } => {
+                if let Some(value) = self.reduce(schedule, given, reduction, table) {
+                    schedule.send(other, value);
+                    schedule.receive(other, output);
+                    schedule.next_round();
+                }
+                self.broadcast(schedule, output, table);
+            }
+            Call::ReduceScatter { blocks, reduction } => {
+                let value = self.reduce(schedule, given, reduction, table);
+                let theirs = value.map(|value| {
+                    let theirs = schedule.scratch(value.len());
+                    schedule.send(other, value);
+                    schedule.receive(other, theirs);
+                    schedule.next_round();
+                    (theirs, blocks)
+                });
+                let block = output.part(0, blocks.len(self.rank));
+                scatter::linear(schedule, us, 0, Some(block), theirs);
+            }
+            Call::Gather { root, len } if is_root(root) => self.receive_all(schedule, output, Blocks::Equal(len)),
+            Call::Gatherv { root, blocks: Some(blocks) } if is_root(root) => self.receive_all(schedule, output, blocks),
+            Call::Gather { root, .. } | Call::Gatherv { root, .. } => schedule.send(root as u32, given),
+            Call::Scatter { root, len } if is_root(root) => self.send_all(schedule, given, Blocks::Equal(len)),
+            Call::Scatterv { root, blocks: Some(blocks) } if is_root(root) => self.send_all(schedule, given, blocks),
+            Call::Scatter { root, .. } | Call::Scatterv { root, .. } => schedule.receive(root as u32, output),
+            Call::Allgather { len } => self.exchange(schedule, |_| given, output, Blocks::Equal(len)),
+            Call::Allgatherv { blocks } => self.exchange(schedule, |_| given, output, blocks),
+            Call::Alltoall { .. } => {
+                // What comes may have another length than what goes.
+                let [to, from] = [given, output].map(|all| Blocks::Equal(all.len() / self.there.len()));
+                self.exchange(schedule, |rank| to.of(given, rank), output, from);
+            }
+            Call::Alltoallv { to, from } => self.exchange(schedule, |rank| to.of(given, rank), output, from),
+            Call::Scan { .. }
+            | Call::Exscan { .. }
+            | Call::NeighborAllgather { .. }
+            | Call::NeighborAlltoall { .. } => {
+                panic!("{call:?} is not defined between groups")
+            }
+        }
+        schedule.next_round();
+    }
+
+    /// From our first rank to all of ours.
+    fn broadcast(&self, schedule: &mut Schedule, data: Span, table: &Table) {
+        let algorithm = self.choose(table, Collective::Broadcast, data.len(), true);
+        broadcast::build(algorithm, schedule, Team::of(&self.here, self.rank), 0, data);
+    }
+
+    /// What all of ours give combined: at the first one.
+    fn reduce(&self, schedule: &mut Schedule, given: Span, reduction: Reduction, table: &Table) -> Option<Span> {
+        let value = (self.rank == 0).then(|| schedule.scratch(given.len()));
+        let algorithm = self.choose(table, Collective::Reduce, given.len(), reduction.commutative);
+        reduce::build(algorithm, schedule, Team::of(&self.here, self.rank), 0, (given, value), reduction);
+        schedule.next_round();
+        value
+    }
+
+    fn receive_all(&self, schedule: &mut Schedule, output: Span, blocks: Blocks) {
+        for (rank, number) in self.there.iter().enumerate() {
+            schedule.receive(*number, blocks.of(output, rank));
+        }
+    }
+
+    fn send_all(&self, schedule: &mut Schedule, input: Span, blocks: Blocks) {
+        for (rank, number) in self.there.iter().enumerate() {
+            schedule.send(*number, blocks.of(input, rank));
+        }
+    }
+
+    /// Something to each of the others, and a block from each.
+    fn exchange(&self, schedule: &mut Schedule, outgoing: impl Fn(usize) -> Span, output: Span, from: Blocks) {
+        self.receive_all(schedule, output, from);
+        for (rank, number) in self.there.iter().enumerate() {
+            schedule.send(*number, outgoing(rank));
+        }
+    }
+
+    fn choose(&self, table: &Table, collective: Collective, bytes: usize, commutative: bool) -> Algorithm {
+        table.choose(Case { collective, ranks: self.here.len(), bytes, commutative })
+    }
+}

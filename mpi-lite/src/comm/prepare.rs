@@ -1,0 +1,405 @@
+#![allow(unsafe_code)]
+//! Collective calls on slices: what is checked of their arguments, and the call that they are. Between two groups (MPI-4.1
+//! 6.2.2) blocks are those of the other one.
+//!
+//! Each gives the call to `run`, which does or begins it. Unsafe within, since the raw calls are.
+
+use crate::coll::{Blocks, Call};
+use crate::op::Op;
+
+use super::calls::{Operator, reduction};
+use super::collective::NOBODY;
+use super::elements::Elements;
+use super::pending::Pending;
+use super::{Communicator, Equivalence, ErrorClass};
+
+/// Who gives or gets what all others get or give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    /// A rank; of an intercommunicator, one of the other group.
+    Rank(u32),
+    /// Between two groups: this process (`MPI_ROOT`).
+    Here,
+    /// Between two groups: another one of this process's group, so that this process does nothing (`MPI_PROC_NULL`).
+    Elsewhere,
+}
+
+impl From<u32> for Root {
+    fn from(rank: u32) -> Self {
+        Self::Rank(rank)
+    }
+}
+
+/// A call with arguments that fit.
+pub(super) struct Prepared<'a> {
+    pub call: Call<'a>,
+    pub given: Option<Elements>,
+    pub room: Elements,
+    pub operator: Operator<'a>,
+}
+
+/// What a process does in a call with a root.
+struct Part {
+    /// As calls name it.
+    root: usize,
+    is_root: bool,
+    /// It is one of those whom the root gives to or gets from: within one group it is so itself.
+    is_other: bool,
+}
+
+impl Communicator {
+    /// # Safety
+    ///
+    /// What was prepared is lent until this returns.
+    pub(super) unsafe fn call(&self, it: Prepared<'_>) -> Result<(), ErrorClass> {
+        // SAFETY: passed on.
+        unsafe { self.call_raw(it.call, it.given, it.room, it.operator) }
+    }
+
+    /// # Safety
+    ///
+    /// What was prepared is lent until the call is over.
+    pub(super) unsafe fn start_call_of(&self, it: Prepared<'_>) -> Result<Pending, ErrorClass> {
+        // SAFETY: passed on.
+        unsafe { self.start_call_raw(it.call, it.given, it.room, it.operator) }
+    }
+
+    pub(super) fn prepare_barrier<R>(&self, run: impl Run<R>) -> Result<R, ErrorClass> {
+        run(Prepared { call: Call::Barrier, given: Some(Elements::none()), room: Elements::none(), operator: None })
+    }
+
+    pub(super) fn prepare_broadcast<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        let room = if part.is_root || part.is_other { Elements::of_mut(data) } else { Elements::none() };
+        let call = Call::Broadcast { root: part.root };
+        run(Prepared { call, given: Some(Elements::none()), room, operator: None })
+    }
+
+    pub(super) fn prepare_reduce<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        let datatype = T::datatype();
+        let call = Call::Reduce { root: part.root, reduction: reduction(&datatype, op)? };
+        let count = if part.is_other { data.len() } else { result.len() };
+        let room = if part.is_root { self.same(count, result)? } else { Elements::none() };
+        let given = if part.is_other { Elements::of(data) } else { Elements::none() };
+        run(Prepared { call, given: Some(given), room, operator: Some((&datatype, op)) })
+    }
+
+    pub(super) fn prepare_allreduce<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.prepare_reduction(data, result, op, |reduction| Call::Allreduce { reduction }, run)
+    }
+
+    pub(super) fn prepare_allreduce_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let datatype = T::datatype();
+        let call = Call::Allreduce { reduction: reduction(&datatype, op)? };
+        run(Prepared { call, given: None, room: Elements::of_mut(data), operator: Some((&datatype, op)) })
+    }
+
+    pub(super) fn prepare_scan<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        self.prepare_reduction(data, result, op, |reduction| Call::Scan { reduction }, run)
+    }
+
+    pub(super) fn prepare_exscan<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        self.prepare_reduction(data, result, op, |reduction| Call::Exscan { reduction }, run)
+    }
+
+    pub(super) fn prepare_reduce_scatter_block<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let counts = vec![result.len(); self.size() as usize];
+        self.prepare_reduce_scatter(data, result, &counts, op, run)
+    }
+
+    pub(super) fn prepare_reduce_scatter<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        counts: &[usize],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        // Also between two groups these are blocks of our own: each gets what the other group gives.
+        self.check_blocks(counts, self.size(), data.len())?;
+        let datatype = T::datatype();
+        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
+        let call = Call::ReduceScatter { blocks: Blocks::Lens(&lens), reduction: reduction(&datatype, op)? };
+        let room = self.same(counts[self.rank() as usize], result)?;
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&datatype, op)) })
+    }
+
+    pub(super) fn prepare_gather<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        let count = if part.is_other { data.len() } else { all.len() / self.others() };
+        let call = Call::Gather { root: part.root, len: bytes::<T>(count) };
+        let room = if part.is_root { self.room_of_all(count, all)? } else { Elements::none() };
+        let given = if part.is_other { Elements::of(data) } else { Elements::none() };
+        run(Prepared { call, given: Some(given), room, operator: None })
+    }
+
+    pub(super) fn prepare_gather_varying<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        counts: &[usize],
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        if part.is_root {
+            self.check_blocks(counts, self.peers().size(), all.len())?;
+        }
+        let lens = lens::<T>(counts);
+        let call = Call::Gatherv { root: part.root, blocks: part.is_root.then_some(Blocks::Lens(&lens)) };
+        let room = if part.is_root { Elements::of_mut(all) } else { Elements::none() };
+        let given = if part.is_other { Elements::of(data) } else { Elements::none() };
+        run(Prepared { call, given: Some(given), room, operator: None })
+    }
+
+    pub(super) fn prepare_scatter<T: Equivalence, R>(
+        &self,
+        all: &[T],
+        data: &mut [T],
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        let count = if part.is_other { data.len() } else { all.len() / self.others() };
+        if part.is_root {
+            self.check_of_all(all.len(), count)?;
+        }
+        let call = Call::Scatter { root: part.root, len: bytes::<T>(count) };
+        let given = if part.is_root { Elements::of(all) } else { Elements::none() };
+        let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
+        run(Prepared { call, given: Some(given), room, operator: None })
+    }
+
+    pub(super) fn prepare_scatter_varying<T: Equivalence, R>(
+        &self,
+        all: &[T],
+        data: &mut [T],
+        counts: &[usize],
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let part = self.part(root)?;
+        if part.is_root {
+            self.check_blocks(counts, self.peers().size(), all.len())?;
+        }
+        let lens = lens::<T>(counts);
+        let call = Call::Scatterv { root: part.root, blocks: part.is_root.then_some(Blocks::Lens(&lens)) };
+        let given = if part.is_root { Elements::of(all) } else { Elements::none() };
+        let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
+        run(Prepared { call, given: Some(given), room, operator: None })
+    }
+
+    pub(super) fn prepare_allgather<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        // Between two groups what comes may have another length.
+        let count = if self.remote_group().is_some() { all.len() / self.others() } else { data.len() };
+        let call = Call::Allgather { len: bytes::<T>(count) };
+        let room = self.room_of_all(count, all)?;
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: None })
+    }
+
+    pub(super) fn prepare_allgather_varying<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        counts: &[usize],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.check_blocks(counts, self.peers().size(), all.len())?;
+        if self.remote_group().is_none() && counts[self.rank() as usize] != data.len() {
+            return Err(self.fail(ErrorClass::Count));
+        }
+        let lens = lens::<T>(counts);
+        let call = Call::Allgatherv { blocks: Blocks::Lens(&lens) };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_alltoall<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let count = data.len() / self.others();
+        self.check_of_all(data.len(), count)?;
+        let room = match self.remote_group() {
+            None => self.same(data.len(), all)?,
+            Some(_) => self.room_of_all(all.len() / self.others(), all)?,
+        };
+        let call = Call::Alltoall { len: bytes::<T>(count) };
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: None })
+    }
+
+    pub(super) fn prepare_alltoall_varying<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        to: &[usize],
+        from: &[usize],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.check_blocks(to, self.peers().size(), data.len())?;
+        self.check_blocks(from, self.peers().size(), all.len())?;
+        let (to, from) = (lens::<T>(to), lens::<T>(from));
+        let call = Call::Alltoallv { to: Blocks::Lens(&to), from: Blocks::Lens(&from) };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_neighbor_allgather<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        self.check(all.len() == data.len() * around.sources.len())?;
+        let from = Blocks::Equal(bytes::<T>(data.len()));
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_neighbor_alltoall<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        let (sources, destinations) = (around.sources.len(), around.destinations().len());
+        // Who sends to nobody can't tell how much it receives but by its room.
+        let count = data.len().checked_div(destinations).or(all.len().checked_div(sources)).unwrap_or(0);
+        self.check(data.len() == count * destinations && all.len() == count * sources)?;
+        let blocks = Blocks::Equal(bytes::<T>(count));
+        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    fn prepare_reduction<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        result: &mut [T],
+        op: &Op,
+        call: impl Fn(crate::coll::Reduction) -> Call<'static>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let datatype = T::datatype();
+        let call = call(reduction(&datatype, op)?);
+        let room = self.same(data.len(), result)?;
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&datatype, op)) })
+    }
+
+    fn part(&self, root: impl Into<Root>) -> Result<Part, ErrorClass> {
+        let between = self.remote_group().is_some();
+        match root.into() {
+            Root::Rank(rank) if rank < self.peers().size() => {
+                let is_root = !between && rank == self.rank();
+                Ok(Part { root: self.number_of(rank), is_root, is_other: true })
+            }
+            Root::Here if between => Ok(Part { root: self.own_number(), is_root: true, is_other: false }),
+            Root::Elsewhere if between => Ok(Part { root: NOBODY, is_root: false, is_other: false }),
+            _ => Err(self.fail(ErrorClass::Root)),
+        }
+    }
+
+    /// Calls that are not defined between two groups.
+    pub(super) fn within_one_group(&self) -> Result<(), ErrorClass> {
+        if self.remote_group().is_none() { Ok(()) } else { Err(self.fail(ErrorClass::Comm)) }
+    }
+
+    fn others(&self) -> usize {
+        self.peers().size() as usize
+    }
+
+    /// `room`, if it has `count` elements.
+    fn same<T: Equivalence>(&self, count: usize, room: &mut [T]) -> Result<Elements, ErrorClass> {
+        self.check(room.len() == count)?;
+        Ok(Elements::of_mut(room))
+    }
+
+    /// `room`, if it has `count` elements for each rank.
+    fn room_of_all<T: Equivalence>(&self, count: usize, room: &mut [T]) -> Result<Elements, ErrorClass> {
+        self.check_of_all(room.len(), count)?;
+        Ok(Elements::of_mut(room))
+    }
+
+    fn check_of_all(&self, all: usize, count: usize) -> Result<(), ErrorClass> {
+        self.check(count.checked_mul(self.others()) == Some(all))
+    }
+
+    /// Whether there is a count for each of `ranks`, and elements for all.
+    fn check_blocks(&self, counts: &[usize], ranks: u32, elements: usize) -> Result<(), ErrorClass> {
+        let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
+        self.check(counts.len() == ranks as usize && sum == Some(elements))
+    }
+
+    fn check(&self, fits: bool) -> Result<(), ErrorClass> {
+        if fits { Ok(()) } else { Err(self.fail(ErrorClass::Count)) }
+    }
+}
+
+/// What is done with a call that is prepared.
+pub(super) trait Run<R>: FnOnce(Prepared<'_>) -> Result<R, ErrorClass> {}
+impl<R, F: FnOnce(Prepared<'_>) -> Result<R, ErrorClass>> Run<R> for F {}
+
+fn bytes<T: Equivalence>(count: usize) -> usize {
+    count * T::datatype().size()
+}
+
+fn lens<T: Equivalence>(counts: &[usize]) -> Vec<usize> {
+    counts.iter().map(|count| bytes::<T>(*count)).collect()
+}

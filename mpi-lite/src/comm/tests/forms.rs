@@ -1,0 +1,119 @@
+//! Every collective call in its three forms: the one that waits is compared with those that don't.
+
+use super::*;
+use crate::comm::cartesian::Side;
+use crate::op::Op;
+
+const SIZE: usize = 4;
+const ROUNDS: i64 = 3;
+
+fn numbers(rank: u32, round: i64, len: usize) -> Vec<i64> {
+    (0..len as i64).map(|index| index * 7 + round * 100 + i64::from(rank) * 1_000).collect()
+}
+
+/// Begins a call by its persistent form, some times, and in a scope; both give what the call that waits gives.
+macro_rules! compare {
+    ($comm:expr, $name:ident, $init:ident, ($given:expr; $room:expr) $(, $arg:expr)*) => {{
+        let (comm, rank) = ($comm, $comm.rank());
+        let mut again = comm.$init(numbers(rank, 0, $given), vec![-1; $room] $(, $arg)*).unwrap();
+        for round in 0..ROUNDS {
+            let given = numbers(rank, round, $given);
+            let (mut waited, mut scoped) = (vec![-1; $room], vec![-1; $room]);
+            comm.$name(&given, &mut waited $(, $arg)*).unwrap();
+            comm.scope(|scope| scope.$name(&given, &mut scoped $(, $arg)*).map(drop)).unwrap();
+            assert_eq!(scoped, waited, stringify!($name));
+            again.given().unwrap().copy_from_slice(&given);
+            again.room().unwrap().fill(-1);
+            again.start().unwrap();
+            assert_eq!(again.room().map(drop), Err(ErrorClass::Request));
+            again.wait().unwrap();
+            assert_eq!(again.room().unwrap(), waited, stringify!($name));
+        }
+    }};
+}
+
+#[test]
+fn every_collective_has_three_forms_that_give_the_same() {
+    job(SIZE as u32, |comm| {
+        let (comm, rank) = (&comm, comm.rank() as usize);
+        let is = |root: usize, len: usize| if rank == root { len } else { 0 };
+        let counts = [3, 0, 5, 2];
+        let sum: usize = counts.iter().sum();
+        compare!(comm, reduce, reduce_init, (6; is(1, 6)), &Op::Sum, 1);
+        compare!(comm, allreduce, allreduce_init, (6; 6), &Op::Max);
+        compare!(comm, scan, scan_init, (6; 6), &Op::Sum);
+        compare!(comm, exscan, exscan_init, (6; 6), &Op::Sum);
+        compare!(comm, reduce_scatter_block, reduce_scatter_block_init, (8; 2), &Op::Sum);
+        compare!(comm, reduce_scatter, reduce_scatter_init, (sum; counts[rank]), &counts, &Op::Sum);
+        compare!(comm, gather, gather_init, (5; is(2, 5 * SIZE)), 2);
+        compare!(comm, gather_varying, gather_varying_init, (counts[rank]; is(2, sum)), &counts, 2);
+        compare!(comm, scatter, scatter_init, (is(3, 5 * SIZE); 5), 3);
+        compare!(comm, scatter_varying, scatter_varying_init, (is(3, sum); counts[rank]), &counts, 3);
+        compare!(comm, allgather, allgather_init, (5; 5 * SIZE));
+        compare!(comm, allgather_varying, allgather_varying_init, (counts[rank]; sum), &counts);
+        compare!(comm, alltoall, alltoall_init, (3 * SIZE; 3 * SIZE));
+        let to: Vec<usize> = (0..SIZE).map(|to| rank + to).collect();
+        let all = to.iter().sum();
+        compare!(comm, alltoall_varying, alltoall_varying_init, (all; all), &to, &to);
+        let ring = comm.cartesian(&[Side { size: 4, periodic: true }]).unwrap().unwrap();
+        compare!(&ring, neighbor_allgather, neighbor_allgather_init, (3; 6));
+        compare!(&ring, neighbor_alltoall, neighbor_alltoall_init, (6; 6));
+    });
+}
+
+#[test]
+fn calls_with_one_memory_have_three_forms_too() {
+    job(SIZE as u32, |comm| {
+        let own = |round: i64| numbers(comm.rank(), round, 5);
+        let mut told = comm.broadcast_init(vec![0; 5], 2).unwrap();
+        let mut sum = comm.allreduce_in_place_init(vec![0; 5], &Op::Sum).unwrap();
+        let mut met = comm.barrier_init().unwrap();
+        for round in 0..ROUNDS {
+            let (mut scoped_told, mut scoped_sum) = (own(round), own(round));
+            comm.scope(|scope| {
+                scope.broadcast(&mut scoped_told, 2)?;
+                scope.allreduce_in_place(&mut scoped_sum, &Op::Sum)?;
+                scope.barrier().map(drop)
+            })
+            .unwrap();
+            let total: Vec<i64> = (0..5).map(|at| (0..4).map(|rank| numbers(rank, round, 5)[at]).sum()).collect();
+            assert_eq!((scoped_told, scoped_sum), (numbers(2, round, 5), total.clone()));
+            told.room().unwrap().copy_from_slice(&own(round));
+            sum.room().unwrap().copy_from_slice(&own(round));
+            // All three at once, whatever is over first.
+            let mut all = [told.request(), sum.request(), met.request()];
+            Persistent::start_all(all.iter_mut().map(|each| &mut **each)).unwrap();
+            let mut seen = [false; 3];
+            while let Some((which, status)) = Persistent::wait_any(&mut all) {
+                assert!(!std::mem::replace(&mut seen[which], true) && status.error.is_none());
+            }
+            assert_eq!(seen, [true; 3]);
+            assert_eq!(told.room().unwrap(), numbers(2, round, 5));
+            assert_eq!(sum.room().unwrap(), total);
+        }
+    });
+}
+
+#[test]
+fn persistent_messages_and_calls_are_waited_for_together() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        let (mut met, mut told) = (comm.barrier_init().unwrap(), comm.broadcast_init(vec![comm.rank()], 0).unwrap());
+        assert_eq!(Persistent::wait_some(&mut [met.request(), told.request()]), None);
+        met.start().unwrap();
+        told.start().unwrap();
+        // They go on while something else is waited for.
+        comm.sendrecv(&[1u8], other, 0, &mut [0u8], other, 0).unwrap();
+        let mut over = 0;
+        while let Some(some) = Persistent::wait_some(&mut [met.request(), told.request()]) {
+            over += some.len();
+        }
+        assert_eq!((over, told.room().unwrap()), (2, &mut [0][..]));
+        met.start().unwrap();
+        told.start().unwrap();
+        let statuses = Persistent::wait_all(&mut [met.request(), told.request()]);
+        assert!(statuses.len() == 2 && statuses.iter().all(|status| status.error.is_none()));
+        // Active when it is dropped: it is waited for.
+        met.start().unwrap();
+    });
+}

@@ -1,0 +1,199 @@
+//! Partitioned messages: by threads, and cut differently on both sides.
+#![allow(unsafe_code)] // Raw calls, on memory that the tests own.
+
+use super::*;
+use crate::datatype::{Datatype, Predefined};
+
+/// The elements of a message, which threads write and read by parts.
+struct Array(Vec<u32>);
+
+impl Array {
+    fn at(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+#[test]
+fn partitions_arrive_as_they_are_ready_however_both_sides_cut_them() {
+    for (sends, receives) in [(1, 1), (4, 4), (6, 4), (3, 12), (12, 1)] {
+        job(2, |comm| {
+            let mut array = Array(vec![0; 12]);
+            let kind = Predefined::Uint32.into();
+            if comm.rank() == 0 {
+                // SAFETY: the array outlives the message, and a partition is written only while it is not ready.
+                let (mut message, parts) =
+                    unsafe { comm.psend_init(array.at(), sends, 12 / sends, &kind, 1.into(), 3) }.unwrap();
+                assert_eq!(parts.ready(0), Err(ErrorClass::Request));
+                for round in 0..5 {
+                    message.start().unwrap();
+                    assert_eq!(parts.ready(sends), Err(ErrorClass::Arg));
+                    for part in (0..sends).rev() {
+                        assert_eq!(message.test(), Ok(None));
+                        let range = part * 12 / sends..(part + 1) * 12 / sends;
+                        range.for_each(|at| array.0[at] = 100 * round + at as u32);
+                        parts.ready(part).unwrap();
+                        assert_eq!(parts.ready(part), Err(ErrorClass::Arg));
+                    }
+                    message.wait().unwrap();
+                }
+            } else {
+                // SAFETY: the array outlives the message, and is read only where it has arrived.
+                let (mut message, arrivals) =
+                    unsafe { comm.precv_init(array.at(), receives, 12 / receives, &kind, 0, 3) }.unwrap();
+                assert_eq!(arrivals.arrived(receives), Err(ErrorClass::Arg));
+                for round in 0..5 {
+                    message.start().unwrap();
+                    // The last ones come first.
+                    for part in (0..receives).rev() {
+                        while !arrivals.arrived(part).unwrap() {}
+                        let range = part * 12 / receives..(part + 1) * 12 / receives;
+                        assert!(range.into_iter().all(|at| array.0[at] == 100 * round + at as u32));
+                    }
+                    let status = message.wait().unwrap();
+                    assert_eq!((status.source, status.tag, status.bytes), (Some(0), Some(3), 48));
+                    assert_eq!(arrivals.arrived(0), Ok(true));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn threads_send_their_parts_at_the_same_time() {
+    const PARTS: usize = 16;
+    const LEN: usize = 5_000;
+    in_threads(2, &Config::default(), true, |comm| {
+        let mut array = Array(vec![0; PARTS * LEN]);
+        let kind = Predefined::Uint32.into();
+        if comm.rank() == 0 {
+            // SAFETY: as above.
+            let (mut message, parts) = unsafe { comm.psend_init(array.at(), PARTS, LEN, &kind, 1.into(), 0) }.unwrap();
+            for round in 0..4u32 {
+                message.start().unwrap();
+                std::thread::scope(|scope| {
+                    for (part, chunk) in array.0.chunks_mut(LEN).enumerate() {
+                        let parts = parts.clone();
+                        scope.spawn(move || {
+                            chunk.fill(round * 100 + part as u32);
+                            parts.ready(part).unwrap();
+                        });
+                    }
+                });
+                message.wait().unwrap();
+            }
+        } else {
+            // SAFETY: as above.
+            let (mut message, arrivals) = unsafe { comm.precv_init(array.at(), PARTS, LEN, &kind, 0, 0) }.unwrap();
+            for round in 0..4u32 {
+                message.start().unwrap();
+                std::thread::scope(|scope| {
+                    for (part, chunk) in array.0.chunks(LEN).enumerate() {
+                        let arrivals = arrivals.clone();
+                        scope.spawn(move || {
+                            while !arrivals.arrived(part).unwrap() {
+                                std::thread::yield_now();
+                            }
+                            // SAFETY: it has arrived, and the next round begins later.
+                            let all = (0..LEN).all(
+                                |at| unsafe { chunk.as_ptr().add(at).read_volatile() } == round * 100 + part as u32,
+                            );
+                            assert!(all);
+                        });
+                    }
+                });
+                message.wait().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn data_with_gaps_arrives_where_it_belongs() {
+    job(2, |comm| {
+        // Every other number.
+        let every_other = Datatype::vector(3, 1, 2, &Predefined::Uint32.into()).unwrap();
+        let every_other = every_other.resized(0, 24).unwrap();
+        let mut array = Array((0..24).collect());
+        if comm.rank() == 0 {
+            // SAFETY: as above.
+            let (mut message, parts) = unsafe { comm.psend_init(array.at(), 4, 1, &every_other, 1.into(), 0) }.unwrap();
+            message.start().unwrap();
+            parts.ready_list([3, 1]).unwrap();
+            parts.ready(0).unwrap();
+            parts.ready_range(2..=2).unwrap();
+            message.wait().unwrap();
+        } else {
+            array.0.fill(99);
+            // SAFETY: as above.
+            let (mut message, _) = unsafe { comm.precv_init(array.at(), 2, 2, &every_other, 0, 0) }.unwrap();
+            message.start().unwrap();
+            message.wait().unwrap();
+            assert!((0..24).all(|at| array.0[at] == if at % 2 == 0 { at as u32 } else { 99 }), "{:?}", array.0);
+        }
+    });
+}
+
+#[test]
+fn messages_of_different_lengths_do_not_match_and_others_are_unharmed() {
+    job(2, |comm| {
+        let mut arrays = [Array(vec![comm.rank(); 8]), Array(vec![comm.rank(); 8])];
+        let kind = Predefined::Uint32.into();
+        let [short, fine] = &mut arrays;
+        if comm.rank() == 0 {
+            // SAFETY: as above.
+            let mut both = unsafe {
+                [
+                    comm.psend_init(short.at(), 8, 1, &kind, 1.into(), 0).unwrap(),
+                    comm.psend_init(fine.at(), 8, 1, &kind, 1.into(), 0).unwrap(),
+                ]
+            };
+            for (message, parts) in &mut both {
+                message.start().unwrap();
+                parts.ready_range(0..=7).unwrap();
+            }
+            both.iter_mut().for_each(|(message, _)| _ = message.wait().unwrap());
+        } else {
+            // SAFETY: as above.
+            let mut both = unsafe {
+                [
+                    comm.precv_init(short.at(), 7, 1, &kind, 0, 0).unwrap(),
+                    comm.precv_init(fine.at(), 2, 4, &kind, 0, 0).unwrap(),
+                ]
+            };
+            both.iter_mut().for_each(|(message, _)| message.start().unwrap());
+            assert_eq!(both[0].0.wait(), Err(ErrorClass::Truncate));
+            assert_eq!(both[1].0.wait().map(|status| status.bytes), Ok(32));
+            assert_eq!(fine.0, [0; 8]);
+            assert_eq!(short.0, [1; 8]);
+        }
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_message_that_is_never_complete_gives_its_memory_back() {
+    job(2, |comm| {
+        let (mut array, kind) = (Array(vec![0; 8]), Predefined::Uint32.into());
+        let other = 1 - comm.rank();
+        // SAFETY: the array outlives all of them.
+        unsafe {
+            let (mut nobody_receives, parts) = comm.psend_init(array.at(), 8, 1, &kind, other.into(), 1).unwrap();
+            nobody_receives.start().unwrap();
+            parts.ready(2).unwrap();
+            let (mut nobody_sends, arrivals) = comm.precv_init(array.at(), 8, 1, &kind, other, 2).unwrap();
+            nobody_sends.start().unwrap();
+            assert_eq!(arrivals.arrived(0), Ok(false));
+            drop((nobody_receives, nobody_sends));
+            assert_eq!(parts.ready(3), Err(ErrorClass::Request));
+            let (mut nowhere, parts) = comm.psend_init(array.at(), 2, 4, &kind, Destination::Null, 0).unwrap();
+            nowhere.start().unwrap();
+            parts.ready_range(0..=1).unwrap();
+            assert_eq!(nowhere.wait(), Ok(Status::EMPTY));
+            let (mut nowhere, _) = comm.precv_init(array.at(), 2, 4, &kind, Source::Null, 0).unwrap();
+            nowhere.start().unwrap();
+            assert_eq!(nowhere.wait(), Ok(Status::EMPTY));
+            assert_eq!(comm.precv_init(array.at(), 2, 4, &kind, Source::Any, 0).map(drop), Err(ErrorClass::Rank));
+        }
+        comm.barrier().unwrap();
+    });
+}
