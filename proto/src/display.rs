@@ -49,7 +49,7 @@ impl Display {
         let Some(page) = &mut self.page else { return };
         self.values.clear();
         self.values.extend([router.peers.len() as u64, turns]);
-        each(&router.counters, self.am.as_ref(), &nic.counters(), |_, value| self.values.push(value));
+        each(&router.turn.counters, self.am.as_ref(), &nic.counters(), |_, value| self.values.push(value));
         page.publish(&self.values);
         self.due = now + PERIOD;
     }

@@ -50,8 +50,16 @@ impl PeerQueue {
     #[inline]
     pub fn pop_front(&mut self) -> Option<u16> {
         let front = self.front()?;
-        self.front = if self.rest.is_empty() { NO_PEER } else { self.rest.pop_front().unwrap_or(NO_PEER) };
+        self.front = NO_PEER;
+        if !self.rest.is_empty() {
+            self.move_up();
+        }
         Some(front)
+    }
+
+    #[inline(never)]
+    fn move_up(&mut self) {
+        self.front = self.rest.pop_front().unwrap_or(NO_PEER);
     }
 }
 

@@ -74,18 +74,21 @@ impl RecvFifo {
         }
     }
 
-    /// Takes in the body of the frame whose turn it is. On an error nothing of it is kept.
+    /// Takes in the body of the frame whose turn it is: true when that may have raised the grant. On an error nothing of
+    /// it is kept.
     #[inline]
-    pub fn accept(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
-        if is_run_of_messages(body) {
+    pub fn accept(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<bool, Reject> {
+        let is_run = is_run_of_messages(body);
+        if is_run {
             self.append(body)?;
         } else {
             self.accept_other(body, message_max, spares)?;
         }
         self.position += body.len() as u64;
-        Ok(())
+        Ok(!is_run)
     }
 
+    #[inline(never)]
     fn accept_other(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
         let mut records = Records::new(body);
         let Some(first) = records.next() else { return Err(Reject::Malformed) };
@@ -266,7 +269,7 @@ mod tests {
             for take in takes.into_iter().chain(std::iter::repeat_n(4, 10 * messages.len() + 40)) {
                 while let Some(body) = sending.pop_front_if(|body| sent + body.len() as u64 <= fifo.grant()) {
                     sent += body.len() as u64;
-                    prop_assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(()));
+                    prop_assert!(fifo.accept(&body, 1 << 20, &mut spares).is_ok());
                 }
                 for _ in 0..take {
                     if let Taken::Message(message) = fifo.take(&mut spares, <[u8]>::to_vec) {
@@ -292,7 +295,7 @@ mod tests {
         let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
         let body = &bodies(1, LONGEST - RECORD_LEN)[0];
         for _ in 0..CAPACITY / LONGEST {
-            assert_eq!(fifo.accept(body, 1 << 20, &mut spares), Ok(()));
+            assert_eq!(fifo.accept(body, 1 << 20, &mut spares), Ok(false));
         }
         assert_eq!(fifo.accept(body, 1 << 20, &mut spares), Err(Reject::Overrun));
     }
@@ -303,7 +306,7 @@ mod tests {
         let parts = bodies(1, 700);
         assert_eq!(fifo.accept(&parts[1], 1 << 20, &mut spares), Err(Reject::Malformed), "More without First");
         assert_eq!(fifo.accept(&parts[0], 600, &mut spares), Err(Reject::TooLong));
-        assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Ok(()));
+        assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Ok(true));
         assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Err(Reject::Malformed), "First within a message");
         assert_eq!(
             fifo.accept(&bodies(2, 8)[0], 1 << 20, &mut spares),
@@ -319,7 +322,7 @@ mod tests {
         let mut close = [0; RECORD_LEN];
         put_close(&mut close);
         body.extend_from_slice(&close);
-        assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(()));
+        assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(true));
         assert!(fifo.is_closed());
         assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Message(8));
         assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Close);

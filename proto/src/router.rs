@@ -1,6 +1,6 @@
 //! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 
 use sidelane_nic::LinkAddr;
@@ -9,24 +9,18 @@ use sidelane_nic::time::Instant;
 
 use crate::Config;
 use crate::conn::{Conn, TurnContext};
-use crate::counters::{Counters, Reject};
-use crate::event::{Event, PeerId};
+use crate::counters::Reject;
+use crate::event::PeerId;
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
-use crate::rma::Rma;
-use crate::seal::{Job, JobKey};
+use crate::seal::JobKey;
 use crate::send_fifo::SendFifo;
-use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
 /// Everything but the NIC, so that frames can be handled while the NIC lends them.
 pub(crate) struct Router {
-    pub config: Config,
     pub peers: Peers,
-    pub counters: Counters,
-    pub spares: Spares,
-    pub events: VecDeque<Event>,
-    pub rma: Rma,
+    pub turn: TurnContext,
     /// Connections that may have something to transmit.
     pub active: PeerQueue,
     /// Connections with messages to receive.
@@ -35,10 +29,6 @@ pub(crate) struct Router {
     pub late: PeerQueue,
     /// Messages that the front of `ready` may still give before the next one's turn.
     ready_turns: u32,
-    /// When the last turn began: near enough for what a user's call sets off.
-    pub now: Instant,
-    /// Where frames are sealed: never on a reliable driver.
-    pub job: Option<Job>,
     /// Where the records of a sealed frame are decrypted; kept for its memory.
     opened: Vec<u8>,
     /// Frames that need the NIC for an answer, put off until the burst is over.
@@ -66,49 +56,51 @@ impl Router {
     /// Nobody to talk to yet.
     pub fn new(config: Config, now: Instant, plain: bool) -> Self {
         Self {
-            job: if plain { None } else { Job::new(config.protection) },
             opened: Vec::new(),
             peers: Peers::default(),
-            counters: Counters::default(),
-            spares: Spares::default(),
-            events: VecDeque::new(),
-            rma: Rma::default(),
             active: PeerQueue::new(),
             ready: PeerQueue::new(),
             late: PeerQueue::new(),
             ready_turns: READY_TURNS,
-            now,
             strangers: Vec::new(),
             expected: None,
             rng: Rng::new(config.seed),
-            config,
+            turn: TurnContext::new(config, now, plain),
         }
     }
 
     /// Routes one frame to its connection.
     #[inline]
-    pub fn handle_frame(&mut self, now: Instant, frame: &[u8], from: LinkAddr, plain: bool) {
-        let taken = if plain { self.route_plain(now, frame, from) } else { self.route(now, frame, from) };
+    pub fn handle_frame(&mut self, frame: &[u8], from: LinkAddr, plain: bool) {
+        let taken = if plain { self.route_plain(frame, from) } else { self.route(frame, from) };
         match taken {
-            Ok(()) => self.counters.frames_received += 1,
-            Err(reason) => self.counters.reject(reason),
+            Ok(()) => self.turn.counters.frames_received += 1,
+            Err(reason) => self.turn.counters.reject(reason),
         }
     }
 
     #[inline]
-    fn route(&mut self, now: Instant, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
-        let header = Header::parse(frame, self.job.is_some())?;
-        if self.job.is_some() {
-            return self.route_sealed(now, &header, frame, from);
+    fn route(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+        let is_sealed = self.turn.job.is_some();
+        let header = Header::parse(frame, is_sealed)?;
+        if !is_sealed && matches!(header.kind, Kind::Data | Kind::Ack) {
+            return self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, &header, frame));
+        }
+        self.route_seldom(&header, frame, from)
+    }
+
+    /// Routes what few frames are.
+    #[inline(never)]
+    fn route_seldom(&mut self, header: &Header, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+        if self.turn.job.is_some() {
+            return self.route_sealed(header, frame, from);
         }
         match header.kind {
-            Kind::Data | Kind::Ack => {
-                self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame))
-            }
+            Kind::Data | Kind::Ack => self.pass_on(header, frame),
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[FULL_LEN..])?;
                 if self.peers.at(header.peer).is_some_and(|conn| conn.is_between(tokens)) {
-                    return self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, &header, frame));
+                    return self.pass_on(header, frame);
                 }
                 // The check is keyed by both tokens, and both are in the frame.
                 if !Check::between(tokens.from, tokens.to).holds(frame) {
@@ -120,18 +112,18 @@ impl Router {
                 if !Check::OPEN.holds(frame) {
                     return Err(Reject::Check);
                 }
-                self.route_open(now, header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
+                self.route_open(header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
             }
         }
     }
 
-    fn route_sealed(&mut self, now: Instant, header: &Header, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+    fn route_sealed(&mut self, header: &Header, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let lost = header.kind == Kind::Ping && !self.is_known(header.peer, frame);
-        let Some(job) = &self.job else { return Err(Reject::Tag) };
+        let Some(job) = &self.turn.job else { return Err(Reject::Tag) };
         match header.kind {
             Kind::Hello | Kind::HelloAck | Kind::Reset => {
                 let frame = job.open_opening(frame)?;
-                self.route_open(now, header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
+                self.route_open(header.kind, header.peer, &frame[FULL_LEN..], frame.len(), from)
             }
             Kind::Ping if lost => {
                 let body = frame.get(FULL_LEN..FULL_LEN + PING_LEN).ok_or(Reject::Truncated)?;
@@ -143,12 +135,16 @@ impl Router {
                 let mut opened = std::mem::take(&mut self.opened);
                 let conn = self.peers.at(header.peer).ok_or(Reject::NoPeer);
                 let frame = conn.and_then(|conn| conn.open_sealed(job, header, frame, &mut opened));
-                let handled = frame
-                    .and_then(|f| self.with_conn(header.peer, now, |conn, turn| conn.handle_frame(turn, header, f)));
+                let handled = frame.and_then(|frame| self.pass_on(header, frame));
                 self.opened = opened;
                 handled
             }
         }
+    }
+
+    #[inline(never)]
+    fn pass_on(&mut self, header: &Header, frame: &[u8]) -> Result<(), Reject> {
+        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, header, frame))
     }
 
     /// True if a Ping asks for a connection that is here.
@@ -158,12 +154,10 @@ impl Router {
     }
 
     #[inline]
-    fn route_plain(&mut self, now: Instant, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+    fn route_plain(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let header = PlainHeader::parse(frame)?;
         match header.kind {
-            Kind::Data | Kind::Ack => {
-                self.with_conn(header.peer, now, |conn, turn| conn.handle_plain(turn, &header, frame))
-            }
+            Kind::Data | Kind::Ack => self.with_conn(header.peer, |conn, turn| conn.handle_plain(turn, &header, frame)),
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[PLAIN_LEN..])?;
                 match self.peers.at(header.peer) {
@@ -172,7 +166,7 @@ impl Router {
                 }
             }
             Kind::Hello | Kind::HelloAck | Kind::Reset => {
-                self.route_open(now, header.kind, header.peer, &frame[PLAIN_LEN..], frame.len(), from)
+                self.route_open(header.kind, header.peer, &frame[PLAIN_LEN..], frame.len(), from)
             }
         }
     }
@@ -180,7 +174,6 @@ impl Router {
     #[cold]
     fn route_open(
         &mut self,
-        now: Instant,
         kind: Kind,
         peer: u16,
         body: &[u8],
@@ -191,12 +184,11 @@ impl Router {
             Kind::Hello => self.meet(Stranger::Hello { from, hello: Hello::parse(body)?, seen_len }),
             Kind::HelloAck => {
                 let hello = Hello::parse(body)?;
-                let Some((conn, mut turn)) = self.conn_turn(peer, now).filter(|(conn, _)| conn.answers_to(hello.echo))
-                else {
+                let Some((conn, turn)) = self.conn_turn(peer).filter(|(conn, _)| conn.answers_to(hello.echo)) else {
                     let tokens = Tokens { from: hello.echo, to: hello.token };
                     return self.meet(Stranger::Lost { from, tokens });
                 };
-                conn.handle_hello_ack(&mut turn, &hello);
+                conn.handle_hello_ack(turn, &hello);
                 self.activate(peer);
                 self.after_change(peer);
                 Ok(())
@@ -205,8 +197,8 @@ impl Router {
                 let tokens = Tokens::parse(body)?;
                 let index = self.peers.by_addr(from).ok_or(Reject::NoPeer)?.id.index;
                 let fresh = self.draw_token();
-                let (conn, mut turn) = self.conn_turn(index, now).ok_or(Reject::NoPeer)?;
-                let taken = conn.handle_reset(&mut turn, tokens, fresh);
+                let (conn, turn) = self.conn_turn(index).ok_or(Reject::NoPeer)?;
+                let taken = conn.handle_reset(turn, tokens, fresh);
                 self.activate(index);
                 self.after_change(index);
                 taken
@@ -231,12 +223,12 @@ impl Router {
     pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], &mut SendFifo) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(index) = self.ready.front() {
-            let Some((conn, mut turn)) = self.conn_turn(index, self.now) else {
+            let Some((conn, turn)) = self.conn_turn(index) else {
                 self.ready.pop_front();
                 continue;
             };
             let id = conn.id;
-            let taken = conn.recv(&mut turn, |message, fifo| take.take().expect("called once")(id, message, fifo));
+            let taken = conn.recv(turn, |message, fifo| take.take().expect("called once")(id, message, fifo));
             let (more, urgent) = (conn.has_message(), conn.is_urgent());
             if !more {
                 conn.ready = false;
@@ -253,7 +245,7 @@ impl Router {
                 self.activate(index);
             }
             if taken.is_some() {
-                self.counters.messages_received += 1;
+                self.turn.counters.messages_received += 1;
                 return taken;
             }
             self.after_change(index);
@@ -263,18 +255,8 @@ impl Router {
 
     /// A connection, and what a turn lends to it.
     #[inline]
-    pub fn conn_turn(&mut self, index: u16, now: Instant) -> Option<(&mut Conn, TurnContext<'_>)> {
-        let conn = self.peers.at(index)?;
-        let turn = TurnContext {
-            now,
-            config: &self.config,
-            counters: &mut self.counters,
-            spares: &mut self.spares,
-            events: &mut self.events,
-            rma: &mut self.rma,
-            job: self.job.as_ref(),
-        };
-        Some((conn, turn))
+    pub fn conn_turn(&mut self, index: u16) -> Option<(&mut Conn, &mut TurnContext)> {
+        Some((self.peers.at(index)?, &mut self.turn))
     }
 
     /// Gives a frame to its connection, which may then have messages, and something to say.
@@ -282,14 +264,12 @@ impl Router {
     fn with_conn(
         &mut self,
         index: u16,
-        now: Instant,
-        handle: impl FnOnce(&mut Conn, &mut TurnContext<'_>) -> Result<(), Reject>,
+        handle: impl FnOnce(&mut Conn, &mut TurnContext) -> Result<(), Reject>,
     ) -> Result<(), Reject> {
-        let Self { peers, config, counters, spares, events, rma, ready, active, late, job, .. } = self;
+        let Self { peers, turn, ready, active, late, .. } = self;
         let conn = peers.at(index).ok_or(Reject::NoPeer)?;
         let was_late = conn.has_noted_ack();
-        let job = job.as_ref();
-        let handled = handle(conn, &mut TurnContext { now, config, counters, spares, events, rma, job });
+        let handled = handle(conn, turn);
         if conn.has_message() && !conn.ready {
             conn.ready = true;
             ready.push_back(index);
@@ -310,9 +290,16 @@ impl Router {
     /// Takes in the acks that waited until there is time.
     #[inline]
     pub fn catch_up(&mut self) {
+        if !self.late.is_empty() {
+            self.take_in_noted_acks();
+        }
+    }
+
+    #[inline(never)]
+    fn take_in_noted_acks(&mut self) {
         while let Some(index) = self.late.pop_front() {
-            let Some((conn, mut turn)) = self.conn_turn(index, self.now) else { continue };
-            conn.take_in_noted_ack(&mut turn);
+            let Some((conn, turn)) = self.conn_turn(index) else { continue };
+            conn.take_in_noted_ack(turn);
             if conn.wants_to_transmit() {
                 self.activate(index);
             }
@@ -339,29 +326,29 @@ impl Router {
 
     /// Every peer that waits for a Done is told, with what else goes to it.
     #[cold]
-    pub fn tell_done(&mut self, now: Instant) {
-        let mut owing = std::mem::take(&mut self.rma.owing);
+    pub fn tell_done(&mut self) {
+        let mut owing = std::mem::take(&mut self.turn.rma.owing);
         for index in owing.drain(..) {
-            if let Some((conn, mut turn)) = self.conn_turn(index, now) {
-                conn.push_done(&mut turn);
+            if let Some((conn, turn)) = self.conn_turn(index) {
+                conn.push_done(turn);
                 self.activate(index);
             }
         }
-        if self.rma.owing.is_empty() {
-            self.rma.owing = owing;
+        if self.turn.rma.owing.is_empty() {
+            self.turn.rma.owing = owing;
         }
     }
 
     /// True when there is a place for a peer at `addr`: always, where one is expected.
     pub fn has_room(&self, addr: LinkAddr) -> bool {
         let is_expected = || self.expected.as_ref().is_some_and(|expected| expected.contains(&addr));
-        self.peers.len() < usize::from(NO_PEER) && (self.peers.len() < self.config.peers_max || is_expected())
+        self.peers.len() < usize::from(NO_PEER) && (self.peers.len() < self.turn.config.peers_max || is_expected())
     }
 
     pub fn draw_token(&mut self) -> u64 {
         loop {
             // Keys follow from tokens: the same two tokens again would be the same keys again.
-            let token = if self.job.is_some() { JobKey::random_token() } else { self.rng.next_u64() };
+            let token = if self.turn.job.is_some() { JobKey::random_token() } else { self.rng.next_u64() };
             if token != 0 {
                 return token;
             }
@@ -373,7 +360,7 @@ impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router")
             .field("peers", &self.peers)
-            .field("events", &self.events)
+            .field("events", &self.turn.events)
             .field("rng", &self.rng)
             .finish_non_exhaustive()
     }

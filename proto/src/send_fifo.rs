@@ -218,7 +218,7 @@ impl SendFifo {
     #[inline]
     pub fn write(&self, span: Span, body: &mut [u8]) {
         match span {
-            Span::Run { at, len } => self.write_run(at, body, len),
+            Span::Run { at, .. } => self.write_run(at, body),
             Span::Part { number, offset, len } => {
                 let message = &self.large(number).buffer[offset..offset + len];
                 let front = body.len() - len;
@@ -258,9 +258,10 @@ impl SendFifo {
         &mut self.large[number.wrapping_sub(self.large_first) as usize]
     }
 
+    /// Writes the body of the frame that carries the run at `at`, which is as long as `body`.
     #[inline]
-    fn write_run(&self, at: usize, body: &mut [u8], len: usize) {
-        copy_words(body, self.ring.slice(at, len));
+    pub fn write_run(&self, at: usize, body: &mut [u8]) {
+        copy_words(body, self.ring.slice(at, body.len()));
     }
 
     /// The run that is next, whole records that were never sent, if it fits `room`; `None` when it does not, or is not
@@ -278,22 +279,25 @@ impl SendFifo {
     #[inline]
     pub fn hand_over_run(&mut self, at: usize, body: &mut [u8]) {
         let len = body.len();
-        self.write_run(at, body, len);
+        self.write_run(at, body);
+        self.advance_run(at, len);
+        self.ring.pop(len);
+    }
+
+    /// The run from [`Self::next_run`] was sent: the next one follows it.
+    #[inline]
+    pub fn advance_run(&mut self, at: usize, len: usize) {
+        debug_assert_eq!(at, self.next);
         self.next = self.ring.after(at, len);
         self.unsent -= len;
-        self.ring.pop(len);
+        self.advanced += len as u64;
     }
 
     /// The span from [`Self::next_span`] was sent: the next one follows it.
     #[inline]
     pub fn advance(&mut self, span: Span) {
         match span {
-            Span::Run { at, len } => {
-                debug_assert_eq!(at, self.next);
-                self.next = self.ring.after(at, len);
-                self.unsent -= len;
-                self.advanced += len as u64;
-            }
+            Span::Run { at, len } => self.advance_run(at, len),
             Span::Part { number, offset, len } => {
                 let large = self.large_mut(number);
                 debug_assert_eq!(offset, large.sent);

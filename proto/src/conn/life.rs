@@ -11,7 +11,7 @@ use crate::wire::Seq;
 
 impl Conn {
     /// Fires every timer that is due.
-    pub fn handle_timeout(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+    pub fn handle_timeout(&mut self, turn: &mut TurnContext, plain: bool) {
         let now = turn.now;
         if self.timers.fire(Timer::Ack, now) {
             self.ack.on_timeout(now);
@@ -53,7 +53,7 @@ impl Conn {
     }
 
     #[cold]
-    pub(super) fn open(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn open(&mut self, turn: &mut TurnContext) {
         self.phase = if self.owed.has(Owed::CLOSE) { Phase::Closing } else { Phase::Open };
         self.path.settle();
         self.heard_at = turn.now;
@@ -66,7 +66,7 @@ impl Conn {
 
     /// The peer does not answer any more. Where both sides had closed already, that is as agreed.
     #[cold]
-    pub(super) fn lost(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
+    pub(super) fn lost(&mut self, turn: &mut TurnContext, reason: GoneReason) {
         match self.phase {
             Phase::Lingering { .. } | Phase::Gone => {}
             // The user never heard of it.
@@ -82,7 +82,7 @@ impl Conn {
 
     /// The peer gave up the connection that both sides began. Ours begins anew, as if the peer never had.
     #[cold]
-    pub(super) fn begin_anew(&mut self, turn: &mut TurnContext<'_>, give_up_at: Instant, token: u64) {
+    pub(super) fn begin_anew(&mut self, turn: &mut TurnContext, give_up_at: Instant, token: u64) {
         debug_assert_eq!(self.position, 0, "nothing is sent before the peer has confirmed");
         if self.owed.has(Owed::CLOSE) && self.is_settled() {
             self.wind_up(turn);
@@ -98,19 +98,19 @@ impl Conn {
     }
 
     #[cold]
-    pub(super) fn gone(&mut self, turn: &mut TurnContext<'_>, reason: GoneReason) {
+    pub(super) fn gone(&mut self, turn: &mut TurnContext, reason: GoneReason) {
         self.wind_up(turn);
         turn.counters.peers_gone += 1;
         turn.events.push_back(Event::Gone { peer: self.id, reason });
     }
 
     /// A message was to be sent that the peer does not take.
-    pub fn end_too_long(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn end_too_long(&mut self, turn: &mut TurnContext) {
         self.gone(turn, GoneReason::MessageTooLong);
     }
 
     /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
-    pub(super) fn wind_up(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn wind_up(&mut self, turn: &mut TurnContext) {
         let peer = self.id;
         if let Some(mut one_sided) = self.one_sided.take() {
             one_sided.wind_up(peer, turn);
@@ -127,7 +127,7 @@ impl Conn {
 
     /// The user has taken everything up to the peer's Close.
     #[cold]
-    pub(super) fn on_close_taken(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn on_close_taken(&mut self, turn: &mut TurnContext) {
         // It may have come with the ack of the last thing that we sent.
         self.take_in_noted_ack(turn);
         match self.phase {
@@ -138,7 +138,7 @@ impl Conn {
         }
     }
 
-    pub(super) fn linger(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn linger(&mut self, turn: &mut TurnContext) {
         let until = turn.now + LINGER;
         self.phase = Phase::Lingering { until };
         self.timers = Timers::new();
@@ -152,7 +152,7 @@ impl Conn {
 
     /// Ends a close whose Close record is acknowledged.
     #[inline]
-    pub(super) fn finish_close(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn finish_close(&mut self, turn: &mut TurnContext) {
         if self.phase == Phase::Closing && !self.owed.has(Owed::CLOSE) && self.fifo.is_empty() {
             self.linger(turn);
         }
@@ -214,7 +214,7 @@ impl Conn {
     }
 
     #[cold]
-    pub(super) fn on_life_timeout(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+    pub(super) fn on_life_timeout(&mut self, turn: &mut TurnContext, plain: bool) {
         let now = turn.now;
         match self.phase {
             Phase::Connecting { give_up_at, .. } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),

@@ -204,19 +204,33 @@ impl Plan {
     }
 }
 
-/// What one turn of the endpoint's loop lends to its connections.
-pub(crate) struct TurnContext<'a> {
+/// What all connections of an endpoint share, and are lent whenever it is their turn.
+pub(crate) struct TurnContext {
+    /// When the last turn began: near enough for what a user's call sets off.
     pub now: Instant,
-    pub config: &'a Config,
-    pub counters: &'a mut Counters,
-    pub spares: &'a mut Spares,
-    pub events: &'a mut VecDeque<Event>,
-    pub rma: &'a mut Rma,
-    /// Where frames are sealed.
-    pub job: Option<&'a Job>,
+    pub config: Config,
+    pub counters: Counters,
+    pub spares: Spares,
+    pub events: VecDeque<Event>,
+    pub rma: Rma,
+    /// Where frames are sealed: never on a reliable driver.
+    pub job: Option<Job>,
 }
 
-impl TurnContext<'_> {
+impl TurnContext {
+    /// At the beginning. `plain` on a reliable driver.
+    pub fn new(config: Config, now: Instant, plain: bool) -> Self {
+        Self {
+            now,
+            job: if plain { None } else { Job::new(config.protection) },
+            config,
+            counters: Counters::default(),
+            spares: Spares::default(),
+            events: VecDeque::new(),
+            rma: Rma::default(),
+        }
+    }
+
     /// Bytes that a frame is longer than what a connection writes.
     #[inline]
     pub fn tag_len(&self) -> usize {
@@ -358,9 +372,9 @@ impl Conn {
     /// Shows the oldest message to `take`, and the FIFO that an answer goes into. After the peer's close was reached, the
     /// connection winds down.
     #[inline]
-    pub fn recv<R>(&mut self, turn: &mut TurnContext<'_>, take: impl FnOnce(&[u8], &mut SendFifo) -> R) -> Option<R> {
+    pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8], &mut SendFifo) -> R) -> Option<R> {
         let fifo = &mut self.fifo;
-        match self.inbox.take(turn.spares, |message| take(message, fifo)) {
+        match self.inbox.take(&mut turn.spares, |message| take(message, fifo)) {
             Taken::Message(result) => {
                 if matches!(self.phase, Phase::Open | Phase::Closing) {
                     self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
@@ -434,7 +448,7 @@ impl Conn {
     }
 
     /// Ends the connection once everything is acknowledged.
-    pub fn close(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn close(&mut self, turn: &mut TurnContext) {
         match self.phase {
             Phase::Open => {
                 self.phase = Phase::Closing;

@@ -1,17 +1,14 @@
 //! Every event in every phase, against a table.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Link, LinkAddr};
 
 use super::{Conn, Phase, Plan, TurnContext};
-use crate::counters::{Counters, Reject};
+use crate::counters::Reject;
 use crate::event::{Event, PeerId};
 use crate::path::Path;
-use crate::rma::Rma;
-use crate::spares::Spares;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tokens, put_close, put_message};
 use crate::{Config, SendError};
 
@@ -22,12 +19,7 @@ const STRANGER: u64 = 0x3333;
 /// A connection, and what its endpoint would hold.
 struct Stage {
     conn: Conn,
-    config: Config,
-    counters: Counters,
-    spares: Spares,
-    events: VecDeque<Event>,
-    rma: Rma,
-    now: Instant,
+    turn: TurnContext,
     /// Number of the peer's next Data frame.
     seq: u32,
 }
@@ -55,25 +47,23 @@ impl Stage {
         } else {
             Conn::connecting(id, addr, link, US, path, now, &config)
         };
-        let (counters, spares, events) = (Counters::default(), Spares::default(), VecDeque::new());
-        let mut stage = Self { conn, config, counters, spares, events, rma: Rma::default(), now, seq: 0 };
+        let mut stage = Self { conn, turn: TurnContext::new(config, now, false), seq: 0 };
         stage.sent();
         stage
     }
 
-    fn turn(&mut self) -> (&mut Conn, TurnContext<'_>) {
-        let Self { conn, config, counters, spares, events, rma, now, .. } = self;
-        (conn, TurnContext { now: *now, config, counters, spares, events, rma, job: None })
+    fn turn(&mut self) -> (&mut Conn, &mut TurnContext) {
+        (&mut self.conn, &mut self.turn)
     }
 
     /// Lets it transmit, and tells the kinds of the frames.
     fn sent(&mut self) -> String {
         let mut kinds = Vec::new();
         let mut frame = vec![0; 512];
-        let (conn, mut turn) = self.turn();
-        while let Some(plan) = conn.poll_transmit(&mut turn, false) {
+        let (conn, turn) = self.turn();
+        while let Some(plan) = conn.poll_transmit(turn, false) {
             let len = Conn::frame_len(plan, false);
-            conn.emit(&mut turn, plan, &mut frame[..len], false);
+            conn.emit(turn, plan, &mut frame[..len], false);
             kinds.push(match plan {
                 Plan::Hello { .. } => "Hello",
                 Plan::HelloAck => "HelloAck",
@@ -89,6 +79,7 @@ impl Stage {
 
     fn told(&mut self) -> String {
         let told: Vec<String> = self
+            .turn
             .events
             .drain(..)
             .map(|event| match event {
@@ -130,8 +121,8 @@ impl Stage {
         frame.extend(body);
         header.emit(&mut frame);
         Check::between(THEM, US).seal(&mut frame, &[]);
-        let (conn, mut turn) = self.turn();
-        refused(conn.handle_frame(&mut turn, &header, &frame))
+        let (conn, turn) = self.turn();
+        refused(conn.handle_frame(turn, &header, &frame))
     }
 
     /// Number behind the last frame that was sent.
@@ -140,9 +131,9 @@ impl Stage {
     }
 
     fn pass(&mut self, span: Duration) -> Outcome {
-        self.now += span;
-        let (conn, mut turn) = self.turn();
-        conn.handle_timeout(&mut turn, false);
+        self.turn.now += span;
+        let (conn, turn) = self.turn();
+        conn.handle_timeout(turn, false);
         Ok(())
     }
 
@@ -155,14 +146,14 @@ impl Stage {
     }
 
     fn close(&mut self) -> Outcome {
-        let (conn, mut turn) = self.turn();
-        conn.close(&mut turn);
+        let (conn, turn) = self.turn();
+        conn.close(turn);
         Ok(())
     }
 
     fn take(&mut self) -> Outcome {
-        let (conn, mut turn) = self.turn();
-        conn.recv(&mut turn, |_, _| ());
+        let (conn, turn) = self.turn();
+        conn.recv(turn, |_, _| ());
         Ok(())
     }
 }
@@ -189,11 +180,11 @@ fn refused(taken: Result<(), Reject>) -> Outcome {
 fn in_phase(name: &str) -> Stage {
     let mut stage = Stage::new(name.starts_with("Accepted"));
     if name == "Accepted, asked" {
-        stage.conn.ask(stage.now, &stage.config);
+        stage.conn.ask(stage.turn.now, &stage.turn.config);
     }
     if !["Connecting", "Accepted", "Accepted, asked"].contains(&name) {
-        let (conn, mut turn) = stage.turn();
-        conn.handle_hello_ack(&mut turn, &hello(THEM, US));
+        let (conn, turn) = stage.turn();
+        conn.handle_hello_ack(turn, &hello(THEM, US));
         stage.sent();
     }
     let steps: &[fn(&mut Stage) -> Outcome] = match name {
@@ -201,8 +192,8 @@ fn in_phase(name: &str) -> Stage {
         "Closing" => &[Stage::send, Stage::close],
         "Lingering" => &[Stage::close, |stage| (stage.sent(), stage.arrive(Kind::Ack, 1, &[])).1],
         "Gone" => &[|stage| {
-            let (conn, mut turn) = stage.turn();
-            conn.handle_link_gone(&mut turn);
+            let (conn, turn) = stage.turn();
+            conn.handle_link_gone(turn);
             Ok(())
         }],
         _ => &[],
@@ -226,13 +217,13 @@ const EVENTS: [(&str, Happen); 19] = [
     ("Hello", |stage| refused(stage.conn.handle_hello(&hello(THEM, 0), 512))),
     ("Hello of another life", |stage| refused(stage.conn.handle_hello(&hello(STRANGER, 0), 512))),
     ("HelloAck", |stage| {
-        let (conn, mut turn) = stage.turn();
-        conn.handle_hello_ack(&mut turn, &hello(THEM, US));
+        let (conn, turn) = stage.turn();
+        conn.handle_hello_ack(turn, &hello(THEM, US));
         Ok(())
     }),
     ("HelloAck of another life", |stage| {
-        let (conn, mut turn) = stage.turn();
-        conn.handle_hello_ack(&mut turn, &hello(STRANGER, US));
+        let (conn, turn) = stage.turn();
+        conn.handle_hello_ack(turn, &hello(STRANGER, US));
         Ok(())
     }),
     ("Data", |stage| {
@@ -252,12 +243,12 @@ const EVENTS: [(&str, Happen); 19] = [
         stage.arrive(Kind::Ping, 0, &body)
     }),
     ("Reset", |stage| {
-        let (conn, mut turn) = stage.turn();
-        refused(conn.handle_reset(&mut turn, Tokens { from: THEM, to: US }, STRANGER))
+        let (conn, turn) = stage.turn();
+        refused(conn.handle_reset(turn, Tokens { from: THEM, to: US }, STRANGER))
     }),
     ("Reset of another life", |stage| {
-        let (conn, mut turn) = stage.turn();
-        refused(conn.handle_reset(&mut turn, Tokens { from: STRANGER, to: US }, STRANGER))
+        let (conn, turn) = stage.turn();
+        refused(conn.handle_reset(turn, Tokens { from: STRANGER, to: US }, STRANGER))
     }),
     ("Close record", |stage| {
         let mut body = [0; RECORD_LEN];
@@ -271,13 +262,13 @@ const EVENTS: [(&str, Happen); 19] = [
         stage.take()
     }),
     ("5 ms", |stage| stage.pass(Duration::from_millis(5))),
-    ("a keep-alive", |stage| stage.pass(stage.config.keep_alive)),
-    ("10 s", |stage| stage.pass(stage.config.connect_timeout)),
+    ("a keep-alive", |stage| stage.pass(stage.turn.config.keep_alive)),
+    ("10 s", |stage| stage.pass(stage.turn.config.connect_timeout)),
     ("send", Stage::send),
     ("close", Stage::close),
     ("link gone", |stage| {
-        let (conn, mut turn) = stage.turn();
-        conn.handle_link_gone(&mut turn);
+        let (conn, turn) = stage.turn();
+        conn.handle_link_gone(turn);
         Ok(())
     }),
 ];

@@ -4,19 +4,20 @@ use sidelane_nic::time::Instant;
 
 use super::{Conn, NotedAck, Owed, Phase, TurnContext, settle};
 use crate::counters::Reject;
-use crate::event::GoneReason;
+use crate::event::{GoneReason, PeerId};
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
+use crate::rma::OneSided;
 use crate::seal::Job;
-use crate::send_fifo::Span;
+use crate::send_fifo::{SendFifo, Span};
 use crate::timers::Timer;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
 
 impl Conn {
     /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
-    #[inline]
-    pub fn handle_frame(&mut self, turn: &mut TurnContext<'_>, header: &Header, frame: &[u8]) -> Result<(), Reject> {
+    #[inline(always)]
+    pub fn handle_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8]) -> Result<(), Reject> {
         self.admit(turn, header.epoch, Some(frame))?;
         if self.can_wait(header) {
             self.raise_limit(header.credit);
@@ -57,8 +58,13 @@ impl Conn {
 
     /// Takes in the ack that waited.
     #[inline]
-    pub fn take_in_noted_ack(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn take_in_noted_ack(&mut self, turn: &mut TurnContext) {
         let Some(NotedAck { ack, at }) = self.noted.take() else { return };
+        if let Some(span) = self.in_flight.on_lone_ack(at, ack, &mut self.rtt) {
+            release(&mut self.fifo, &mut self.one_sided, self.id, turn, span);
+            self.on_progress(turn, 1, false);
+            return;
+        }
         // What became of the connection meanwhile may have made it old; it was possible when it was noted.
         let before = self.in_flight.len();
         if self.on_ack(turn, at, ack, 0) == (AckVerdict::Fresh { progress: true }) {
@@ -66,8 +72,8 @@ impl Conn {
         }
     }
 
-    #[inline]
-    fn take_in_ack(&mut self, turn: &mut TurnContext<'_>, header: &Header) -> Result<(), Reject> {
+    #[inline(never)]
+    fn take_in_ack(&mut self, turn: &mut TurnContext, header: &Header) -> Result<(), Reject> {
         let before = self.in_flight.len();
         match self.on_ack(turn, turn.now, header.ack, header.sack) {
             AckVerdict::Impossible => return Err(Reject::Window),
@@ -90,17 +96,9 @@ impl Conn {
     }
 
     #[inline]
-    fn on_ack(&mut self, turn: &mut TurnContext<'_>, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
-        let (fifo, one_sided, id) = (&mut self.fifo, &mut self.one_sided, self.id);
-        let (spares, events, regions) = (&mut *turn.spares, &mut *turn.events, &mut turn.rma.regions);
-        self.in_flight.on_ack(at, ack, sack, &mut self.rtt, |span| {
-            if let Span::Operations(span) = span {
-                let one_sided = one_sided.as_mut().expect("operations are in flight");
-                one_sided.outbox.release(span, regions, spares, events);
-            } else {
-                settle(fifo.release(span), id, spares, events);
-            }
-        })
+    fn on_ack(&mut self, turn: &mut TurnContext, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
+        let Self { in_flight, rtt, fifo, one_sided, id, .. } = self;
+        in_flight.on_ack(at, ack, sack, rtt, |span| release(fifo, one_sided, *id, turn, span))
     }
 
     /// A sealed frame as its sender wrote it. `scratch` is memory for its records.
@@ -122,18 +120,14 @@ impl Conn {
 
     /// Takes in a frame of a reliable driver.
     #[inline]
-    pub fn handle_plain(
-        &mut self,
-        turn: &mut TurnContext<'_>,
-        header: &PlainHeader,
-        frame: &[u8],
-    ) -> Result<(), Reject> {
+    pub fn handle_plain(&mut self, turn: &mut TurnContext, header: &PlainHeader, frame: &[u8]) -> Result<(), Reject> {
         self.admit(turn, header.epoch, None)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
-            self.take_in(turn, &frame[PLAIN_LEN..], true)?;
+            if self.take_in(turn, &frame[PLAIN_LEN..], true)? {
+                self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+            }
             self.taken_at = turn.now;
-            self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
         }
         Ok(())
     }
@@ -163,7 +157,7 @@ impl Conn {
     }
 
     /// Takes in the answer to our Hello: its echo is our token.
-    pub fn handle_hello_ack(&mut self, turn: &mut TurnContext<'_>, hello: &Hello) {
+    pub fn handle_hello_ack(&mut self, turn: &mut TurnContext, hello: &Hello) {
         match self.phase {
             Phase::Connecting { .. } => {
                 self.learn(hello, hello.seen_len as usize);
@@ -188,7 +182,7 @@ impl Conn {
     }
 
     /// Takes in a Reset: the peer knows nothing of a connection with these tokens. `fresh` is a token for another try.
-    pub fn handle_reset(&mut self, turn: &mut TurnContext<'_>, tokens: Tokens, fresh: u64) -> Result<(), Reject> {
+    pub fn handle_reset(&mut self, turn: &mut TurnContext, tokens: Tokens, fresh: u64) -> Result<(), Reject> {
         if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
             return Err(Reject::Epoch);
         }
@@ -200,18 +194,13 @@ impl Conn {
     }
 
     /// The driver knows that the peer cannot be reached any more.
-    pub fn handle_link_gone(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn handle_link_gone(&mut self, turn: &mut TurnContext) {
         self.lost(turn, GoneReason::LinkGone);
     }
 
     /// Lets in what belongs to this connection's life and, where there is a check to hold, is undamaged.
     #[inline]
-    pub(super) fn admit(
-        &mut self,
-        turn: &mut TurnContext<'_>,
-        epoch: u16,
-        checked: Option<&[u8]>,
-    ) -> Result<(), Reject> {
+    pub(super) fn admit(&mut self, turn: &mut TurnContext, epoch: u16, checked: Option<&[u8]>) -> Result<(), Reject> {
         if epoch != self.keys.own as u16 {
             return Err(Reject::Epoch);
         }
@@ -253,7 +242,7 @@ impl Conn {
 
     /// Something new was acknowledged: `passed` frames left the window.
     #[inline]
-    pub(super) fn on_progress(&mut self, turn: &mut TurnContext<'_>, passed: usize, has_sack: bool) {
+    pub(super) fn on_progress(&mut self, turn: &mut TurnContext, passed: usize, has_sack: bool) {
         self.active_at = turn.now;
         if self.backoff > 0 {
             self.backoff = 0;
@@ -283,19 +272,22 @@ impl Conn {
         }
     }
 
-    #[inline]
-    pub(super) fn on_data(&mut self, turn: &mut TurnContext<'_>, seq: Seq, body: &[u8]) -> Result<(), Reject> {
+    #[inline(always)]
+    pub(super) fn on_data(&mut self, turn: &mut TurnContext, seq: Seq, body: &[u8]) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
-                self.take_in(turn, body, false)?;
+                let mut may_grant = self.take_in(turn, body, false)?;
                 if self.reorder.has_gap() {
                     self.close_gap(turn);
+                    may_grant = true;
                 } else {
                     self.reorder.advance();
                 }
                 self.taken_at = turn.now;
                 self.ack.on_frame(turn.now);
-                self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+                if may_grant {
+                    self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+                }
                 if self.timers.is_idle(Timer::Ack)
                     && let Some(due) = self.ack.due()
                 {
@@ -322,7 +314,7 @@ impl Conn {
 
     /// The frame that was due has been accepted: those that waited behind it follow.
     #[cold]
-    pub(super) fn close_gap(&mut self, turn: &mut TurnContext<'_>) {
+    pub(super) fn close_gap(&mut self, turn: &mut TurnContext) {
         while let Some(kept) = self.reorder.take_following() {
             self.reorder.advance();
             if let Err(reason) = self.take_in_kept(turn, &kept) {
@@ -333,6 +325,18 @@ impl Conn {
         }
         self.reorder.advance();
         self.ack.on_gap();
+    }
+}
+
+/// What `span` holds in memory is free.
+#[inline]
+fn release(fifo: &mut SendFifo, one_sided: &mut Option<Box<OneSided>>, id: PeerId, turn: &mut TurnContext, span: Span) {
+    let TurnContext { spares, events, rma, .. } = turn;
+    if let Span::Operations(span) = span {
+        let one_sided = one_sided.as_mut().expect("operations are in flight");
+        one_sided.outbox.release(span, &mut rma.regions, spares, events);
+    } else {
+        settle(fifo.release(span), id, spares, events);
     }
 }
 

@@ -59,7 +59,7 @@ impl Conn {
     }
 
     /// The turn has come to tell the peer what is done.
-    pub fn push_done(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn push_done(&mut self, turn: &mut TurnContext) {
         let serves = self.serves();
         let Some(one_sided) = &mut self.one_sided else { return };
         if serves && !one_sided.push_done() {
@@ -84,7 +84,7 @@ impl Conn {
     #[inline]
     pub fn emit_lone_put(
         &mut self,
-        turn: &mut TurnContext<'_>,
+        turn: &mut TurnContext,
         to: Target,
         bytes: &[u8],
         how: PutHow,
@@ -101,7 +101,7 @@ impl Conn {
     /// The next frame where operations wait, if the window takes one: with some of them, which need none of the peer's credit, or with
     /// messages whose turn it is.
     #[inline]
-    pub(super) fn poll_operations(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
+    pub(super) fn poll_operations(&mut self, turn: &mut TurnContext, plain: bool) -> Option<Plan> {
         if !plain && !self.window_has_room() {
             return None;
         }
@@ -130,7 +130,7 @@ impl Conn {
     }
 
     /// Writes the front of a frame with operations, and what of their bytes `frame` has room for; they are then considered sent.
-    pub(super) fn write_operations(&mut self, turn: &mut TurnContext<'_>, span: OpSpan, body: &mut [u8]) {
+    pub(super) fn write_operations(&mut self, turn: &mut TurnContext, span: OpSpan, body: &mut [u8]) {
         let one_sided = self.one_sided.as_mut().expect("a span is of its outbox");
         one_sided.outbox.write(span, body, &turn.rma.regions);
     }
@@ -139,7 +139,7 @@ impl Conn {
     #[inline]
     pub(super) fn emit_operations(
         &mut self,
-        turn: &mut TurnContext<'_>,
+        turn: &mut TurnContext,
         span: OpSpan,
         frame: &mut [u8],
         tail: &[u8],
@@ -161,19 +161,19 @@ impl Conn {
 
     /// A span of operations is acknowledged.
     #[inline]
-    pub(super) fn release_operations(&mut self, turn: &mut TurnContext<'_>, span: OpSpan) {
+    pub(super) fn release_operations(&mut self, turn: &mut TurnContext, span: OpSpan) {
         if let Some(one_sided) = &mut self.one_sided {
-            one_sided.outbox.release(span, &mut turn.rma.regions, turn.spares, turn.events);
+            one_sided.outbox.release(span, &mut turn.rma.regions, &mut turn.spares, &mut turn.events);
         }
     }
 
     /// Lends out the bytes of a span while its frame is sent from where they are, until [`Self::put_source`].
-    pub fn take_source(&mut self, turn: &mut TurnContext<'_>, span: OpSpan) -> Option<(Memory, usize)> {
+    pub fn take_source(&mut self, turn: &mut TurnContext, span: OpSpan) -> Option<(Memory, usize)> {
         self.one_sided.as_mut()?.outbox.take_source(span, &mut turn.rma.regions)
     }
 
     /// Takes the bytes of a span back.
-    pub fn put_source(&mut self, turn: &mut TurnContext<'_>, span: OpSpan, memory: Memory) {
+    pub fn put_source(&mut self, turn: &mut TurnContext, span: OpSpan, memory: Memory) {
         if let Some(one_sided) = &mut self.one_sided {
             one_sided.outbox.put_source(span, memory, &mut turn.rma.regions);
         }
@@ -181,26 +181,27 @@ impl Conn {
 
     // Receiving.
 
-    /// Takes in the body of the frame whose turn it is.
-    #[inline]
-    pub(super) fn take_in(&mut self, turn: &mut TurnContext<'_>, body: &[u8], plain: bool) -> Result<(), Reject> {
+    /// Takes in the body of the frame whose turn it is: true when the peer may perhaps send more for it.
+    #[inline(always)]
+    pub(super) fn take_in(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
         if is_operations(body) {
-            return self.take_in_operations(turn, body, plain);
+            self.take_in_operations(turn, body, plain)?;
+            return Ok(false);
         }
-        self.inbox.accept(body, turn.config.message_max, turn.spares)?;
-        if self.inbox.is_closed() {
+        let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;
+        if may_grant && self.inbox.is_closed() {
             self.on_close_arrived(turn);
         }
-        Ok(())
+        Ok(may_grant)
     }
 
     /// As [`Self::take_in`], of a frame that was kept until its turn.
-    pub(super) fn take_in_kept(&mut self, turn: &mut TurnContext<'_>, kept: &Kept) -> Result<(), Reject> {
+    pub(super) fn take_in_kept(&mut self, turn: &mut TurnContext, kept: &Kept) -> Result<(), Reject> {
         match kept {
-            Kept::Body(body) => self.take_in(turn, body, false),
+            Kept::Body(body) => self.take_in(turn, body, false).map(drop),
             Kept::Placed(placed) => {
                 let id = self.id;
-                self.one_sided(turn.config).on_placed(turn, id, *placed);
+                self.one_sided(&turn.config).on_placed(turn, id, *placed);
                 self.note_operations();
                 Ok(())
             }
@@ -208,9 +209,9 @@ impl Conn {
     }
 
     #[inline(never)]
-    fn take_in_operations(&mut self, turn: &mut TurnContext<'_>, body: &[u8], plain: bool) -> Result<(), Reject> {
+    fn take_in_operations(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<(), Reject> {
         let (id, serves) = (self.id, self.serves());
-        let one_sided = self.one_sided(turn.config);
+        let one_sided = self.one_sided(&turn.config);
         if !plain && one_sided.is_crowded() {
             return Err(Reject::Overrun);
         }
@@ -222,10 +223,10 @@ impl Conn {
     /// Keeps a frame until its turn: its body, or where its bytes can be placed at once only that. False when there is no
     /// room.
     #[cold]
-    pub(super) fn keep_early(&mut self, turn: &mut TurnContext<'_>, seq: Seq, body: &[u8]) -> bool {
+    pub(super) fn keep_early(&mut self, turn: &mut TurnContext, seq: Seq, body: &[u8]) -> bool {
         if is_operations(body) {
             let id = self.id;
-            if let Some(placed) = self.one_sided(turn.config).place_early(turn, id, body) {
+            if let Some(placed) = self.one_sided(&turn.config).place_early(turn, id, body) {
                 self.reorder.keep_placed(seq, placed);
                 return true;
             }
@@ -235,7 +236,7 @@ impl Conn {
 
     /// The peer's Close has arrived, though perhaps the user has not come so far: nothing of ours is answered any more.
     #[cold]
-    fn on_close_arrived(&mut self, turn: &mut TurnContext<'_>) {
+    fn on_close_arrived(&mut self, turn: &mut TurnContext) {
         if let Some(one_sided) = &mut self.one_sided {
             one_sided.fail_all(self.id, turn);
         }

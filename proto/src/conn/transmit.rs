@@ -13,7 +13,7 @@ use crate::wire::{
 impl Conn {
     /// The next frame to write, if any may go out now.
     #[inline]
-    pub fn poll_transmit(&mut self, turn: &mut TurnContext<'_>, plain: bool) -> Option<Plan> {
+    pub fn poll_transmit(&mut self, turn: &mut TurnContext, plain: bool) -> Option<Plan> {
         match self.phase {
             Phase::Open => {}
             Phase::Connecting { .. } | Phase::Accepted { .. } => return self.poll_handshake(),
@@ -56,7 +56,7 @@ impl Conn {
 
     /// Writes the frame with a lone record, which `write` fills.
     #[inline]
-    pub fn emit_lone(&mut self, turn: &mut TurnContext<'_>, write: impl FnOnce(&mut [u8]), frame: &mut [u8]) {
+    pub fn emit_lone(&mut self, turn: &mut TurnContext, write: impl FnOnce(&mut [u8]), frame: &mut [u8]) {
         write(&mut frame[PLAIN_LEN..]);
         self.position += (frame.len() - PLAIN_LEN) as u64;
         self.finish_plain(turn, frame);
@@ -80,10 +80,13 @@ impl Conn {
 
     /// Writes the frame from [`Self::poll_run`].
     #[inline]
-    pub fn emit_run(&mut self, turn: &mut TurnContext<'_>, at: usize, frame: &mut [u8], plain: bool) {
+    pub fn emit_run(&mut self, turn: &mut TurnContext, at: usize, frame: &mut [u8], plain: bool) {
         if !plain {
-            let span = Span::Run { at, len: frame.len() - FULL_LEN };
-            self.emit_new(turn, span, frame, false);
+            let len = frame.len() - FULL_LEN;
+            self.position += len as u64;
+            self.fifo.write_run(at, &mut frame[FULL_LEN..]);
+            self.fifo.advance_run(at, len);
+            self.finish_sent(turn, Span::Run { at, len }, frame, &[]);
             turn.counters.frames_sent += 1;
             return;
         }
@@ -93,7 +96,7 @@ impl Conn {
     }
 
     #[inline]
-    pub(super) fn finish_plain(&mut self, turn: &mut TurnContext<'_>, frame: &mut [u8]) {
+    pub(super) fn finish_plain(&mut self, turn: &mut TurnContext, frame: &mut [u8]) {
         self.active_at = turn.now;
         self.emit_plain_header(Kind::Data, frame);
         turn.counters.frames_sent += 1;
@@ -167,7 +170,7 @@ impl Conn {
 
     /// Writes the frame that `plan` makes; it is then considered sent.
     #[inline]
-    pub fn emit(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], plain: bool) {
+    pub fn emit(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], plain: bool) {
         if let Plan::New { span: Span::Operations(span) } = plan {
             self.emit_operations(turn, span, frame, &[], plain);
         } else if let Plan::New { span } = plan {
@@ -179,12 +182,12 @@ impl Conn {
     }
 
     #[inline]
-    pub(super) fn emit_new(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], plain: bool) {
+    pub(super) fn emit_new(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], plain: bool) {
         if plain {
             self.fifo.write(span, &mut frame[PLAIN_LEN..]);
             self.position += SendFifo::body_len(span) as u64;
             self.fifo.advance(span);
-            settle(self.fifo.release(span), self.id, turn.spares, turn.events);
+            settle(self.fifo.release(span), self.id, &mut turn.spares, &mut turn.events);
             self.active_at = turn.now;
             self.emit_plain_header(Kind::Data, frame);
             self.finish_close(turn);
@@ -196,7 +199,7 @@ impl Conn {
 
     /// The body of a new frame is written: the rest of it, and what is to be known of it until it is acknowledged.
     #[inline]
-    fn finish_new(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
+    fn finish_new(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: &[u8]) {
         self.position += SendFifo::body_len(span) as u64;
         self.fifo.advance(span);
         self.finish_sent(turn, span, frame, tail);
@@ -204,15 +207,14 @@ impl Conn {
 
     /// A new frame is written but for its header.
     #[inline]
-    pub(super) fn finish_sent(&mut self, turn: &mut TurnContext<'_>, span: Span, frame: &mut [u8], tail: &[u8]) {
+    pub(super) fn finish_sent(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: &[u8]) {
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does. Where half of it flies each quarter
         // asks, so that it never runs dry: the peer knows only of its own, larger window.
         self.unasked += 1;
-        let ask = !self.window_has_room()
-            || (self.unasked >= (self.window / 4).max(ASK_MIN)
-                && self.in_flight.flying() >= (self.window / 2).max(ASK_MIN) as usize);
+        let (flying, len) = (self.in_flight.flying() as u32, self.in_flight.len());
+        let ask = flying >= self.window.min(ASK_MIN) && self.asks(flying) || len >= WINDOW_MAX as usize;
         if ask {
             self.unasked = 0;
         }
@@ -222,7 +224,7 @@ impl Conn {
     }
 
     /// As [`Self::emit`], of a part of a large message whose bytes stay in place as `tail`.
-    pub fn emit_before(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], tail: &[u8]) {
+    pub fn emit_before(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], tail: &[u8]) {
         match plan {
             Plan::New { span: Span::Operations(span) } => self.emit_operations(turn, span, frame, tail, false),
             Plan::Again { seq, span: Span::Operations(span), probe } => {
@@ -243,7 +245,7 @@ impl Conn {
     }
 
     /// The body of a frame that was sent before is written: the rest of it.
-    fn finish_again(&mut self, turn: &mut TurnContext<'_>, seq: Seq, probe: bool, frame: &mut [u8], tail: &[u8]) {
+    fn finish_again(&mut self, turn: &mut TurnContext, seq: Seq, probe: bool, frame: &mut [u8], tail: &[u8]) {
         self.in_flight.on_resent(turn.now, seq);
         self.active_at = turn.now;
         if probe {
@@ -257,7 +259,7 @@ impl Conn {
     }
 
     #[cold]
-    pub(super) fn emit_other(&mut self, turn: &mut TurnContext<'_>, plan: Plan, frame: &mut [u8], plain: bool) {
+    pub(super) fn emit_other(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], plain: bool) {
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
         match plan {
             Plan::New { .. } => unreachable!("emit_new writes these"),
@@ -357,6 +359,12 @@ impl Conn {
         }
     }
 
+    /// True if the frame that is `flying` as the last of so many asks for an ack.
+    fn asks(&self, flying: u32) -> bool {
+        flying >= self.window
+            || (flying >= (self.window / 2).max(ASK_MIN) && self.unasked >= (self.window / 4).max(ASK_MIN))
+    }
+
     #[inline]
     pub(super) fn window_has_room(&self) -> bool {
         self.in_flight.flying() < self.window as usize && self.in_flight.len() < WINDOW_MAX as usize
@@ -364,7 +372,7 @@ impl Conn {
 
     /// Messages wait, and the peer's credit is used up.
     #[cold]
-    pub(super) fn on_stall(&mut self, turn: &mut TurnContext<'_>, plain: bool) {
+    pub(super) fn on_stall(&mut self, turn: &mut TurnContext, plain: bool) {
         turn.counters.credit_stalls += 1;
         if !plain {
             // The ack that opens the window again may be lost: then a Ping fetches another.

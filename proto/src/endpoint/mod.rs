@@ -50,19 +50,19 @@ impl<N: Nic> Endpoint<N> {
     pub fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
         let now = self.nic.now();
         if let Some(conn) = self.router.peers.by_addr(to) {
-            conn.ask(now, &self.router.config);
+            conn.ask(now, &self.router.turn.config);
             let id = conn.id;
             self.router.after_change(id.index);
             return Ok(id);
         }
         if !self.router.has_room(to) {
-            return Err(ConnectError::TableFull(self.router.config.peers_max));
+            return Err(ConnectError::TableFull(self.router.turn.config.peers_max));
         }
         let link = self.nic.link(to)?;
         let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
-        self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.config));
+        self.router.peers.insert(Conn::connecting(id, to, link, token, path, now, &self.router.turn.config));
         self.router.activate(id.index);
         Ok(id)
     }
@@ -99,23 +99,21 @@ impl<N: Nic> Endpoint<N> {
         len: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let router = &mut self.router;
-        let Router { peers, config, counters, spares, events, rma, active, now, .. } = router;
+        let Router { peers, turn, active, .. } = &mut self.router;
         let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
         if N::RELIABLE
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let mut turn = TurnContext { now: *now, config, counters, spares, events, rma, job: None };
-            conn.emit_lone(&mut turn, write, &mut slot);
+            conn.emit_lone(turn, write, &mut slot);
             slot.commit();
             self.committed = true;
         } else if len <= RECORD_LEN + conn.record_max() {
-            conn.send(len, write).inspect_err(|_| counters.messages_refused += 1)?;
+            conn.send(len, write).inspect_err(|_| turn.counters.messages_refused += 1)?;
         } else {
             return Err(SendError::TooLong);
         }
-        counters.messages_sent += 1;
+        turn.counters.messages_sent += 1;
         if !conn.queued {
             conn.queued = true;
             active.push_back(peer.index);
@@ -125,7 +123,7 @@ impl<N: Nic> Endpoint<N> {
 
     #[cold]
     fn send_copied(&mut self, peer: PeerId, front: &[u8], rest: &[u8]) -> Result<(), SendError> {
-        let Router { peers, counters, spares, .. } = &mut self.router;
+        let Router { peers, turn: TurnContext { counters, spares, .. }, .. } = &mut self.router;
         let conn = peers.get(peer).ok_or(SendError::NoPeer)?;
         let len = front.len() + rest.len();
         if len > conn.message_max() {
@@ -163,10 +161,10 @@ impl<N: Nic> Endpoint<N> {
             return Err(Refused { reason: SendError::TooLong, buffer });
         }
         if let Err(buffer) = conn.send_large(buffer, lent) {
-            router.counters.messages_refused += 1;
+            router.turn.counters.messages_refused += 1;
             return Err(Refused { reason: SendError::Full, buffer });
         }
-        router.counters.messages_sent += 1;
+        router.turn.counters.messages_sent += 1;
         router.activate(peer.index);
         Ok(())
     }
@@ -175,11 +173,11 @@ impl<N: Nic> Endpoint<N> {
     #[inline]
     pub fn flush(&mut self) {
         if !self.router.active.is_empty() {
-            let now = self.turn_time();
-            if !self.router.rma.owing.is_empty() {
-                self.router.tell_done(now);
+            self.turn_time();
+            if !self.router.turn.rma.owing.is_empty() {
+                self.router.tell_done();
             }
-            self.transmit(now);
+            self.transmit();
         }
     }
 
@@ -201,10 +199,10 @@ impl<N: Nic> Endpoint<N> {
         if !N::RELIABLE {
             router.catch_up();
         }
-        if !router.rma.owing.is_empty() {
-            router.tell_done(now);
+        if !router.turn.rma.owing.is_empty() {
+            router.tell_done();
         }
-        let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(now, frame, from, N::RELIABLE));
+        let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(frame, from, N::RELIABLE));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
         }
@@ -212,7 +210,7 @@ impl<N: Nic> Endpoint<N> {
             self.run_timers(now);
         }
         if !self.router.active.is_empty() {
-            self.transmit(now);
+            self.transmit();
         }
         received
     }
@@ -220,18 +218,18 @@ impl<N: Nic> Endpoint<N> {
     /// True when it is time for [`Self::show`].
     #[inline]
     pub(crate) fn is_show_due(&self) -> bool {
-        self.display.is_due(self.router.now)
+        self.display.is_due(self.router.turn.now)
     }
 
     /// Shows the counters to other processes.
     #[cold]
     pub(crate) fn show(&mut self) {
-        self.display.show(self.router.now, &self.nic, &self.router, self.turns);
+        self.display.show(self.router.turn.now, &self.nic, &self.router, self.turns);
     }
 
     /// Shows, from now on, the counts of Active Messages too.
     pub(crate) fn show_with_am(&mut self) {
-        self.display = Display::new(&self.nic, &self.router.config, Some(crate::am::Counters::default()));
+        self.display = Display::new(&self.nic, &self.router.turn.config, Some(crate::am::Counters::default()));
     }
 
     /// What is counted of Active Messages, for the next [`Self::show`].
@@ -255,7 +253,7 @@ impl<N: Nic> Endpoint<N> {
         }
         let taken = self.router.recv_ready(|peer, message, fifo| (peer.index, take(peer, message, fifo)));
         if let Some((index, true)) = taken {
-            self.router.counters.messages_sent += 1;
+            self.router.turn.counters.messages_sent += 1;
             self.router.activate(index);
         }
         taken.is_some()
@@ -264,7 +262,7 @@ impl<N: Nic> Endpoint<N> {
     /// A place for a record of `len` bytes in the FIFO to `peer`, to be written before it is sent. Errors as
     /// [`Self::send_record`].
     pub(crate) fn record_slot(&mut self, peer: PeerId, len: usize) -> Result<RecordSlot<'_>, SendError> {
-        let Router { peers, active, counters, .. } = &mut self.router;
+        let Router { peers, active, turn: TurnContext { counters, .. }, .. } = &mut self.router;
         let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
         if len > RECORD_LEN + conn.record_max() {
             return Err(SendError::TooLong);
@@ -290,14 +288,14 @@ impl<N: Nic> Endpoint<N> {
 
     /// Peers held at most.
     pub(crate) fn peers_max(&self) -> usize {
-        self.router.config.peers_max
+        self.router.turn.config.peers_max
     }
 
     /// Ends a connection on which a message was to go that its peer does not take.
     pub(crate) fn end_too_long(&mut self, peer: PeerId) {
-        let Some((conn, mut turn)) = self.router.conn_turn(peer.index, self.router.now) else { return };
+        let Some((conn, turn)) = self.router.conn_turn(peer.index) else { return };
         if conn.id == peer && conn.takes_messages() {
-            conn.end_too_long(&mut turn);
+            conn.end_too_long(turn);
             self.router.activate(peer.index);
             self.router.after_change(peer.index);
         }
@@ -311,13 +309,13 @@ impl<N: Nic> Endpoint<N> {
     /// True when an event waits.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        !self.router.events.is_empty()
+        !self.router.turn.events.is_empty()
     }
 
     /// Takes the next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.router.events.pop_front()
+        self.router.turn.events.pop_front()
     }
 
     /// When `poll` has to be called next even if no frame comes; `None` when no timer runs.
@@ -328,7 +326,7 @@ impl<N: Nic> Endpoint<N> {
     /// Sleeps until a frame may be there, a timer is due, or `deadline`. Flushes first; returns at once when something
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let waits = |router: &Router| !router.ready.is_empty() || !router.events.is_empty();
+        let waits = |router: &Router| !router.ready.is_empty() || !router.turn.events.is_empty();
         self.sleep_unless(waits, deadline)
     }
 
@@ -338,8 +336,8 @@ impl<N: Nic> Endpoint<N> {
     }
 
     fn sleep_unless(&mut self, ready: impl FnOnce(&Router) -> bool, deadline: Option<Instant>) -> io::Result<()> {
-        if !self.router.rma.owing.is_empty() {
-            self.router.tell_done(self.router.now);
+        if !self.router.turn.rma.owing.is_empty() {
+            self.router.tell_done();
         }
         self.flush();
         self.router.catch_up();
@@ -354,16 +352,16 @@ impl<N: Nic> Endpoint<N> {
         // What was counted until now shows while we sleep.
         self.show();
         let woken = self.nic.wait(until);
-        self.router.now = self.nic.now();
+        self.router.turn.now = self.nic.now();
         woken
     }
 
     /// Ends a connection once all that was sent is acknowledged; [`Event::Closed`] follows.
     pub fn close(&mut self, peer: PeerId) {
-        let now = self.nic.now();
-        let Some((conn, mut turn)) = self.router.conn_turn(peer.index, now) else { return };
+        self.router.turn.now = self.nic.now();
+        let Some((conn, turn)) = self.router.conn_turn(peer.index) else { return };
         if conn.id == peer {
-            conn.close(&mut turn);
+            conn.close(turn);
             self.router.activate(peer.index);
             self.router.after_change(peer.index);
         }
@@ -371,7 +369,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// Counts since the endpoint was made.
     pub fn counters(&self) -> &Counters {
-        &self.router.counters
+        &self.router.turn.counters
     }
 
     /// Connections held, including those that only linger.
@@ -415,9 +413,9 @@ impl<N: Nic> Endpoint<N> {
     fn turn_time(&mut self) -> Instant {
         self.turns = self.turns.wrapping_add(1);
         if !N::RELIABLE || self.turns.is_multiple_of(CLOCK_TURNS) {
-            self.router.now = self.nic.now();
+            self.router.turn.now = self.nic.now();
         }
-        self.router.now
+        self.router.turn.now
     }
 
     #[cold]
@@ -425,11 +423,11 @@ impl<N: Nic> Endpoint<N> {
         let mut due = std::mem::take(&mut self.due);
         self.router.peers.collect_due(now, &mut due);
         for index in due.drain(..) {
-            let Some((conn, mut turn)) = self.router.conn_turn(index, now) else { continue };
+            let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
             if self.nic.is_gone(conn.link) {
-                conn.handle_link_gone(&mut turn);
+                conn.handle_link_gone(turn);
             }
-            conn.handle_timeout(&mut turn, N::RELIABLE);
+            conn.handle_timeout(turn, N::RELIABLE);
             let (next, over, link) = (conn.next_timeout(), conn.is_over(), conn.link);
             if over {
                 self.forget(index, link);
@@ -452,11 +450,11 @@ impl<N: Nic> Endpoint<N> {
     /// What is known of any path before the peer has answered.
     fn path(&self) -> Path {
         let mut caps = *self.nic.caps();
-        if self.router.job.is_some() {
+        if self.router.turn.job.is_some() {
             caps.mtu -= TAG_LEN;
             caps.mtu_safe -= TAG_LEN;
         }
-        Path::new(&caps, &self.router.config, N::RELIABLE)
+        Path::new(&caps, &self.router.turn.config, N::RELIABLE)
     }
 }
 

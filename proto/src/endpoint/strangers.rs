@@ -18,7 +18,7 @@ impl<N: Nic> Endpoint<N> {
             match stranger {
                 Stranger::Hello { from, hello, seen_len } => {
                     if let Err(reason) = self.answer_hello(now, from, &hello, seen_len) {
-                        self.router.counters.reject_after_all(reason);
+                        self.router.turn.counters.reject_after_all(reason);
                     }
                 }
                 Stranger::Lost { from, tokens } => self.send_reset(from, tokens),
@@ -47,7 +47,7 @@ impl<N: Nic> Endpoint<N> {
         let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
-        let config = &self.router.config;
+        let config = &self.router.turn.config;
         self.router.peers.insert(Conn::accepted(id, from, link, token, path, now, config, hello, seen_len));
         self.router.activate(id.index);
         Ok(())
@@ -56,10 +56,10 @@ impl<N: Nic> Endpoint<N> {
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
         let Ok(link) = self.nic.link(to) else { return };
-        let job = self.router.job.as_ref();
+        let job = self.router.turn.job.as_ref();
         let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
         if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
-            self.router.counters.resets_sent += 1;
+            self.router.turn.counters.resets_sent += 1;
             tokens.emit(&mut slot[header..len]);
             open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
             if let Some(job) = job {

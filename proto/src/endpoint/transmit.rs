@@ -1,6 +1,5 @@
 //! Turns to transmit: each connection's plan becomes a frame in the driver's memory.
 
-use sidelane_nic::time::Instant;
 use sidelane_nic::{Nic, TxSlot};
 
 use super::{BURST, Endpoint};
@@ -8,12 +7,12 @@ use crate::conn::{Conn, Plan, TurnContext};
 
 impl<N: Nic> Endpoint<N> {
     /// Lets every connection that may have something to transmit do so, each a burst at the most.
-    pub(super) fn transmit(&mut self, now: Instant) {
+    pub(super) fn transmit(&mut self) {
         let mut committed = std::mem::take(&mut self.committed);
         for _ in 0..self.router.active.len() {
             let Some(index) = self.router.active.pop_front() else { break };
-            let Some((conn, mut turn)) = self.router.conn_turn(index, now) else { continue };
-            let verdict = transmit_one(&mut self.nic, conn, &mut turn);
+            let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
+            let verdict = transmit_one(&mut self.nic, conn, turn);
             committed |= verdict.committed;
             conn.queued = verdict.more;
             if let Some(next) = conn.take_timeout_change() {
@@ -23,7 +22,7 @@ impl<N: Nic> Endpoint<N> {
                 self.router.active.push_back(index);
             }
             if verdict.nic_full {
-                self.router.counters.nic_full += 1;
+                self.router.turn.counters.nic_full += 1;
                 break;
             }
         }
@@ -44,14 +43,14 @@ struct Transmitted {
 }
 
 #[inline]
-fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>) -> Transmitted {
+fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext) -> Transmitted {
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
             && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
         {
             conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = turn.job {
+            if let Some(job) = &turn.job {
                 conn.seal(job, &mut slot);
             }
             slot.commit();
@@ -82,7 +81,7 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>
 
 /// False when the driver has no slot.
 #[inline]
-fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan) -> bool {
+fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, plan: Plan) -> bool {
     if !N::RELIABLE
         && turn.job.is_none()
         && let Some((number, part)) = plan.part()
@@ -110,7 +109,7 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
     let len = Conn::frame_len(plan, N::RELIABLE);
     let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
     conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
-    if let Some(job) = turn.job {
+    if let Some(job) = &turn.job {
         conn.seal(job, &mut slot);
     }
     slot.commit();
@@ -118,7 +117,7 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>,
 }
 
 /// Writes the frame whose last bytes, `tail`, are sent from where they are. False when the driver does not, or not now.
-fn write_before<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext<'_>, plan: Plan, tail: &[u8]) -> bool {
+fn write_before<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, plan: Plan, tail: &[u8]) -> bool {
     let front_len = Conn::frame_len(plan, false) - tail.len();
     let Some(mut slot) = nic.tx_slot_before(conn.link, front_len, tail) else { return false };
     conn.emit_before(turn, plan, &mut slot, tail);

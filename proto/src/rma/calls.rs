@@ -22,7 +22,7 @@ use crate::{Counters, Endpoint, PeerId};
 impl<N: Nic> Endpoint<N> {
     /// Takes `memory` in as a region that no peer can reach yet.
     pub fn register(&mut self, memory: Vec<u8>) -> Region {
-        self.router.rma.regions.register(Memory::Owned(memory))
+        self.router.turn.rma.regions.register(Memory::Owned(memory))
     }
 
     /// As [`Self::register`], of memory that stays its owner's.
@@ -33,43 +33,47 @@ impl<N: Nic> Endpoint<N> {
     pub unsafe fn register_raw(&mut self, start: NonNull<u8>, len: usize) -> Region {
         // SAFETY: Our caller promises just that; the value is dropped before `Unregistered` is told.
         let lent = unsafe { Lent::new(start, len) };
-        self.router.rma.regions.register(Memory::Lent(lent))
+        self.router.turn.rma.regions.register(Memory::Lent(lent))
     }
 
     /// Lets peers, or only one of them, do with a region what `rights` say, by a new key. An earlier key is void.
     pub fn publish(&mut self, region: Region, rights: Rights, only_for: Option<PeerId>) -> Result<RemoteKey, RmaError> {
         let key = self.router.draw_token();
-        self.router.rma.regions.publish(region, key, rights, only_for).ok_or(RmaError::NoRegion)
+        self.router.turn.rma.regions.publish(region, key, rights, only_for).ok_or(RmaError::NoRegion)
     }
 
     /// Voids a region's key. What peers send by it from now on fails at them with [`crate::OpError::NoRegion`].
     pub fn unpublish(&mut self, region: Region) -> Result<(), RmaError> {
-        if self.router.rma.regions.unpublish(region) { Ok(()) } else { Err(RmaError::NoRegion) }
+        if self.router.turn.rma.regions.unpublish(region) { Ok(()) } else { Err(RmaError::NoRegion) }
     }
 
     /// Ends a region. Its key is void at once; operations of ours and answers to peers that need its memory come to their
     /// end, and then [`crate::Event::Unregistered`] gives the memory back.
     pub fn unregister(&mut self, region: Region) -> Result<(), RmaError> {
         let router = &mut self.router;
-        if router.rma.regions.unregister(region, &mut router.events) { Ok(()) } else { Err(RmaError::NoRegion) }
+        if router.turn.rma.regions.unregister(region, &mut router.turn.events) {
+            Ok(())
+        } else {
+            Err(RmaError::NoRegion)
+        }
     }
 
     /// A region's bytes. `None` once it is unregistered.
     #[inline]
     pub fn region(&self, region: Region) -> Option<&[u8]> {
-        self.router.rma.regions.memory(region)
+        self.router.turn.rma.regions.memory(region)
     }
 
     /// As [`Self::region`], to be written. A put or get that is under way sends the bytes as they are when a frame is written.
     #[inline]
     pub fn region_mut(&mut self, region: Region) -> Option<&mut [u8]> {
-        self.router.rma.regions.memory_mut(region)
+        self.router.turn.rma.regions.memory_mut(region)
     }
 
     /// How many signals have arrived for a region. `None` once it is gone.
     #[inline]
     pub fn signals(&self, region: Region) -> Option<u64> {
-        self.router.rma.regions.signals(region)
+        self.router.turn.rma.regions.signals(region)
     }
 
     /// Copies `bytes`, to be written at `offset` of the peer's region. They are on the wire with the next `flush` or `poll`.
@@ -93,24 +97,24 @@ impl<N: Nic> Endpoint<N> {
             && let Some(len) = conn.lone_operation_len(PUT_LEN + bytes.len())
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
         {
-            let (conn, mut turn) = router.conn_turn(peer.index, router.now).expect("found above");
-            let number = conn.emit_lone_put(&mut turn, target, bytes, how, &mut slot);
+            let (conn, turn) = router.conn_turn(peer.index).expect("found above");
+            let number = conn.emit_lone_put(turn, target, bytes, how, &mut slot);
             slot.commit();
             self.committed = true;
-            router.counters.puts += 1;
+            router.turn.counters.puts += 1;
             router.activate(peer.index);
             return Ok(Op { peer, number });
         }
-        let one_sided = conn.one_sided(&router.config);
+        let one_sided = conn.one_sided(&router.turn.config);
         let flags = one_sided.flags(how.signal, how.silent);
         let taken = if small {
             one_sided.put(target, flags, bytes).ok_or(RmaError::Full)
         } else {
-            router.spares.take(bytes.len()).ok_or(RmaError::Full).and_then(|mut buffer| {
+            router.turn.spares.take(bytes.len()).ok_or(RmaError::Full).and_then(|mut buffer| {
                 buffer.extend_from_slice(bytes);
                 one_sided.put_bulk(target, flags, Source::Buffer(buffer), bytes.len()).map_err(|source| {
                     if let Source::Buffer(buffer) = source {
-                        router.spares.give(buffer);
+                        router.turn.spares.give(buffer);
                     }
                     RmaError::Full
                 })
@@ -135,16 +139,16 @@ impl<N: Nic> Endpoint<N> {
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(RmaError::NoPeer);
         };
-        let index = router.rma.regions.hold(from, range.start, len)?;
-        let one_sided = conn.one_sided(&router.config);
+        let index = router.turn.rma.regions.hold(from, range.start, len)?;
+        let one_sided = conn.one_sided(&router.turn.config);
         let flags = one_sided.flags(how.signal, how.silent);
         let taken = if len == 0 {
-            router.rma.regions.release(index, &mut router.events);
+            router.turn.rma.regions.release(index, &mut router.turn.events);
             one_sided.put(target, flags, &[]).ok_or(RmaError::Full)
         } else {
             let source = Source::Region { index, at: range.start };
             one_sided.put_bulk(target, flags, source, len).map_err(|_| {
-                router.rma.regions.release(index, &mut router.events);
+                router.turn.rma.regions.release(index, &mut router.turn.events);
                 RmaError::Full
             })
         };
@@ -172,11 +176,11 @@ impl<N: Nic> Endpoint<N> {
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(RmaError::NoPeer);
         };
-        let index = router.rma.regions.hold(into, range.start, len as usize)?;
+        let index = router.turn.rma.regions.hold(into, range.start, len as usize)?;
         let taken = conn
-            .one_sided(&router.config)
+            .one_sided(&router.turn.config)
             .get(target, index, range.start, len)
-            .inspect_err(|_| router.rma.regions.release(index, &mut router.events));
+            .inspect_err(|_| router.turn.rma.regions.release(index, &mut router.turn.events));
         self.begin(peer, taken, |counters| counters.gets += 1)
     }
 
@@ -207,7 +211,7 @@ impl<N: Nic> Endpoint<N> {
         let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
             return Err(RmaError::NoPeer);
         };
-        let taken = conn.one_sided(&router.config).atomic(at, change);
+        let taken = conn.one_sided(&router.turn.config).atomic(at, change);
         self.begin(peer, taken, |counters| counters.atomics += 1)
     }
 
@@ -239,8 +243,8 @@ impl<N: Nic> Endpoint<N> {
         count: impl FnOnce(&mut Counters),
     ) -> Result<Op, RmaError> {
         let router = &mut self.router;
-        let number = taken.inspect_err(|_| router.counters.operations_refused += 1)?;
-        count(&mut router.counters);
+        let number = taken.inspect_err(|_| router.turn.counters.operations_refused += 1)?;
+        count(&mut router.turn.counters);
         if let Some(conn) = router.peers.get(peer) {
             conn.note_operations();
         }

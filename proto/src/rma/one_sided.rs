@@ -183,7 +183,7 @@ impl OneSided {
     }
 
     /// Ends everything with an error, as far as somebody waits for it.
-    pub fn fail_all(&mut self, peer: PeerId, turn: &mut TurnContext<'_>) {
+    pub fn fail_all(&mut self, peer: PeerId, turn: &mut TurnContext) {
         for number in self.done..self.wanted.max(self.requests.back().map_or(0, |last| last.number + 1)) {
             fail(turn, Op { peer, number }, OpError::PeerGone);
         }
@@ -191,18 +191,18 @@ impl OneSided {
             if request.number < self.done {
                 fail(turn, Op { peer, number: request.number }, OpError::PeerGone);
             }
-            request.end(&mut turn.rma.regions, turn.events);
+            request.end(&mut turn.rma.regions, &mut turn.events);
         }
         (self.done, self.wanted) = (self.issued, self.issued);
     }
 
     /// The connection ends: as [`Self::fail_all`], and no memory is needed any more.
-    pub fn wind_up(&mut self, peer: PeerId, turn: &mut TurnContext<'_>) {
+    pub fn wind_up(&mut self, peer: PeerId, turn: &mut TurnContext) {
         self.fail_all(peer, turn);
-        self.outbox.clear(&mut turn.rma.regions, turn.spares, turn.events);
+        self.outbox.clear(&mut turn.rma.regions, &mut turn.spares, &mut turn.events);
         for reply in self.replies.drain(..) {
             if let Reply::Answer { region, .. } = reply {
-                turn.rma.regions.release(region, turn.events);
+                turn.rma.regions.release(region, &mut turn.events);
             }
         }
     }
@@ -210,13 +210,7 @@ impl OneSided {
     // The peer's.
 
     /// Takes in the body of a frame whose turn it is. On an error nothing of it was done. `serves`: answers can be sent.
-    pub fn take_in(
-        &mut self,
-        turn: &mut TurnContext<'_>,
-        from: PeerId,
-        serves: bool,
-        body: &[u8],
-    ) -> Result<(), Reject> {
+    pub fn take_in(&mut self, turn: &mut TurnContext, from: PeerId, serves: bool, body: &[u8]) -> Result<(), Reject> {
         self.check(body)?;
         let mut refused = None;
         for operation in Operations::new(body).flatten() {
@@ -273,7 +267,7 @@ impl OneSided {
 
     /// Places the bytes of a frame that came before its turn, if it is nothing but bytes that need not wait: whether it
     /// did, and then what is to be made up for in its turn.
-    pub fn place_early(&mut self, turn: &mut TurnContext<'_>, from: PeerId, body: &[u8]) -> Option<Placed> {
+    pub fn place_early(&mut self, turn: &mut TurnContext, from: PeerId, body: &[u8]) -> Option<Placed> {
         let mut placed = Placed { ops: 0, wants_done: false };
         for operation in Operations::new(body) {
             match operation {
@@ -303,7 +297,7 @@ impl OneSided {
     }
 
     /// It is the turn of a frame that was placed early.
-    pub fn on_placed(&mut self, turn: &mut TurnContext<'_>, from: PeerId, placed: Placed) {
+    pub fn on_placed(&mut self, turn: &mut TurnContext, from: PeerId, placed: Placed) {
         if placed.ops > 0
             && let Some(why) = self.failing.take()
         {
@@ -318,7 +312,7 @@ impl OneSided {
     }
 
     /// Moves answers to the outbox as far as there is room.
-    pub fn serve(&mut self, turn: &mut TurnContext<'_>) {
+    pub fn serve(&mut self, turn: &mut TurnContext) {
         while let Some(&reply) = self.replies.front() {
             let regions = &mut turn.rma.regions;
             let pushed = match reply {
@@ -326,7 +320,7 @@ impl OneSided {
                     let bytes = regions.read(region, at, len);
                     let pushed = self.outbox.push(&Operation::Answer { op, offset: 0, last: true, bytes });
                     if pushed {
-                        regions.release(region, turn.events);
+                        regions.release(region, &mut turn.events);
                     }
                     pushed
                 }
@@ -402,7 +396,7 @@ impl OneSided {
     #[inline]
     fn on_put(
         &mut self,
-        turn: &mut TurnContext<'_>,
+        turn: &mut TurnContext,
         from: PeerId,
         to: &Target,
         flags: u8,
@@ -433,7 +427,7 @@ impl OneSided {
 
     fn on_get(
         &mut self,
-        turn: &mut TurnContext<'_>,
+        turn: &mut TurnContext,
         from: PeerId,
         target: &Target,
         len: u32,
@@ -454,20 +448,20 @@ impl OneSided {
         Ok(())
     }
 
-    fn on_answer(&mut self, turn: &mut TurnContext<'_>, from: PeerId, op: u32, offset: u32, last: bool, bytes: &[u8]) {
+    fn on_answer(&mut self, turn: &mut TurnContext, from: PeerId, op: u32, offset: u32, last: bool, bytes: &[u8]) {
         self.land(turn, op, offset, bytes);
         if last && let Some(request) = self.finish(op) {
             turn.events.push_back(Event::Got { op: Op { peer: from, number: request.number } });
-            request.end(&mut turn.rma.regions, turn.events);
+            request.end(&mut turn.rma.regions, &mut turn.events);
         }
     }
 
-    fn on_refused(&mut self, turn: &mut TurnContext<'_>, from: PeerId, op: u32, count: u32, why: OpError) {
+    fn on_refused(&mut self, turn: &mut TurnContext, from: PeerId, op: u32, count: u32, why: OpError) {
         let Some(ahead) = self.ahead(op) else { return };
         let first = self.done + ahead;
         for number in first..(first + u64::from(count)).min(self.issued) {
             if let Some(request) = self.finish(number as u32) {
-                request.end(&mut turn.rma.regions, turn.events);
+                request.end(&mut turn.rma.regions, &mut turn.events);
             }
             self.done = self.done.max(number + 1);
             fail(turn, Op { peer: from, number }, why);
@@ -480,7 +474,7 @@ impl OneSided {
         (ahead <= self.issued - self.done).then_some(ahead)
     }
 
-    fn land(&mut self, turn: &mut TurnContext<'_>, op: u32, offset: u32, bytes: &[u8]) {
+    fn land(&mut self, turn: &mut TurnContext, op: u32, offset: u32, bytes: &[u8]) {
         if let Some((region, at)) = self.lands(op, offset, bytes.len()) {
             turn.rma.regions.write(region, at, bytes);
         }
@@ -512,7 +506,7 @@ impl OneSided {
 
     /// The number of an operation of the peer's whose end has arrived.
     #[inline]
-    fn count(&mut self, turn: &mut TurnContext<'_>) -> u32 {
+    fn count(&mut self, turn: &mut TurnContext) -> u32 {
         let number = self.taken as u32;
         turn.counters.operations_taken += 1;
         self.taken += 1;
@@ -537,24 +531,24 @@ impl OneSided {
     }
 
     #[inline]
-    fn owe_done(&mut self, turn: &mut TurnContext<'_>, from: PeerId) {
+    fn owe_done(&mut self, turn: &mut TurnContext, from: PeerId) {
         if !self.owes_done {
             self.owes_done = true;
             turn.rma.owing.push(from.index);
         }
     }
 
-    fn drop_replies(&mut self, turn: &mut TurnContext<'_>) {
+    fn drop_replies(&mut self, turn: &mut TurnContext) {
         for reply in self.replies.drain(..) {
             if let Reply::Answer { region, .. } = reply {
-                turn.rma.regions.release(region, turn.events);
+                turn.rma.regions.release(region, &mut turn.events);
             }
         }
     }
 }
 
 /// An operation of ours has ended badly.
-fn fail(turn: &mut TurnContext<'_>, op: Op, why: OpError) {
+fn fail(turn: &mut TurnContext, op: Op, why: OpError) {
     turn.counters.operations_failed += 1;
     turn.events.push_back(Event::OpFailed { op, why });
 }

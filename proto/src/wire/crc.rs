@@ -34,19 +34,19 @@ fn short(bytes: &[u8]) -> u32 {
     // A frame's check covers it from its fourth byte on: after one half word come whole ones at their natural places.
     let mut narrow = u32::MAX;
     let mut rest = bytes;
-    if let Some((&half, behind)) = rest.split_first_chunk::<4>() {
+    if let Some((&half, behind)) = rest.split_first_chunk() {
         narrow = _mm_crc32_u32(narrow, u32::from_le_bytes(half));
         rest = behind;
     }
-    let (words, rest) = rest.as_chunks::<8>();
     let mut wide = u64::from(narrow);
-    for &word in words {
+    while let Some((&word, behind)) = rest.split_first_chunk() {
         wide = _mm_crc32_u64(wide, u64::from_le_bytes(word));
+        rest = behind;
     }
     narrow = wide as u32;
-    let (halves, rest) = rest.as_chunks::<4>();
-    for &half in halves {
+    if let Some((&half, behind)) = rest.split_first_chunk() {
         narrow = _mm_crc32_u32(narrow, u32::from_le_bytes(half));
+        rest = behind;
     }
     for &byte in rest {
         narrow = _mm_crc32_u8(narrow, byte);
