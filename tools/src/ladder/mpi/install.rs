@@ -21,6 +21,8 @@ pub struct Installation {
     pub mpiexec: PathBuf,
     /// The program that it runs.
     pub program: PathBuf,
+    /// What its commands need to find its other files, unless the user has set it.
+    pub environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// Launchers, by how they are told where ranks shall be.
@@ -28,6 +30,8 @@ pub struct Installation {
 pub enum Family {
     /// MPICH's, which MPICH's descendants have too.
     Hydra,
+    /// Intel MPI's: MPICH's, but for where its files are.
+    IntelHydra,
     /// Open MPI's, from version 5 on.
     Prrte,
 }
@@ -68,9 +72,20 @@ impl Installation {
         let mpiexec = prefix.join("bin/mpiexec");
         let version = run(Command::new(&mpiexec).arg("--version"), "").map_err(failed("mpiexec"))?;
         let (name, family) = recognise(&version.said);
-        let program = compile(prefix)?;
-        Ok(Self { name: name.to_owned(), family, mpiexec, program })
+        let environment = if family == Family::IntelHydra { environment(prefix) } else { Vec::new() };
+        let program = compile(prefix, &environment)?;
+        Ok(Self { name: name.to_owned(), family, mpiexec, program, environment })
     }
+}
+
+/// What Intel's `vars.sh` would set, and the wheels of PyPI have nobody to.
+fn environment(prefix: &Path) -> Vec<(&'static str, PathBuf)> {
+    let mut environment = vec![("I_MPI_ROOT", prefix.to_owned())];
+    let providers = ["lib", "opt/mpi/libfabric/lib/prov"].map(|folder| prefix.join(folder));
+    let providers = providers.into_iter().find(|folder| folder.join("libtcp-fi.so").exists());
+    environment.extend(providers.map(|folder| ("FI_PROVIDER_PATH", folder)));
+    environment.retain(|(name, _)| std::env::var_os(name).is_none());
+    environment
 }
 
 /// The name and the launcher of an MPI whose mpiexec says this of itself.
@@ -79,7 +94,7 @@ fn recognise(version: &str) -> (&'static str, Family) {
         ("Open MPI", "openmpi", Family::Prrte),
         ("OpenRTE", "openmpi", Family::Prrte),
         ("PRRTE", "openmpi", Family::Prrte),
-        ("Intel(R) MPI", "intel-mpi", Family::Hydra),
+        ("Intel(R) MPI", "intel-mpi", Family::IntelHydra),
         ("HYDRA", "mpich", Family::Hydra),
     ];
     let found = known.into_iter().find(|(word, ..)| version.contains(word));
@@ -88,7 +103,7 @@ fn recognise(version: &str) -> (&'static str, Family) {
 
 /// Has the program compiled; one file an installation is kept, and overwritten each time, since compiling takes no longer than
 /// finding out whether it must be done.
-fn compile(prefix: &Path) -> Result<PathBuf, InstallError> {
+fn compile(prefix: &Path, environment: &[(&str, PathBuf)]) -> Result<PathBuf, InstallError> {
     let folder = cache();
     let kept = |source| InstallError::Cache { at: folder.clone(), source };
     fs::create_dir_all(&folder).map_err(kept)?;
@@ -97,7 +112,7 @@ fn compile(prefix: &Path) -> Result<PathBuf, InstallError> {
     let program = folder.join(format!("p2p-{:016x}", hasher.finish()));
     let part = program.with_extension(format!("{}.part", std::process::id()));
     let mut command = Command::new(prefix.join("bin/mpicc"));
-    command.args(["-O2", "-x", "c", "-", "-o"]).arg(&part);
+    command.args(["-O2", "-x", "c", "-", "-o"]).arg(&part).envs(environment.iter().cloned());
     let outcome = run(&mut command, p2p::SOURCE).map_err(|source| InstallError::Tool {
         prefix: prefix.to_owned(),
         tool: "mpicc",
@@ -153,7 +168,7 @@ mod tests {
         for (said, name, family) in [
             ("mpiexec (Open MPI) 5.0.11\n", "openmpi", Family::Prrte),
             ("HYDRA build details:\n    Version:      5.0.2\n", "mpich", Family::Hydra),
-            ("Intel(R) MPI Library for Linux* OS, Version 2021.18\n", "intel-mpi", Family::Hydra),
+            ("Intel(R) MPI Library for Linux* OS, Version 2021.18\n", "intel-mpi", Family::IntelHydra),
             ("what", "other-mpi", Family::Hydra),
         ] {
             assert_eq!(recognise(said), (name, family));

@@ -44,13 +44,13 @@ impl<'a> Launch<'a> {
         } else {
             command.arg(b.address().ip.to_string()).stdin(b.namespace()?);
         }
-        command.arg(&self.installation.mpiexec);
+        command.arg(&self.installation.mpiexec).envs(self.installation.environment.iter().cloned());
         let (first, second) = (a.address().ip.to_string(), b.address().ip.to_string());
         match (self.installation.family, self.alone) {
-            (Family::Hydra, true) => {
+            (Family::Hydra | Family::IntelHydra, true) => {
                 command.args(["-launcher", "fork", "-localhost", &first]);
             }
-            (Family::Hydra, false) => {
+            (Family::Hydra | Family::IntelHydra, false) => {
                 command.args([
                     "-launcher",
                     "ssh",
