@@ -23,3 +23,4 @@ pub mod side;
 pub mod stats;
 pub mod study;
 pub mod transport;
+pub mod tune;

@@ -10,7 +10,7 @@
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |
-//! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses | `launch`, `adi`, `comm` |
+//! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
 //!
 //! A module uses what its row names, and nothing else of this crate. What has no file yet is planned.

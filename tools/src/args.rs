@@ -14,6 +14,7 @@ use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::spec::{Spec, SpecError};
 
 use crate::run_command::{self, RunArgs};
+use crate::tune_command::{self, TuneArgs};
 
 /// Kernel-bypass user-level networking: what does each layer cost?
 ///
@@ -61,6 +62,9 @@ pub enum Command {
     /// Run a published study on our stack and print its tables in our terms
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Measure where MPI's protocols and collectives change on this machine, and write it to a file for all jobs
+    #[command(after_help = tune_command::NOTES)]
+    Tune(TuneArgs),
     /// Show what running processes count: messages, frames, retransmissions, stalls, drops
     #[command(after_help = STAT_NOTES)]
     Stat(StatArgs),
@@ -74,6 +78,18 @@ pub enum Command {
     /// One side of a measurement; started by `ladder`
     #[command(hide = true)]
     Side,
+    /// A rank of a measurement of collectives; started by `tune`
+    #[command(hide = true)]
+    TuneRank {
+        /// Number of the rank
+        rank: u32,
+        /// How many there are
+        ranks: usize,
+        /// Rounds that count
+        rounds: usize,
+        /// The driver as a string
+        spec: Spec,
+    },
     /// Opens a driver in the namespace it is started in; started by `doctor`
     #[command(hide = true)]
     Probe {
@@ -96,6 +112,7 @@ Examples:
   sidelane ladder --real-frames --rounds 9 --csv ladder.csv
   sidelane ladder --breakdown --nic uring,shm
   sidelane ladder --nic shm --rungs mpi --mpi /opt/mpich,/opt/openmpi
+  sidelane ladder --rungs mpi --mpi /opt/mpich --patterns ping-pong --sizes 8,1K,16K,64K,1M,4M
 
 How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
@@ -186,12 +203,12 @@ pub struct LadderArgs {
     /// The core that measures with a peer; the last one unless it is said
     #[arg(long, value_name = "N", requires = "peer")]
     pub core: Option<usize>,
-    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, put, get,
+    /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,
     /// proto-authenticated, proto-encrypted
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,
-    /// Message sizes in bytes, comma separated
-    #[arg(long, value_delimiter = ',', value_name = "BYTES")]
+    /// Message sizes in bytes, comma separated: 8,1K,4M; K and M are 1024 and 1024 times that
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = bytes)]
     pub sizes: Vec<usize>,
     /// Patterns, comma separated
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PATTERN")]
@@ -219,6 +236,19 @@ pub struct LadderArgs {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
+
+/// A message's size, at least one byte: `4096`, `4K`, `1M`.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=MESSAGE_MAX).contains(size)).ok_or_else(|| "1 to 1024M, such as 4096, 4K or 1M".to_owned())
+}
+
+/// The patterns' C program counts bytes in an `int`.
+const MESSAGE_MAX: usize = 1 << 30;
 
 /// What `--nic` says: kinds of drivers, each of which finds its place in the lab, or one driver and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -475,6 +505,15 @@ mod tests {
         assert!(cli.command.is_none());
         assert_eq!(cli.ladder.nic, [NicArg::Kinds(vec![NicKind::Uring, NicKind::Shm])]);
         assert_eq!(cli.ladder.sizes, [8, 64]);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let of = |text: &str| bytes(text).ok();
+        assert_eq!([of("8"), of("64K"), of("1k"), of("4M")], [8, 64 << 10, 1 << 10, 4 << 20].map(Some));
+        for bad in ["", "0", "K", "-1", "1G", "1.5K", "2048M", "99999999999999999999M"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod run;
 mod run_command;
 mod stat_command;
 mod study_command;
+mod tune_command;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -39,11 +40,15 @@ fn main() -> ExitCode {
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
         Some(Command::Study(command)) => study_command::run(&command).map_err(Into::into),
+        Some(Command::Tune(args)) => tune_command::run(&args).map_err(Into::into),
         Some(Command::Stat(args)) => stat_command::run(&args).map_err(Into::into),
         Some(Command::Run(args)) => Ok(run_command::run(args)),
         Some(Command::RunGuard) => run::guard::stand().map(|()| 0).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::Side) => return sidelane_bench::side::main(),
+        Some(Command::TuneRank { rank, ranks, rounds, spec }) => {
+            sidelane_bench::tune::collectives::rank(rank, ranks, &spec, rounds).map(|()| 0)
+        }
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),
         Some(Command::Soak(args)) => return sidelane::soak::run(&args),
     };

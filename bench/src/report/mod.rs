@@ -1,6 +1,7 @@
 //! What a run has found, as numbers: one row a rung, regime and message size.
 
 mod csv;
+mod curve;
 mod lead;
 mod name;
 mod table;
@@ -16,6 +17,7 @@ use crate::stats::{Summary, median};
 
 pub use lead::{Lead, OURS};
 pub use name::Name;
+pub(crate) use table::{bytes, ratio, time};
 
 /// Everything that a run has found; its JSON form is this, field by field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,7 +149,7 @@ impl Report {
         csv::write(&self.rungs)
     }
 
-    /// Tables for people, one a regime and message size.
+    /// Tables for people, one a regime and message size, and where there are several sizes one a regime with all of them.
     pub fn to_table(&self) -> String {
         table::write(self)
     }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
-use super::{Lead, OURS, Report, Row};
+use super::{Lead, OURS, Report, Row, curve};
 use crate::ladder::{NicKind, Regime, Rung};
 use crate::machine::Machine;
 
-/// One table a regime and message size, under a line about the machine.
+/// One table a regime and message size, under a line about the machine; then one a regime by size.
 pub(super) fn write(report: &Report) -> String {
     let mut text = machine(&report.machine);
     if let Some(peer) = &report.peer {
@@ -31,6 +31,13 @@ pub(super) fn write(report: &Report) -> String {
                 "\nHow many times as good {OURS} is in the same rounds (above 1: faster)\n{}\n",
                 leads(rows)
             );
+        }
+    }
+    for of_regime in report.rungs.chunk_by(|one, next| one.regime == next.regime) {
+        if let Some(curves) = curve::of(of_regime) {
+            let above =
+                if of_regime.iter().any(|row| !row.leads.is_empty()) { "; above 1x: we are faster" } else { "" };
+            let _ = write!(text, "\n{}, by message size{above}\n{curves}\n", title(of_regime));
         }
     }
     text
@@ -119,8 +126,12 @@ fn round_trip(row: &Row) -> String {
 
 /// The drivers of the rows, in their order.
 fn drivers(rows: &[Row]) -> Vec<NicKind> {
-    let mut drivers: Vec<NicKind> = rows.iter().filter_map(|row| row.nic).collect();
-    drivers.dedup();
+    let mut drivers = Vec::new();
+    for nic in rows.iter().filter_map(|row| row.nic) {
+        if !drivers.contains(&nic) {
+            drivers.push(nic);
+        }
+    }
     drivers
 }
 
@@ -137,7 +148,7 @@ fn gbit(row: &Row) -> String {
     }
 }
 
-fn time(nanos: Option<f64>) -> String {
+pub(crate) fn time(nanos: Option<f64>) -> String {
     match nanos {
         None => NOTHING.to_owned(),
         Some(nanos) if nanos < 10_000.0 => format!("{nanos:.0} ns"),
@@ -156,7 +167,7 @@ fn difference(row: &Row) -> String {
     }
 }
 
-fn ratio(ratio: Option<f64>) -> String {
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.2}x"))
 }
 
@@ -168,7 +179,7 @@ fn rate(per_second: Option<f64>) -> String {
     }
 }
 
-fn bytes(size: usize) -> String {
+pub(crate) fn bytes(size: usize) -> String {
     match size {
         size if size >= 1 << 20 && size % (1 << 20) == 0 => format!("{} MiB", size >> 20),
         size if size >= 1 << 10 && size % (1 << 10) == 0 => format!("{} KiB", size >> 10),

@@ -156,3 +156,24 @@ fn a_contender_stands_beside_the_rungs_and_our_topmost_against_it() {
     assert!(report.to_csv().lines().any(|line| line.starts_with("other,,default-offloads,8,")));
     assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
 }
+
+#[test]
+fn several_sizes_make_a_curve_beside_contenders() {
+    let other = |p50: f64| Row {
+        half_rtt_ns: half(p50),
+        rounds: vec![Round { half_rtt_ns: half(p50), ..Round::default() }; 3],
+        ..Row::empty(Name::Contender("some-mpi".to_owned()), None, Regime::DefaultOffloads, 8)
+    };
+    let mut rungs = Vec::new();
+    for (size, ours, theirs) in [(8, 1_000.0, 4_000.0), (1 << 10, 2_000.0, 5_000.0), (1 << 20, 80_000.0, 60_000.0)] {
+        rungs.push(Row { size, ..timed(Rung::Mpi, [ours; 3]) });
+        rungs.push(Row { size, ..other(theirs) });
+    }
+    assert!(curve::of(&rungs[..4]).is_none(), "two sizes are no curve");
+    compare(&mut rungs);
+    let table = curve::of(&rungs).unwrap().to_string();
+    let lines: Vec<&str> = table.lines().collect();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+    assert!(lines.iter().any(|line| words(line).contains("8 B 1000 ns 4000 ns 4.00x")), "{table}");
+    assert!(lines.iter().any(|line| words(line).contains("1 MiB 80.0 µs 60.0 µs 0.75x")), "{table}");
+}

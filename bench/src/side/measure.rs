@@ -82,10 +82,12 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
 
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Measurement { role, pattern, .. } = self.measurement;
-        if self.layer == Layer::Mpi {
+        if let Layer::Mpi | Layer::MpiWith(_) = self.layer {
+            let limits = if let Layer::MpiWith(limits) = self.layer { Some(limits) } else { None };
             let (ports, process) = Mpi::begin(nic)?;
             let peer = (self.meet)(process)?;
-            return play(pattern, *role, &mut Mpi::new(ports, *role, &peer, pattern.size)?);
+            let messages = (pattern.size, pattern.flow(*role));
+            return play(pattern, *role, &mut Mpi::new(ports, *role, &peer, limits, messages)?);
         }
         let peer = (self.meet)(nic.caps().addr.to_string())?;
         let peer: LinkAddr = peer.parse().map_err(driver)?;
@@ -118,7 +120,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                     _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
                 }
             }
-            (Layer::Mpi, _) => unreachable!("it meets its peer in words of its own"),
+            (Layer::Mpi | Layer::MpiWith(_), _) => unreachable!("it meets its peer in words of its own"),
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
             (Layer::AmBulk, role) => chang::bulk::play(nic, peer, *role, pattern),
             (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
@@ -154,7 +156,7 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::Mpi => {
-            let (mut a, mut b) = Mpi::pair((a, b), pattern.size)?;
+            let (mut a, mut b) = Mpi::pair((a, b), pattern.size, pattern.flow(Role::Initiator))?;
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::Put | Layer::Get => {
@@ -169,6 +171,7 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             }
         }
         Layer::AmCosts | Layer::AmBulk => Err(Broken::Driver("the study is one of two processes".to_owned())),
+        Layer::MpiWith(_) => Err(Broken::Driver("limits are measured between two processes".to_owned())),
         Layer::Stamped => Err(Broken::Driver("stamps are of real time, and the fabric has none".to_owned())),
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }

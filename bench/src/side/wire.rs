@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use sidelane_mpi::adi::Limits;
 
 use crate::pattern::{Outcome, Pattern, Role};
 
@@ -107,6 +108,8 @@ pub enum Layer {
     AmBulk,
     /// MPI's messages on the protocol.
     Mpi,
+    /// The same with these limits.
+    MpiWith(Limits),
     /// Puts on the protocol.
     Put,
     /// Gets on the protocol.

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 
 use sidelane_mpi::adi::{
-    Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Port, Process, Request, Source, host_identity,
+    Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, host_identity,
 };
 use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 
 use super::proto::{LINGER_NS, config as endpoint_config};
-use super::{Broken, Transport};
+use super::{Broken, Flow, Transport};
 use crate::clock::now_ns;
 use crate::pattern::Role;
 use crate::side::Sealing;
@@ -26,28 +26,36 @@ pub struct Mpi {
     rooms: VecDeque<Box<[u8]>>,
     receives: VecDeque<Request>,
     size: usize,
+    window: usize,
 }
 
 impl Mpi {
-    /// A device for this end, and what the other end has to know of it.
+    /// A port for this end, and what the other end has to know of it.
     pub fn begin<N: Nic + 'static>(nic: N) -> Result<(Vec<Port>, String), Broken> {
-        let port =
-            Port::new(nic, &config()).ok_or_else(|| Broken::Driver("mpi does not run on this driver".to_owned()))?;
+        let port = Port::new(nic, &config(None))
+            .ok_or_else(|| Broken::Driver("mpi does not run on this driver".to_owned()))?;
         let ports = vec![port];
         let process = Process::here(&host_identity(), &ports).to_string();
         Ok((ports, process))
     }
 
-    /// The end of `role`, whose other end is `peer`.
-    pub fn new(ports: Vec<Port>, role: Role, peer: &str, size: usize) -> Result<Self, Broken> {
+    /// The end of `role`, whose other end is `peer`, with other limits than those that are built in if they are given.
+    pub fn new(
+        ports: Vec<Port>,
+        role: Role,
+        peer: &str,
+        limits: Option<Limits>,
+        (size, flow): (usize, Flow),
+    ) -> Result<Self, Broken> {
         let own = Process::here(&host_identity(), &ports);
         let peer = peer.parse().map_err(|error| Broken::Driver(format!("{error}")))?;
         let (number, processes) = match role {
             Role::Initiator => (0, vec![own, peer]),
             Role::Responder => (1, vec![peer, own]),
         };
-        let device =
-            Device::open(number, processes, ports, &config()).map_err(|error| Broken::Driver(error.to_string()))?;
+        let device = Device::open(number, processes, ports, &config(limits))
+            .map_err(|error| Broken::Driver(error.to_string()))?;
+        let window = window(size, flow);
         let mut mpi = Self {
             device,
             other: 1 - number,
@@ -56,17 +64,19 @@ impl Mpi {
             rooms: VecDeque::new(),
             receives: VecDeque::new(),
             size,
+            window,
         };
-        for _ in 0..window(size) {
+        for _ in 0..window {
             mpi.post(vec![0; size].into());
         }
         Ok(mpi)
     }
 
     /// Both ends within one thread.
-    pub fn pair<N: Nic + 'static>((a, b): (N, N), size: usize) -> Result<(Self, Self), Broken> {
+    pub fn pair<N: Nic + 'static>((a, b): (N, N), size: usize, flow: Flow) -> Result<(Self, Self), Broken> {
         let ((ports_a, a), (ports_b, b)) = (Self::begin(a)?, Self::begin(b)?);
-        Ok((Self::new(ports_a, Role::Initiator, &b, size)?, Self::new(ports_b, Role::Responder, &a, size)?))
+        let a_is = Self::new(ports_a, Role::Initiator, &b, None, (size, flow))?;
+        Ok((a_is, Self::new(ports_b, Role::Responder, &a, None, (size, flow))?))
     }
 
     #[inline]
@@ -118,7 +128,7 @@ impl Transport for Mpi {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let changes = message[0] != self.outgoing[0];
-        let window = window(self.size);
+        let window = self.window;
         if (changes || self.sends.len() == window) && self.reap()? > if changes { 0 } else { window - 1 } {
             return Ok(false);
         }
@@ -160,19 +170,23 @@ impl Transport for Mpi {
     }
 }
 
-fn config() -> Config {
+fn config(limits: Option<Limits>) -> Config {
+    let usual = Config::default();
     Config {
-        endpoint: sidelane_proto::Config {
-            keep_alive: endpoint_config(Sealing::None).keep_alive,
-            ..Config::default().endpoint
-        },
-        ..Config::default()
+        on_host: limits.unwrap_or(usual.on_host),
+        off_host: limits.unwrap_or(usual.off_host),
+        endpoint: sidelane_proto::Config { keep_alive: endpoint_config(Sealing::None).keep_alive, ..usual.endpoint },
+        ..usual
     }
 }
 
-/// Messages of `size` bytes that are under way at once.
-const fn window(size: usize) -> usize {
-    if size > LONG { WINDOW_LONG } else { WINDOW }
+/// Messages of `size` bytes that are under way at once, and rooms for them.
+const fn window(size: usize, flow: Flow) -> usize {
+    match flow {
+        Flow::Alternating => 1,
+        Flow::Outward | Flow::Inward if size > LONG => WINDOW_LONG,
+        Flow::Outward | Flow::Inward => WINDOW,
+    }
 }
 
 const CONTEXT: u32 = 1;

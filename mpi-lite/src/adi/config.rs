@@ -1,5 +1,6 @@
 //! What a user may set, and what depends on the driver.
 
+use serde::{Deserialize, Serialize};
 use sidelane_nic::time::Duration;
 
 /// Settings of a [`super::Device`]. All processes of a job have the same.
@@ -22,26 +23,41 @@ pub struct Config {
 }
 
 /// From which size on a message goes another way, in bytes. `examples/curve.rs` measures all ways at all sizes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Longest message that is sent without asking.
     pub eager_max: usize,
     /// Bytes of a longer one that go along with its announcement.
     pub prefix: usize,
-    /// Least that is put into the receiver's memory; less is sent as messages.
+    /// Least that is put into the receiver's memory; less is sent as messages. [`Limits::NEVER`]: all is.
+    #[serde(default = "never", skip_serializing_if = "is_never")]
     pub put_min: usize,
-    /// Least that is read from the sender's memory, where that can be done.
+    /// Least that is read from the sender's memory, where that can be done. [`Limits::NEVER`]: nothing is.
+    #[serde(default = "never", skip_serializing_if = "is_never")]
     pub pull_min: usize,
 }
 
 impl Limits {
+    /// No message is so long.
+    pub const NEVER: usize = usize::MAX;
     /// On `shm` (half round trips at 12 and 16 KiB: eager 2.0 and 3.1 us, with data asked for 2.6 and 3.7, put 2.7 and 3.3, pulled 2.7 and
     /// 3.0; at 1 MiB 155, 143, 112, 78): eager as long as a message is one frame, then pulled. A prefix gains nothing there.
     pub const SHARED_MEMORY: Self =
         Self { eager_max: (16 << 10) - 64, prefix: 0, put_min: 14 << 10, pull_min: 14 << 10 };
     /// On `uring` over a veth with frames of 61 KiB (at 32, 64 and 128 KiB: eager 8.5, 15.5 and 29.7 us; announced with a prefix of
     /// 4 KiB and put 13.9, 16.5 and 26.9; with one of 16 KiB 15.4, 18.5 and 29.6; asked for and sent as data 13.3, 19.5 and 35.4).
-    pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: usize::MAX };
+    pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: Self::NEVER };
+}
+
+/// As serde wants it.
+const fn never() -> usize {
+    Limits::NEVER
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+const fn is_never(least: &usize) -> bool {
+    *least == Limits::NEVER
 }
 
 /// How long a process that waits keeps its core.

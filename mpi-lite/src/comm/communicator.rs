@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::Device;
+use crate::coll::Table;
 
 use super::attribute::{Attributes, Keyval, Value};
 use super::cartesian::Cartesian;
@@ -81,8 +82,18 @@ impl Communicator {
     ///
     /// When the device has a port on the simulated fabric, which is one thread's.
     pub fn world(device: Device, threads: bool) -> Self {
+        Self::world_with(device, threads, Arc::default())
+    }
+
+    /// The same, with a table of algorithms for its collective calls and those of all communicators made from it, which is
+    /// the same in all processes.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::world`].
+    pub fn world_with(device: Device, threads: bool, table: Arc<Table>) -> Self {
         let (own, size) = (device.own(), device.processes().len() as u32);
-        let local = Arc::new(Local::new(device, threads));
+        let local = Arc::new(Local::new(device, threads, table));
         Self::new(local, context::WORLD, Group::world(size), own, Topology::None)
     }
 
@@ -103,7 +114,7 @@ impl Communicator {
 
     pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
         let (context, processes) = (context::on_wire(id, Kind::Collective), group.processes().to_vec());
-        let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::default());
+        let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::clone(local.table()));
         // What waits in shared memory waits for its own call only, and threads make others meanwhile.
         let ranks = if local.has_threads() { ranks.without_shared_memory() } else { ranks };
         let ranks = Arc::new(Mutex::new(ranks));

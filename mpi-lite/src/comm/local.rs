@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::{Config, Device, Idle, Process};
+use crate::coll::Table;
 
 use super::ErrorClass;
 use super::Status;
@@ -23,6 +24,8 @@ pub struct Local {
     /// and does not sleep in the driver.
     threads: bool,
     failures: Arc<Mutex<Failures>>,
+    /// Which algorithms collective calls go by.
+    table: Arc<Table>,
 }
 
 /// Behind the lock, which is held while an operator of the program's own runs: it must not call into communicators.
@@ -103,7 +106,7 @@ impl Turns for State {
 }
 
 impl Local {
-    pub(super) fn new(mut device: Device, threads: bool) -> Self {
+    pub(super) fn new(mut device: Device, threads: bool, table: Arc<Table>) -> Self {
         let failures = Arc::new(Mutex::new(Failures::new(device.own(), context::FAILURES)));
         device.watch(context::FAILURES, Box::new(Watch(Arc::clone(&failures))));
         let contexts = ContextIds::new();
@@ -115,7 +118,7 @@ impl Local {
             orphans: Vec::new(),
             partitions: 0,
         };
-        Self { state: Mutex::new(state), threads, failures }
+        Self { state: Mutex::new(state), threads, failures, table }
     }
 
     /// Locked after the state, by who locks both.
@@ -125,6 +128,10 @@ impl Local {
 
     pub(super) const fn has_threads(&self) -> bool {
         self.threads
+    }
+
+    pub(super) const fn table(&self) -> &Arc<Table> {
+        &self.table
     }
 
     /// The device, for who ends the job. What is called afterwards finds nobody.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use sidelane_nic::parse_mac;
 
 use super::networks;
+use super::tuning::{self, Tuning};
 use crate::adi;
 
 /// Where a process is, and by which networks it could be reached.
@@ -18,8 +19,21 @@ pub struct Card {
     pub job: String,
     /// This process may send raw frames.
     pub raw: bool,
+    /// What it goes by, as far as it was told.
+    pub tuning: Told,
     /// The networks that its host is in.
     pub nets: Vec<Net>,
+}
+
+/// What a process says of the tuning that it was told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Of none.
+    Nothing,
+    /// The hash of its line.
+    Hash(u64),
+    /// Its line: said by rank 0, for all.
+    Whole(String),
 }
 
 /// One network that a host is in.
@@ -42,13 +56,30 @@ pub struct Net {
 pub struct NoCard;
 
 impl Card {
-    /// This process's.
-    pub fn of_this_process() -> Self {
+    /// This process's, which has rank `rank`, and was told of `tuning`.
+    pub fn of_this_process(rank: usize, tuning: Option<&Tuning>) -> Self {
+        let line = tuning.map(Tuning::to_line);
         Self {
+            tuning: match line {
+                None => Told::Nothing,
+                Some(line) if rank == 0 => Told::Whole(line),
+                Some(line) => Told::Hash(tuning::hash(&line)),
+            },
             host: adi::host_identity(),
             job: networks::random_name(),
             raw: networks::may_send_raw(),
             nets: networks::all(),
+        }
+    }
+}
+
+impl Told {
+    /// The hash of whatever it is.
+    pub fn hash(&self) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::Hash(hash) => Some(*hash),
+            Self::Whole(line) => Some(tuning::hash(line)),
         }
     }
 }
@@ -73,6 +104,11 @@ impl Net {
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION} {} {} {}", self.host, self.job, if self.raw { "raw" } else { "-" })?;
+        match &self.tuning {
+            Told::Nothing => write!(f, "\n-")?,
+            Told::Hash(hash) => write!(f, "\n{hash:x}")?,
+            Told::Whole(line) => write!(f, "\n{line}")?,
+        }
         self.nets.iter().try_for_each(|net| {
             write!(f, "\n{} {} {} {}", net.interface, net.ip, net.prefix, net.mtu)?;
             let Some(mac) = net.mac else { return Ok(()) };
@@ -92,6 +128,11 @@ impl FromStr for Card {
             return Err(NoCard);
         }
         let (host, job, raw) = (words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?);
+        let tuning = match lines.next().ok_or(NoCard)? {
+            "-" => Told::Nothing,
+            line if line.starts_with('{') => Told::Whole(line.to_owned()),
+            hash => Told::Hash(u64::from_str_radix(hash, 16).map_err(|_| NoCard)?),
+        };
         let nets = lines.map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
             let (&[interface, ip, prefix, mtu], mac) = words.split_first_chunk().ok_or(NoCard)?;
@@ -104,7 +145,7 @@ impl FromStr for Card {
             })
         });
         let nets = nets.collect::<Result<_, NoCard>>()?;
-        Ok(Self { host: host.to_owned(), job: job.to_owned(), raw: raw == "raw", nets })
+        Ok(Self { host: host.to_owned(), job: job.to_owned(), raw: raw == "raw", tuning, nets })
     }
 }
 

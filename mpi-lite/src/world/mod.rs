@@ -6,6 +6,7 @@
 //! | `networks` | the networks that this host is in |
 //! | `plan` | which drivers a process opens, by everybody's cards; no I/O |
 //! | `open` | opens them |
+//! | `tuning` | measured thresholds: their file, and how ranks agree on one |
 //! | `run` | a whole job, with a communicator for its ranks |
 
 mod card;
@@ -13,23 +14,29 @@ mod networks;
 mod open;
 mod plan;
 mod run;
+pub mod tuning;
 
 use std::fmt;
+use std::sync::Arc;
 
 use sidelane_nic::spec::SpecError;
 use sidelane_nic::time::Duration;
 
 use crate::adi::{self, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process, Source};
+use crate::coll::Table;
+use crate::comm::Communicator;
 use crate::launch::{Launch, LaunchError, PmiError};
 
-use card::Card;
+use card::{Card, Told};
 use plan::{Plan, Wish};
 pub use run::run;
+use tuning::{Tuning, TuningError};
 
 /// A process's place in a running job.
 pub struct World {
     job: Job,
     device: Device,
+    table: Arc<Table>,
 }
 
 /// What remains of a [`World`] when its device has been taken: the way to end.
@@ -63,6 +70,12 @@ pub enum WorldError {
         /// Its reason.
         error: sidelane_nic::spec::OpenError,
     },
+    /// The tuning file that this process was told of.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
+    /// Ranks were told of different ones.
+    #[error("rank {0} was told of another tuning file than rank 0, which tells all others: set {var} alike, or nowhere", var = tuning::VARIABLE)]
+    OtherTuning(usize),
     /// What another process said is not what our version would have said.
     #[error("rank {0} has said something else than this version of Sidelane would")]
     OtherVersion(usize),
@@ -85,7 +98,7 @@ impl World {
         Self::of(Launch::find()?, &adi::Config::default())
     }
 
-    /// As [`World::init`], with a launch and settings of the caller's.
+    /// As [`World::init`], with a launch and settings of the caller's, of which a tuning file replaces the limits.
     pub fn of(mut launch: Launch, config: &adi::Config) -> Result<Self, WorldError> {
         let (rank, size) = (launch.rank(), launch.size());
         if size == 1 {
@@ -93,21 +106,30 @@ impl World {
             return Ok(Self {
                 device: Device::open(0, vec![own], Vec::new(), config)?,
                 job: Job { launch, rank, size },
+                table: Arc::default(),
             });
         }
         let wish = Wish::of_environment(std::env::var("SIDELANE_NIC").ok().as_deref())?;
-        let cards = launch.exchange(&Card::of_this_process().to_string())?;
+        let told = Tuning::find(rank)?;
+        let cards = launch.exchange(&Card::of_this_process(rank, told.as_ref()).to_string())?;
         let cards =
             cards.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
         let cards: Vec<Card> = cards.collect::<Result<_, _>>()?;
+        let tuning = agree(&cards)?;
         let plan = Plan::make(&cards, rank, &wish)?;
         plan.tell(rank);
+        let tuned = tuning.as_ref().map(|tuning| tuning.apply(config, plan.on_host.as_ref(), plan.off_host.as_ref()));
+        let config = tuned.as_ref().unwrap_or(config);
         let ports = open::all(&plan, config)?;
         let processes = launch.exchange(&Process::here(&cards[rank].host, &ports).to_string())?;
         let processes =
             processes.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
         let processes: Vec<Process> = processes.collect::<Result<_, _>>()?;
-        Ok(Self { device: Device::open(rank as u32, processes, ports, config)?, job: Job { launch, rank, size } })
+        Ok(Self {
+            device: Device::open(rank as u32, processes, ports, config)?,
+            job: Job { launch, rank, size },
+            table: Arc::new(tuning.map(|tuning| tuning.table()).unwrap_or_default()),
+        })
     }
 
     /// Below `size`.
@@ -123,6 +145,17 @@ impl World {
     /// The way to all other ranks. Contexts from [`CONTEXTS`] on are the world's own.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
+    }
+
+    /// Which algorithms the job's collective calls go by.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The communicator of all ranks, which goes by the job's table, and the way to end. `threads` as in
+    /// [`Communicator::world`].
+    pub fn into_communicator(self, threads: bool) -> (Job, Communicator) {
+        (self.job, Communicator::world_with(self.device, threads, self.table))
     }
 
     /// For who keeps the device elsewhere.
@@ -169,6 +202,20 @@ impl Job {
         self.launch.abort(code, why);
         eprintln!("rank {} aborts the job: {why}", self.rank);
         std::process::exit(if code & 0xff == 0 { 1 } else { code })
+    }
+}
+
+/// The tuning that all ranks go by: rank 0's. Every rank sees the same cards, and so comes to the same.
+fn agree(cards: &[Card]) -> Result<Option<Tuning>, WorldError> {
+    let counts = cards[0].tuning.hash();
+    let other = |card: &Card| card.tuning.hash().is_some_and(|hash| Some(hash) != counts);
+    if let Some(rank) = cards.iter().position(other) {
+        return Err(WorldError::OtherTuning(rank));
+    }
+    match &cards[0].tuning {
+        Told::Nothing => Ok(None),
+        Told::Whole(line) => Tuning::parse(line).map(Some).map_err(|_| WorldError::OtherVersion(0)),
+        Told::Hash(_) => Err(WorldError::OtherVersion(0)),
     }
 }
 

@@ -5,8 +5,7 @@ use super::{World, WorldError};
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process, and from one thread.
 pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
-    let (job, device) = World::init()?.into_parts();
-    let world = Communicator::world(device, false);
+    let (job, world) = World::init()?.into_communicator(false);
     let result = main(&world);
     job.finalize(world.into_device())?;
     Ok(result)

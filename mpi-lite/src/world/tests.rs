@@ -3,8 +3,10 @@ use std::slice::from_ref;
 use proptest::prelude::*;
 use sidelane_nic::spec::Spec;
 
-use super::card::{Card, Net};
+use super::card::{Card, Net, Told};
 use super::plan::{Kind, Plan, PlanError, Wish};
+use super::tuning::Tuning;
+use super::{WorldError, agree};
 
 fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
     let (ip, prefix) = address.split_once('/').unwrap();
@@ -13,7 +15,7 @@ fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
 }
 
 fn card(host: &str, raw: bool, nets: &[Net]) -> Card {
-    Card { host: host.to_owned(), job: "j0b".to_owned(), raw, nets: nets.to_vec() }
+    Card { host: host.to_owned(), job: "j0b".to_owned(), raw, tuning: Told::Nothing, nets: nets.to_vec() }
 }
 
 /// A rank's plan as text, or why there is none.
@@ -85,10 +87,10 @@ fn without_a_common_ethernet_there_is_no_uring() {
 
 proptest! {
     #[test]
-    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000) {
+    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {
         let first = Net { interface: name.clone(), ip: std::net::IpAddr::from(ip), prefix, mac, mtu };
         let second = Net { interface: name, ip: std::net::IpAddr::from(six), prefix, mac: None, mtu };
-        let card = Card { host, job: "x".to_owned(), raw, nets: vec![first, second] };
+        let card = Card { host, job: "x".to_owned(), raw, tuning: hash.map_or(Told::Nothing, Told::Hash), nets: vec![first, second] };
         let _ = card.nets.iter().map(Net::network).count();
         prop_assert_eq!(card.to_string().parse(), Ok(card));
     }
@@ -101,7 +103,23 @@ proptest! {
 
 #[test]
 fn this_hosts_networks_are_found_without_those_of_containers() {
-    let card = Card::of_this_process();
+    let card = Card::of_this_process(0, None);
     assert_eq!(card.to_string().parse(), Ok(card.clone()));
     assert!(card.nets.iter().all(|net| net.interface != "lo" && !net.ip.is_loopback()));
+}
+
+#[test]
+fn rank_0_s_tuning_is_everybody_s_and_another_one_is_refused() {
+    let of = |machine: &str| Tuning::new(machine.to_owned(), Default::default(), None);
+    let card = |rank, tuning: Option<Tuning>| {
+        let card = Card::of_this_process(rank, tuning.as_ref());
+        card.to_string().parse::<Card>().unwrap()
+    };
+    assert_eq!(agree(&[card(0, None), card(1, None)]).unwrap(), None);
+    let told = [card(0, Some(of("a"))), card(1, None), card(2, Some(of("a")))];
+    assert_eq!(agree(&told).unwrap(), Some(of("a")), "who was told of none, or of the same, goes by it");
+    for first in [Some(of("a")), None] {
+        let error = agree(&[card(0, first), card(1, None), card(2, Some(of("b")))]).unwrap_err();
+        assert!(matches!(error, WorldError::OtherTuning(2)), "{error}");
+    }
 }

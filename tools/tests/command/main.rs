@@ -6,3 +6,4 @@ mod ladder;
 mod ladder_mpi;
 mod run;
 mod stage;
+mod tune;

@@ -1,0 +1,150 @@
+//! From times to limits; no I/O.
+
+use sidelane_mpi::adi::Limits;
+
+use super::Way;
+
+/// What every way takes at every size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    /// Message sizes, from the smallest to the largest.
+    pub sizes: Vec<usize>,
+    /// Each way with its times, by size.
+    pub ways: Vec<(Way, Vec<f64>)>,
+}
+
+impl Times {
+    /// The limits by which messages of all sizes together take least: the least mean of the ratios to the best way at each
+    /// size. Of prefixes that are as good the shortest one.
+    ///
+    /// # Panics
+    ///
+    /// When no way is eager, or none is announced.
+    pub fn choose(&self) -> Limits {
+        let mut prefixes: Vec<usize> = self.ways.iter().filter_map(|(way, _)| way.prefix()).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        let eager = self.of(|way| way == Way::Eager).expect("one way is eager");
+        let mut best: Option<(f64, Limits)> = None;
+        for prefix in prefixes {
+            let (cost, limits) = self.with_prefix(prefix, eager);
+            if best.is_none_or(|(least, _)| cost + CLEAR < least) {
+                best = Some((cost, limits));
+            }
+        }
+        best.expect("some way is announced").1
+    }
+
+    /// The best limits with this prefix, and what they cost: the mean of the logarithms of what sizes take.
+    fn with_prefix(&self, prefix: usize, eager: &[f64]) -> (f64, Limits) {
+        let data = self.of(|way| way == Way::Data { prefix }).expect("whatever is announced can be asked for");
+        let put_from = self.switch(data, self.of(|way| way == Way::Put { prefix }));
+        let without_pull: Vec<f64> = match (put_from, self.of(|way| way == Way::Put { prefix })) {
+            (Some(from), Some(put)) => data[..from].iter().chain(&put[from..]).copied().collect(),
+            _ => data.to_vec(),
+        };
+        let pull = self.of(|way| way == Way::Pull { prefix });
+        let pull_from = self.switch(&without_pull, pull);
+        let announced: Vec<f64> = match (pull_from, pull) {
+            (Some(from), Some(pull)) => without_pull[..from].iter().chain(&pull[from..]).copied().collect(),
+            _ => without_pull,
+        };
+        let announced_from = self.switch(eager, Some(&announced)).unwrap_or(self.sizes.len());
+        let missing =
+            |from: Option<usize>| from.map_or(Limits::NEVER, |from| self.between(from).saturating_sub(prefix));
+        let limits = Limits {
+            eager_max: match announced_from {
+                0 => 0,
+                from if from == self.sizes.len() => super::EAGER_MOST,
+                from => self.between(from).min(super::EAGER_MOST),
+            },
+            prefix,
+            put_min: missing(put_from),
+            pull_min: missing(pull_from),
+        };
+        let taken = eager[..announced_from].iter().chain(&announced[announced_from..]);
+        // Logarithms, so that a size of microseconds counts as much as one of milliseconds.
+        (taken.map(|taken| taken.ln()).sum::<f64>() / self.sizes.len() as f64, limits)
+    }
+
+    /// The first size from which on `other` is faster, by and large: where the switch costs least in all.
+    fn switch(&self, one: &[f64], other: Option<&[f64]>) -> Option<usize> {
+        let other = other?;
+        let cost = |from: usize| one[..from].iter().chain(&other[from..]).map(|taken| taken.ln()).sum::<f64>();
+        // The later of two that are equal: the way that begins is the simpler one.
+        let best = (0..=self.sizes.len()).rev().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))?;
+        (best < self.sizes.len()).then_some(best)
+    }
+
+    /// A size between number `at` and the one before, in the middle of their logarithms, in whole 64 bytes.
+    fn between(&self, at: usize) -> usize {
+        match at {
+            0 => 0,
+            at => (self.sizes[at - 1] as f64 * self.sizes[at] as f64).sqrt() as usize / 64 * 64,
+        }
+    }
+
+    fn of(&self, which: impl Fn(Way) -> bool) -> Option<&[f64]> {
+        self.ways.iter().find(|(way, _)| which(*way)).map(|(_, times)| times.as_slice())
+    }
+}
+
+/// What a longer prefix must be better by, so that noise does not choose it: half a percent, as logarithms add up.
+const CLEAR: f64 = 0.005;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [usize; 4] = [4_096, 16_384, 65_536, 1 << 20];
+
+    fn choose(ways: &[(Way, [f64; 4])]) -> Limits {
+        let ways = ways.iter().map(|(way, times)| (*way, times.to_vec())).collect();
+        Times { sizes: SIZES.to_vec(), ways }.choose()
+    }
+
+    #[test]
+    fn each_limit_lies_between_the_sizes_where_the_faster_way_changes() {
+        let limits = choose(&[
+            (Way::Eager, [1_000.0, 2_000.0, 9_000.0, 150_000.0]),
+            (Way::Data { prefix: 0 }, [2_000.0, 3_000.0, 7_000.0, 140_000.0]),
+            (Way::Put { prefix: 0 }, [3_000.0, 4_000.0, 8_000.0, 100_000.0]),
+        ]);
+        assert_eq!(limits, Limits { eager_max: 32_768, prefix: 0, put_min: 262_144, pull_min: Limits::NEVER });
+    }
+
+    #[test]
+    fn what_is_never_faster_is_never_taken() {
+        let limits = choose(&[
+            (Way::Eager, [1_000.0, 2_000.0, 7_000.0, 100_000.0]),
+            (Way::Data { prefix: 0 }, [2_000.0, 3_000.0, 8_000.0, 100_001.0]),
+            (Way::Put { prefix: 0 }, [3_000.0, 4_000.0, 9_000.0, 100_002.0]),
+            (Way::Pull { prefix: 0 }, [3_000.0, 4_000.0, 9_000.0, 100_003.0]),
+        ]);
+        let (put_min, pull_min) = (Limits::NEVER, Limits::NEVER);
+        assert_eq!(limits, Limits { eager_max: super::super::EAGER_MOST, prefix: 0, put_min, pull_min });
+    }
+
+    #[test]
+    fn one_size_that_was_disturbed_does_not_split_a_range() {
+        let limits = choose(&[
+            (Way::Eager, [1_000.0, 2_000.0, 5_000.0, 150_000.0]),
+            // At 16 KiB the eager way would win, but by less than it would lose beside it.
+            (Way::Data { prefix: 0 }, [500.0, 2_010.0, 3_000.0, 90_000.0]),
+        ]);
+        assert_eq!(limits.eager_max, 0);
+    }
+
+    #[test]
+    fn a_longer_prefix_must_be_clearly_better() {
+        let ways = |gain: f64| {
+            choose(&[
+                (Way::Eager, [1_000.0, 9_000.0, 90_000.0, 900_000.0]),
+                (Way::Data { prefix: 0 }, [2_000.0, 8_000.0, 30_000.0, 400_000.0]),
+                (Way::Data { prefix: 4_096 }, [1_000.0, 8_000.0 / gain, 30_000.0 / gain, 400_000.0 / gain]),
+            ])
+        };
+        assert_eq!(ways(1.001).prefix, 0);
+        assert_eq!(ways(1.1).prefix, 4_096);
+    }
+}

@@ -1,0 +1,286 @@
+//! Where protocols change, measured: each way of sending a message at each size, in turn, round after round; then what was
+//! chosen beside what is built in.
+
+mod choice;
+pub mod collectives;
+mod report;
+
+use serde::{Deserialize, Serialize};
+use sidelane_mpi::adi::{Config, Limits};
+
+use crate::ladder::{End, LadderError, NicKind, Pair};
+use crate::pattern::{Kind, Pattern};
+use crate::side::{Layer, Path};
+use crate::stats::median;
+
+pub use choice::Times;
+pub use report::Tuned;
+
+/// How much time is spent.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Interleaved rounds of everything.
+    pub rounds: usize,
+    /// Time of one measurement that does not count.
+    pub warm_ns: u64,
+    /// Time of one measurement that counts.
+    pub measure_ns: u64,
+}
+
+/// What one driver came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Driver {
+    /// Which one.
+    pub nic: NicKind,
+    /// What is built in for it.
+    pub built_in: Limits,
+    /// What was chosen: the same, where nothing else is better by [`WORTH`].
+    pub chosen: Limits,
+    /// Half round trips of both, by size.
+    pub sizes: Vec<Size>,
+    /// What each switch of what was chosen costs.
+    pub steps: Vec<Step>,
+}
+
+/// A size up to which messages go one way and from which on another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Bytes of the last message that goes the first way.
+    pub bytes: usize,
+    /// Its half round trip: median over rounds.
+    pub below_ns: f64,
+    /// That of a message with one byte more.
+    pub above_ns: f64,
+    /// How many times as long: median of the ratios within each round.
+    pub ratio: f64,
+}
+
+/// One message size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Size {
+    /// Bytes.
+    pub bytes: usize,
+    /// With what is built in: median over rounds.
+    pub built_in_ns: f64,
+    /// With what was measured to be best.
+    pub measured_ns: f64,
+    /// How many times as fast that is: median of the ratios within each round.
+    pub ratio: f64,
+}
+
+impl Effort {
+    /// Good for a comparison.
+    pub const USUAL: Self = Self { rounds: 5, warm_ns: 5_000_000, measure_ns: 15_000_000 };
+    /// Good for a look, in a fifth of the time.
+    pub const QUICK: Self = Self { rounds: 2, warm_ns: 2_000_000, measure_ns: 6_000_000 };
+
+    /// Measurements that [`driver`] takes.
+    pub fn measurements(&self, nic: NicKind) -> usize {
+        (self.rounds + 1) * ways(nic).len() * SIZES.len() + self.rounds * 2 * (SIZES.len() + SWITCHES_MOST)
+    }
+}
+
+/// Finds the limits of one driver between two sides. `progress` is told before every measurement, and may call it off by
+/// returning false.
+pub fn driver(
+    nic: NicKind,
+    effort: Effort,
+    pair: &mut Pair,
+    progress: impl FnMut() -> bool,
+) -> Result<Driver, LadderError> {
+    let mut bench = Bench { nic, effort, pair, progress };
+    let (built_in, measured) = (built_in(nic), bench.times()?.choose());
+    let mut sizes = Vec::new();
+    for bytes in SIZES {
+        let ([built_in_ns, measured_ns], ratio) = bench.compare([(built_in, bytes), (measured, bytes)])?;
+        sizes.push(Size { bytes, built_in_ns, measured_ns, ratio });
+    }
+    let gain = sizes.iter().map(|size| size.ratio.ln()).sum::<f64>() / sizes.len() as f64;
+    let chosen = if gain > WORTH.ln() { measured } else { built_in };
+    let mut steps = Vec::new();
+    for bytes in switches(chosen) {
+        let ([above_ns, below_ns], ratio) = bench.compare([(chosen, bytes + 1), (chosen, bytes)])?;
+        steps.push(Step { bytes, below_ns, above_ns, ratio });
+    }
+    Ok(Driver { nic, built_in, chosen, sizes, steps })
+}
+
+/// A driver between two sides.
+struct Bench<'a, F> {
+    nic: NicKind,
+    effort: Effort,
+    pair: &'a mut Pair,
+    progress: F,
+}
+
+impl<F: FnMut() -> bool> Bench<'_, F> {
+    /// Every way at every size, one after the other each round: medians.
+    fn times(&mut self) -> Result<Times, LadderError> {
+        let ways = ways(self.nic);
+        let mut rounds: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); SIZES.len()]; ways.len()];
+        // The first round only warms.
+        for round in 0..=self.effort.rounds {
+            for (at, size) in SIZES.into_iter().enumerate() {
+                for (way, cells) in ways.iter().zip(&mut rounds) {
+                    let taken = self.once(way.limits(), size)?;
+                    if round > 0 {
+                        cells[at].push(taken);
+                    }
+                }
+            }
+        }
+        let middle =
+            |cells: &mut Vec<Vec<f64>>| cells.iter_mut().map(|cell| median(cell).unwrap_or(f64::NAN)).collect();
+        let ways = ways.into_iter().zip(rounds.iter_mut().map(middle)).collect();
+        Ok(Times { sizes: SIZES.to_vec(), ways })
+    }
+
+    /// Two in turn: the median of each, and that of how many times as long the first one takes, round by round.
+    fn compare(&mut self, two: [(Limits, usize); 2]) -> Result<([f64; 2], f64), LadderError> {
+        let mut both = [Vec::new(), Vec::new()];
+        for _ in 0..self.effort.rounds {
+            for (taken, (limits, size)) in both.iter_mut().zip(two) {
+                taken.push(self.once(limits, size)?);
+            }
+        }
+        let mut ratios: Vec<f64> = both[0].iter().zip(&both[1]).map(|(first, second)| first / second).collect();
+        let ratio = median(&mut ratios).unwrap_or(1.0);
+        Ok((both.map(|mut taken| median(&mut taken).unwrap_or(f64::NAN)), ratio))
+    }
+
+    /// A half round trip, p50.
+    fn once(&mut self, limits: Limits, size: usize) -> Result<f64, LadderError> {
+        if !(self.progress)() {
+            return Err(LadderError::Interrupted);
+        }
+        let Effort { warm_ns, measure_ns, .. } = self.effort;
+        let limit_ns = warm_ns + measure_ns + GRACE_NS;
+        let pattern = Pattern { kind: Kind::PingPong, size, warm_ns, measure_ns, limit_ns };
+        let nic = self.nic;
+        let path = |end: &End| {
+            let spec = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, spec)| spec.clone());
+            Path::Nic { layer: Layer::MpiWith(limits), nic: spec.unwrap_or_default(), real_frames: false }
+        };
+        let mut measure = || self.pair.measure(&pattern, path);
+        // A machine that does other things may stop a side for a moment.
+        let (seen, _) = measure().or_else(|_| measure()).map_err(LadderError::Sides)?;
+        Ok(seen.half_rtt_ns.map_or(f64::NAN, |half| half.p50))
+    }
+}
+
+/// The longest message before each change of way that messages meet.
+fn switches(limits: Limits) -> Vec<usize> {
+    let Limits { eager_max, prefix, put_min, pull_min } = limits;
+    // What is missing behind the prefix counts.
+    let later = [put_min, pull_min].into_iter().filter(|least| *least != Limits::NEVER);
+    let later = later.map(|least| (prefix + least).saturating_sub(1)).filter(|last| *last > eager_max);
+    let mut switches: Vec<usize> = std::iter::once(eager_max).chain(later).filter(|last| *last > 0).collect();
+    switches.sort_unstable();
+    switches.dedup();
+    switches
+}
+
+/// What is built in for a driver.
+fn built_in(nic: NicKind) -> Limits {
+    let config = Config::default();
+    if is_on_host(nic) { config.on_host } else { config.off_host }
+}
+
+const fn is_on_host(nic: NicKind) -> bool {
+    matches!(nic, NicKind::Shm)
+}
+
+/// One way of sending: how, and how many bytes go along with an announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Without asking.
+    Eager,
+    /// Announced with a prefix, the rest asked for and sent as messages.
+    Data {
+        /// Bytes of it.
+        prefix: usize,
+    },
+    /// Announced with a prefix, the rest put into the receiver's memory.
+    Put {
+        /// Bytes of it.
+        prefix: usize,
+    },
+    /// Announced with a prefix, the rest read from the sender's memory.
+    Pull {
+        /// Bytes of it.
+        prefix: usize,
+    },
+}
+
+impl Way {
+    /// Limits by which every message goes this way.
+    pub fn limits(self) -> Limits {
+        let asked = |prefix| Limits { eager_max: 0, prefix, put_min: Limits::NEVER, pull_min: Limits::NEVER };
+        match self {
+            Self::Eager => Limits { eager_max: EAGER_MOST, ..asked(0) },
+            Self::Data { prefix } => asked(prefix),
+            Self::Put { prefix } => Limits { put_min: 0, ..asked(prefix) },
+            Self::Pull { prefix } => Limits { pull_min: 0, ..asked(prefix) },
+        }
+    }
+
+    /// Bytes that go along with an announcement; `None` where there is none.
+    pub const fn prefix(self) -> Option<usize> {
+        match self {
+            Self::Eager => None,
+            Self::Data { prefix } | Self::Put { prefix } | Self::Pull { prefix } => Some(prefix),
+        }
+    }
+}
+
+/// All ways of a driver.
+fn ways(nic: NicKind) -> Vec<Way> {
+    let prefixes: &[usize] = if is_on_host(nic) { &[0, 4 << 10] } else { &[0, 4 << 10, 16 << 10] };
+    let of = |&prefix: &usize| {
+        let pull = is_on_host(nic).then_some(Way::Pull { prefix });
+        [Way::Data { prefix }, Way::Put { prefix }].into_iter().chain(pull)
+    };
+    std::iter::once(Way::Eager).chain(prefixes.iter().flat_map(of)).collect()
+}
+
+/// Around the sizes of frames of 16 and 61 KiB, where ways change most; at 1 MiB the last way has long won.
+const SIZES: [usize; 9] = [4 << 10, 8 << 10, 15 << 10, 24 << 10, 32 << 10, 60 << 10, 128 << 10, 256 << 10, 1 << 20];
+
+/// Between eager, data, put and pull.
+const SWITCHES_MOST: usize = 3;
+
+/// Half of what a peer may send unasked (`Config::credit`): one more is always under way. Longer ones are announced.
+const EAGER_MOST: usize = 256 << 10;
+
+/// Less than this is what two series of this length differ by on a machine that changes its pace (NOTES.md 1).
+pub const WORTH: f64 = 1.02;
+
+/// What a side may take beyond its time.
+const GRACE_NS: u64 = 3_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_changes_that_messages_meet_are_switches() {
+        let of = |eager_max, prefix, put_min, pull_min| switches(Limits { eager_max, prefix, put_min, pull_min });
+        assert_eq!(of(1000, 100, 500, Limits::NEVER), [1000], "what is put was eager before");
+        assert_eq!(of(1000, 100, 2000, 4000), [1000, 2099, 4099]);
+        assert_eq!(of(0, 0, 0, 4000), [3999]);
+    }
+
+    #[test]
+    fn each_way_forces_itself() {
+        for way in ways(NicKind::Shm) {
+            let limits = way.limits();
+            assert_eq!(limits.eager_max > 0, way == Way::Eager);
+            assert_eq!(limits.put_min == 0, matches!(way, Way::Put { .. }));
+            assert_eq!(limits.pull_min == 0, matches!(way, Way::Pull { .. }));
+        }
+        assert!(
+            ways(NicKind::Uring).iter().all(|way| !matches!(way, Way::Pull { .. })),
+            "another host has no memory here"
+        );
+    }
+}

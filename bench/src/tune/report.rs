@@ -1,0 +1,140 @@
+//! What a tuning has come to, for people and programs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use serde::{Deserialize, Serialize};
+use sidelane_mpi::adi::Limits;
+use sidelane_mpi::coll;
+use sidelane_mpi::world::tuning::Tuning;
+
+use super::collectives::Gain;
+use super::{Driver, Size, Step};
+use crate::machine::Machine;
+use crate::report::{bytes, ratio, time};
+
+/// Everything that was measured, and what was chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// What it was measured on.
+    pub machine: Machine,
+    /// Limits.
+    pub drivers: Vec<Driver>,
+    /// What the collectives' table gains over the one that is built in, by messages.
+    pub collectives: Vec<Gain>,
+    /// That table, a rule a line.
+    pub rules: Vec<String>,
+}
+
+impl Tuned {
+    /// Takes together what was measured.
+    pub fn new(drivers: Vec<Driver>, collectives: Vec<Gain>, table: Option<&coll::Table>) -> Self {
+        let rules = Tuning::new(String::new(), BTreeMap::new(), table).collectives;
+        Self { machine: Machine::describe(), drivers, collectives, rules }
+    }
+
+    /// What jobs are told.
+    pub fn tuning(&self) -> Tuning {
+        let Machine { cpu, cores, kernel, .. } = &self.machine;
+        let limits = self.drivers.iter().map(|driver| (driver.nic.to_string(), driver.chosen)).collect();
+        let machine = format!("{cpu}, {cores} cores, Linux {kernel}");
+        Tuning { collectives: self.rules.clone(), ..Tuning::new(machine, limits, None) }
+    }
+
+    /// The JSON form, indented.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain fields and finite numbers");
+        text.push('\n');
+        text
+    }
+}
+
+impl fmt::Display for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for driver in &self.drivers {
+            writeln!(f, "\n{}: built in: {}", driver.nic, words(driver.built_in))?;
+            if driver.chosen == driver.built_in {
+                writeln!(f, "kept, since what measured best is no better by and large:")?;
+            } else {
+                writeln!(f, "chosen: {}", words(driver.chosen))?;
+            }
+            writeln!(f, "{}", sizes(&driver.sizes))?;
+            for Step { bytes: last, below_ns, above_ns, ratio } in &driver.steps {
+                let (below, above) = (time(Some(*below_ns)), time(Some(*above_ns)));
+                writeln!(f, "the switch above {}: {below}, a byte more {above}: {ratio:.2}x", bytes(*last))?;
+            }
+        }
+        if !self.collectives.is_empty() {
+            writeln!(f, "\nCollectives by messages: how many times as fast as with the table that is built in")?;
+            write!(f, "{}", gains(&self.collectives))?;
+        }
+        Ok(())
+    }
+}
+
+fn words(limits: Limits) -> String {
+    let from =
+        |least: usize| if least == Limits::NEVER { "never".to_owned() } else { format!("from {} on", bytes(least)) };
+    let Limits { eager_max, prefix, put_min, pull_min } = limits;
+    format!(
+        "unasked up to {}, else announced with {}; of the rest put {}, read from the sender's memory {}",
+        bytes(eager_max),
+        bytes(prefix),
+        from(put_min),
+        from(pull_min)
+    )
+}
+
+fn sizes(sizes: &[Size]) -> Table {
+    let rows = sizes.iter().map(|size| {
+        vec![bytes(size.bytes), time(Some(size.built_in_ns)), time(Some(size.measured_ns)), ratio(Some(size.ratio))]
+    });
+    table(&["half RTT,\np50", "built in", "measured\nbest", "times\nas fast"], rows)
+}
+
+fn gains(gains: &[Gain]) -> Table {
+    let rows = gains.iter().map(|gain| {
+        vec![gain.collective.clone(), gain.ranks.to_string(), ratio(Some(gain.mean)), ratio(Some(gain.most))]
+    });
+    table(&["collective", "ranks", "mean of\nsizes", "at\nmost"], rows)
+}
+
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header(header.to_vec());
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::NicKind;
+
+    #[test]
+    fn what_was_chosen_is_told_and_handed_on() {
+        let built_in = Limits { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: Limits::NEVER };
+        let chosen = Limits { eager_max: 32 << 10, ..built_in };
+        let sizes = vec![Size { bytes: 4096, built_in_ns: 3_000.0, measured_ns: 2_000.0, ratio: 1.5 }];
+        let steps = vec![Step { bytes: 32 << 10, below_ns: 9_000.0, above_ns: 9_900.0, ratio: 1.1 }];
+        let driver = Driver { nic: NicKind::Uring, built_in, chosen, sizes, steps };
+        let tuned = Tuned::new(vec![driver], Vec::new(), Some(&coll::Table::default()));
+        let text = tuned.to_string();
+        assert!(
+            text.contains("chosen: unasked up to 32 KiB, else announced with 4 KiB; of the rest put from 16 KiB on"),
+            "{text}"
+        );
+        assert!(text.contains("the switch above 32 KiB: 9000 ns, a byte more 9900 ns: 1.10x"), "{text}");
+        assert!(text.contains("1.50x") && text.contains("memory never"), "{text}");
+        let tuning = tuned.tuning();
+        assert_eq!(tuning.limits["uring"], chosen);
+        assert_eq!(tuning.table(), coll::Table::default());
+        assert_eq!(serde_json::from_str::<Tuned>(&tuned.to_json()).unwrap(), tuned);
+    }
+}

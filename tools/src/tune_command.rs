@@ -1,0 +1,237 @@
+//! `sidelane tune`: measures where protocols and collectives change on this machine, and writes what jobs go by.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use sidelane::lab::{self, Lab, LabSpec};
+use sidelane_bench::ladder::{LadderError, NicKind, Pair, PairError, Regime};
+use sidelane_bench::tune::collectives::{self, Gain, Taken};
+use sidelane_bench::tune::{self, Driver, Effort, Tuned};
+use sidelane_mpi::coll::Table;
+use sidelane_mpi::world::tuning;
+use sidelane_nic::spec::Spec;
+
+use crate::interrupt;
+use crate::ladder::Place;
+
+/// What to tune, and where to put it.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// Drivers, comma separated [default: shm, uring, udp and xdp, as far as they run here]
+    #[arg(long, value_delimiter = ',', value_name = "DRIVER")]
+    pub nic: Vec<NicKind>,
+    /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8")]
+    pub ranks: Vec<usize>,
+    /// Fewer and shorter rounds: a minute instead of three or four
+    #[arg(long)]
+    pub quick: bool,
+    /// Where jobs shall find it [default: ~/.config/sidelane/tuning.json]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print all figures as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub const NOTES: &str = "\
+Examples:
+  sidelane tune                                      everything, for all jobs of this user
+  sidelane tune --quick --nic uring --ranks 0        one driver, in half a minute
+  sidelane tune --output tuned.json
+  SIDELANE_TUNING=tuned.json sidelane run -n 4 ./program
+  SIDELANE_TUNING= sidelane run -n 4 ./program       with what is built in
+
+Measured are, for each driver: up to which size a message goes without being asked for, how much of a longer one goes along
+with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. For the
+collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes. Ranks of one
+host share memory instead and need no table. What is not clearly better than what is built in stays as it is.
+
+A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by SIDELANE_TUNING
+ends the job. Let nothing else run meanwhile.";
+
+/// Why nothing was tuned.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("nowhere to write to: neither XDG_CONFIG_HOME nor HOME is set; name a file with --output")]
+    NoHome,
+    #[error("cannot write {}: {source}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot watch for signals: {0}")]
+    Signals(io::Error),
+    #[error("{0}: {1}")]
+    Driver(NicKind, LadderError),
+    #[error("collectives of {0} ranks: {1}")]
+    Collectives(usize, io::Error),
+    #[error("none of the drivers runs here; `sidelane doctor` tells why")]
+    Nothing,
+}
+
+/// Tunes; returns the exit code.
+pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
+    let file = args.output.clone().or_else(tuning::usual_file).ok_or(Failure::NoHome)?;
+    // Before the minutes of measuring, not after them.
+    let part = begin_file(&file)?;
+    let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    let outcome = measure(args, &interrupted);
+    if interrupted.load(Ordering::Relaxed) || outcome.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(interrupt::INTERRUPTED);
+    }
+    let tuned = outcome?;
+    let written = fs::write(&part, tuned.tuning().to_text()).and_then(|()| fs::rename(&part, &file));
+    written.map_err(|source| Failure::Write { file: file.clone(), source })?;
+    if args.json {
+        crate::say(tuned.to_json().trim_end());
+    } else {
+        crate::say(&tuned);
+        crate::say(format_args!("\nwritten to {}", file.display()));
+    }
+    Ok(0)
+}
+
+/// The file beside it that becomes `file` when all is measured.
+fn begin_file(file: &Path) -> Result<PathBuf, Failure> {
+    let part = file.with_extension(format!("{}.part", std::process::id()));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let begun = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&part, ""));
+    begun.map_err(|source| Failure::Write { file: file.to_owned(), source }).map(|()| part)
+}
+
+fn measure(args: &TuneArgs, interrupted: &AtomicBool) -> Result<Tuned, Failure> {
+    let (place, in_a_lab) = match Place::lab() {
+        Ok(place) => (place, true),
+        Err(error) => {
+            eprintln!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
+            (Place::Loopback, false)
+        }
+    };
+    let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
+    let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp];
+    let nics = if args.nic.is_empty() { &usual[..] } else { &args.nic };
+    let mut drivers = Vec::new();
+    for &nic in nics {
+        if !in_a_lab && matches!(nic, NicKind::Uring | NicKind::Xdp) {
+            continue;
+        }
+        match limits(nic, &place, effort, interrupted) {
+            Ok(driver) => drivers.push(driver),
+            Err(Failure::Driver(nic, LadderError::Sides(error))) if error.is_report() && args.nic.is_empty() => {
+                eprintln!("{nic} is left out: {error}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if drivers.is_empty() {
+        return Err(Failure::Nothing);
+    }
+    let (table, gains) = collectives(args, effort, in_a_lab, interrupted)?;
+    Ok(Tuned::new(drivers, gains, table.as_ref()))
+}
+
+fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &AtomicBool) -> Result<Driver, Failure> {
+    let failed = |error| Failure::Driver(nic, error);
+    let regime = Regime::DefaultOffloads;
+    // It lives as long as the sides in it.
+    let mut labs = Vec::new();
+    let (a, b) = place.hosts(&[nic], regime, &mut labs).map_err(|e| failed(LadderError::Hosts(regime, e)))?;
+    let mut pair = Pair::spawn(a, b).map_err(|error: PairError| failed(LadderError::Sides(error)))?;
+    let bar = Bar::start(&nic.to_string(), effort.measurements(nic));
+    let driver = tune::driver(nic, effort, &mut pair, || {
+        bar.step();
+        !interrupted.load(Ordering::Relaxed)
+    });
+    bar.end();
+    driver.map_err(failed)
+}
+
+fn collectives(
+    args: &TuneArgs,
+    effort: Effort,
+    in_a_lab: bool,
+    interrupted: &AtomicBool,
+) -> Result<(Option<Table>, Vec<Gain>), Failure> {
+    let mut measured: Vec<Taken> = Vec::new();
+    let mut counts: Vec<usize> = args.ranks.iter().copied().filter(|ranks| *ranks > 1).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    for ranks in counts {
+        let failed = |error| Failure::Collectives(ranks, error);
+        let lab = if in_a_lab {
+            let spec = LabSpec { hosts: ranks, ..LabSpec::default() };
+            Some(Lab::build(&spec).map_err(|error| failed(io::Error::other(error)))?)
+        } else {
+            None
+        };
+        let rounds = effort.rounds.div_ceil(2);
+        let commands: io::Result<Vec<Command>> =
+            (0..ranks).map(|rank| rank_command(lab.as_ref(), rank, ranks, rounds)).collect();
+        let bar = Bar::start(&format!("collectives of {ranks} ranks"), collectives::count(ranks));
+        let outcome = collectives::measure(commands.map_err(failed)?, |taken| {
+            bar.step();
+            measured.push(taken);
+            !interrupted.load(Ordering::Relaxed)
+        });
+        bar.end();
+        outcome.map_err(failed)?;
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let (table, gains) = collectives::table(&measured);
+    Ok(((!measured.is_empty()).then_some(table), gains))
+}
+
+/// A rank on a host of its own, or all here. It is killed when this thread ends.
+fn rank_command(lab: Option<&Lab>, rank: usize, ranks: usize, rounds: usize) -> io::Result<Command> {
+    let program = std::env::current_exe()?;
+    let (mut command, spec) = match lab {
+        Some(lab) => {
+            let host = lab.host(rank);
+            let interface = host.interface().to_owned();
+            (host.command(program), Spec::Uring { interface, endpoint: 0, real_frames: false })
+        }
+        None => {
+            let mut command = Command::new(program);
+            lab::tie(&mut command);
+            let domain = format!("tune-{}", std::process::id());
+            (command, Spec::Shm { domain, endpoint: Some(rank as u16) })
+        }
+    };
+    command.args(["tune-rank", &rank.to_string(), &ranks.to_string(), &rounds.to_string(), &spec.to_string()]);
+    Ok(command)
+}
+
+/// How far it is: a bar on a terminal, a line at the beginning elsewhere.
+struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    fn start(what: &str, steps: usize) -> Self {
+        if !io::stderr().is_terminal() {
+            eprintln!("{what}: {steps} measurements");
+            return Self(None);
+        }
+        let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} (about {eta} left)");
+        let style = style.expect("a constant template").progress_chars("=> ");
+        Self(Some(ProgressBar::new(steps as u64).with_style(style).with_prefix(what.to_owned())))
+    }
+
+    fn step(&self) {
+        if let Some(bar) = &self.0 {
+            bar.inc(1);
+        }
+    }
+
+    fn end(self) {
+        if let Some(bar) = self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

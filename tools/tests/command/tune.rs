@@ -1,0 +1,59 @@
+//! What `sidelane tune` measures is what jobs go by, all ranks alike.
+
+use std::fs;
+
+use serde_json::Value;
+use sidelane_mpi::world::tuning::Tuning;
+
+use crate::stage::Stage;
+
+/// A job of two ranks with `tuning` as rank 0 finds it, and `other` as rank 1 does.
+fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
+    let script = "[ $PMI_RANK = 0 ] || export SIDELANE_TUNING=\"$OTHER\"; exec \"$0\" \"$@\"";
+    let program = stage.test_program();
+    let other = format!("OTHER={other}");
+    let mut command =
+        stage.sidelane(&["run", "-n", "2", "--timeout", "60", "-x", "PART=ring", "-x", &other, "sh", "-c"]);
+    command.args([script, &program, "--exact", "run::part_of_a_rank", "--ignored", "--nocapture", "--quiet"]);
+    let output = command.env("SIDELANE_TUNING", tuning).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn what_was_measured_is_what_ranks_go_by() {
+    let stage = Stage::own_user();
+    let at = |name: &str| stage.runtime().join(name).to_str().unwrap().to_owned();
+    let file = at("made/tuning.json");
+    let figures = stage.text(&["tune", "--quick", "--nic", "shm", "--ranks", "2", "--json", "--output", &file]);
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    let tuning = Tuning::parse(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(serde_json::to_value(tuning.limits["shm"]).unwrap(), figures["drivers"][0]["chosen"]);
+    assert!(figures["collectives"].as_array().unwrap().iter().all(|gain| gain["mean"].as_f64().unwrap() >= 1.0));
+    assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
+    assert_eq!(fs::read_dir(stage.runtime().join("made")).unwrap().count(), 1, "nothing but the file");
+
+    let alike = at("alike.json");
+    fs::copy(&file, &alike).unwrap();
+    for other in ["", &alike] {
+        let (ended_well, errors) = job(&stage, &file, other);
+        assert!(ended_well && errors.is_empty(), "{errors}");
+    }
+    let another = at("another.json");
+    let differs = Tuning { machine: "another".to_owned(), ..tuning };
+    fs::write(&another, differs.to_text()).unwrap();
+    let (ended_well, errors) = job(&stage, &file, &another);
+    assert!(!ended_well && errors.contains("rank 1 was told of another tuning file than rank 0"), "{errors}");
+
+    fs::write(&another, "{}").unwrap();
+    let (ended_well, errors) = job(&stage, &another, "");
+    assert!(!ended_well && errors.contains("another.json makes no sense: missing field `schema`"), "{errors}");
+    stage.assert_nothing_is_left();
+}
+
+#[test]
+fn where_nothing_can_be_written_nothing_is_measured() {
+    let stage = Stage::own_user();
+    let output = stage.output(&["tune", "--output", "/proc/no/such/place.json"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("cannot write /proc/no/such/place.json"), "{errors}");
+}
