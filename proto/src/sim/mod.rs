@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod explore;
 pub mod load;
+mod one_sided;
 mod oracle;
 mod play;
 mod scenario;

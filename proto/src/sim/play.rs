@@ -5,6 +5,7 @@ use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel, MemNic};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
+use super::one_sided::{Areas, Memory, Operations, Place};
 use super::oracle::{Oracle, Stream, message};
 use super::{Scenario, Violation};
 use crate::{Config, Counters, Endpoint, Event, GoneReason, PeerId, SendError};
@@ -37,7 +38,11 @@ struct Game<'a> {
     rng: Rng,
     nodes: Vec<Option<Node>>,
     oracle: Oracle,
+    areas: Areas,
+    /// Draws of operations, apart, so that they change no other draw.
+    operations_rng: Rng,
     next_stream: u32,
+    /// Of each node; of one that is dead, the next.
     lives: Vec<u32>,
     unfinished: u64,
     gone: u64,
@@ -48,6 +53,7 @@ struct Game<'a> {
 
 struct Node {
     endpoint: Endpoint<MemNic>,
+    memory: Option<Memory>,
     outlets: Vec<Outlet>,
     /// Not before this does its user look at messages.
     receives_at: Instant,
@@ -62,6 +68,7 @@ struct Outlet {
     /// Messages of this stream.
     count: u32,
     waiting: Option<Vec<u8>>,
+    operations: Operations,
     /// The endpoint said that the peer answered.
     connected: bool,
     over: bool,
@@ -79,8 +86,10 @@ impl<'a> Game<'a> {
             rng: Rng::new(scenario.seed ^ 0x5eed),
             nodes: (0..scenario.nodes).map(|_| None).collect(),
             oracle: Oracle::default(),
+            areas: Areas::default(),
+            operations_rng: Rng::new(scenario.seed ^ 0x09e5),
             next_stream: 0,
-            lives: vec![0; scenario.nodes as usize],
+            lives: vec![1; scenario.nodes as usize],
             unfinished: 0,
             gone: 0,
             crashed: false,
@@ -88,12 +97,12 @@ impl<'a> Game<'a> {
             partitions_begun: 0,
         };
         for node in 0..scenario.nodes {
-            game.start(node, scenario.messages);
+            game.start(node, scenario.messages, scenario.operations);
         }
         game
     }
 
-    fn start(&mut self, number: u32, messages: u32) {
+    fn start(&mut self, number: u32, messages: u32, operations: u32) {
         let mtu = self.scenario.mtu[number as usize];
         let nic = self.fabric.nic_at(number, NodeConfig { mtu, mtu_safe: mtu, rx_frames: 256, ..Default::default() });
         let config = Config {
@@ -104,12 +113,14 @@ impl<'a> Game<'a> {
             protection: self.scenario.protection,
             ..Config::default()
         };
-        let mut node = Node { endpoint: Endpoint::new(nic, config), outlets: Vec::new(), receives_at: Instant::ZERO };
+        let mut endpoint = Endpoint::new(nic, config);
+        let memory = (self.scenario.operations > 0).then(|| Memory::new(&mut endpoint, self.scenario.nodes));
+        let mut node = Node { endpoint, memory, outlets: Vec::new(), receives_at: Instant::ZERO };
         for to in (0..self.scenario.nodes).filter(|&to| to != number) {
-            let outlet = open(&mut node.endpoint, number, to, &mut self.next_stream, messages);
+            let operations = Operations::new(number, to, self.lives[to as usize], operations);
+            let outlet = open(&mut node.endpoint, number, to, &mut self.next_stream, messages, operations);
             node.outlets.push(outlet);
         }
-        self.lives[number as usize] += 1;
         self.nodes[number as usize] = Some(node);
     }
 
@@ -159,6 +170,8 @@ impl<'a> Game<'a> {
                 self.oracle.lend(number, life, outlet.peer, outlet.stream, outlet.next);
             });
         }
+        busy |= self.operate(number);
+        let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
         busy |= node.endpoint.poll() > 0;
         if now >= node.receives_at {
             let life = self.lives[number as usize];
@@ -171,6 +184,7 @@ impl<'a> Game<'a> {
                 node.receives_at = now + self.scenario.receiver_pause;
             }
         }
+        let mut places = Vec::new();
         while let Some(event) = node.endpoint.poll_event() {
             busy = true;
             let life = self.lives[number as usize];
@@ -184,8 +198,16 @@ impl<'a> Game<'a> {
                     node.outlets.iter_mut().filter(|outlet| outlet.peer == peer).for_each(|o| o.connected = true);
                     continue;
                 }
-                Event::Got { .. } | Event::Fetched { .. } | Event::OpFailed { .. } | Event::Unregistered { .. } => {
-                    return Err(Violation(format!("node {number}: nobody began a one-sided operation")));
+                Event::Got { op } | Event::Fetched { op, .. } | Event::OpFailed { op, .. } => {
+                    let outlet = node.outlets.iter_mut().find(|outlet| outlet.peer == op.peer);
+                    let (Some(outlet), Some(memory)) = (outlet, &node.memory) else {
+                        return Err(Violation(format!("node {number}: {event:?}, and nobody began it")));
+                    };
+                    outlet.operations.on_event(&event, &node.endpoint, memory, &mut self.areas)?;
+                    continue;
+                }
+                Event::Unregistered { .. } => {
+                    return Err(Violation(format!("node {number}: nobody unregistered anything")));
                 }
                 Event::Closed { peer } => {
                     return Err(Violation(format!("node {number}: {peer:?} is closed, and nobody closed it")));
@@ -198,10 +220,43 @@ impl<'a> Game<'a> {
             }
             for outlet in node.outlets.iter_mut().filter(|outlet| outlet.peer == peer && !outlet.over) {
                 self.unfinished += u64::from(outlet.count);
-                *outlet = reopen(&mut node.endpoint, number, outlet, &mut self.next_stream);
+                places.extend(outlet.operations.end(&mut node.endpoint, &mut self.areas)?);
+                *outlet = reopen(&mut node.endpoint, number, outlet, &mut self.next_stream, &self.lives);
             }
         }
+        for outlet in &mut node.outlets {
+            places.extend(outlet.operations.finished(&mut node.endpoint, &mut self.areas));
+        }
+        self.judge_places(places.into_iter())?;
         Ok(busy)
+    }
+
+    /// Lets a node begin operations on others' memory; true if it did.
+    fn operate(&mut self, number: u32) -> bool {
+        let keys: Vec<_> = self.nodes.iter().map(|node| Some(node.as_ref()?.memory.as_ref()?.key)).collect();
+        let Some(node) = &mut self.nodes[number as usize] else { return false };
+        let Node { endpoint, memory: Some(memory), outlets, .. } = node else { return false };
+        let mut busy = false;
+        for outlet in outlets.iter_mut().filter(|outlet| !outlet.over) {
+            let to = outlet.to as usize;
+            let Some(key) = &keys[to] else { continue };
+            let key = (key, self.lives[to]);
+            let (areas, rng) = (&mut self.areas, &mut self.operations_rng);
+            busy |= outlet.operations.feed(endpoint, outlet.peer, key, memory, areas, rng);
+        }
+        busy
+    }
+
+    /// Looks whether bytes are where they must be, in those nodes that have not died since.
+    fn judge_places(&self, mut places: impl Iterator<Item = Place>) -> Result<(), Violation> {
+        let wrong = places.find(|place| {
+            let node = self.nodes[place.to as usize].as_ref().filter(|_| self.lives[place.to as usize] == place.life);
+            let memory = node.and_then(|node| Some((node, node.memory.as_ref()?)));
+            memory.is_some_and(|(node, memory)| !place.is_right(&node.endpoint, memory))
+        });
+        wrong.map_or(Ok(()), |Place { from, to, .. }| {
+            Err(Violation(format!("a put of node {from} is done, and not in place at node {to}")))
+        })
     }
 
     /// Partitions and crashes whose time has come.
@@ -220,8 +275,10 @@ impl<'a> Game<'a> {
         if let Some(crash) = self.scenario.crash {
             if !self.crashed && now >= crash.at {
                 self.crashed = true;
+                self.lives[crash.node as usize] += 1;
                 self.fabric.crash(crash.node);
-                self.nodes[crash.node as usize] = None;
+                let dead = self.nodes[crash.node as usize].take();
+                dead.iter().flat_map(|node| &node.outlets).for_each(|outlet| self.areas.abandon(&outlet.operations));
                 self.oracle.forget_node(crash.node);
                 for node in 0..self.scenario.nodes {
                     self.expect_silence(node, crash.node);
@@ -229,7 +286,7 @@ impl<'a> Game<'a> {
             }
             if !self.restarted && now >= crash.restart_at {
                 self.restarted = true;
-                self.start(crash.node, self.scenario.messages / 2);
+                self.start(crash.node, self.scenario.messages / 2, self.scenario.operations / 2);
             }
         }
     }
@@ -255,6 +312,7 @@ impl<'a> Game<'a> {
 
     /// What was acknowledged and is not lost with a crash was delivered, and what was lent is back.
     fn judge_end(&self) -> Result<(), Violation> {
+        self.judge_places(self.areas.places())?;
         for (number, node) in self.nodes.iter().enumerate() {
             for outlet in node.iter().flat_map(|node| &node.outlets).filter(|outlet| !outlet.over) {
                 let stream = outlet.stream;
@@ -289,7 +347,7 @@ impl<'a> Game<'a> {
                 let Node { endpoint, outlets, .. } = node;
                 outlets
                     .iter()
-                    .all(|outlet| outlet.over || (outlet.next == outlet.count && endpoint.is_settled(outlet.peer)))
+                    .all(|o| o.over || (o.next == o.count && o.operations.is_idle() && endpoint.is_settled(o.peer)))
                     && !endpoint.has_messages()
             })
     }
@@ -319,15 +377,23 @@ impl<'a> Game<'a> {
     }
 }
 
-fn open(endpoint: &mut Endpoint<MemNic>, from: u32, to: u32, next_stream: &mut u32, count: u32) -> Outlet {
+fn open(
+    endpoint: &mut Endpoint<MemNic>,
+    from: u32,
+    to: u32,
+    next_stream: &mut u32,
+    count: u32,
+    operations: Operations,
+) -> Outlet {
     let peer = endpoint.connect(LinkAddr::Mem { node: to }).expect("the table has room");
     let stream = Stream { from, to, number: *next_stream };
     *next_stream += 1;
-    Outlet { to, peer, stream, next: 0, count, waiting: None, connected: false, over: false }
+    Outlet { to, peer, stream, next: 0, count, waiting: None, operations, connected: false, over: false }
 }
 
-fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream: &mut u32) -> Outlet {
-    let mut new = open(endpoint, from, old.to, next_stream, old.count / 2);
+fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream: &mut u32, lives: &[u32]) -> Outlet {
+    let operations = Operations::new(from, old.to, lives[old.to as usize], old.operations.left());
+    let mut new = open(endpoint, from, old.to, next_stream, old.count / 2, operations);
     new.over = new.count == 0;
     new
 }

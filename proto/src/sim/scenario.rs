@@ -22,6 +22,8 @@ pub struct Scenario {
     pub fifo: usize,
     /// Messages from each node to each other one.
     pub messages: u32,
+    /// One-sided operations of each node on each other one's memory.
+    pub operations: u32,
     /// Longest message; most are short.
     pub longest: usize,
     /// How long a receiver lets messages lie between two looks.
@@ -78,6 +80,7 @@ impl Scenario {
             },
             fifo: 256 << 10,
             messages,
+            operations: 0,
             longest: 1000,
             receiver_pause: Duration::ZERO,
             partitions: Vec::new(),
@@ -130,7 +133,8 @@ impl Scenario {
             fifo: 1 << (8 + rng.below(10)),
             messages: 5 + rng.below(if longest > 10_000 { 10 } else { 60 }) as u32,
             longest,
-            // Not drawn: an added draw would make another run of every seed.
+            // These are not drawn: an added draw would make another run of every seed.
+            operations: if seed % 3 == 1 { 30 } else { 0 },
             protection: if seed % 5 == 4 { Protection::Encrypted(KEY) } else { Protection::Checked },
             receiver_pause: if rng.chance(0.3) { Duration::from_micros(rng.below(2_000)) } else { Duration::ZERO },
             ..Self::calm(seed, 0)
