@@ -1,7 +1,8 @@
 //! Two endpoints with a live connection, and a third node that sends them what the fuzzer makes: bytes of its own, or
 //! edits of frames that it overheard. Built with `--cfg fuzzing` every check holds, so edited frames get as far as
-//! they can. Nothing may panic, no turn may go on for ever, and every frame counts once. As long as frames are only lost,
-//! delayed and repeated, not edited, all messages arrive once and in order.
+//! they can. Nothing may panic, no turn may go on for ever, every frame counts once, and memory that was not published is never
+//! touched. As long as frames are only lost, delayed and repeated, not edited, all messages arrive once and in order, and puts, gets and
+//! additions do what they should.
 #![no_main]
 
 use std::cell::RefCell;
@@ -14,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
-use sidelane_proto::{Config, Endpoint, Event};
+use sidelane_proto::{Config, Endpoint, Event, Op, OpError, PeerId, PutHow, Region, RemoteKey, Rights};
 
 /// A NIC that shows the last frame that it received.
 struct Overheard {
@@ -64,6 +65,94 @@ impl Nic for Overheard {
     }
 }
 
+/// What one end does to the other's memory, and what must come of it.
+struct OneSided {
+    theirs: Region,
+    key: RemoteKey,
+    /// Never published: nobody but its owner may touch it.
+    hidden: Region,
+    own: Region,
+    expected: Vec<u8>,
+    puts: Vec<Op>,
+    gets: Vec<Op>,
+    adds: VecDeque<(Op, u64)>,
+}
+
+const MEMORY: usize = 4096;
+/// A word that only additions touch.
+const WORD: usize = MEMORY - 8;
+
+impl OneSided {
+    fn new([a, b]: &mut [Endpoint<Overheard>; 2]) -> Self {
+        let theirs = b.register(vec![0; MEMORY]);
+        Self {
+            theirs,
+            key: b.publish(theirs, Rights::ALL, None).unwrap(),
+            hidden: b.register(vec![0x5e; 64]),
+            own: a.register((0..MEMORY).map(|at| at as u8).collect()),
+            expected: vec![0; MEMORY],
+            puts: Vec::new(),
+            gets: Vec::new(),
+            adds: VecDeque::new(),
+        }
+    }
+
+    fn act(&mut self, end: &mut Endpoint<Overheard>, peer: PeerId, what: u8, len: usize) {
+        let at = usize::from(what) * 8;
+        let bytes = at..at + len.min(WORD - at);
+        match what / 10 % 4 {
+            0 | 1 => {
+                // One after the other, so that it is known what is there in the end.
+                end.fence(peer);
+                let how = PutHow { signal: what & 8 != 0, silent: false };
+                let put = end.put_from(peer, &self.key, at as u64, self.own, bytes.clone(), how);
+                if let Ok(op) = put {
+                    let source = end.region(self.own).unwrap();
+                    self.expected[bytes.clone()].copy_from_slice(&source[bytes]);
+                    self.puts.push(op);
+                }
+            }
+            2 => self.gets.extend(end.get(peer, &self.key, at as u64, self.own, bytes)),
+            _ => {
+                let word: &mut [u8; 8] = (&mut self.expected[WORD..]).try_into().unwrap();
+                let before = u64::from_le_bytes(*word);
+                if let Ok(op) = end.fetch_add(peer, &self.key, WORD as u64, u64::from(what)) {
+                    self.adds.push_back((op, before));
+                    *word = before.wrapping_add(u64::from(what)).to_le_bytes();
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: &Event, judged: bool) {
+        match event {
+            Event::Got { op } => {
+                let before = self.gets.len();
+                self.gets.retain(|get| get != op);
+                assert!(!judged || self.gets.len() + 1 == before, "a get came twice, or was none");
+            }
+            Event::Fetched { op, value } => {
+                let due = self.adds.pop_front();
+                assert!(!judged || due == Some((*op, *value)), "lost, repeated, or out of order");
+            }
+            Event::OpFailed { .. } => assert!(!judged, "nothing should fail"),
+            _ => {}
+        }
+    }
+
+    fn judge(&mut self, [a, b]: &mut [Endpoint<Overheard>; 2], judged: bool) {
+        self.puts.retain(|put| !a.is_done(*put));
+        assert!(b.region(self.hidden).unwrap() == [0x5e; 64], "memory was touched that was not published");
+        if judged && self.is_idle() {
+            assert!(b.region(self.theirs).unwrap() == self.expected, "it is not there, or something else");
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.puts.is_empty() && self.gets.is_empty() && self.adds.is_empty()
+    }
+}
+
 fuzz_target!(|input: &[u8]| {
     let fabric = Fabric::new(1);
     let node = || fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, ..Default::default() });
@@ -82,6 +171,7 @@ fuzz_target!(|input: &[u8]| {
         poll(&mut ends, &mut shown);
     }
 
+    let mut one_sided = OneSided::new(&mut ends);
     let mut sent = VecDeque::new();
     let mut judged = true;
     let mut bytes = input.iter().copied();
@@ -110,6 +200,10 @@ fuzz_target!(|input: &[u8]| {
                 judged = false;
                 throw(&mut stranger, to[usize::from(what >> 7)], &frame);
             }
+            5 if what >= 0x80 => {
+                let len = usize::from(next().unwrap_or(0)) * 8;
+                one_sided.act(&mut ends[0], peer, what, len);
+            }
             5 => {
                 let message = vec![sent.len() as u8 ^ what; usize::from(next().unwrap_or(0)) * 8];
                 if ends[0].send(peer, &message).is_ok() {
@@ -117,7 +211,7 @@ fuzz_target!(|input: &[u8]| {
                 }
             }
             6 => fabric.advance_to(fabric.now() + Duration::from_micros(1 << (what >> 3).min(20))),
-            7 => judged &= take(&mut ends, &mut sent, judged),
+            7 => judged &= take(&mut ends, &mut sent, &mut one_sided, judged),
             // What was overheard, as it was: anybody can do that.
             8 => throw(&mut stranger, to[usize::from(what >> 7)], &last.borrow().clone()),
             // Everything on the way is lost for a while.
@@ -127,8 +221,8 @@ fuzz_target!(|input: &[u8]| {
     }
     // Whatever was lost or repeated, all comes in the end.
     for _ in 0..10_000 {
-        judged &= take(&mut ends, &mut sent, judged);
-        if !judged || sent.is_empty() {
+        judged &= take(&mut ends, &mut sent, &mut one_sided, judged);
+        if !judged || sent.is_empty() && one_sided.is_idle() {
             return;
         }
         poll(&mut ends, &mut shown);
@@ -137,23 +231,31 @@ fuzz_target!(|input: &[u8]| {
             fabric.advance_to(then.max(fabric.now()));
         }
     }
-    panic!("{} messages never came", sent.len());
+    let OneSided { puts, gets, adds, .. } = one_sided;
+    panic!("{} messages never came; {puts:?} {gets:?} {adds:?} never end", sent.len());
 });
 
 /// Takes everything that came, and judges it if `judged`; whether that makes sense from now on.
-fn take(ends: &mut [Endpoint<Overheard>; 2], sent: &mut VecDeque<Vec<u8>>, mut judged: bool) -> bool {
-    let [a, b] = ends;
+fn take(
+    ends: &mut [Endpoint<Overheard>; 2],
+    sent: &mut VecDeque<Vec<u8>>,
+    one_sided: &mut OneSided,
+    mut judged: bool,
+) -> bool {
+    let [a, b] = &mut *ends;
     while let Some(message) = b.recv(|_, message| message.to_vec()) {
         assert!(!judged || sent.pop_front() == Some(message), "lost, repeated, out of order, or invented");
     }
     let invented = a.recv(|_, _| ()).is_some();
     assert!(!(judged && invented), "nobody sent this");
-    for end in ends {
+    for end in &mut *ends {
         while let Some(event) = end.poll_event() {
-            // A pause without a turn is a peer that is gone.
-            judged &= !matches!(event, Event::Gone { .. });
+            // A pause without a turn is a peer that is gone, and what was under way to it has failed.
+            judged &= !matches!(event, Event::Gone { .. } | Event::OpFailed { why: OpError::PeerGone, .. });
+            one_sided.on_event(&event, judged);
         }
     }
+    one_sided.judge(ends, judged);
     judged
 }
 

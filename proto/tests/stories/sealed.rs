@@ -3,7 +3,7 @@
 use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
-use sidelane_proto::{Config, Event, GoneReason, JobKey, Protection, Reject};
+use sidelane_proto::{Config, Event, GoneReason, JobKey, Protection, PutHow, Reject, Rights};
 
 use crate::hostile::{assert_all_counted, from_whom, mutate, recorded};
 use crate::world::{World, addr, config, good_link, lossy_link, numbered};
@@ -45,6 +45,65 @@ fn who_reads_the_traffic_can_neither_forge_nor_replay() {
             for reason in [Reject::Forged, Reject::Replay, Reject::Tag, Reject::Truncated] {
                 assert!(counters.rejected(reason) > 0, "{reason:?} in {:?}", counters.rejected);
             }
+        }
+    }
+}
+
+/// The same of puts, gets and atomics: altered or repeated, they change no byte of memory and no word twice.
+#[test]
+fn who_reads_operations_can_neither_alter_nor_repeat_them() {
+    const LEN: usize = 6_000;
+    for protection in BOTH {
+        let (mut world, peer, _, mut heard) = recorded(protected(protection));
+        let theirs = world.node(1).endpoint.register(vec![0; LEN + 8]);
+        let hidden = world.node(1).endpoint.register(vec![0x5e; 64]);
+        let key = world.node(1).endpoint.publish(theirs, Rights::ALL, None).unwrap();
+        let own = world.node(0).endpoint.register(vec![0; LEN]);
+        let mut rng = Rng::new(6);
+        let mut expected = vec![0; LEN];
+        for node in 0..2 {
+            world.node(node).controls.borrow_mut().heard = Some(Vec::new());
+        }
+        for round in 0..500u64 {
+            for _ in 0..20 {
+                // Half of them of late: what is heard of old keys and numbers is easily told.
+                let newest = (heard.len() - heard.len().min(40)) as u64 * rng.below(2);
+                let mut bytes = heard[(newest + rng.below(heard.len() as u64 - newest)) as usize].clone();
+                if rng.below(4) > 0 {
+                    mutate(&mut bytes, &mut rng);
+                }
+                let to = rng.below(2) as u32;
+                world.node(to).controls.borrow_mut().forged.push_back((addr(1 - to), bytes));
+            }
+            let len = if rng.chance(0.5) { 8 } else { LEN };
+            expected[..len].fill(round as u8);
+            let endpoint = &mut world.node(0).endpoint;
+            let put = endpoint.put(peer, &key, 0, &expected[..len], PutHow::SIGNAL).unwrap();
+            endpoint.fetch_add(peer, &key, LEN as u64, 1).unwrap();
+            let get = endpoint.get(peer, &key, 0, own, 0..LEN).unwrap();
+            assert!(world.run(Duration::from_millis(50), |world| world.node(0).events.len() == 2));
+            let events = std::mem::take(&mut world.node(0).events);
+            assert!(matches!(events[0], Event::Fetched { value, .. } if value == round), "{events:?}");
+            assert_eq!(events[1], Event::Got { op: get });
+            assert!(world.node(0).endpoint.is_done(put));
+            assert_eq!(world.node(0).endpoint.region(own), Some(&expected[..]));
+            let there = &world.node(1).endpoint;
+            assert_eq!(there.region(theirs).unwrap()[..LEN], expected);
+            assert_eq!((there.region(hidden).unwrap(), there.signals(theirs)), (&[0x5e; 64][..], Some(round + 1)));
+            for node in 0..2 {
+                let controls = &world.node(node).controls;
+                heard.extend(controls.borrow_mut().heard.replace(Vec::new()).unwrap());
+            }
+        }
+        let shows_key = heard.iter().any(|frame| frame.windows(8).any(|window| *window == key.to_bytes()[4..12]));
+        assert_eq!(shows_key, protection == BOTH[0], "who sees a key can use it, if he is of the job");
+        for node in 0..2 {
+            assert!(world.node(node).events.is_empty(), "{:?}", world.node(node).events);
+            assert_all_counted(&mut world, node);
+            let counters = world.counters(node);
+            let counts = [Reject::Forged, Reject::Replay].map(|reason| counters.rejected(reason));
+            assert!(counts.iter().all(|count| *count > 10), "forged, again: {counts:?}");
+            assert_eq!((counters.operations_failed, counters.rejected(Reject::NoRegion)), (0, 0));
         }
     }
 }
