@@ -10,6 +10,7 @@ use super::mapping::{PAIR_BYTES, Ring, map_pair};
 use super::open::MTU;
 use super::ring::{Consumer, Producer};
 use super::sys;
+pub use super::want::Want;
 use crate::clock;
 use crate::time::Instant;
 

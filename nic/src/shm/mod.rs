@@ -12,6 +12,7 @@
 mod doorbell;
 mod ring;
 mod sync;
+mod want;
 
 #[cfg(not(loom))]
 mod datapath;

@@ -10,6 +10,7 @@ use loom::thread;
 use super::doorbell;
 use super::ring::{Consumer, Control, Memory, Producer};
 use super::sync::{AtomicU32, Ordering};
+use super::want::Want;
 
 /// A ring whose payload is one word a line, so that loom sees who touches which line.
 struct Model {
@@ -268,5 +269,106 @@ fn a_knock_is_not_slept_through_and_shows_what_came_before_it() {
             knock.hear();
         }
         knocker.join().unwrap();
+    });
+}
+
+/// What stays until a sleep takes it: an event descriptor, as drivers have it.
+#[derive(Default)]
+struct Raised(Mutex<bool>, Condvar);
+
+impl Raised {
+    fn wait(&self) -> Result<(), ()> {
+        let mut raised = self.0.lock().unwrap();
+        while !*raised {
+            raised = self.1.wait(raised).unwrap();
+        }
+        *raised = false;
+        Ok(())
+    }
+
+    fn wake(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+}
+
+/// An engine whose orders come from several threads, by a queue that many push, and the word that it is to stop by yet another.
+#[test]
+fn an_engine_sleeps_through_no_order_of_many_threads_and_through_no_stop() {
+    explore(|| {
+        let bell = Arc::new((AtomicU32::new(0), Raised::default()));
+        let (orders, stopping) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let ring = |bell: &(AtomicU32, Raised)| {
+            doorbell::published();
+            doorbell::ring(&bell.0, || bell.1.wake());
+        };
+        for word in [orders.clone(), stopping.clone()] {
+            let bell = bell.clone();
+            thread::spawn(move || {
+                word.fetch_add(1, Ordering::Release);
+                ring(&bell);
+            });
+        }
+        orders.fetch_add(1, Ordering::Release);
+        ring(&bell);
+        let mut taken = 0;
+        loop {
+            let pushed = orders.load(Ordering::Acquire);
+            if pushed > taken {
+                taken = pushed;
+                continue;
+            }
+            if taken == 2 && stopping.load(Ordering::Acquire) == 1 {
+                break;
+            }
+            let ready =
+                || orders.load(Ordering::Relaxed) > taken || stopping.load(Ordering::Relaxed) == 1 && taken == 2;
+            // With a wake-up missed nobody runs any more, which loom reports.
+            doorbell::sleep(&bell.0, ready, |_| bell.1.wait()).unwrap();
+        }
+    });
+}
+
+/// An application that finds no room for two peers in turn, and sleeps. The engine makes some for the first, and never for the
+/// second: asking for that must not keep the application from hearing of this.
+#[test]
+fn whoever_asks_for_room_is_told_of_it() {
+    explore(|| {
+        let shared = Arc::new((AtomicU32::new(0), Futex::default(), Want::default(), AtomicU32::new(0)));
+        let engines = shared.clone();
+        let engine = thread::spawn(move || {
+            let (bell, futex, want, taken) = &*engines;
+            taken.store(1, Ordering::Relaxed);
+            if want.made_room() {
+                doorbell::published();
+                doorbell::ring(bell, || futex.wake());
+            }
+        });
+        let (bell, futex, want, taken) = &*shared;
+        let mut was_full = false;
+        loop {
+            // As the port does it.
+            let mut is_full = |has_room: &dyn Fn() -> bool| {
+                let was_open = want.ask();
+                let full = !has_room();
+                let is_told = was_full && !was_open;
+                if is_told || !full {
+                    want.withdraw();
+                }
+                was_full |= full;
+                full
+            };
+            let has_room = || taken.load(Ordering::Relaxed) == 1;
+            if has_room() || !is_full(&has_room) {
+                break;
+            }
+            is_full(&|| false);
+            if was_full && !want.is_asked() {
+                was_full = false;
+                continue;
+            }
+            doorbell::sleep(bell, || !want.is_asked(), |bell| futex.wait(bell)).unwrap();
+        }
+        engine.join().unwrap();
     });
 }

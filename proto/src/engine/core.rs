@@ -1,7 +1,6 @@
 //! The engine's thread: its turns, and its sleep.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use sidelane_nic::Nic;
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
@@ -104,12 +103,8 @@ impl<D: Driven> Core<D> {
         if taken {
             intake.retry(driven, shared);
         }
-        if std::mem::take(&mut intake.made_room) {
-            // Pairs with the fence in `Port::is_full_after_all`.
-            fence(Ordering::SeqCst);
-            if shared.port_full.load(Ordering::Relaxed) && shared.port_full.swap(false, Ordering::AcqRel) {
-                shared.port_bell.ring();
-            }
+        if std::mem::take(&mut intake.made_room) && shared.port_wants.made_room() {
+            shared.port_bell.ring();
         }
         taken
     }

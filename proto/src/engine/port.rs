@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -107,7 +107,7 @@ impl<D: Driven> Port<D> {
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         let Self { lane, shared, was_full, .. } = self;
-        let has_room = *was_full && (!shared.port_full.load(Ordering::Relaxed) || lane.may_have_room());
+        let has_room = *was_full && (!shared.port_wants.is_asked() || lane.may_have_room());
         *was_full &= !has_room;
         if has_room || lane.is_ready() || !shared.events.is_empty() {
             return Ok(());
@@ -117,7 +117,7 @@ impl<D: Driven> Port<D> {
             lane.is_ready()
                 || !shared.events.is_empty()
                 || shared.has_ended()
-                || *was_full && (!shared.port_full.load(Ordering::Relaxed) || lane.may_have_room())
+                || *was_full && (!shared.port_wants.is_asked() || lane.may_have_room())
         };
         shared.port_bell.sleep(ready, deadline)
     }
@@ -283,11 +283,15 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
 /// made.
 #[cold]
 fn is_full_after_all<D>(shared: &Shared<D>, was_full: &mut bool, has_room: impl FnOnce() -> bool) -> bool {
-    shared.port_full.store(true, Ordering::Relaxed);
-    // Pairs with the fence in `Core::take_orders`.
-    fence(Ordering::SeqCst);
-    *was_full = !has_room();
-    *was_full
+    let was_open = shared.port_wants.ask();
+    let full = !has_room();
+    // Told of room for something else that was refused: `wait` must not sleep on it because this is refused too.
+    let is_told = *was_full && !was_open;
+    if is_told || !full {
+        shared.port_wants.withdraw();
+    }
+    *was_full |= full;
+    full
 }
 
 impl<D: Driven> Drop for Port<D> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use crossbeam_queue::ArrayQueue;
-use sidelane_nic::shm::lane::Doorbell;
+use sidelane_nic::shm::lane::{Doorbell, Want};
 
 use super::Ended;
 use super::gauge::Gauge;
@@ -27,7 +27,7 @@ pub(super) struct Shared<D> {
     pub large: ArrayQueue<Vec<u8>>,
     pub events: ArrayQueue<Event>,
     /// The port wants to know when room is made.
-    pub port_full: AtomicBool,
+    pub port_wants: Want,
     /// By the peer's index.
     pub gauges: Box<[Gauge]>,
     stopping: AtomicBool,
@@ -45,7 +45,7 @@ impl<D> Shared<D> {
             orders: ArrayQueue::new(ORDERS_MAX),
             large: ArrayQueue::new(LARGE_MAX),
             events: ArrayQueue::new(EVENTS_MAX),
-            port_full: AtomicBool::new(false),
+            port_wants: Want::default(),
             gauges: (0..peers_max).map(|_| Gauge::default()).collect(),
             stopping: AtomicBool::new(false),
             ended: OnceLock::new(),
