@@ -1,5 +1,7 @@
 //! Both sides request as much as they can, of handlers that reply as much as they may, over the smallest FIFOs.
 
+use sidelane_nic::fault::Faults;
+use sidelane_nic::mem::LinkModel;
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 use sidelane_proto::SendError;
@@ -133,4 +135,68 @@ fn floods_from_both_sides_over_full_fifos_never_stick() {
         }
     }
     assert!(stalls > 1000 && full > 10, "neither budgets nor FIFOs were ever full: {stalls}, {full}");
+}
+
+const QUIET: u8 = 4;
+
+/// Requests without payload whose handler is silent, until there is no room; how many.
+fn fill(node: &mut Node<State>) -> u64 {
+    let before = node.am.sent(node.peer);
+    while node.am.request(node.peer, QUIET, &[], &[], ReplyRoom::SHORT).is_ok() {}
+    node.am.sent(node.peer) - before
+}
+
+/// Waits until both sides know of everything that they sent, and have empty FIFOs.
+fn all_is_told(world: &mut World<State>) -> bool {
+    world.run(Duration::from_millis(60_000), |world| {
+        world.nodes.iter_mut().all(|Node { am, peer, .. }| {
+            // Full: next time.
+            let _ = am.ask(*peer);
+            am.handled(*peer) == am.sent(*peer) && am.endpoint_mut().is_settled(*peer)
+        })
+    })
+}
+
+/// Both sides' room and FIFOs are used up before either handles anything, so that the word of what was handled finds its own FIFO
+/// full, and then the line takes nothing for a while: it is told later, none of it is lost, and all room comes back.
+#[test]
+fn credit_that_finds_a_full_fifo_or_is_lost_on_the_way_comes_late_and_whole() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        // Not so bad that a peer seems dead: credit of a peer that is gone is nobody's.
+        let span = Duration::from_micros(40);
+        let faults = Faults { loss: 0.1, duplicate: 0.1, reorder: 0.2, reorder_span: span, ..Faults::NONE };
+        let link = LinkModel { faults: if seed % 2 == 0 { Faults::NONE } else { faults }, ..good_link() };
+        let quiet = || handlers().request(QUIET, |_: &mut State, _: Replier<'_>, _, _| {});
+        let mut world = World::pair(link, seed, mtu(512), fifos(4096), quiet);
+        let mut room = None;
+        let mut next = [0; 2];
+        for round in 0..6 {
+            world.nodes.iter_mut().for_each(|node| node.polls = false);
+            for (node, next) in world.nodes.iter_mut().zip(&mut next) {
+                // All room, of which some is used for replies, and then what the FIFO still takes.
+                if rng.chance(0.5) {
+                    let until = *next + rng.below(20);
+                    feed(node, &mut rng, next, until);
+                }
+                fill(node);
+                while node.am.request(node.peer, QUIET, &[], &[9; 100], ReplyRoom::NONE).is_ok() {}
+            }
+            // What is on the line is lost, and what is said next.
+            if rng.chance(0.7) {
+                world.fabric.partition(0, 1, world.fabric.now() + Duration::from_micros(rng.below(100_000)));
+            }
+            let first = rng.below(2) as usize;
+            world.nodes[first].polls = true;
+            world.pass(Duration::from_micros(rng.below(100_000)));
+            world.nodes[1 - first].polls = true;
+            assert!(all_is_told(&mut world), "seed {seed}, round {round}: stuck");
+            let all = world.nodes.each_mut().map(fill);
+            assert_eq!(*room.get_or_insert(all), all, "seed {seed}, round {round}: room was lost, or made");
+            assert!(all_is_told(&mut world), "seed {seed}, round {round}: stuck at the end");
+        }
+        for node in &world.nodes {
+            assert_eq!(node.am.counters().rejected_total(), 0, "seed {seed}: {:?}", node.am.counters());
+        }
+    }
 }
