@@ -81,9 +81,12 @@ impl Installation {
 /// What Intel's `vars.sh` would set, and the wheels of PyPI have nobody to.
 fn environment(prefix: &Path) -> Vec<(&'static str, PathBuf)> {
     let mut environment = vec![("I_MPI_ROOT", prefix.to_owned())];
-    let providers = ["lib", "opt/mpi/libfabric/lib/prov"].map(|folder| prefix.join(folder));
-    let providers = providers.into_iter().find(|folder| folder.join("libtcp-fi.so").exists());
-    environment.extend(providers.map(|folder| ("FI_PROVIDER_PATH", folder)));
+    let mut first_with = |file: &str, folders: [&str; 2], variable| {
+        let folder = folders.map(|folder| prefix.join(folder)).into_iter().find(|folder| folder.join(file).exists());
+        environment.extend(folder.map(|folder| (variable, folder)));
+    };
+    first_with("libtcp-fi.so", ["lib", "opt/mpi/libfabric/lib/prov"], "FI_PROVIDER_PATH");
+    first_with("libfabric.so.1", ["lib", "opt/mpi/libfabric/lib"], "LD_LIBRARY_PATH");
     environment.retain(|(name, _)| std::env::var_os(name).is_none());
     environment
 }
