@@ -13,6 +13,7 @@ use super::context::{self, Kind};
 use super::graph::{DistGraph, Graph};
 use super::info::Info;
 use super::local::Local;
+use super::movable::Movable;
 use super::{Comparison, ErrorClass, Group, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
@@ -80,7 +81,7 @@ impl Communicator {
     ///
     /// # Panics
     ///
-    /// When the device has a port on the simulated fabric, which is one thread's.
+    /// When the device has a port on the simulated fabric, which is one thread's: [`Self::simulated`].
     pub fn world(device: Device, threads: bool) -> Self {
         Self::world_with(device, threads, Arc::default())
     }
@@ -92,6 +93,10 @@ impl Communicator {
     ///
     /// As [`Self::world`].
     pub fn world_with(device: Device, threads: bool, table: Arc<Table>) -> Self {
+        Self::of_device(Movable::new(device), threads, table)
+    }
+
+    pub(super) fn of_device(device: Movable, threads: bool, table: Arc<Table>) -> Self {
         let (own, size) = (device.own(), device.processes().len() as u32);
         let local = Arc::new(Local::new(device, threads, table));
         Self::new(local, context::WORLD, Group::world(size), own, Topology::None)

@@ -1,14 +1,26 @@
 #![allow(unsafe_code)]
-//! What one-sided communication needs of a communicator: contexts and the device. Unsafe, since who has the device may put
-//! another one in its place.
+//! Devices that come from elsewhere or go elsewhere: what one-sided communication needs of a communicator, and simulations.
+//! Unsafe, since who has the device may put another one in its place, or take it to another thread.
+
+use std::sync::Arc;
 
 use crate::adi::Device;
 use crate::rma::{Contexts, Members};
 
 use super::Communicator;
 use super::context::Kind;
+use super::movable::Movable;
 
 impl Communicator {
+    /// As [`Self::world`], also over the simulated fabric.
+    ///
+    /// # Safety
+    /// It and all that is made of it stay on this thread.
+    pub unsafe fn simulated(device: Device) -> Self {
+        // SAFETY: passed on.
+        Self::of_device(unsafe { Movable::on_its_thread(device) }, false, Arc::default())
+    }
+
     /// For a window of all ranks. The communicator is a duplicate that is kept for nothing else, and until the window is freed.
     pub fn members(&self) -> Members {
         let contexts = Contexts {

@@ -106,12 +106,12 @@ impl Turns for State {
 }
 
 impl Local {
-    pub(super) fn new(mut device: Device, threads: bool, table: Arc<Table>) -> Self {
+    pub(super) fn new(mut device: Movable, threads: bool, table: Arc<Table>) -> Self {
         let failures = Arc::new(Mutex::new(Failures::new(device.own(), context::FAILURES)));
         device.watch(context::FAILURES, Box::new(Watch(Arc::clone(&failures))));
         let contexts = ContextIds::new();
         let state = State {
-            device: Movable::new(device),
+            device,
             runs: Runs::default(),
             contexts,
             buffered: Buffered::default(),

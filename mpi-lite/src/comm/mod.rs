@@ -12,7 +12,7 @@
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
-//! | `lending` | what windows need |
+//! | `lending` | the device, for windows and for simulations |
 //! | `local` | this process: its device, and waiting |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |

@@ -13,11 +13,11 @@ use sidelane_proto::Endpoint;
 
 use crate::adi::{Device, Port};
 
-/// A device without a port on the simulated fabric.
+/// A device without a port on the simulated fabric, or one that stays on its thread.
 pub(super) struct Movable(Device);
 
-// SAFETY: of all that a device holds only a simulated port stays with its thread, and `new` refuses that; the others are
-// asserted below.
+// SAFETY: of all that a device holds only a simulated port stays with its thread, and `new` refuses that, as does who calls
+// `on_its_thread`; the others are asserted below.
 unsafe impl Send for Movable {}
 
 const fn is_send<T: Send>() {}
@@ -36,6 +36,15 @@ impl Movable {
     pub fn new(device: Device) -> Self {
         let simulated = device.ports().iter().any(|port| matches!(port, Port::Mem(_)));
         assert!(!simulated, "communicators may be used by any thread, and the simulated fabric may not");
+        Self(device)
+    }
+
+    /// Any device.
+    ///
+    /// # Safety
+    ///
+    /// It is used and dropped on this thread.
+    pub unsafe fn on_its_thread(device: Device) -> Self {
         Self(device)
     }
 

@@ -124,12 +124,18 @@ impl Nic for MemNic {
         }
     }
 
-    /// Moves the fabric's time to the next frame for this node, or to `deadline`; nobody else gets to run meanwhile.
+    /// Moves the fabric's time to the next frame for this node, or to `deadline`; nobody else gets to run meanwhile, unless
+    /// [`Fabric::on_wait`] was called.
     /// Returns at once when there is neither.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         self.counters.waits += 1;
         if self.woken.0.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
+        let others = self.fabric.state.borrow().others.clone();
+        if let Some(others) = others {
+            others(self.node, deadline);
             return Ok(());
         }
         let mut state = self.fabric.state.borrow_mut();

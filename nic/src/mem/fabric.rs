@@ -114,6 +114,17 @@ impl Fabric {
         self.state.borrow_mut().crash(node);
     }
 
+    /// From now on, who waits calls `others` with its node and its deadline, and time stays as it is: others get to run, and
+    /// whoever runs them moves time. `wait` returns when `others` does.
+    pub fn on_wait(&self, others: impl Fn(u32, Option<Instant>) + 'static) {
+        self.state.borrow_mut().others = Some(Rc::new(others));
+    }
+
+    /// Whether frames wait for being received by a node.
+    pub fn has_received(&self, node: u32) -> bool {
+        self.state.borrow().has_received(node)
+    }
+
     /// What has happened to all frames so far.
     pub fn counters(&self) -> FabricCounters {
         self.state.borrow().counters

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::rc::Rc;
 
 use super::frame::{Frame, Pool};
 use super::line::Line;
@@ -52,7 +53,12 @@ pub(super) struct State {
     flights: u64,
     pub(super) pool: Pool,
     pub(super) counters: FabricCounters,
+    /// Who else runs while somebody waits.
+    pub(super) others: Option<Others>,
 }
+
+/// Called with a node that waits, and its deadline.
+pub(super) type Others = Rc<dyn Fn(u32, Option<Instant>)>;
 
 #[derive(Default)]
 struct Node {
@@ -114,6 +120,7 @@ impl State {
             flights: 0,
             pool: Pool::default(),
             counters: FabricCounters::default(),
+            others: None,
         }
     }
 
