@@ -236,8 +236,9 @@ fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
 /// What is reduced, for a call with an operator.
 pub(super) fn reduction(datatype: &Datatype, op: &Op) -> Result<Reduction, ErrorClass> {
     let element = match kind(datatype) {
-        Some(kind) => kind.extent(),
-        None => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
+        // The program's own operators get whole elements of what they were called with.
+        Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
+        _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
     };
     // Elements of no bytes are reduced as bytes that there are none of.
     Ok(Reduction { element: element.max(1), commutative: op.is_commutative() })
