@@ -1,5 +1,7 @@
 //! The device: the calls, each of which finds who knows.
 
+use std::ops::Range;
+
 use sidelane_nic::affinity;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{RemoteKey, RmaError};
@@ -370,6 +372,11 @@ impl Device {
     /// Whether [`Self::revoke`] was called for a context.
     pub fn is_revoked(&self, context: u32) -> bool {
         !self.engine.revoked.is_empty() && self.engine.revoked.contains(&context)
+    }
+
+    /// Whether a message of one of these contexts is under way. For what seldom happens: looks at all.
+    pub fn uses(&self, contexts: Range<u32>) -> bool {
+        !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context)).is_empty()
     }
 
     /// Processes that are gone, in the order in which it was noticed. Receives from anybody wait on in spite of them.

@@ -362,6 +362,10 @@ impl Run for CollectiveRun {
         let error = result.map_err(ErrorClass::from).and(delivered).err();
         Some(Status { error, ..Status::EMPTY })
     }
+
+    fn context(&self) -> Option<u32> {
+        Some(self.course.context())
+    }
 }
 
 fn lock(ranks: &Mutex<Ranks>) -> MutexGuard<'_, Ranks> {

@@ -274,7 +274,7 @@ impl Communicator {
 
     /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.
     ///
-    /// Its context is free for others when the last clone is dropped.
+    /// Its context is free for others when the last clone is dropped and what was begun is over.
     pub fn free(self) -> Result<(), ErrorClass> {
         self.change_attributes(|attributes| attributes.clear(&self))
     }
@@ -344,7 +344,7 @@ impl Drop for Inner {
         if self.id > context::OWN {
             let mut state = self.local.lock();
             if failure::lock(self.local.failures()).forget(self.in_failures) {
-                state.contexts.give_back(self.id);
+                state.contexts.retire(self.id);
             }
         }
     }

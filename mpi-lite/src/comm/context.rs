@@ -1,5 +1,7 @@
 //! Context ids, which tell the messages of communicators apart: numbers that all members of a new one have free.
 
+use std::ops::Range;
+
 /// Of one communicator's contexts, what a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -17,6 +19,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct ContextIds {
     free: Mask,
+    /// Given up by the program; what it has begun there may not be over.
+    retired: Vec<u32>,
     /// A thread is agreeing on an id with others, and may take any of those that are free.
     offered: bool,
 }
@@ -41,7 +45,7 @@ impl ContextIds {
     pub const fn new() -> Self {
         let mut free = [u64::MAX; WORDS];
         free[0] = !(1 << WORLD | 1 << OWN);
-        Self { free, offered: false }
+        Self { free, retired: Vec::new(), offered: false }
     }
 
     /// What is free, for one thread at a time: it ends with [`Self::take`] or [`Self::withdraw`].
@@ -76,12 +80,32 @@ impl ContextIds {
     pub fn give_back(&mut self, id: u32) {
         self.free[id as usize / 64] |= 1 << (id % 64);
     }
+
+    /// Gives an id back when nothing is under way there any more.
+    pub fn retire(&mut self, id: u32) {
+        self.retired.push(id);
+    }
+
+    /// Gives back what was retired and is not in use.
+    pub fn reclaim(&mut self, in_use: impl Fn(u32) -> bool) {
+        let retired = std::mem::take(&mut self.retired);
+        let (kept, over) = retired.into_iter().partition(|id| in_use(*id));
+        self.retired = kept;
+        over.into_iter().for_each(|id| self.give_back(id));
+    }
 }
 
 /// The number on the wire.
 pub(super) const fn on_wire(id: u32, kind: Kind) -> u32 {
-    id * 4 + kind as u32
+    id * KINDS + kind as u32
 }
+
+/// All of one communicator.
+pub(super) const fn all(id: u32) -> Range<u32> {
+    id * KINDS..(id + 1) * KINDS
+}
+
+const KINDS: u32 = 4;
 
 #[cfg(test)]
 mod tests {

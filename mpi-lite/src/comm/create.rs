@@ -245,7 +245,7 @@ impl Communicator {
     /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
     pub(super) fn agree_by(&self, mut and: impl FnMut(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
         loop {
-            let offered = self.0.local.lock().contexts.offer();
+            let offered = self.0.local.lock().offer();
             let mut offer = [0; WORDS + 1];
             if let Some(mask) = offered {
                 offer[..WORDS].copy_from_slice(&mask);

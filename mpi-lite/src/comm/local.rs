@@ -9,7 +9,7 @@ use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::collective::Turns;
-use super::context::{self, ContextIds};
+use super::context::{self, ContextIds, Mask};
 use super::failure::{Failures, Watch};
 use super::movable::Movable;
 use super::partitioned;
@@ -54,6 +54,13 @@ impl State {
             self.reap();
         }
         !self.runs.is_empty() && self.runs.turn(&mut self.device) || moved
+    }
+
+    /// Context ids that are free here, for one thread at a time.
+    pub fn offer(&mut self) -> Option<Mask> {
+        let Self { contexts, device, runs, .. } = self;
+        contexts.reclaim(|id| device.uses(context::all(id)) || runs.use_any(context::all(id)));
+        contexts.offer()
     }
 
     /// How it ended, and it is null then; or that it may never end, and then it stays what it is.

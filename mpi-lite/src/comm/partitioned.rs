@@ -455,11 +455,19 @@ impl Run for SendRun {
     fn turn(&mut self, device: &mut Device) -> Option<Status> {
         lock(&self.0).turn(device)
     }
+
+    fn context(&self) -> Option<u32> {
+        lock(&self.0).to.map(|(_, envelope)| envelope.context)
+    }
 }
 
 impl Run for ReceiveRun {
     fn turn(&mut self, device: &mut Device) -> Option<Status> {
         lock(&self.0).turn(device)
+    }
+
+    fn context(&self) -> Option<u32> {
+        Some(lock(&self.0).context)
     }
 }
 

@@ -2,6 +2,7 @@
 //! (MPI-4.1 2.9 and 3.7.4: progress).
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::adi::Device;
 
@@ -11,6 +12,9 @@ use super::Status;
 pub(super) trait Run: Send {
     /// Goes on as far as it can without waiting; `None` while it is not over.
     fn turn(&mut self, device: &mut Device) -> Option<Status>;
+
+    /// What its messages are told from others by; `None` where there are none.
+    fn context(&self) -> Option<u32>;
 }
 
 /// All that are under way in a process.
@@ -58,6 +62,14 @@ impl Runs {
     /// Whether nothing is under way.
     pub fn is_empty(&self) -> bool {
         self.under_way == 0
+    }
+
+    /// Whether anything is under way in one of these contexts.
+    pub fn use_any(&self, contexts: Range<u32>) -> bool {
+        self.slots.iter().any(|slot| match &slot.state {
+            State::UnderWay(run) | State::Orphan(run) => run.context().is_some_and(|context| contexts.contains(&context)),
+            State::Over(_) | State::Free => false,
+        })
     }
 
     /// Moves all on. True if one has ended.

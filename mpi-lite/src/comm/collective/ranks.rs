@@ -42,6 +42,11 @@ pub struct Course {
 }
 
 impl Course {
+    /// What its messages are told from others by.
+    pub fn context(&self) -> u32 {
+        self.context
+    }
+
     /// As [`Ranks::advance`].
     pub fn advance(
         &self,

@@ -1,6 +1,8 @@
+#![allow(unsafe_code)] // Calls are begun on raw memory.
 //! New communicators: who is in, and that their messages are their own.
 
 use super::*;
+use crate::coll::{Call, Reduction};
 use crate::comm::cartesian::Side;
 use crate::comm::graph::{Edge, Link};
 use crate::op::Op;
@@ -195,5 +197,50 @@ fn a_process_alone_has_everything_too() {
         alone.sendrecv(&[comm.rank()], 0, 1, &mut room, Source::Any, None).unwrap();
         assert_eq!(room, [comm.rank()]);
         assert_eq!(who(&alone.dup().unwrap(), 7), [7]);
+    });
+}
+
+/// A message and a collective call that are under way keep their context from those that are made next.
+#[test]
+fn what_is_under_way_in_a_freed_communicator_ends_undisturbed() {
+    job(2, |comm| {
+        let (first, second) = (comm.dup().unwrap(), comm.dup().unwrap());
+        let (mut room, mut sum, given) = ([0u8; 2], [0u32], [comm.rank() + 1]);
+        let call = Call::Allreduce { reduction: Reduction { element: 4, commutative: true } };
+        let datatype = u32::datatype();
+        // SAFETY: All of it stays until both are over.
+        let mut begun = unsafe {
+            [
+                first.start_recv(room.as_mut_ptr(), 2, &u8::datatype(), Source::Any, None).unwrap(),
+                second
+                    .start_call_raw(
+                        call,
+                        Some(Elements::at(given.as_ptr().cast_mut().cast(), 1, &datatype)),
+                        Elements::at(sum.as_mut_ptr().cast(), 1, &datatype),
+                        Some((&datatype, &Op::Sum)),
+                    )
+                    .unwrap(),
+            ]
+        };
+        let other = 1 - comm.rank();
+        // Rank 1's message comes when rank 0 has made others.
+        if comm.rank() == 1 {
+            comm.recv(&mut [0u8], 0, 0).unwrap();
+        }
+        first.send(&[7u8, 7], other, 3).unwrap();
+        drop((first, second));
+        if comm.rank() == 0 {
+            comm.send(&[0u8], 1, 0).unwrap();
+        }
+        for _ in 0..3 {
+            let next = comm.dup().unwrap();
+            let mut got = [0u8];
+            next.sendrecv(&[9u8], other, 3, &mut got, Source::Any, None).unwrap();
+            let mut most = [[comm.rank(); 9]];
+            next.allreduce_in_place(&mut most, &Op::Max).unwrap();
+            assert_eq!((got, most), ([9], [[1; 9]]));
+        }
+        assert!(comm.local().wait_all(&mut begun).iter().all(|status| status.error.is_none()));
+        assert_eq!((room, sum), ([7, 7], [3]));
     });
 }
