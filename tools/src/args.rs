@@ -213,8 +213,9 @@ pub struct LadderArgs {
     /// Patterns, comma separated
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PATTERN")]
     pub patterns: Vec<PatternArg>,
-    /// Show instead where each nanosecond of a half round trip goes, layer by layer, beside its time as a whole
-    #[arg(long, conflicts_with_all = ["peer", "rungs", "patterns", "quick", "real_frames", "rounds", "csv"])]
+    /// Show instead where each nanosecond of a half round trip goes, layer by layer, beside its time as a whole: of the rung
+    /// proto, or of those of proto and am that --rungs names
+    #[arg(long, conflicts_with_all = ["peer", "patterns", "quick", "real_frames", "rounds", "csv"])]
     pub breakdown: bool,
     /// MPI libraries to measure beside the rungs, comma separated: the folders that have bin/mpicc and bin/mpiexec.
     /// On the same hosts, over the kernel's TCP, or in shared memory beside shm; needs a lab

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane::lab::{Lab, LabSpec};
+use sidelane_bench::breakdown::Messages;
 use sidelane_bench::contender::Contender;
-use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime};
+use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
 use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
@@ -41,6 +42,8 @@ pub enum Failure {
     Peer(#[from] PeerError),
     #[error("`{0}` is one machine's driver: name the other machine with --peer, or only the kind of driver for a lab")]
     NoPeer(Spec),
+    #[error("--breakdown knows the rungs proto and am, and not {0}")]
+    NoStamps(String),
     #[error(transparent)]
     Mpi(#[from] InstallError),
     #[error("--mpi measures between hosts of a lab, and there is none")]
@@ -100,9 +103,16 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
 
 fn break_down(args: &LadderArgs, place: &Place, nics: &[NicKind], interrupted: &AtomicBool) -> Result<i32, Failure> {
     let sizes = if args.sizes.is_empty() { &[8][..] } else { &args.sizes };
+    let rungs = if args.rungs.is_empty() { &[Rung::Proto][..] } else { &args.rungs };
+    let messages = |rung: &Rung| match rung {
+        Rung::Proto => Ok(Messages::Plain),
+        Rung::Am => Ok(Messages::Active),
+        rung => Err(Failure::NoStamps(rung.to_string())),
+    };
+    let messages = rungs.iter().map(messages).collect::<Result<Vec<_>, _>>()?;
     let mut all = Vec::new();
-    for nic in nics {
-        match breakdown::measure(*nic, sizes, place) {
+    for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
+        match breakdown::measure(nic, messages, sizes, place) {
             _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
             measured => all.extend(measured?),
         }

@@ -5,9 +5,11 @@
 //! difference too. Means are used and not medians: means of parts add up, and the counter may tick in steps that are longer than a part.
 
 mod play;
+mod play_am;
 mod table;
 
 pub use play::play;
+pub use play_am::play as play_am;
 
 use serde::{Deserialize, Serialize};
 use sidelane_nic::clock::{nanos_per_tick, ticks};
@@ -36,11 +38,23 @@ pub struct Samples {
     pub unstamped: Vec<u64>,
 }
 
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Messages {
+    /// Messages of the protocol.
+    Plain,
+    /// Requests of Active Messages, and replies that their handlers make.
+    Active,
+}
+
 /// Where the time of a half round trip goes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Breakdown {
     /// Driver.
     pub nic: NicKind,
+    /// Which messages.
+    pub messages: Messages,
     /// Bytes of a message.
     pub size: usize,
     /// Stamped round trips that the means are of.
@@ -74,7 +88,15 @@ impl Breakdown {
     }
 
     /// Makes the means. `a` sent first. `None` without a round trip that both sides have stamped.
-    pub fn of(nic: NicKind, size: usize, a: &Samples, b: &Samples, tick_ns: f64, clock_ns: f64) -> Option<Self> {
+    pub fn of(
+        nic: NicKind,
+        messages: Messages,
+        size: usize,
+        a: &Samples,
+        b: &Samples,
+        tick_ns: f64,
+        clock_ns: f64,
+    ) -> Option<Self> {
         let mut trips: Vec<(&Stamps, &Stamps)> = a
             .stamped
             .iter()
@@ -84,7 +106,7 @@ impl Breakdown {
             })
             .filter(|(a, b)| is_whole(a, b))
             .collect();
-        let whole = |a: &Stamps| a[Border::Received as usize] - a[Border::Send as usize];
+        let whole = |a: &Stamps| a[Border::Returned as usize] - a[Border::Send as usize];
         trips.sort_unstable_by_key(|(a, _)| whole(a));
         trips.truncate(kept(trips.len()));
         let mut unstamped = a.unstamped.clone();
@@ -110,9 +132,16 @@ impl Breakdown {
             })
             .collect();
         let turn = ns(&|_, b| b[Border::Send as usize] - b[Border::Received as usize]) - clock_ns / 2.0;
-        parts.push(Part { layer: "user", what: "answers (half of the responder's time)", ns: turn });
+        if messages == Messages::Active {
+            parts.push(Part { layer: "am", what: "request's handler, up to its reply (half)", ns: turn });
+            let back = ns(&|a, _| a[Border::Returned as usize] - a[Border::Received as usize]) - clock_ns / 2.0;
+            parts.push(Part { layer: "am", what: "reply's handler, and out of poll (half)", ns: back });
+        } else {
+            parts.push(Part { layer: "user", what: "answers (half of the responder's time)", ns: turn });
+        }
         Some(Self {
             nic,
+            messages,
             size,
             samples: trips.len(),
             parts,
@@ -126,14 +155,18 @@ impl Breakdown {
 }
 
 /// Measures on two hosts, A first.
-pub fn run(a: Host, b: Host, nic: NicKind, size: usize) -> Result<Breakdown, PairError> {
+pub fn run(a: Host, b: Host, nic: NicKind, messages: Messages, size: usize) -> Result<Breakdown, PairError> {
     let mut pair = Pair::spawn(a, b)?;
     let pattern = Pattern { kind: Kind::PingPong, size, warm_ns: WARM_NS, measure_ns: MEASURE_NS, limit_ns: LIMIT_NS };
     let (mut all_a, mut all_b) = (Samples::default(), Samples::default());
     for round in 0..ROUNDS {
         let path = |end: &crate::ladder::End| {
             let spec = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, spec)| spec.clone());
-            Path::Nic { layer: Layer::Stamped, nic: spec.unwrap_or_default(), real_frames: false }
+            let layer = match messages {
+                Messages::Plain => Layer::Stamped,
+                Messages::Active => Layer::StampedAm,
+            };
+            Path::Nic { layer, nic: spec.unwrap_or_default(), real_frames: false }
         };
         let (a, b) = pair.measure(&pattern, path)?;
         for (all, side) in [(&mut all_a, a), (&mut all_b, b)] {
@@ -145,7 +178,7 @@ pub fn run(a: Host, b: Host, nic: NicKind, size: usize) -> Result<Breakdown, Pai
         }
     }
     let nothing = || PairError::Failed(crate::pattern::Role::Initiator, "no round trip was stamped".to_owned());
-    Breakdown::of(nic, size, &all_a, &all_b, nanos_per_tick(), stamp_cost_ns()).ok_or_else(nothing)
+    Breakdown::of(nic, messages, size, &all_a, &all_b, nanos_per_tick(), stamp_cost_ns()).ok_or_else(nothing)
 }
 
 /// Who has a part of the way, what happens in it, and the borders that it lies between.
@@ -215,7 +248,8 @@ mod tests {
             let at = |base: u64, outs: [u64; 6], ins: [u64; 3], in_base: u64| {
                 let mut stamps = Stamps::default();
                 stamps[..6].copy_from_slice(&outs.map(|tick| base + tick));
-                stamps[6..].copy_from_slice(&ins.map(|tick| in_base + tick));
+                stamps[6..9].copy_from_slice(&ins.map(|tick| in_base + tick));
+                stamps[9] = stamps[8] + 4;
                 stamps
             };
             let ins = [shown, taken, received];
@@ -230,7 +264,7 @@ mod tests {
     #[test]
     fn parts_add_up_to_the_stamped_round_trip() {
         let (a, b) = samples(1000);
-        let breakdown = Breakdown::of(NicKind::Shm, 8, &a, &b, 1.0, 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 0.0).unwrap();
         let parts: Vec<f64> = breakdown.parts.iter().map(|part| part.ns).collect();
         assert_eq!(parts, [2.0, 3.0, 4.0, 11.0, 7.0, 8.0, 5.0]);
         assert_eq!((breakdown.white_box_ns(), breakdown.black_box_ns), (40.0, 35.0));
@@ -238,9 +272,19 @@ mod tests {
     }
 
     #[test]
+    fn handlers_are_parts_of_their_own_and_the_sum_is_still_that_of_the_round_trip() {
+        let (a, b) = samples(1000);
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Active, 8, &a, &b, 1.0, 0.0).unwrap();
+        let of_am: Vec<f64> = breakdown.parts.iter().filter(|part| part.layer == "am").map(|part| part.ns).collect();
+        assert_eq!((of_am, breakdown.white_box_ns()), (vec![5.0, 2.0], 42.0));
+        let whole = a.stamped[0].stamps[Border::Returned as usize] - a.stamped[0].stamps[Border::Send as usize];
+        assert_eq!(breakdown.white_box_ns() * 2.0, whole as f64);
+    }
+
+    #[test]
     fn each_part_has_the_cost_of_its_stamp_taken_off() {
         let (a, b) = samples(10);
-        let breakdown = Breakdown::of(NicKind::Shm, 8, &a, &b, 1.0, 1.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 1.0).unwrap();
         // Fifteen stamps end fifteen parts of a round trip.
         assert_eq!(breakdown.white_box_ns(), 40.0 - 7.5);
         assert_eq!(breakdown.black_box_ns, 34.5);
@@ -251,8 +295,8 @@ mod tests {
         let (mut a, mut b) = samples(3);
         b.stamped.remove(1);
         a.stamped[2].stamps[Border::Lent as usize] = 0;
-        assert_eq!(Breakdown::of(NicKind::Shm, 8, &a, &b, 1.0, 0.0).unwrap().samples, 1);
-        assert_eq!(Breakdown::of(NicKind::Shm, 8, &a, &Samples::default(), 1.0, 0.0), None);
+        assert_eq!(Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 0.0).unwrap().samples, 1);
+        assert_eq!(Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &Samples::default(), 1.0, 0.0), None);
     }
 
     #[test]
@@ -270,7 +314,7 @@ mod tests {
             let b = scope.spawn(|| end(Role::Responder, 2, 1));
             (end(Role::Initiator, 1, 2), b.join().unwrap())
         });
-        let breakdown = Breakdown::of(NicKind::Shm, 8, &a, &b, nanos_per_tick(), 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, nanos_per_tick(), 0.0).unwrap();
         assert!(breakdown.samples > 0 && breakdown.black_box_ns > 0.0);
         assert!(breakdown.parts.iter().all(|part| part.ns >= 0.0), "{breakdown}");
         let whole: u64 = breakdown.white_box_ns() as u64;

@@ -30,7 +30,7 @@ pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Re
 type Seen = Result<(u64, Samples), Broken>;
 
 fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns: u64) -> Seen {
-    let mut message = vec![WARM; pattern.size];
+    let mut message = vec![WARM as u8; pattern.size];
     let mut into = vec![0; pattern.size + SLACK];
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
@@ -41,21 +41,21 @@ fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns
         if stamped {
             let now = now_ns();
             message[0] = match now.saturating_sub(warm_until) {
-                0 => WARM,
-                since if since < pattern.measure_ns => MORE,
-                _ => LAST,
+                0 => WARM as u8,
+                since if since < pattern.measure_ns => MORE as u8,
+                _ => LAST as u8,
             };
             path.nic_mut().stamp_sending();
             path.nic_mut().stamp_receiving();
         }
         let sent_at = ticks();
         hand_over(path, &message)?;
-        if message[0] == LAST {
+        if message[0] == LAST as u8 {
             return Ok((number, Samples { stamped: collect(read), unstamped }));
         }
         receive(path, &mut into, deadline_ns)?;
         let received_at = ticks();
-        if message[0] == WARM {
+        if message[0] == WARM as u8 {
             path.nic_mut().take();
         } else if stamped {
             keep(path, &mut |stamps| write.push(number, stamps), (sent_at, received_at));
@@ -67,7 +67,7 @@ fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns
 }
 
 fn respond<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns: u64) -> Seen {
-    let message = vec![MORE; pattern.size];
+    let message = vec![MORE as u8; pattern.size];
     let mut into = vec![0; pattern.size + SLACK];
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut number = 0u64;
@@ -106,9 +106,9 @@ fn hand_over<N: Nic>(path: &mut Proto<Stamped<N>>, message: &[u8]) -> Result<(),
 
 /// Waits for the next message; returns its first byte.
 #[inline]
-fn receive<N: Nic>(path: &mut Proto<Stamped<N>>, into: &mut [u8], deadline_ns: u64) -> Result<u8, Broken> {
+fn receive<N: Nic>(path: &mut Proto<Stamped<N>>, into: &mut [u8], deadline_ns: u64) -> Result<u64, Broken> {
     let (mut kind, mut turns) = (MORE, 0u64);
-    while path.recv(1, into, |message| kind = message[0])? == 0 {
+    while path.recv(1, into, |message| kind = u64::from(message[0]))? == 0 {
         crate::idle::relax();
         turns += 1;
         if turns.is_multiple_of(TURNS_PER_CLOCK) && now_ns() > deadline_ns {
@@ -126,22 +126,23 @@ fn keep<N: Nic>(
     let mut stamps = path.nic_mut().take();
     stamps[Border::Send as usize] = sent_at;
     stamps[Border::Received as usize] = received_at;
+    stamps[Border::Returned as usize] = received_at;
     push(&stamps);
 }
 
-fn collect(mut read: Reader) -> Vec<Sample> {
+pub(super) fn collect(mut read: Reader) -> Vec<Sample> {
     std::iter::from_fn(|| read.pop()).map(|(number, stamps)| Sample { number, stamps }).collect()
 }
 
 /// One round trip in so many is stamped, and as many are timed without a stamp.
-const EVERY: u64 = 64;
+pub(super) const EVERY: u64 = 64;
 /// Of one measurement: some 400 KiB of text on its way to the ladder.
-const SAMPLES_MAX: usize = 4096;
+pub(super) const SAMPLES_MAX: usize = 4096;
 /// Turns between two looks at the deadline.
-const TURNS_PER_CLOCK: u64 = 1024;
-/// First byte of messages whose times do not count.
-const WARM: u8 = 2;
-/// First byte of those that do.
-const MORE: u8 = 0;
-/// First byte of the last message.
-const LAST: u8 = 1;
+pub(super) const TURNS_PER_CLOCK: u64 = 1024;
+/// Begins messages whose times do not count.
+pub(super) const WARM: u64 = 2;
+/// Begins those that do.
+pub(super) const MORE: u64 = 0;
+/// Begins the last message.
+pub(super) const LAST: u64 = 1;

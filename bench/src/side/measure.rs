@@ -124,6 +124,7 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
             (Layer::AmBulk, role) => chang::bulk::play(nic, peer, *role, pattern),
             (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
+            (Layer::StampedAm, _) => breakdown::play_am(nic, peer, *role, pattern),
             (Layer::SmoltcpTcp, _) => {
                 let deadline_ns = now_ns() + pattern.limit_ns;
                 play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
@@ -172,7 +173,9 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         }
         Layer::AmCosts | Layer::AmBulk => Err(Broken::Driver("the study is one of two processes".to_owned())),
         Layer::MpiWith(_) => Err(Broken::Driver("limits are measured between two processes".to_owned())),
-        Layer::Stamped => Err(Broken::Driver("stamps are of real time, and the fabric has none".to_owned())),
+        Layer::Stamped | Layer::StampedAm => {
+            Err(Broken::Driver("stamps are of real time, and the fabric has none".to_owned()))
+        }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
 }

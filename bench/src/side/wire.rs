@@ -116,6 +116,8 @@ pub enum Layer {
     Get,
     /// The protocol on a driver that stamps ([`crate::breakdown`]).
     Stamped,
+    /// Active Messages on it.
+    StampedAm,
 }
 
 /// What protects the protocol's frames.

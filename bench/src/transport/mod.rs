@@ -14,7 +14,7 @@ mod window;
 pub use am::Am;
 pub use mpi::Mpi;
 pub use proto::Proto;
-pub(crate) use proto::config as proto_config;
+pub(crate) use proto::{LINGER_NS, config as proto_config};
 pub use raw::Raw;
 pub use rma::{Get, Put};
 pub use smoltcp::Smoltcp;

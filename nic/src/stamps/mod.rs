@@ -34,12 +34,14 @@ pub enum Border {
     Shown,
     /// The protocol has taken it in.
     Taken,
-    /// The user sees the message.
+    /// The user sees the message: takes it, or its handler begins.
     Received,
+    /// The user goes on: where a handler ran, out of the call that ran it.
+    Returned,
 }
 
 /// Borders in all.
-pub const BORDERS: usize = Border::Received as usize + 1;
+pub const BORDERS: usize = Border::Returned as usize + 1;
 
 /// Ticks ([`crate::clock::ticks`]) by [`Border`]; 0: not crossed.
 pub type Stamps = [u64; BORDERS];

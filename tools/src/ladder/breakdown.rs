@@ -2,14 +2,14 @@
 
 use std::io;
 
-use sidelane_bench::breakdown::{self, Breakdown};
+use sidelane_bench::breakdown::{self, Breakdown, Messages};
 use sidelane_bench::ladder::{LadderError, NicKind, Regime};
 
 use super::Failure;
 use super::place::Place;
 
-/// Measures `nic` with messages of each of `sizes`, and prints each table once it is there.
-pub fn measure(nic: NicKind, sizes: &[usize], place: &Place) -> Result<Vec<Breakdown>, Failure> {
+/// Measures `nic` with `messages` of each of `sizes`, and prints each table once it is there.
+pub fn measure(nic: NicKind, messages: Messages, sizes: &[usize], place: &Place) -> Result<Vec<Breakdown>, Failure> {
     let failed = |error| Failure::Ladder(nic.to_string(), error);
     if nic == NicKind::Mem {
         let none = io::Error::other("stamps are of real time, and the fabric has none");
@@ -20,7 +20,7 @@ pub fn measure(nic: NicKind, sizes: &[usize], place: &Place) -> Result<Vec<Break
         let mut labs = Vec::new();
         let hosts = place.hosts(&[nic], Regime::DefaultOffloads, &mut labs);
         let (a, b) = hosts.map_err(|error| failed(LadderError::Hosts(Regime::DefaultOffloads, error)))?;
-        let breakdown = breakdown::run(a, b, nic, size).map_err(|error| failed(LadderError::Sides(error)))?;
+        let breakdown = breakdown::run(a, b, nic, messages, size).map_err(|error| failed(LadderError::Sides(error)))?;
         crate::say(format_args!("{breakdown}\n"));
         done.push(breakdown);
     }

@@ -1,0 +1,225 @@
+//! One side of a ping-pong of Active Messages: the responder replies in its handler.
+
+use sidelane_nic::clock::ticks;
+use sidelane_nic::stamps::{Border, Stamped, Stamps, buffer};
+use sidelane_nic::{LinkAddr, Nic};
+use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
+use sidelane_proto::{Endpoint, Event, PeerId};
+
+use super::Samples;
+use super::play::{EVERY, LAST, MORE, SAMPLES_MAX, TURNS_PER_CLOCK, WARM, collect};
+use crate::clock::now_ns;
+use crate::pattern::{Outcome, Pattern, Role};
+use crate::side::Sealing;
+use crate::transport::{Broken, LINGER_NS, proto_config};
+
+type Am<N> = ActiveMessages<Stamped<N>, Seen>;
+
+/// What the handlers saw.
+#[derive(Default)]
+struct Seen {
+    /// Handlers shall read the counter.
+    stamping: bool,
+    /// Messages that came, and the kind of the last.
+    messages: u64,
+    kind: u64,
+    /// When the last handler began, and when it called for its reply.
+    entered_at: u64,
+    replied_at: u64,
+}
+
+/// Index of both handlers.
+const PLAY: u8 = 0;
+
+impl Seen {
+    #[inline]
+    fn enter(&mut self, args: &Args<'_>) {
+        if self.stamping {
+            self.entered_at = ticks();
+        }
+        self.messages += 1;
+        self.kind = args.get(0).unwrap_or(MORE);
+    }
+}
+
+fn handlers() -> Handlers<Seen> {
+    Handlers::new()
+        .request(PLAY, |seen: &mut Seen, replier: Replier<'_>, args, payload: &[u8]| {
+            seen.enter(&args);
+            if seen.stamping {
+                seen.replied_at = ticks();
+            }
+            // A requester that is gone needs no reply, and so does the last message.
+            if seen.kind != LAST {
+                let _ = replier.reply(PLAY, &[seen.kind], payload);
+            }
+        })
+        .reply(PLAY, |seen: &mut Seen, _, args, _| seen.enter(&args))
+}
+
+/// Plays `pattern`, a ping-pong, with a word and a payload that make up its size, over Active Messages on a stamped driver.
+pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
+    let deadline_ns = now_ns() + pattern.limit_ns;
+    let endpoint = Endpoint::new(Stamped::new(nic), proto_config(Sealing::None));
+    let mut am = ActiveMessages::new(endpoint, handlers());
+    let mut seen = Seen::default();
+    if role == Role::Initiator {
+        am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+    }
+    let peer = established(&mut am, &mut seen, deadline_ns)?;
+    let (messages, samples) = match role {
+        Role::Initiator => initiate(&mut am, &mut seen, peer, pattern, deadline_ns)?,
+        Role::Responder => respond(&mut am, &mut seen, deadline_ns)?,
+    };
+    am.close(peer);
+    let until = deadline_ns.min(now_ns() + LINGER_NS);
+    while now_ns() < until && !matches!(am.poll_event(), Some(Event::Closed { .. } | Event::Gone { .. })) {
+        am.poll(&mut seen);
+        crate::idle::relax();
+    }
+    Ok(Outcome { messages, samples: Some(samples), ..Outcome::default() })
+}
+
+fn established<N: Nic>(am: &mut Am<N>, seen: &mut Seen, deadline_ns: u64) -> Result<PeerId, Broken> {
+    let mut connected = None;
+    while now_ns() < deadline_ns {
+        am.poll(seen);
+        if let Some(Event::Connected { peer, .. }) = am.poll_event() {
+            connected = Some(peer);
+        }
+        if let Some(peer) = connected.filter(|peer| am.room_max(*peer) > ReplyRoom::NONE) {
+            return Ok(peer);
+        }
+        crate::idle::relax();
+    }
+    Err(Broken::Deadline)
+}
+
+fn initiate<N: Nic>(
+    am: &mut Am<N>,
+    seen: &mut Seen,
+    peer: PeerId,
+    pattern: &Pattern,
+    deadline_ns: u64,
+) -> Result<(u64, Samples), Broken> {
+    // Of its size eight bytes are the word.
+    let payload = vec![0x5a; pattern.size.saturating_sub(8)];
+    let room = ReplyRoom::medium(1, payload.len());
+    let (mut write, read) = buffer(SAMPLES_MAX);
+    let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
+    let warm_until = now_ns() + pattern.warm_ns;
+    let (mut number, mut kind) = (0u64, WARM);
+    loop {
+        seen.stamping = number.is_multiple_of(EVERY);
+        if seen.stamping {
+            kind = match now_ns().saturating_sub(warm_until) {
+                0 => WARM,
+                since if since < pattern.measure_ns => MORE,
+                _ => LAST,
+            };
+            am.endpoint_mut().nic_mut().stamp_sending();
+            am.endpoint_mut().nic_mut().stamp_receiving();
+        }
+        let sent_at = ticks();
+        am.request(peer, PLAY, &[kind], &payload, room).map_err(|error| Broken::Driver(error.to_string()))?;
+        am.flush();
+        if kind == LAST {
+            return Ok((number, Samples { stamped: collect(read), unstamped }));
+        }
+        receive(am, seen, number + 1, deadline_ns)?;
+        let received_at = ticks();
+        if kind == WARM {
+            am.endpoint_mut().nic_mut().take();
+        } else if seen.stamping {
+            let own = [sent_at, seen.entered_at, received_at];
+            write.push(number, &stamps(am, own));
+        } else if number % EVERY == EVERY / 2 && unstamped.len() < SAMPLES_MAX {
+            unstamped.push(received_at - sent_at);
+        }
+        number += 1;
+    }
+}
+
+fn respond<N: Nic>(am: &mut Am<N>, seen: &mut Seen, deadline_ns: u64) -> Result<(u64, Samples), Broken> {
+    let (mut write, read) = buffer(SAMPLES_MAX);
+    let mut number = 0u64;
+    loop {
+        seen.stamping = number.is_multiple_of(EVERY);
+        if seen.stamping {
+            am.endpoint_mut().nic_mut().stamp_sending();
+            am.endpoint_mut().nic_mut().stamp_receiving();
+        }
+        receive(am, seen, number + 1, deadline_ns)?;
+        if seen.kind == LAST {
+            return Ok((number, Samples { stamped: collect(read), unstamped: Vec::new() }));
+        }
+        if seen.stamping {
+            let own = [seen.replied_at, seen.entered_at, seen.entered_at];
+            let stamps = stamps(am, own);
+            // What the other side leaves out would only take the room of what it has.
+            if seen.kind == MORE {
+                write.push(number, &stamps);
+            }
+        }
+        number += 1;
+    }
+}
+
+/// Polls until so many messages have come in all.
+#[inline]
+fn receive<N: Nic>(am: &mut Am<N>, seen: &mut Seen, messages: u64, deadline_ns: u64) -> Result<(), Broken> {
+    let mut turns = 0u64;
+    am.poll(seen);
+    while seen.messages < messages {
+        crate::idle::relax();
+        turns += 1;
+        if turns.is_multiple_of(TURNS_PER_CLOCK) && now_ns() > deadline_ns {
+            return Err(Broken::Deadline);
+        }
+        am.poll(seen);
+    }
+    Ok(())
+}
+
+/// The driver's stamps, and the user's: when it sent, when its handler began, and when it went on.
+fn stamps<N: Nic>(am: &mut Am<N>, [sent_at, entered_at, went_on_at]: [u64; 3]) -> Stamps {
+    let mut stamps = am.endpoint_mut().nic_mut().take();
+    stamps[Border::Send as usize] = sent_at;
+    stamps[Border::Received as usize] = entered_at;
+    stamps[Border::Returned as usize] = went_on_at;
+    stamps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breakdown::{Breakdown, Messages, Sample};
+    use crate::ladder::NicKind;
+    use crate::pattern::Kind;
+
+    #[test]
+    fn two_ends_in_shared_memory_stamp_the_same_round_trips() {
+        let domain = format!("breakdown-am-test-{}", std::process::id());
+        let pattern =
+            Pattern { kind: Kind::PingPong, size: 8, warm_ns: 1, measure_ns: 300_000_000, limit_ns: 20_000_000_000 };
+        // Whoever waits makes way: a busy machine has no core for each end.
+        crate::idle::set_crowded(true);
+        let end = |role: Role, own: u16, other: u16| {
+            let nic = sidelane_nic::shm::ShmNic::open(&domain, Some(own)).unwrap();
+            play(nic, LinkAddr::Shm { endpoint: other }, role, &pattern).unwrap().samples.unwrap()
+        };
+        let (a, b) = std::thread::scope(|scope| {
+            let b = scope.spawn(|| end(Role::Responder, 2, 1));
+            (end(Role::Initiator, 1, 2), b.join().unwrap())
+        });
+        let tick_ns = sidelane_nic::clock::nanos_per_tick();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Active, 8, &a, &b, tick_ns, 0.0).unwrap();
+        assert!(breakdown.samples > 0 && breakdown.black_box_ns > 0.0);
+        assert!(breakdown.parts.iter().all(|part| part.ns >= 0.0), "{breakdown}");
+        assert!(breakdown.parts.iter().any(|part| part.layer == "am" && part.ns > 0.0), "{breakdown}");
+        // The parts are of the same round trips from end to end: nothing between two of them is left out.
+        let whole = |sample: &Sample| sample.stamps[Border::Returned as usize] - sample.stamps[Border::Send as usize];
+        let longest = a.stamped.iter().map(whole).max().unwrap();
+        assert!(breakdown.white_box_ns() <= longest as f64 * tick_ns, "{breakdown}");
+    }
+}
