@@ -69,6 +69,21 @@ pub struct Patience {
     pub yields: u32,
 }
 
+impl Config {
+    /// Settings by which a process on another host counts as gone when nothing was heard of it for `silence`. Only for processes
+    /// that are polled also while they compute (`comm`'s pulse).
+    pub fn noticing_silence(self, silence: Duration) -> Self {
+        let endpoint = sidelane_proto::Config {
+            // Four of them (`proto`'s `Config::keep_alive`).
+            keep_alive: Duration::from_nanos(silence.as_nanos() / 4),
+            // Whoever is connected to may just be starting, or be far behind.
+            connect_timeout: silence.saturating_mul(5),
+            ..self.endpoint
+        };
+        Self { endpoint, ..self }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

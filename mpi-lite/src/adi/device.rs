@@ -234,6 +234,15 @@ impl Device {
         moved
     }
 
+    /// Answers questions whether this process lives, and takes in what came, but does nothing with it: for another thread than
+    /// the one whose calls use the device, between those.
+    pub fn stay_alive(&mut self) {
+        for port in self.ports.iter_mut().filter(|port| !port.is_on_host()) {
+            port.poll();
+            port.flush();
+        }
+    }
+
     /// From now on a service has its part in every turn, under the number of its context.
     pub fn begin_service(&mut self, context: u32, service: Box<dyn Service>) {
         self.services.push((context, service));

@@ -1,6 +1,6 @@
 //! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};
 
 use crate::adi::{Config, Device, Idle, Process};
 use crate::coll::Table;
@@ -154,6 +154,11 @@ impl Local {
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, if nobody is in a call.
+    pub(super) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, State>> {
+        self.state.try_lock()
     }
 
     /// Takes turns until `found` finds something.

@@ -14,6 +14,7 @@
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
 //! | `local` | this process: its device, and waiting |
+//! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
 
@@ -42,6 +43,7 @@ mod pending;
 mod persistent;
 mod point;
 mod prepare;
+mod pulse;
 mod repeated;
 mod running;
 mod scope;

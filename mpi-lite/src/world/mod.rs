@@ -59,6 +59,9 @@ pub enum WorldError {
     /// `SIDELANE_NIC` makes no sense.
     #[error("SIDELANE_NIC: {0}")]
     Wish(#[from] SpecError),
+    /// `SIDELANE_SILENCE` makes no sense.
+    #[error("SIDELANE_SILENCE: `{0}` is no number of seconds, at least 0.1")]
+    Silence(String),
     /// There is no way to other hosts.
     #[error(transparent)]
     Plan(#[from] plan::PlanError),

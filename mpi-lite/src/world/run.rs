@@ -1,12 +1,45 @@
+use sidelane_nic::time::Duration;
+
+use crate::adi::Config;
 use crate::comm::Communicator;
+use crate::launch::Launch;
 
 use super::{World, WorldError};
 
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process, and from one thread.
+///
+/// A rank on another host that is not heard of for two seconds counts as gone; `SIDELANE_SILENCE` names another time, in
+/// seconds, alike for all ranks.
 pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
-    let (job, world) = World::init()?.into_communicator(false);
+    let silence = silence(std::env::var("SIDELANE_SILENCE").ok())?;
+    let config = Config::default().noticing_silence(silence);
+    let (job, world) = World::of(Launch::find()?, &config)?.into_communicator(false);
+    let world = world.with_pulse();
     let result = main(&world);
     job.finalize(world.into_device())?;
     Ok(result)
+}
+
+fn silence(told: Option<String>) -> Result<Duration, WorldError> {
+    let Some(told) = told else { return Ok(SILENCE) };
+    let seconds = told.parse::<f64>().ok().filter(|seconds| (0.1..=1e6).contains(seconds));
+    seconds.map(|seconds| Duration::from_nanos((seconds * 1e9) as u64)).ok_or(WorldError::Silence(told))
+}
+
+/// Twenty beats of a process that computes (`comm`'s pulse); longer than a machine with many more ranks than cores lets one of them wait.
+const SILENCE: Duration = Duration::from_millis(2_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_seconds_and_nonsense_is_refused() {
+        let of = |text: &str| silence(Some(text.to_owned())).ok();
+        assert_eq!((silence(None).ok(), of("0.5")), (Some(SILENCE), Some(Duration::from_millis(500))));
+        for text in ["", "soon", "0", "-1", "inf", "NaN", "1e9"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod multiple;
 mod partitioned;
 mod persistent;
 mod point;
+mod pulse;
 
 use crate::adi::Config;
 
