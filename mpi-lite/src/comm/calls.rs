@@ -10,6 +10,7 @@ use crate::datatype::{Datatype, Made, Predefined};
 use crate::op::Op;
 
 use super::collective::{Course, Execution, Lent, Ranks};
+use super::context::ContextIds;
 use super::elements::Elements;
 use super::pending::Pending;
 use super::persistent::Persistent;
@@ -344,7 +345,7 @@ struct CollectiveRun {
 }
 
 impl Run for CollectiveRun {
-    fn turn(&mut self, device: &mut Device) -> Option<Status> {
+    fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         let result = {
             let mut steps = lock_steps(&self.steps);
             let Steps { execution, combine } = &mut *steps;

@@ -53,7 +53,7 @@ impl State {
         if !self.orphans.is_empty() {
             self.reap();
         }
-        !self.runs.is_empty() && self.runs.turn(&mut self.device) || moved
+        !self.runs.is_empty() && self.runs.turn(&mut self.device, &mut self.contexts) || moved
     }
 
     /// Context ids that are free here, for one thread at a time.

@@ -8,7 +8,7 @@
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
 //! | `collectives`, `prepare`, `neighborhood`, `calls`, `elements` | collective calls of slices, what is checked of them, of raw memory, and where that is |
 //! | `collective` | how they are done: by messages or by shared memory |
-//! | `create` | new communicators, and what all agree on for them |
+//! | `create`, `duplicate` | new communicators, and what all agree on for them |
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
@@ -27,6 +27,7 @@ mod collectives;
 mod communicator;
 mod context;
 mod create;
+mod duplicate;
 mod elements;
 mod equivalence;
 mod error_class;
@@ -56,6 +57,7 @@ mod typed;
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use calls::Operator;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
+pub use duplicate::Duplicate;
 pub use elements::Elements;
 pub use equivalence::Equivalence;
 pub use error_class::ErrorClass;

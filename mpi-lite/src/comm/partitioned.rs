@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::adi::{self, Device, Envelope, Incoming, Outgoing, Pattern};
 use crate::datatype::Datatype;
 
-use super::context::Kind;
+use super::context::{ContextIds, Kind};
 use super::local::Local;
 use super::pending::{Memory, Packed, Pending, Stage, Transfer};
 use super::persistent::Persistent;
@@ -452,7 +452,7 @@ struct SendRun(Arc<Mutex<Sending>>);
 struct ReceiveRun(Arc<Mutex<Receiving>>);
 
 impl Run for SendRun {
-    fn turn(&mut self, device: &mut Device) -> Option<Status> {
+    fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         lock(&self.0).turn(device)
     }
 
@@ -462,7 +462,7 @@ impl Run for SendRun {
 }
 
 impl Run for ReceiveRun {
-    fn turn(&mut self, device: &mut Device) -> Option<Status> {
+    fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         lock(&self.0).turn(device)
     }
 

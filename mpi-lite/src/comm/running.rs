@@ -7,11 +7,12 @@ use std::ops::Range;
 use crate::adi::Device;
 
 use super::Status;
+use super::context::ContextIds;
 
 /// An operation that goes on by turns.
 pub(super) trait Run: Send {
     /// Goes on as far as it can without waiting; `None` while it is not over.
-    fn turn(&mut self, device: &mut Device) -> Option<Status>;
+    fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> Option<Status>;
 
     /// What its messages are told from others by; `None` where there are none.
     fn context(&self) -> Option<u32>;
@@ -73,11 +74,11 @@ impl Runs {
     }
 
     /// Moves all on. True if one has ended.
-    pub fn turn(&mut self, device: &mut Device) -> bool {
+    pub fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> bool {
         let mut ended = false;
         for slot in &mut self.slots {
             let (State::UnderWay(run) | State::Orphan(run)) = &mut slot.state else { continue };
-            let Some(status) = run.turn(device) else { continue };
+            let Some(status) = run.turn(device, contexts) else { continue };
             slot.state = match slot.state {
                 State::Orphan(_) => State::Free,
                 _ => State::Over(status),

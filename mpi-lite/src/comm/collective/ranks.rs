@@ -47,6 +47,12 @@ impl Course {
         self.context
     }
 
+    /// Begins once more what was built in `execution`, with messages of this tag, which nobody else has now.
+    pub fn start(&self, device: &mut Device, execution: &mut Execution, lent: Lent, tag: i32) {
+        let route = Route { context: self.context, rank: self.rank, processes: &self.processes };
+        execution.start(device, route, lent, tag);
+    }
+
     /// As [`Ranks::advance`].
     pub fn advance(
         &self,
@@ -264,7 +270,8 @@ impl Ranks {
         Route { context: self.context, rank: self.rank as u32, processes: &self.processes }
     }
 
-    fn next_tag(&mut self) -> i32 {
+    /// What the messages of the next call are told from others by.
+    pub fn next_tag(&mut self) -> i32 {
         self.calls = self.calls.wrapping_add(1);
         // Calls under way at the same time are fewer than tags.
         (self.calls & i32::MAX as u32) as i32

@@ -34,6 +34,40 @@ fn messages_of_a_duplicate_are_its_own() {
 }
 
 #[test]
+fn duplicates_are_made_meanwhile_in_whatever_order_they_are_waited_for() {
+    job(4, |comm| {
+        let other = comm.dup().unwrap();
+        for round in 0..20 {
+            let begun = [comm.idup().unwrap(), other.idup().unwrap(), comm.idup().unwrap()];
+            // Messages and calls of the same communicator are not disturbed.
+            assert_eq!(who(&comm, comm.rank()), [0, 1, 2, 3]);
+            let [first, second, third] = begun;
+            // Nobody waits for the one that others may be agreeing on.
+            let (third, second) = if comm.rank() % 2 == 0 {
+                (third.wait().unwrap(), second.wait().unwrap())
+            } else {
+                let second = second.wait().unwrap();
+                (third.wait().unwrap(), second)
+            };
+            let mut asked = first;
+            let first = loop {
+                match asked.test().unwrap() {
+                    Ok(made) => break made,
+                    Err(not_yet) => asked = not_yet,
+                }
+            };
+            for (number, copy) in (0..).zip([&first, &second, &third]) {
+                let mut sum = [number + round];
+                copy.allreduce_in_place(&mut sum, &Op::Sum).unwrap();
+                assert_eq!(sum, [4 * (number + round)]);
+            }
+        }
+        drop(comm.idup().unwrap());
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
 fn a_split_orders_by_key_and_then_by_rank() {
     job(5, |comm| {
         let rank = comm.rank();
