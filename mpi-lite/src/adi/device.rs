@@ -2,23 +2,21 @@
 
 use std::ops::Range;
 
-use sidelane_nic::affinity;
 use sidelane_nic::time::Duration;
-use sidelane_proto::{RemoteKey, RmaError};
 
-use super::config::{Config, Patience};
+use super::config::Patience;
 use super::counters::Counters;
-use super::credit::Credit;
 use super::engine::Engine;
+use super::envelope::{Envelope, Message, Mode, Pattern};
 use super::idle::Idle;
 use super::lists::{ANY_TAG, Key};
 use super::memory::{Incoming, Outgoing};
-use super::one_sided::{Change, Window};
-use super::peer::{Peer, Pull, Way};
+use super::peer::Way;
 use super::port::Port;
 use super::process::Process;
 use super::pull::pull;
 use super::request::{Error, NOBODY, Request, State, Status};
+use super::service::Service;
 use super::unexpected::Found;
 
 /// Messages between the processes of a job, matched by MPI's rules. Used by one thread at a time.
@@ -26,125 +24,16 @@ use super::unexpected::Found;
 /// Nothing blocks but [`Device::wait`] and [`Device::idle`]. Messages move while [`Device::progress`] is called, which
 /// `test` and `wait` do.
 pub struct Device {
-    ports: Vec<Port>,
-    engine: Engine,
-    patience: Patience,
+    pub(super) ports: Vec<Port>,
+    pub(super) engine: Engine,
+    pub(super) patience: Patience,
     /// Sends that were handed to a port since anything was flushed.
-    unflushed: u32,
-    services: Vec<(u32, Box<dyn Service>)>,
-    watch: Option<Box<dyn Service>>,
-}
-
-/// What this process does for others whenever its device is used: answers to messages of a context that is for that.
-pub trait Service: Send {
-    /// Part of a turn of the device. True if there was something to do.
-    fn turn(&mut self, device: &mut Device) -> bool;
-}
-
-/// What a message is matched by (MPI-4.1 3.2.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Envelope {
-    /// Of the communicator.
-    pub context: u32,
-    /// Rank of the sender in it.
-    pub source: u32,
-    /// Any but `i32::MIN`.
-    pub tag: i32,
-}
-
-/// What a receive or probe takes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Pattern {
-    /// Of the communicator.
-    pub context: u32,
-    /// `None`: from anybody.
-    pub source: Option<Source>,
-    /// `None`: with any tag.
-    pub tag: Option<i32>,
-}
-
-/// A sender.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Source {
-    /// Its rank in the communicator.
-    pub rank: u32,
-    /// Which process of the job that is.
-    pub process: u32,
-}
-
-/// How a send completes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Mode {
-    /// When its bytes may be overwritten. Ready sends are these, too.
-    Standard,
-    /// When a receive has matched it.
-    Synchronous,
-}
-
-/// A message that a matched probe has found, and that only [`Device::recv_matched`] can receive.
-#[derive(PartialEq, Eq, Hash, Debug)]
-pub struct Message(Found);
-
-/// Why a device cannot be opened.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The job has no such process.
-    #[error("process {own} is none of the job's {size}")]
-    NoSuchProcess {
-        /// What was said to be this process's number.
-        own: u32,
-        /// Processes of the job.
-        size: usize,
-    },
-    /// None of the ports reaches a process.
-    #[error("no port of this process reaches process {process} ({description})")]
-    NoWay {
-        /// Which.
-        process: u32,
-        /// How it describes itself.
-        description: String,
-    },
+    pub(super) unflushed: u32,
+    pub(super) services: Vec<(u32, Box<dyn Service>)>,
+    pub(super) watch: Option<Box<dyn Service>>,
 }
 
 impl Device {
-    /// Process `own` of a job of `processes`, which it reaches by `ports`; on its own host by one that is for that, if there is one.
-    /// Connections are made when they are needed.
-    pub fn open(own: u32, processes: Vec<Process>, mut ports: Vec<Port>, config: &Config) -> Result<Self, OpenError> {
-        let size = processes.len();
-        let host = processes.get(own as usize).map(|process| process.host.clone());
-        let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
-        let neighbours = processes.iter().filter(|process| process.host == host).count();
-        let is_crowded = neighbours > affinity::online();
-        let peers = processes.iter().zip(0u32..).map(|(process, number)| {
-            let way = if number == own { Way::Own } else { way(process, &host, &ports) };
-            if way == Way::None {
-                return Err(OpenError::NoWay { process: number, description: process.to_string() });
-            }
-            let on_host = matches!(way, Way::Own) || matches!(way, Way::Port { port, .. } if ports[port].is_on_host());
-            Ok(Peer {
-                way,
-                id: None,
-                gone: false,
-                limits: if on_host { config.on_host } else { config.off_host },
-                credit: Credit::new(config.credit),
-                waiting: Default::default(),
-                stirred: false,
-                pull: Pull::Untried,
-            })
-        });
-        let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
-        for (at, port) in ports.iter_mut().enumerate() {
-            let of_this_port = |peer: &Peer| match peer.way {
-                Way::Port { port, addr } if port == at => Some(addr),
-                _ => None,
-            };
-            port.expect_only(peers.iter().filter_map(of_this_port));
-        }
-        let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
-        let patience = if is_crowded { config.patience_crowded } else { config.patience };
-        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None })
-    }
-
     /// Number of this process.
     pub fn own(&self) -> u32 {
         self.engine.own
@@ -232,38 +121,6 @@ impl Device {
             moved |= self.turn_watch();
         }
         moved
-    }
-
-    /// Answers questions whether this process lives, and takes in what came, but does nothing with it: for another thread than
-    /// the one whose calls use the device, between those.
-    pub fn stay_alive(&mut self) {
-        for port in self.ports.iter_mut().filter(|port| !port.is_on_host()) {
-            port.poll();
-            port.flush();
-        }
-    }
-
-    /// From now on a service has its part in every turn, under the number of its context.
-    pub fn begin_service(&mut self, context: u32, service: Box<dyn Service>) {
-        self.services.push((context, service));
-    }
-
-    /// Ends the service of a context. Not to be called by a service.
-    pub fn end_service(&mut self, context: u32) -> Option<Box<dyn Service>> {
-        let at = self.services.iter().position(|(other, _)| *other == context)?;
-        Some(self.services.swap_remove(at).1)
-    }
-
-    /// A service that has its part only in a turn in which a message of its context came that no receive waits for, or a process
-    /// was lost, or [`Self::call_watch`] was called before. There is one, from the beginning to the end.
-    pub fn watch(&mut self, context: u32, watch: Box<dyn Service>) {
-        self.engine.watched = context;
-        self.watch = Some(watch);
-    }
-
-    /// The watch has its part in the next turn.
-    pub fn call_watch(&mut self) {
-        self.engine.called = true;
     }
 
     /// Puts on the wire what was sent.
@@ -393,6 +250,15 @@ impl Device {
         &self.engine.gone
     }
 
+    /// Answers questions whether this process lives, and takes in what came, but does nothing with it: for another thread than
+    /// the one whose calls use the device, between those.
+    pub fn stay_alive(&mut self) {
+        for port in self.ports.iter_mut().filter(|port| !port.is_on_host()) {
+            port.poll();
+            port.flush();
+        }
+    }
+
     /// Ends all connections, once what was sent has arrived, or after `limit`.
     pub fn close(&mut self, limit: Duration) {
         let ends: Vec<_> = self.ports.iter().map(|port| port.now() + limit).collect();
@@ -423,57 +289,6 @@ impl Device {
         engine.single_copy && pull(state, &engine.processes[process as usize], address, into)
     }
 
-    /// Lets other processes reach `memory` by keys, until [`Self::unregister`]. It stays lent so long; its owner may read and
-    /// write it between two calls.
-    pub fn register(&mut self, memory: Incoming) -> Window {
-        Window::open(&mut self.ports, memory)
-    }
-
-    /// The key by which `process` reaches a window of ours, for a message. `None` for this process itself, which needs none.
-    pub fn key(&self, window: &Window, process: u32) -> Option<RemoteKey> {
-        window.key(self.engine.peers[process as usize].way)
-    }
-
-    /// Ends a window.
-    pub fn unregister(&mut self, window: Window) {
-        window.close(&mut self.ports);
-    }
-
-    /// Writes `bytes` at `offset` of a window of process `to`. Over when they are there. Operations and messages to one process:
-    /// see [`sidelane_proto::Endpoint`]; a message comes after the puts before it.
-    pub fn put(&mut self, to: u32, key: &RemoteKey, offset: u64, bytes: Outgoing) -> Result<Request, RmaError> {
-        self.engine.put_window(&mut self.ports, to, key, offset, bytes)
-    }
-
-    /// Reads as many bytes as `room` has from `offset` of a window of process `from`.
-    pub fn get(&mut self, from: u32, key: &RemoteKey, offset: u64, room: Incoming) -> Result<Request, RmaError> {
-        self.engine.get_window(&mut self.ports, from, key, offset, room)
-    }
-
-    /// Adds to the 64-bit word at `offset`, which is a multiple of 8; what it was before goes to `room`, little-endian.
-    pub fn fetch_add(
-        &mut self,
-        to: u32,
-        key: &RemoteKey,
-        offset: u64,
-        value: u64,
-        room: Incoming,
-    ) -> Result<Request, RmaError> {
-        self.engine.change_window(&mut self.ports, to, key, offset, Change::Add(value), room)
-    }
-
-    /// As [`Self::fetch_add`]: writes `new` if the word is `expected`.
-    pub fn compare_swap(
-        &mut self,
-        to: u32,
-        key: &RemoteKey,
-        offset: u64,
-        (expected, new): (u64, u64),
-        room: Incoming,
-    ) -> Result<Request, RmaError> {
-        self.engine.change_window(&mut self.ports, to, key, offset, Change::Swap { expected, new }, room)
-    }
-
     /// What was counted since the device was opened.
     pub fn counters(&self) -> &Counters {
         &self.engine.counters
@@ -482,28 +297,6 @@ impl Device {
     /// The ports below.
     pub fn ports(&self) -> &[Port] {
         &self.ports
-    }
-
-    #[cold]
-    fn serve(&mut self) -> bool {
-        let mut moved = false;
-        let mut services = std::mem::take(&mut self.services);
-        for (_, service) in &mut services {
-            moved |= service.turn(self);
-        }
-        self.services = services;
-        self.flush();
-        moved
-    }
-
-    #[cold]
-    fn turn_watch(&mut self) -> bool {
-        self.engine.called = false;
-        let Some(mut watch) = self.watch.take() else { return false };
-        let moved = watch.turn(self);
-        self.watch = Some(watch);
-        self.flush();
-        moved
     }
 
     fn flush_ports(&mut self) {
@@ -539,19 +332,6 @@ impl Device {
             engine.fail(&mut self.ports, request.index, Error::Revoked);
         }
     }
-}
-
-/// How `process` is reached from `host`.
-fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
-    let by = |on_host: bool| {
-        let mut ways = ports.iter().enumerate().filter(|(_, port)| port.is_on_host() == on_host);
-        ways.find_map(|(port, by)| {
-            let addr = *process.links.iter().find(|link| by.reaches(**link))?;
-            Some(Way::Port { port, addr })
-        })
-    };
-    let on_host = if process.host == host { by(true) } else { None };
-    on_host.or_else(|| by(false)).unwrap_or(Way::None)
 }
 
 /// Sends that wait for a flush together: the window of the usual message-rate tests.

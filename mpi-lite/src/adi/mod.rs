@@ -3,9 +3,10 @@
 //!
 //! | file | what it knows |
 //! | --- | --- |
-//! | `device` | the calls |
+//! | `device`, `open`, `envelope` | the calls, how they become possible, what they ask for |
 //! | `engine` | what is under way, and its turns |
 //! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
+//! | `service` | what is done for others within turns |
 //! | `one_sided` | put, get and atomics on other processes' memory |
 //! | `pull` | reading another process's memory |
 //! | `record` | what devices say to each other: the wire format |
@@ -13,6 +14,7 @@
 //! | `request`, `memory` | what is under way, by handle; the user's bytes |
 //! | `credit`, `buffers` | how much a peer may send unasked, and where that is kept |
 //! | `peer`, `process`, `port` | who is where, and by which driver |
+//! | `threads` | a job in one process |
 //! | `config`, `idle`, `counters` | thresholds; how to wait; what went a longer way |
 //!
 //! One process with itself, for a beginning:
@@ -40,11 +42,13 @@ mod credit;
 mod device;
 mod eager;
 mod engine;
+mod envelope;
 mod idle;
 mod lists;
 mod matching;
 mod memory;
 mod one_sided;
+mod open;
 mod own;
 mod peer;
 mod port;
@@ -54,6 +58,8 @@ mod pull;
 mod record;
 mod rendezvous;
 mod request;
+mod service;
+mod threads;
 mod unexpected;
 
 #[cfg(test)]
@@ -61,12 +67,16 @@ mod tests;
 
 pub use config::{Config, Limits, Patience};
 pub use counters::Counters;
-pub use device::{Device, Envelope, Message, Mode, OpenError, Pattern, Service, Source};
+pub use device::Device;
+pub use envelope::{Envelope, Message, Mode, Pattern, Source};
 pub use idle::Idle;
 pub use memory::{Incoming, Outgoing};
 pub use one_sided::Window;
+pub use open::OpenError;
 pub use port::Port;
 pub use process::{Process, ProcessError, host_identity};
 pub use request::{Error, Request, Status};
+pub use service::Service;
 /// What names another process's memory.
 pub use sidelane_proto::{RemoteKey, RmaError};
+pub use threads::in_threads;

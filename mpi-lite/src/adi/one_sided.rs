@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use sidelane_proto::{Op, OpError, Region, RemoteKey, RmaError};
 
+use super::device::Device;
 use super::engine::Engine;
 use super::lists::Key;
 use super::memory::{Incoming, Outgoing};
@@ -49,6 +50,59 @@ impl Window {
         for (port, (region, _)) in ports.iter_mut().zip(self.ports) {
             port.unregister(region);
         }
+    }
+}
+
+impl Device {
+    /// Lets other processes reach `memory` by keys, until [`Self::unregister`]. It stays lent so long; its owner may read and
+    /// write it between two calls.
+    pub fn register(&mut self, memory: Incoming) -> Window {
+        Window::open(&mut self.ports, memory)
+    }
+
+    /// The key by which `process` reaches a window of ours, for a message. `None` for this process itself, which needs none.
+    pub fn key(&self, window: &Window, process: u32) -> Option<RemoteKey> {
+        window.key(self.engine.peers[process as usize].way)
+    }
+
+    /// Ends a window.
+    pub fn unregister(&mut self, window: Window) {
+        window.close(&mut self.ports);
+    }
+
+    /// Writes `bytes` at `offset` of a window of process `to`. Over when they are there. Operations and messages to one process:
+    /// see [`sidelane_proto::Endpoint`]; a message comes after the puts before it.
+    pub fn put(&mut self, to: u32, key: &RemoteKey, offset: u64, bytes: Outgoing) -> Result<Request, RmaError> {
+        self.engine.put_window(&mut self.ports, to, key, offset, bytes)
+    }
+
+    /// Reads as many bytes as `room` has from `offset` of a window of process `from`.
+    pub fn get(&mut self, from: u32, key: &RemoteKey, offset: u64, room: Incoming) -> Result<Request, RmaError> {
+        self.engine.get_window(&mut self.ports, from, key, offset, room)
+    }
+
+    /// Adds to the 64-bit word at `offset`, which is a multiple of 8; what it was before goes to `room`, little-endian.
+    pub fn fetch_add(
+        &mut self,
+        to: u32,
+        key: &RemoteKey,
+        offset: u64,
+        value: u64,
+        room: Incoming,
+    ) -> Result<Request, RmaError> {
+        self.engine.change_window(&mut self.ports, to, key, offset, Change::Add(value), room)
+    }
+
+    /// As [`Self::fetch_add`]: writes `new` if the word is `expected`.
+    pub fn compare_swap(
+        &mut self,
+        to: u32,
+        key: &RemoteKey,
+        offset: u64,
+        (expected, new): (u64, u64),
+        room: Incoming,
+    ) -> Result<Request, RmaError> {
+        self.engine.change_window(&mut self.ports, to, key, offset, Change::Swap { expected, new }, room)
     }
 }
 

@@ -1,37 +1,17 @@
 //! Two processes' worth of devices over shared memory, a thread each.
 #![allow(unsafe_code)] // Threads lend memory that they own for as long as they wait.
 
-use std::sync::mpsc;
-use std::thread;
+use sidelane_nic::time::Duration;
 
 use super::job::bytes;
-use crate::adi::{Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Port, Process, Source, host_identity};
+use crate::adi::threads::in_changed_threads;
+use crate::adi::{Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process, Source};
 
 /// Runs `each` as every process of a job on one host.
-fn job(name: &str, size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut Device) + Send + Sync) {
-    let domain = format!("adi-{name}-{}", std::process::id());
-    thread::scope(|scope| {
-        let (mut told, mut tell) = (Vec::new(), Vec::new());
-        for own in 0..size {
-            let (to_all, from_it) = mpsc::channel();
-            let (all, from_all) = mpsc::channel::<Vec<Process>>();
-            told.push(from_it);
-            tell.push(all);
-            let (domain, each) = (&domain, &each);
-            scope.spawn(move || {
-                let port = Port::open(&format!("shm:{domain}").parse().unwrap(), config).unwrap();
-                let ports = vec![port];
-                let mut process = Process::here(&host_identity(), &ports);
-                change(&mut process);
-                to_all.send(process.to_string()).unwrap();
-                let processes = from_all.recv().unwrap();
-                let mut device = Device::open(own, processes, ports, config).unwrap();
-                each(&mut device);
-                device.close(sidelane_nic::time::Duration::from_millis(2_000));
-            });
-        }
-        let processes: Vec<Process> = told.iter().map(|from| from.recv().unwrap().parse().unwrap()).collect();
-        tell.iter().for_each(|to| to.send(processes.clone()).unwrap());
+fn job(size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut Device) + Sync) {
+    in_changed_threads(size, config, change, |mut device| {
+        each(&mut device);
+        device.close(Duration::from_millis(2_000));
     });
 }
 
@@ -74,7 +54,6 @@ fn ping_pong(device: &mut Device) {
 #[test]
 fn long_messages_are_read_from_their_senders_memory() {
     job(
-        "pull",
         2,
         &Config::default(),
         |_| {},
@@ -89,7 +68,6 @@ fn long_messages_are_read_from_their_senders_memory() {
 fn long_messages_are_put_where_memory_cannot_be_read() {
     // A mark that is not there: as if the process were another.
     job(
-        "put",
         2,
         &Config::default(),
         |process| process.mark ^= 1,
@@ -103,7 +81,6 @@ fn long_messages_are_put_where_memory_cannot_be_read() {
 #[test]
 fn long_messages_are_put_where_nobody_wants_memory_to_be_read() {
     job(
-        "told",
         2,
         &Config { single_copy: false, ..Config::default() },
         |_| {},
@@ -117,7 +94,6 @@ fn long_messages_are_put_where_nobody_wants_memory_to_be_read() {
 #[test]
 fn more_processes_than_cores_exchange_messages_with_all() {
     job(
-        "all",
         8,
         &Config::default(),
         |_| {},

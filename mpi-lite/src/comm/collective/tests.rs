@@ -1,38 +1,23 @@
 //! Ranks over shared memory, a thread each.
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+
+use sidelane_nic::time::Duration;
 
 use super::*;
-use crate::adi::{Config, Device, Error, Port, Process, host_identity};
+use crate::adi::{self, Config, Device, Error};
 use crate::coll::{Blocks, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
-fn job(name: &str, size: u32, each: impl Fn(&mut Device, Ranks) + Send + Sync) {
-    let domain = format!("collective-{name}-{size}-{}", std::process::id());
-    std::thread::scope(|scope| {
-        let (mut told, mut tell) = (Vec::new(), Vec::new());
-        for own in 0..size {
-            let (to_all, from_it) = mpsc::channel();
-            let (all, from_all) = mpsc::channel::<Vec<Process>>();
-            told.push(from_it);
-            tell.push(all);
-            let (domain, each) = (&domain, &each);
-            scope.spawn(move || {
-                let config = Config::default();
-                let ports = vec![Port::open(&format!("shm:{domain}").parse().unwrap(), &config).unwrap()];
-                to_all.send(Process::here(&host_identity(), &ports)).unwrap();
-                let mut device = Device::open(own, from_all.recv().unwrap(), ports, &config).unwrap();
-                // Backwards, so that ranks are not the processes' numbers.
-                let processes = (0..size).rev().collect();
-                let rank = (size - 1 - own) as usize;
-                let ranks = Ranks::new(&device, 5, rank, processes, Arc::new(Table::default()));
-                each(&mut device, ranks);
-                device.close(sidelane_nic::time::Duration::from_millis(2_000));
-            });
-        }
-        let processes: Vec<Process> = told.iter().map(|from| from.recv().unwrap()).collect();
-        tell.iter().for_each(|to| to.send(processes.clone()).unwrap());
+fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
+    adi::in_threads(size, &Config::default(), |mut device| {
+        // Backwards, so that ranks are not the processes' numbers.
+        let processes = (0..size).rev().collect();
+        let rank = (size - 1 - device.own()) as usize;
+        let ranks = Ranks::new(&device, 5, rank, processes, Arc::new(Table::default()));
+        each(&mut device, ranks);
+        device.close(Duration::from_millis(2_000));
     });
 }
 
@@ -131,7 +116,7 @@ fn every_call(device: &mut Device, ranks: &mut Ranks, rank: usize, len: usize) {
 #[test]
 fn every_call_by_messages() {
     for size in [1, 2, 3, 5] {
-        job("messages", size, |device, ranks| {
+        job(size, |device, ranks| {
             let (mut ranks, rank) = (ranks.without_shared_memory(), (size - 1 - device.own()) as usize);
             for len in [0, 2, 1000, 20_000, 200_000] {
                 every_call(device, &mut ranks, rank, len);
@@ -143,7 +128,7 @@ fn every_call_by_messages() {
 #[test]
 fn every_call_by_shared_memory() {
     for size in [2, 3, 5] {
-        job("memory", size, |device, mut ranks| {
+        job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
             for len in [0, 2, 1000, 20_000, 200_000] {
                 every_call(device, &mut ranks, rank, len);
@@ -154,7 +139,7 @@ fn every_call_by_shared_memory() {
 
 #[test]
 fn calls_under_way_at_the_same_time_do_not_mix() {
-    job("together", 4, |device, mut ranks| {
+    job(4, |device, mut ranks| {
         let rank = 3 - device.own() as usize;
         let (len, under_way) = (3_000, 8);
         let inputs: Vec<_> = (0..under_way).map(|call| input(rank + call, len)).collect();
@@ -182,7 +167,7 @@ fn calls_under_way_at_the_same_time_do_not_mix() {
 
 #[test]
 fn a_persistent_call_is_made_again() {
-    job("persistent", 3, |device, mut ranks| {
+    job(3, |device, mut ranks| {
         let rank = 2 - device.own() as usize;
         let (mut data, mut execution) = (vec![0; 500], Execution::default());
         for turn in 0..5 {
@@ -203,7 +188,7 @@ fn a_persistent_call_is_made_again() {
 
 #[test]
 fn a_revoked_call_ends() {
-    job("revoked", 2, |device, mut ranks| {
+    job(2, |device, mut ranks| {
         if device.own() == 0 {
             ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
             device.revoke(5);

@@ -51,7 +51,7 @@ fn fetch_and_add(w: &mut Window, device: &mut Device, value: u64, rank: usize, d
 #[test]
 fn everybody_who_counts_gets_a_number_of_his_own() {
     for flavor in [Flavor::Create, Flavor::Allocate] {
-        job("count", 4, &Config::default(), |device, members| {
+        job(4, &Config::default(), |device, members| {
             let (own, mut kept) = (members.rank, vec![0; 2]);
             let mut w = window(device, members, flavor, &mut kept);
             w.lock_all(device).unwrap();
@@ -73,7 +73,7 @@ fn everybody_who_counts_gets_a_number_of_his_own() {
 
 #[test]
 fn what_is_compared_is_swapped_by_one_only() {
-    job("swap", 3, &Config::default(), |device, members| {
+    job(3, &Config::default(), |device, members| {
         let mut kept = vec![0; 1];
         let mut w = window(device, members, Flavor::Create, &mut kept);
         w.lock_all(device).unwrap();
@@ -103,7 +103,7 @@ fn what_is_compared_is_swapped_by_one_only() {
 #[test]
 fn who_has_the_lock_is_alone() {
     for flavor in [Flavor::Create, Flavor::Allocate] {
-        job("alone", 4, &Config::default(), |device, members| {
+        job(4, &Config::default(), |device, members| {
             let mut kept = vec![0; 1];
             let mut w = window(device, members, flavor, &mut kept);
             let mut word = [0];
@@ -125,7 +125,7 @@ fn who_has_the_lock_is_alone() {
 
 #[test]
 fn what_is_not_in_the_window_is_refused_and_the_next_operation_is_done() {
-    job("range", 2, &Config::default(), |device, members| {
+    job(2, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![7; 3_000]);
         let mut w = window(device, members, Flavor::Create, &mut kept[1_000..2_000]);
         if own == 0 {
@@ -149,7 +149,7 @@ fn what_is_not_in_the_window_is_refused_and_the_next_operation_is_done() {
 
 #[test]
 fn what_is_not_in_mapped_memory_is_refused() {
-    job("mapped", 2, &Config::default(), |device, members| {
+    job(2, &Config::default(), |device, members| {
         let mut w = Window::allocate_shared(device, members, 800, 8).unwrap();
         w.fence(device, false).unwrap();
         // The next rank's part follows, and is not this one's.
@@ -165,7 +165,7 @@ fn what_is_not_in_mapped_memory_is_refused() {
 fn accumulates_of_one_origin_are_done_in_its_order() {
     let limits = adi::Limits { eager_max: 300, prefix: 100, put_min: 1_000, pull_min: 1_000 };
     for config in [Config::default(), Config { on_host: limits, single_copy: false, ..Config::default() }] {
-        job("order", 2, &config, |device, members| {
+        job(2, &config, |device, members| {
             let (own, mut kept) = (members.rank, vec![0; 3_000]);
             let mut w = window(device, members, Flavor::Create, &mut kept);
             w.fence(device, false).unwrap();
@@ -195,7 +195,7 @@ fn accumulates_of_one_origin_are_done_in_its_order() {
 
 #[test]
 fn nonsense_is_reported_to_who_sent_it() {
-    job("nonsense", 2, &Config::default(), |device, members| {
+    job(2, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![5; 8]);
         let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
         if own == 0 {
@@ -221,7 +221,7 @@ fn nonsense_is_reported_to_who_sent_it() {
 
 #[test]
 fn nothing_is_done_outside_of_its_epoch() {
-    job("epoch", 2, &Config::default(), |device, members| {
+    job(2, &Config::default(), |device, members| {
         let mut w = Window::allocate(device, members, 8, 8).unwrap();
         assert_eq!(put(&mut w, device, &[1], 0, 0), Err(RmaError::Sync));
         assert_eq!(w.unlock(device, 0), Err(RmaError::Sync));
@@ -240,7 +240,7 @@ fn nothing_is_done_outside_of_its_epoch() {
 
 #[test]
 fn pairs_with_gaps_are_combined_as_pairs() {
-    job("pairs", 3, &Config::default(), |device, members| {
+    job(3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![u64::MAX; 2 * 5_000]);
         if own == 0 {
             kept.iter_mut().step_by(2).for_each(|value| *value = (-1f64).to_bits());
@@ -275,7 +275,7 @@ fn pairs_with_gaps_are_combined_as_pairs() {
 fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
     let gone = Err(RmaError::Device(adi::Error::ProcFailed));
     let all_have_met = std::sync::Barrier::new(3);
-    job("gone", 3, &Config::default(), |device, members| {
+    job(3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![0; 1_000]);
         let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
         if own == 2 {
@@ -312,7 +312,7 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
 
 #[test]
 fn a_duplicate_of_a_communicator_has_windows() {
-    job("communicator", 3, &Config::default(), |device, members| {
+    job(3, &Config::default(), |device, members| {
         let own = members.rank;
         let alone = Device::open(0, vec![Process::here("", &[])], vec![], &Config::default()).unwrap();
         let world = Communicator::world(std::mem::replace(device, alone), false);

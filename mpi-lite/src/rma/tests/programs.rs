@@ -283,7 +283,7 @@ fn random_programs_leave_what_the_model_says() {
         let limits = Limits { eager_max: 2_000, prefix: 500, put_min: 3_000, pull_min: 3_000 };
         let small = Config { on_host: limits, credit: 16 << 10, single_copy: false, ..Config::default() };
         let config = if seed % 2 == 0 { Config::default() } else { small };
-        job("programs", SIZE as u32, &config, |device, members| run(device, members, seed, &bases));
+        job(SIZE as u32, &config, |device, members| run(device, members, seed, &bases));
     }
 }
 

@@ -1,0 +1,85 @@
+//! How a device begins: which port leads to which process.
+
+use sidelane_nic::affinity;
+
+use super::config::Config;
+use super::credit::Credit;
+use super::device::Device;
+use super::engine::Engine;
+use super::peer::{Peer, Pull, Way};
+use super::port::Port;
+use super::process::Process;
+
+/// Why a device cannot be opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The job has no such process.
+    #[error("process {own} is none of the job's {size}")]
+    NoSuchProcess {
+        /// What was said to be this process's number.
+        own: u32,
+        /// Processes of the job.
+        size: usize,
+    },
+    /// None of the ports reaches a process.
+    #[error("no port of this process reaches process {process} ({description})")]
+    NoWay {
+        /// Which.
+        process: u32,
+        /// How it describes itself.
+        description: String,
+    },
+}
+
+impl Device {
+    /// Process `own` of a job of `processes`, which it reaches by `ports`; on its own host by one that is for that, if there is one.
+    /// Connections are made when they are needed.
+    pub fn open(own: u32, processes: Vec<Process>, mut ports: Vec<Port>, config: &Config) -> Result<Self, OpenError> {
+        let size = processes.len();
+        let host = processes.get(own as usize).map(|process| process.host.clone());
+        let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
+        let neighbours = processes.iter().filter(|process| process.host == host).count();
+        let is_crowded = neighbours > affinity::online();
+        let peers = processes.iter().zip(0u32..).map(|(process, number)| {
+            let way = if number == own { Way::Own } else { way(process, &host, &ports) };
+            if way == Way::None {
+                return Err(OpenError::NoWay { process: number, description: process.to_string() });
+            }
+            let on_host = matches!(way, Way::Own) || matches!(way, Way::Port { port, .. } if ports[port].is_on_host());
+            Ok(Peer {
+                way,
+                id: None,
+                gone: false,
+                limits: if on_host { config.on_host } else { config.off_host },
+                credit: Credit::new(config.credit),
+                waiting: Default::default(),
+                stirred: false,
+                pull: Pull::Untried,
+            })
+        });
+        let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
+        for (at, port) in ports.iter_mut().enumerate() {
+            let of_this_port = |peer: &Peer| match peer.way {
+                Way::Port { port, addr } if port == at => Some(addr),
+                _ => None,
+            };
+            port.expect_only(peers.iter().filter_map(of_this_port));
+        }
+        let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
+        let patience = if is_crowded { config.patience_crowded } else { config.patience };
+        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None })
+    }
+}
+
+/// How `process` is reached from `host`.
+fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
+    let by = |on_host: bool| {
+        let mut ways = ports.iter().enumerate().filter(|(_, port)| port.is_on_host() == on_host);
+        ways.find_map(|(port, by)| {
+            let addr = *process.links.iter().find(|link| by.reaches(**link))?;
+            Some(Way::Port { port, addr })
+        })
+    };
+    let on_host = if process.host == host { by(true) } else { None };
+    on_host.or_else(|| by(false)).unwrap_or(Way::None)
+}

@@ -1,0 +1,61 @@
+//! A job whose processes are threads of one: for examples and tests.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+
+use super::config::Config;
+use super::device::Device;
+use super::open::OpenError;
+use super::port::Port;
+use super::process::{Process, host_identity};
+
+/// Runs `each` as every process of a job of `size` on this host, over shared memory, and returns what they return. It closes
+/// its device.
+///
+/// # Panics
+///
+/// When shared memory can't be opened. A process that panics ends this one, since the others would wait for it for ever.
+pub fn in_threads<T: Send>(size: u32, config: &Config, each: impl Fn(Device) -> T + Sync) -> Vec<T> {
+    in_changed_threads(size, config, |_| {}, each)
+}
+
+/// As [`in_threads`], with something else said of each process than what is true.
+pub(super) fn in_changed_threads<T: Send>(
+    size: u32,
+    config: &Config,
+    change: impl Fn(&mut Process) + Sync,
+    each: impl Fn(Device) -> T + Sync,
+) -> Vec<T> {
+    static JOBS: AtomicU32 = AtomicU32::new(0);
+    let domain = format!("threads-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let spec = format!("shm:{domain}").parse().expect("the name of a driver");
+    let processes = Mutex::new(vec![None; size as usize]);
+    let lock = || processes.lock().unwrap_or_else(PoisonError::into_inner);
+    let meet = Barrier::new(size as usize);
+    let run = &|own: u32| {
+        let _end = EndTogether;
+        let ports = vec![Port::open(&spec, config).unwrap_or_else(|error| panic!("shared memory: {error}"))];
+        let mut here = Process::here(&host_identity(), &ports);
+        change(&mut here);
+        lock()[own as usize] = Some(here);
+        meet.wait();
+        let all = lock().iter().flatten().cloned().collect();
+        let device = Device::open(own, all, ports, config);
+        each(device.unwrap_or_else(|error: OpenError| panic!("the device: {error}")))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..size).map(|own| scope.spawn(move || run(own))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a process that panics ends all")).collect()
+    })
+}
+
+struct EndTogether;
+
+impl Drop for EndTogether {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
