@@ -1,5 +1,5 @@
-//! Ranks that count together, of which some are killed, and the others go on: `sidelane run -n 4 --keep-going -- survivors 2,3`
-//! kills ranks 2 and 3, one after the other.
+//! Ranks that count together, of which some are killed, and the others go on: `survivors 2,3` kills ranks 2 and 3, one after the
+//! other. For launchers that let the others live.
 //!
 //! Whoever notices that a rank is gone revokes the communicator, so that nobody waits for somebody who has given up; then all
 //! that live make a new one.

@@ -1,5 +1,7 @@
 //! A job whose ranks are threads of one process: for examples and tests.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use sidelane_nic::time::Duration;
 
 use crate::adi::{self, Config};
@@ -18,9 +20,13 @@ pub fn in_threads<T: Send>(
     multiple: bool,
     each: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
+    let running = AtomicU32::new(size);
     adi::in_threads(size, config, |device| {
         let world = Communicator::world(device, multiple);
         let result = each(world.clone());
+        // As a job's ranks at their end: who closes is gone for the others, which may still need this one's turns.
+        running.fetch_sub(1, Ordering::Relaxed);
+        world.local().wait_for(|_| (running.load(Ordering::Relaxed) == 0).then_some(()));
         world.local().lock().device.close(CLOSING);
         result
     })

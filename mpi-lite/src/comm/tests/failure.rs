@@ -1,5 +1,7 @@
 //! Ranks that leave while others count on them.
 
+use sidelane_nic::time::Duration;
+
 use super::*;
 use crate::op::Op;
 
@@ -9,11 +11,17 @@ fn job_without_the_last(size: u32, each: impl Fn(Communicator) + Sync) {
     job(size, |comm| {
         if comm.rank() == last {
             (0..last).for_each(|rank| _ = comm.recv(&mut [0u8], rank, GOODBYE).unwrap());
+            leave(comm);
         } else {
             comm.send(&[0u8], last, GOODBYE).unwrap();
             each(comm);
         }
     });
+}
+
+/// Ends this rank's part, before the others do.
+fn leave(comm: Communicator) {
+    comm.into_device().close(Duration::from_millis(2_000));
 }
 
 const GOODBYE: i32 = 77;
@@ -116,7 +124,7 @@ fn groups_on_both_sides_shrink_together() {
         assert_eq!(between.agree(if left { 3 } else { 6 }).ok(), Ok(2));
         if all.rank() == 3 {
             (0..3).for_each(|rank| _ = all.recv(&mut [0u8], rank, GOODBYE).unwrap());
-            return;
+            return leave(all);
         }
         all.send(&[0u8], 3, GOODBYE).unwrap();
         all.recv(&mut [0u8], 3, 0).unwrap_err();
