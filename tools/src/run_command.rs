@@ -33,6 +33,9 @@ pub struct RunArgs {
     /// End the job after that time, with exit code 124
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<Seconds>,
+    /// Do not end the job when a rank fails: the others see errors in what needs it, and end by themselves
+    #[arg(long)]
+    pub keep_going: bool,
     /// Set a variable of the ranks' environment, which is otherwise this command's
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, Option<String>)>,
@@ -55,7 +58,8 @@ ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
 signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
-or an end between MPI_Init and MPI_Finalize. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
+or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless they wait for this command; the
+exit code is the same. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
 ranks have started ends with the job, also when this command is killed.
 
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
@@ -117,6 +121,7 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
         },
         label: args.label,
         timeout: args.timeout.map(|seconds| seconds.0),
+        keep_going: args.keep_going,
         variables: args.env.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
         program: program.clone(),
         arguments: arguments.to_vec(),

@@ -31,6 +31,8 @@ pub struct Device {
     pub(super) unflushed: u32,
     pub(super) services: Vec<(u32, Box<dyn Service>)>,
     pub(super) watch: Option<Box<dyn Service>>,
+    /// Who else knows of processes that are gone.
+    pub(super) informant: Option<Informant>,
 }
 
 impl Device {
@@ -189,6 +191,24 @@ impl Device {
             self.engine.reach_awaited(&mut self.ports);
         }
         idle.pass(self.patience, &mut self.ports);
+        if self.informant.is_some() && idle.has_slept(self.patience) {
+            self.ask();
+        }
+    }
+
+    /// From now on, while it waits for long, this asks `informant` for processes that are gone, of which it need not know from
+    /// the network.
+    pub fn on_idle_ask(&mut self, informant: Informant) {
+        self.informant = Some(informant);
+    }
+
+    #[cold]
+    fn ask(&mut self) {
+        while let Some(gone) = self.informant.as_mut().and_then(|ask| ask()) {
+            if (gone as usize) < self.engine.processes.len() && gone != self.engine.own {
+                self.engine.lose(&mut self.ports, gone);
+            }
+        }
     }
 
     /// Forgets a request: it is freed when it is over.
@@ -333,6 +353,9 @@ impl Device {
         }
     }
 }
+
+/// Says who is gone that it has not said before, if anybody is.
+pub type Informant = Box<dyn FnMut() -> Option<u32> + Send>;
 
 /// Sends that wait for a flush together: the window of the usual message-rate tests.
 const TOGETHER: u32 = 64;

@@ -42,6 +42,12 @@ impl Idle {
         }
     }
 
+    /// Whether the last turn was slept through.
+    #[inline]
+    pub(super) fn has_slept(&self, patience: Patience) -> bool {
+        self.turns > patience.spin.saturating_add(patience.yields)
+    }
+
     #[cold]
     fn pass_slowly(&mut self, patience: Patience, ports: &mut [Port]) {
         if self.turns <= patience.spin.saturating_add(patience.yields) {

@@ -67,7 +67,7 @@ mod tests;
 
 pub use config::{Config, Limits, Patience};
 pub use counters::Counters;
-pub use device::Device;
+pub use device::{Device, Informant};
 pub use envelope::{Envelope, Message, Mode, Pattern, Source};
 pub use idle::Idle;
 pub use memory::{Incoming, Outgoing};

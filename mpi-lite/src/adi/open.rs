@@ -67,7 +67,7 @@ impl Device {
         }
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
-        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None })
+        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None, informant: None })
     }
 }
 

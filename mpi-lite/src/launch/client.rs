@@ -9,6 +9,7 @@ use super::inherited;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
 use super::request::Request;
+use super::watch::Watch;
 
 /// A rank's connection to its launcher. Every call blocks until the launcher has answered.
 #[derive(Debug)]
@@ -65,9 +66,9 @@ pub enum PmiError {
 }
 
 impl Client {
-    /// Over the descriptor that the launcher left open.
-    pub fn of_descriptor(fd: i32, rank: usize, size: usize) -> Result<Self, PmiError> {
-        let fd = inherited::take(fd).map_err(|error| PmiError::Io("use the descriptor (PMI_FD) to", error))?;
+    /// Over the descriptor that the launcher left open: a socket, with this inode if the launcher told one.
+    pub fn of_descriptor(fd: i32, inode: Option<u64>, rank: usize, size: usize) -> Result<Self, PmiError> {
+        let fd = inherited::take(fd, inode).map_err(|error| PmiError::Io("use the descriptor (PMI_FD) to", error))?;
         Self::start(fd.into(), rank, size)
     }
 
@@ -192,6 +193,16 @@ impl Client {
         self.ask(&Request::BarrierIn, |reply| (reply == Reply::BarrierOut).then_some(Ok(())))
     }
 
+    /// Asks to be told of ranks that end too early; the answer is where the news come.
+    pub fn watch_ranks(&mut self) -> Result<Watch, PmiError> {
+        self.ask(&Request::WatchRanks, |reply| (reply == Reply::Watching).then_some(Ok(())))?;
+        let stream = self.stream.get_ref().try_clone().map_err(|error| PmiError::Io("watch ranks by", error))?;
+        // What has come behind the answer is news already.
+        let early = self.stream.buffer().to_vec();
+        self.stream.consume(early.len());
+        Ok(Watch::new(stream, early))
+    }
+
     /// Says that this rank's end, from now on, is as it should be.
     pub fn finalize(mut self) -> Result<(), PmiError> {
         self.ask(&Request::Finalize, |reply| (reply == Reply::FinalizeAck).then_some(Ok(())))
@@ -211,7 +222,9 @@ impl Client {
     ) -> Result<T, PmiError> {
         write(&mut self.stream, request)?;
         let mut line = Vec::new();
-        let reply = read(&mut self.stream, &mut line)?;
+        // News that nobody has looked at come before the answer.
+        while matches!(read(&mut self.stream, &mut line)?, Reply::RankGone { .. }) {}
+        let reply = parse(&line)?;
         match take(reply.clone()) {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => Err(PmiError::Refused { request: request.to_string(), why }),
@@ -238,6 +251,10 @@ fn read<'a>(stream: &mut BufReader<UnixStream>, line: &'a mut Vec<u8>) -> Result
         Ok(_) if line.len() <= LINE_MAX && !line.ends_with(b"\n") => return Err(PmiError::Gone),
         Ok(_) => {}
     }
+    parse(line)
+}
+
+fn parse(line: &[u8]) -> Result<Reply<'_>, PmiError> {
     let malformed = |why| PmiError::Malformed { line: String::from_utf8_lossy(line).trim_end().to_owned(), why };
     let parsed = Line::parse(line).and_then(|parsed| Reply::parse(&parsed)).map_err(malformed)?;
     parsed.ok_or_else(|| malformed(Malformed::NoCommand))

@@ -19,6 +19,8 @@ pub enum Launcher {
     Descriptor {
         /// Number of the descriptor.
         fd: i32,
+        /// Of the socket that it has to be ([`SOCKET`]).
+        inode: Option<u64>,
         /// Below `size`.
         rank: usize,
         /// Ranks of the job.
@@ -76,7 +78,7 @@ impl<'a> Environment<'a> {
             if rank >= size {
                 return Err(LaunchError::BadEnvironment(format!("PMI_RANK={rank} and PMI_SIZE={size}")));
             }
-            return Ok(Launcher::Descriptor { fd, rank, size });
+            return Ok(Launcher::Descriptor { fd, inode: self.number(SOCKET)?, rank, size });
         }
         if let Some(address) = self.text("PMI_PORT") {
             return Ok(Launcher::Port { address, id: self.number("PMI_ID")?.unwrap_or(0) });
@@ -88,6 +90,11 @@ impl<'a> Environment<'a> {
             Some((scheduler, tasks)) if tasks > 1 => Err(SilentSingletons { scheduler, tasks }.into()),
             _ => Ok(Launcher::None { warning: self.forgotten() }),
         }
+    }
+
+    /// Whether the launcher goes on without ranks that end too early, and tells of them.
+    pub fn keeps_going(&self) -> bool {
+        self.text(KEEPS_GOING).is_some()
     }
 
     /// A launcher that started this very process, and how many it started.
@@ -127,6 +134,13 @@ impl<'a> Environment<'a> {
         self.number(name)?.ok_or_else(|| LaunchError::BadEnvironment(format!("PMI_FD without {name}")))
     }
 }
+
+/// Besides `PMI_FD`, `sidelane run` tells the inode of the socket that it means: whoever inherits the environment but not the
+/// socket knows that the number is another file's.
+pub const SOCKET: &str = "SIDELANE_PMI_SOCKET";
+
+/// Set by `sidelane run --keep-going`.
+pub const KEEPS_GOING: &str = "SIDELANE_KEEPS_GOING";
 
 /// Set to anything but 0, it says that each task is meant to be a job of its own.
 const ALONE: &str = "SIDELANE_ALONE";

@@ -5,12 +5,17 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Takes the descriptor named by `PMI_FD`, once in a process. What this process starts does not inherit it.
-pub fn take(fd: i32) -> io::Result<OwnedFd> {
+/// Takes the descriptor named by `PMI_FD`, once in a process. What this process starts does not inherit it, though the
+/// environment still names it: there the number may be any other file's, which is refused. `inode` is the connection's, of
+/// a launcher that tells it.
+pub fn take(fd: i32, inode: Option<u64>) -> io::Result<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     // 0 to 2 are the standard streams, which others use.
-    if fd < 3 || TAKEN.swap(true, Ordering::Relaxed) {
+    if fd < 3 || TAKEN.load(Ordering::Relaxed) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    if !is_connection(fd, inode)? || TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(io::Error::other("it is another file's; was this process started by a rank?"));
     }
     // SAFETY: Takes no pointer; a number that is no open descriptor is answered with an error.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
@@ -19,4 +24,15 @@ pub fn take(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: It is open, as the call above shows, the launcher left it for nobody but us, and `TAKEN` lets nobody
     // come here twice.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether it is a socket, and the one with that number.
+fn is_connection(fd: i32, inode: Option<u64>) -> io::Result<bool> {
+    // SAFETY: All bytes of it may be zero.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is a valid place for the answer; a number that is no open descriptor is answered with an error.
+    if unsafe { libc::fstat(fd, &raw mut status) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(status.st_mode & libc::S_IFMT == libc::S_IFSOCK && inode.is_none_or(|inode| inode == status.st_ino))
 }

@@ -11,6 +11,7 @@
 //! | `server` | the launcher's side, without I/O |
 //! | `client` | the rank's side |
 //! | `environment` | what a process's environment says of its launcher |
+//! | `watch` | news of ranks that have ended, from `sidelane run --keep-going` |
 //! | `exchange` | everybody tells everybody a text, however long |
 
 mod client;
@@ -21,13 +22,15 @@ mod line;
 mod reply;
 mod request;
 mod server;
+mod watch;
 
 pub use client::{Client, PmiError};
-pub use environment::{Environment, Launcher, Scheduler, SilentSingletons};
+pub use environment::{Environment, KEEPS_GOING, Launcher, SOCKET, Scheduler, SilentSingletons};
 pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};
 pub use request::Request;
 pub use server::{Mapping, Server, ServerEvent};
+pub use watch::Watch;
 
 /// This process's place in its job.
 #[derive(Debug)]
@@ -63,7 +66,9 @@ impl Launch {
                 }
                 Ok(Self::Alone)
             }
-            Launcher::Descriptor { fd, rank, size } => Ok(Self::Pmi(Client::of_descriptor(fd, rank, size)?)),
+            Launcher::Descriptor { fd, inode, rank, size } => {
+                Ok(Self::Pmi(Client::of_descriptor(fd, inode, rank, size)?))
+            }
             Launcher::Port { address, id } => Ok(Self::Pmi(Client::of_port(&address, id)?)),
         }
     }
@@ -105,6 +110,14 @@ impl Launch {
         match self {
             Self::Alone => Ok(vec![text.to_owned()]),
             Self::Pmi(client) => exchange::all(client, text),
+        }
+    }
+
+    /// Where news come of ranks that end too early, from a launcher that goes on without them; `None` from others.
+    pub fn watch_ranks(&mut self) -> Result<Option<Watch>, PmiError> {
+        match self {
+            Self::Pmi(client) if Environment::of_process().keeps_going() => client.watch_ranks().map(Some),
+            _ => Ok(None),
         }
     }
 

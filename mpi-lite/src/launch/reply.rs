@@ -41,6 +41,13 @@ pub enum Reply<'a> {
     BarrierOut,
     /// To [`super::Request::Finalize`].
     FinalizeAck,
+    /// To [`super::Request::WatchRanks`].
+    Watching,
+    /// Unasked, to who watches: a rank has ended that others count on.
+    RankGone {
+        /// Which.
+        rank: usize,
+    },
     /// To [`super::Request::Spawn`].
     SpawnResult(Result<(), &'a str>),
 }
@@ -89,6 +96,8 @@ impl<'a> Reply<'a> {
             },
             "barrier_out" => Self::BarrierOut,
             "finalize_ack" => Self::FinalizeAck,
+            "watching" => Self::Watching,
+            "rank_gone" => Self::RankGone { rank: line.number("rank")? },
             "spawn_result" => Self::SpawnResult(outcome()),
             _ => return Ok(None),
         }))
@@ -115,6 +124,8 @@ impl fmt::Display for Reply<'_> {
             Self::GetResult(Err(why)) => write!(f, "cmd=get_result rc=-1 msg={why} value=unknown"),
             Self::BarrierOut => f.write_str("cmd=barrier_out"),
             Self::FinalizeAck => f.write_str("cmd=finalize_ack"),
+            Self::Watching => f.write_str("cmd=watching"),
+            Self::RankGone { rank } => write!(f, "cmd=rank_gone rank={rank}"),
             Self::SpawnResult(outcome) => write!(f, "cmd=spawn_result {}", Outcome(*outcome)),
         }
     }

@@ -54,6 +54,8 @@ pub enum Request<'a> {
         /// For people; empty where the rank gave none.
         why: &'a str,
     },
+    /// Tell me of ranks that end too early. Only `sidelane run --keep-going` knows it.
+    WatchRanks,
     /// Start more ranks. Goes on for several lines, the last of which is [`Request::SPAWN_END`].
     Spawn,
 }
@@ -77,6 +79,7 @@ impl<'a> Request<'a> {
             "finalize" => Self::Finalize,
             // MPICH gives the code as `exitcode`; some clients give none.
             "abort" => Self::Abort { code: line.number_or("exitcode", 1)?, why: line.get("error_msg").unwrap_or("") },
+            "watch_ranks" => Self::WatchRanks,
             "spawn" => Self::Spawn,
             _ => return Ok(None),
         }))
@@ -101,6 +104,7 @@ impl fmt::Display for Request<'_> {
             Self::Finalize => f.write_str("cmd=finalize"),
             Self::Abort { code, why: "" } => write!(f, "cmd=abort exitcode={code}"),
             Self::Abort { code, why } => write!(f, "cmd=abort exitcode={code} error_msg={why}"),
+            Self::WatchRanks => f.write_str("cmd=watch_ranks"),
             Self::Spawn => f.write_str("mcmd=spawn"),
         }
     }

@@ -18,6 +18,9 @@ pub struct Server {
     /// Bytes of all keys and values; at most `SPACE_BYTES_MAX`.
     bytes: usize,
     ranks: Vec<Stage>,
+    /// Ranks that are told of others' ends, and the ranks that have ended too early.
+    watchers: Vec<usize>,
+    gone: Vec<usize>,
     replies: VecDeque<(usize, String)>,
     events: VecDeque<ServerEvent>,
 }
@@ -88,6 +91,8 @@ impl Server {
             values: HashMap::new(),
             bytes: 0,
             ranks: vec![Stage::Fresh; mapping.0.len()],
+            watchers: Vec::new(),
+            gone: Vec::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -136,6 +141,15 @@ impl Server {
         self.ranks[rank] == Stage::Done
     }
 
+    /// A rank has ended that others count on: those are told that watch.
+    pub fn handle_gone(&mut self, gone: usize) {
+        self.gone.push(gone);
+        self.watchers.retain(|rank| *rank != gone);
+        for at in 0..self.watchers.len() {
+            self.reply(self.watchers[at], &Reply::RankGone { rank: gone });
+        }
+    }
+
     fn handle_request(&mut self, rank: usize, request: Request<'_>) {
         match request {
             Request::Init { version, .. } => {
@@ -173,8 +187,16 @@ impl Server {
                     (0..self.ranks.len()).for_each(|rank| self.reply(rank, &Reply::BarrierOut));
                 }
             }
+            Request::WatchRanks => {
+                self.watchers.push(rank);
+                self.reply(rank, &Reply::Watching);
+                for at in 0..self.gone.len() {
+                    self.reply(rank, &Reply::RankGone { rank: self.gone[at] });
+                }
+            }
             Request::Finalize => {
                 self.ranks[rank] = Stage::Done;
+                self.watchers.retain(|watcher| *watcher != rank);
                 self.reply(rank, &Reply::FinalizeAck);
             }
             Request::Abort { code, why } => {

@@ -249,7 +249,7 @@ fn launcher_of(variables: &[(&str, &str)]) -> Result<Launcher, LaunchError> {
 fn the_environment_says_who_launched() {
     assert_eq!(launcher_of(&[]).unwrap(), Launcher::None { warning: None });
     let pmi = [("PMI_FD", "5"), ("PMI_RANK", "2"), ("PMI_SIZE", "3")];
-    assert_eq!(launcher_of(&pmi).unwrap(), Launcher::Descriptor { fd: 5, rank: 2, size: 3 });
+    assert_eq!(launcher_of(&pmi).unwrap(), Launcher::Descriptor { fd: 5, inode: None, rank: 2, size: 3 });
     let port = Launcher::Port { address: "h:1".to_owned(), id: 4 };
     assert_eq!(launcher_of(&[("PMI_PORT", "h:1"), ("PMI_ID", "4")]).unwrap(), port);
     // Slurm's own variables stand beside those of its plugin pmi2.

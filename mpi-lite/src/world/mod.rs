@@ -128,8 +128,12 @@ impl World {
         let processes =
             processes.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
         let processes: Vec<Process> = processes.collect::<Result<_, _>>()?;
+        let mut device = Device::open(rank as u32, processes, ports, config)?;
+        if let Some(mut watch) = launch.watch_ranks()? {
+            device.on_idle_ask(Box::new(move || watch.poll().map(|rank| rank as u32)));
+        }
         Ok(Self {
-            device: Device::open(rank as u32, processes, ports, config)?,
+            device,
             job: Job { launch, rank, size },
             table: Arc::new(tuning.map(|tuning| tuning.table()).unwrap_or_default()),
         })

@@ -27,6 +27,13 @@ impl Guard {
         to.write_all(format!("{group}\n").as_bytes())
     }
 
+    /// A group has no members any more, and its number may be another's soon.
+    pub fn forget(&mut self, group: u32) {
+        let to = self.0.stdin.as_mut().expect("only `dismiss` takes it");
+        // A guard that has gone ends nobody.
+        let _ = to.write_all(format!("{FORGET}{group}\n").as_bytes());
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.0.id()
@@ -46,18 +53,21 @@ pub fn stand() -> io::Result<()> {
     process::detach()?;
     io::stdout().write_all(b"r")?;
     io::stdout().flush()?;
-    let mut groups = Vec::new();
+    let mut groups: Vec<i32> = Vec::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        match line.parse::<i32>() {
+        let (gone, number) = line.strip_prefix(FORGET).map_or((false, &line[..]), |number| (true, number));
+        match number.parse::<i32>() {
+            Ok(group) if gone => groups.retain(|other| *other != group),
             Ok(group) if group > 1 => groups.push(group),
             _ => return Ok(()),
         }
     }
     for group in groups {
-        // SAFETY: Takes no pointer. The launcher ended moments ago, so the group's number is still the rank's.
+        // SAFETY: Takes no pointer. The launcher ended moments ago, and the group had members then: its number is the rank's.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     Ok(())
 }
 
 const DISMISSED: &str = "dismissed\n";
+const FORGET: char = '-';

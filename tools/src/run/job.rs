@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::{self, Process};
-use sidelane_mpi::launch::{LINE_MAX, Mapping, Server, ServerEvent};
+use sidelane_mpi::launch::{KEEPS_GOING, LINE_MAX, Mapping, Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
@@ -51,6 +51,10 @@ pub struct Job {
     streams: usize,
     ending: Ending,
     verdict: Option<Verdict>,
+    /// The first failure that the others went on after.
+    survived: Option<Verdict>,
+    /// Who ended as it should not, and since when that is known: another may have ended before, and be the reason.
+    blame: Option<(End, usize, Instant)>,
 }
 
 /// A rank, and what is known of it.
@@ -59,6 +63,8 @@ struct Member {
     host: String,
     /// It has closed its connection: nothing that it said is still to be heard.
     heard_out: bool,
+    /// The guard ends its group.
+    guarded: bool,
     state: State,
 }
 
@@ -112,6 +118,8 @@ impl Job {
             streams: 0,
             ending: Ending::No,
             verdict: None,
+            survived: None,
+            blame: None,
             spec,
         };
         for rank in 0..places.ranks.len() {
@@ -132,6 +140,9 @@ impl Job {
         // As hydra calls them; programs use them to choose a device.
         command.env("MPI_LOCALRANKID", place.local_rank.to_string());
         command.env("MPI_LOCALNRANKS", place.local_size.to_string());
+        if self.spec.keep_going {
+            command.env(KEEPS_GOING, "1");
+        }
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
         let input = if rank == 0 { Input::find() } else { Input::Nothing };
@@ -159,7 +170,7 @@ impl Job {
             self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
         }
         let host = place.host.clone();
-        self.ranks.push(Member { rank: started, host, heard_out: false, state: State::Running });
+        self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
         Ok(())
     }
 
@@ -167,7 +178,7 @@ impl Job {
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
         let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
-        while self.ranks.iter().any(|member| !matches!(member.state, State::Judged)) {
+        while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged)) {
             match self.events.recv_timeout(self.next_deadline(out_of_time)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -190,7 +201,7 @@ impl Job {
             let _ = self.errors.write(usize::MAX, message.as_bytes());
         }
         self.guard.dismiss();
-        Ok(self.verdict.map_or(0, |verdict| verdict.exit_code()))
+        Ok(self.verdict.or(self.survived).map_or(0, |verdict| verdict.exit_code()))
     }
 
     fn handle(&mut self, event: Event) {
@@ -216,6 +227,7 @@ impl Job {
                         member.state = State::Ended { status, since: Instant::now() };
                     }
                 }
+                self.release_groups();
             }
             SIGTSTP => {
                 self.signal_all(libc::SIGSTOP);
@@ -232,6 +244,15 @@ impl Job {
                     self.kill();
                 }
             },
+        }
+    }
+
+    /// Groups whose last member was just reaped: from now on their numbers may be others'.
+    fn release_groups(&mut self) {
+        let ended = self.ranks.iter_mut().filter(|member| !matches!(member.state, State::Running));
+        for member in ended.filter(|member| member.guarded && !member.rank.has_group()) {
+            member.guarded = false;
+            self.guard.forget(member.rank.pid);
         }
     }
 
@@ -256,13 +277,17 @@ impl Job {
     /// Decides what the ends of ranks mean, once all that they have said was heard.
     fn judge(&mut self, now: Instant) {
         let mut failed: Option<(End, usize)> = None;
-        for (rank, member) in self.ranks.iter_mut().enumerate() {
+        for rank in 0..self.ranks.len() {
+            let member = &mut self.ranks[rank];
             let State::Ended { status, since } = member.state else { continue };
             if !member.heard_out && now < since + HEARING {
                 continue;
             }
             member.state = State::Judged;
-            if let Some(how) = End::of(status, self.server.is_counted_on(rank)) {
+            let Some(how) = End::of(status, self.server.is_counted_on(rank)) else { continue };
+            if self.spec.keep_going && self.ending == Ending::No {
+                self.go_on_without(rank, how);
+            } else {
                 failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
             }
         }
@@ -271,15 +296,32 @@ impl Job {
             let judged = |rank: &usize| matches!(self.ranks[*rank].state, State::Judged);
             (0..self.ranks.len()).filter(judged).find(|rank| self.server.is_waited_for(*rank))
         };
-        let Some((how, rank)) = failed.or_else(|| missed().map(|rank| (End::Early, rank))) else { return };
+        if let Some((how, rank)) = failed.or_else(|| missed().map(|rank| (End::Early, rank))) {
+            let (other, its, since) = self.blame.unwrap_or((how, rank, now));
+            let (how, rank) = (how, rank).min((other, its));
+            self.blame = Some((how, rank, since));
+        }
+        let Some((how, rank, _)) = self.blame.filter(|(how, _, since)| now >= *since + how.patience()) else { return };
+        self.blame = None;
         match self.ending {
             // What the user's signal has ended has not failed.
             Ending::Interrupted(signal) => self.end_for(Verdict::Interrupted { signal }),
-            _ => {
-                let host = self.ranks[rank].host.clone();
-                self.end_for(Verdict::RankFailed { rank, host, how });
-            }
+            _ => self.end_for(self.failure(rank, how)),
         }
+    }
+
+    /// Says that a rank has failed, and lets the others do with that what they can.
+    fn go_on_without(&mut self, rank: usize, how: End) {
+        let failure = self.failure(rank, how);
+        let words = failure.words().unwrap_or_default();
+        let _ = self.errors.write(usize::MAX, format!("sidelane run: {words}; the others go on\n").as_bytes());
+        self.survived.get_or_insert(failure);
+        self.server.handle_gone(rank);
+        self.answer();
+    }
+
+    fn failure(&self, rank: usize, how: End) -> Verdict {
+        Verdict::RankFailed { rank, host: self.ranks[rank].host.clone(), how }
     }
 
     /// Ends the job. The first reason counts: the others follow from it.
@@ -315,8 +357,9 @@ impl Job {
             Ending::Asked(since) => Some(since + GRACE),
             _ => None,
         };
+        let blaming = self.blame.map(|(how, _, since)| since + how.patience());
         let timeout = out_of_time.filter(|_| self.verdict.is_none());
-        let next = heard.chain(killing).chain(timeout).min();
+        let next = heard.chain(killing).chain(blaming).chain(timeout).min();
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
     }
 

@@ -37,6 +37,8 @@ pub struct JobSpec {
     /// Each line of output begins with its rank.
     pub label: bool,
     pub timeout: Option<Duration>,
+    /// A rank that fails does not end the job.
+    pub keep_going: bool,
     /// Set in the ranks' environment.
     pub variables: Vec<(String, String)>,
     pub program: OsString,

@@ -1,11 +1,15 @@
 //! One rank, and everything that it starts.
 #![allow(unsafe_code)] // prctl(2), waitpid(2), kill(2) of a group, and what happens between fork and exec.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+
+use sidelane_mpi::launch::SOCKET;
 
 /// A rank that was started. Its process leads a group of its own, so that signals reach what it starts too.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ impl Rank {
     pub fn start(mut command: Command, stdin: Stdio) -> io::Result<Self> {
         let (pmi, theirs) = UnixStream::pair()?;
         command.env("PMI_FD", theirs.as_raw_fd().to_string()).process_group(0);
+        command.env(SOCKET, inode(&theirs)?.to_string());
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let fd = theirs.as_raw_fd();
         // SAFETY: The closure makes one async-signal-safe system call; `theirs` is open until `spawn` has returned.
@@ -39,6 +44,16 @@ impl Rank {
         // SAFETY: Takes no pointer. A group that is gone is no error to us.
         unsafe { libc::kill(-(self.pid as i32), signal) };
     }
+
+    /// Whether its group has members: until then the number stays its own, also when the rank has been reaped.
+    pub fn has_group(&self) -> bool {
+        // SAFETY: Takes no pointer, and signal 0 is none.
+        unsafe { libc::kill(-(self.pid as i32), 0) == 0 }
+    }
+}
+
+fn inode(socket: &UnixStream) -> io::Result<u64> {
+    File::from(socket.as_fd().try_clone_to_owned()?).metadata().map(|metadata| metadata.ino())
 }
 
 fn keep_on_exec(fd: RawFd) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use signal_hook::low_level::signal_name;
 
@@ -46,6 +47,15 @@ impl End {
             (None, code) => Some(Self::Exited(code.unwrap_or(1))),
         }
     }
+
+    /// How long to look for another one to blame, which ended before and is not known yet: a process's connections end sooner
+    /// than itself, so others may fail for its death, and be gone, before the news of it comes. A signal is not others' doing.
+    pub const fn patience(self) -> Duration {
+        match self {
+            Self::Killed(_) => Duration::ZERO,
+            Self::Exited(_) | Self::Early => Duration::from_millis(100),
+        }
+    }
 }
 
 impl Verdict {
@@ -67,7 +77,12 @@ impl Verdict {
 
     /// One line for people; `None` when they know.
     pub fn message(&self) -> Option<String> {
-        let what = match self {
+        self.words().map(|what| format!("sidelane run: {what}; the job is ended\n"))
+    }
+
+    /// What happened; `None` when people know.
+    pub fn words(&self) -> Option<String> {
+        Some(match self {
             Self::RankFailed { rank, host, how } => format!("rank {rank} on host {host} {how}"),
             Self::Aborted { rank, host, code, why } if why.is_empty() => {
                 format!("rank {rank} on host {host} aborted the job with code {code}")
@@ -81,8 +96,7 @@ impl Verdict {
             Self::TimedOut { seconds } => format!("the job took longer than {seconds} s"),
             Self::Unwritten(why) => format!("the output cannot be written: {why}"),
             Self::Interrupted { .. } | Self::Unread => return None,
-        };
-        Some(format!("sidelane run: {what}; the job is ended\n"))
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! The command as its users meet it.
 
 mod cli;
+mod killed;
 mod lab;
 mod ladder;
 mod ladder_mpi;
+mod programs;
 mod run;
 mod stage;
 mod tune;

@@ -13,8 +13,13 @@ use crate::stage::{Stage, for_each_user, signal};
 
 /// The command that runs `part_of_a_rank` with `PART=part` on several ranks.
 fn job<'a>(stage: &'a Stage, options: &'a [&'a str], part: &'a str) -> Vec<String> {
-    let ours = ["run", "-x", part].into_iter().chain(options.iter().copied()).map(str::to_owned);
-    let rank = ["--exact", "run::part_of_a_rank", "--ignored", "--nocapture", "--quiet"].map(str::to_owned);
+    job_of(stage, &[&["-x", part], options].concat(), "run::part_of_a_rank")
+}
+
+/// The command that runs a test of this program, that others ignore, as several ranks.
+pub fn job_of(stage: &Stage, options: &[&str], test: &str) -> Vec<String> {
+    let ours = ["run"].into_iter().chain(options.iter().copied()).map(str::to_owned);
+    let rank = ["--exact", test, "--ignored", "--nocapture", "--quiet"].map(str::to_owned);
     ours.chain([stage.test_program()]).chain(rank).collect()
 }
 
@@ -28,18 +33,20 @@ fn shells(stage: &Stage, options: &[&str], script: &str) -> (Option<i32>, String
     told(&stage.output(&[&["run"], options, &["sh", "-c", script]].concat()))
 }
 
-fn told(output: &Output) -> (Option<i32>, String, String) {
+/// Exit code, output, errors.
+pub fn told(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Lines that begin with `told:`, which a rank's test harness does not print.
-fn said(output: &Output) -> Vec<String> {
+pub fn said(output: &Output) -> Vec<String> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     text.lines().filter_map(|line| line.split_once("told: ").map(|(_, rest)| rest.to_owned())).collect()
 }
 
-fn own_stage(case: impl Fn(&Stage)) {
+/// Runs `case` as this user, and looks for leftovers after it.
+pub fn own_stage(case: impl Fn(&Stage)) {
     let stage = Stage::own_user();
     case(&stage);
     stage.assert_nothing_is_left();
