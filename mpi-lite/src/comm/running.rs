@@ -68,7 +68,9 @@ impl Runs {
     /// Whether anything is under way in one of these contexts.
     pub fn use_any(&self, contexts: Range<u32>) -> bool {
         self.slots.iter().any(|slot| match &slot.state {
-            State::UnderWay(run) | State::Orphan(run) => run.context().is_some_and(|context| contexts.contains(&context)),
+            State::UnderWay(run) | State::Orphan(run) => {
+                run.context().is_some_and(|context| contexts.contains(&context))
+            }
             State::Over(_) | State::Free => false,
         })
     }
