@@ -16,15 +16,25 @@ use super::Ticket;
 pub struct Shared {
     start: NonNull<u8>,
     len: usize,
-    file: File,
+    /// `None` once nobody else will map it.
+    file: Option<File>,
 }
 
 // SAFETY: A mapping belongs to the process and not to a thread; access is by copies only.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// New memory of zeros.
+    /// New memory of zeros, all of it taken from the system at once.
     pub fn new(len: usize) -> io::Result<Self> {
+        Self::create(len, libc::MAP_POPULATE)
+    }
+
+    /// New memory of zeros, taken from the system page by page when it is first used.
+    pub fn lazy(len: usize) -> io::Result<Self> {
+        Self::create(len, 0)
+    }
+
+    fn create(len: usize, flags: libc::c_int) -> io::Result<Self> {
         // SAFETY: The name is a C string, which the kernel copies. The descriptor that comes back is nobody else's.
         let file = unsafe {
             let fd = libc::memfd_create(c"sidelane-share".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
@@ -38,11 +48,25 @@ impl Shared {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        Self::map(file, len)
+        Self::map(file, len, flags)
     }
 
     /// Memory that another process has made. Needs the right to look into that process (ptrace(2), access mode checks).
     pub fn of(ticket: Ticket) -> io::Result<Self> {
+        Self::open(ticket, libc::MAP_POPULATE)
+    }
+
+    /// As [`Self::of`], without taking from the system what nobody has used yet.
+    pub fn of_lazy(ticket: Ticket) -> io::Result<Self> {
+        Self::open(ticket, 0)
+    }
+
+    /// Gives up its descriptor: who has not mapped it by now cannot any more, and its ticket leads nowhere.
+    pub fn close(&mut self) {
+        self.file = None;
+    }
+
+    fn open(ticket: Ticket, flags: libc::c_int) -> io::Result<Self> {
         let path = format!("/proc/{}/fd/{}", ticket.process, ticket.descriptor);
         let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         // Looked at before it is opened, since opening some things does something.
@@ -61,15 +85,16 @@ impl Shared {
             return other("the memory is another one");
         }
         let len = usize::try_from(ticket.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Self::map(file, len)
+        Self::map(file, len, flags)
     }
 
     /// For the other process.
     pub fn ticket(&self) -> Ticket {
+        let file = self.file.as_ref();
         Ticket {
             process: std::process::id(),
-            descriptor: self.file.as_raw_fd() as u32,
-            inode: self.file.metadata().map_or(0, |metadata| metadata.ino()),
+            descriptor: file.map_or(u32::MAX, |file| file.as_raw_fd() as u32),
+            inode: file.and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.ino()),
             len: self.len as u64,
         }
     }
@@ -123,15 +148,15 @@ impl Shared {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "within the memory");
     }
 
-    fn map(file: File, len: usize) -> io::Result<Self> {
-        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    fn map(file: File, len: usize, flags: libc::c_int) -> io::Result<Self> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
         // SAFETY: A new mapping at an address of the kernel's choice touches no memory of ours.
         let address = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, file.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len, file })
+        Ok(Self { start, len, file: Some(file) })
     }
 }
 

@@ -71,6 +71,24 @@ mod tests {
     }
 
     #[test]
+    fn lazy_memory_takes_pages_as_they_are_used_and_no_descriptor_once_it_is_closed() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split_whitespace().nth(2).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let before = resident();
+        let mut made = Shared::lazy(64 << 20).unwrap();
+        let mapped = Shared::of_lazy(made.ticket()).unwrap();
+        made.close();
+        assert!(Shared::of_lazy(made.ticket()).is_err());
+        mapped.write(40 << 20, b"a page");
+        let mut found = [0; 6];
+        made.read(40 << 20, &mut found);
+        assert_eq!(&found, b"a page");
+        assert!(resident() < before + (32 << 20));
+    }
+
+    #[test]
     fn a_word_is_the_same_on_both_sides() {
         let made = Shared::new(100).unwrap();
         let mapped = Shared::of(made.ticket()).unwrap();
