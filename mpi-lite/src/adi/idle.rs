@@ -20,6 +20,11 @@ impl Idle {
         Self::default()
     }
 
+    /// Of who has waited elsewhere already: sleeps at once.
+    pub fn tired() -> Self {
+        Self { turns: u32::MAX / 2 }
+    }
+
     /// News came: the next turns are spun again.
     pub fn reset(&mut self) {
         self.turns = 0;

@@ -16,6 +16,13 @@ pub enum Blocks<'a> {
     },
     /// One after the other, in these bytes each.
     Lens(&'a [usize]),
+    /// One after the other, in these numbers of elements each.
+    Counts {
+        /// Elements of each block.
+        counts: &'a [usize],
+        /// Bytes of an element.
+        element: usize,
+    },
     /// In these bytes each, at these places.
     At {
         /// Bytes of each block.
@@ -38,6 +45,7 @@ impl Blocks<'_> {
             Self::Equal(len) => *len,
             Self::Cut { count, element, into } => (count / into + usize::from(index < count % into)) * element,
             Self::Lens(lens) | Self::At { lens, .. } => lens[index],
+            Self::Counts { counts, element } => counts[index] * element,
         }
     }
 
@@ -47,6 +55,7 @@ impl Blocks<'_> {
             Self::Equal(len) => len * index,
             Self::Cut { count, element, into } => (count / into * index + index.min(count % into)) * element,
             Self::Lens(lens) => lens[..index].iter().sum(),
+            Self::Counts { counts, element } => counts[..index].iter().sum::<usize>() * element,
             Self::At { starts, .. } => starts[index],
         }
     }
@@ -54,7 +63,7 @@ impl Blocks<'_> {
     /// Whether each block begins where the one before it ends.
     pub fn follow_each_other(&self) -> bool {
         match self {
-            Self::Equal(_) | Self::Cut { .. } | Self::Lens(_) => true,
+            Self::Equal(_) | Self::Cut { .. } | Self::Lens(_) | Self::Counts { .. } => true,
             Self::At { lens, starts } => starts.windows(2).zip(*lens).all(|(pair, len)| pair[0] + len == pair[1]),
         }
     }

@@ -75,7 +75,30 @@ impl Communicator {
         room: Elements,
         operator: Operator,
     ) -> Result<(), ErrorClass> {
-        let mut combine = combine(operator)?;
+        if let Some((kind, op)) = predefined(operator) {
+            if !op.is_defined_on(kind) {
+                return Err(ErrorClass::Op);
+            }
+            let mut combine =
+                |into: &mut [u8], from: &[u8]| op.combine(kind, into, from).expect("it is defined, as checked");
+            // SAFETY: passed on.
+            return unsafe { self.call_with(call, given, room, operator, &mut combine) };
+        }
+        // SAFETY: passed on.
+        unsafe { self.call_with(call, given, room, operator, &mut *combine(operator)?) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::call_raw`].
+    unsafe fn call_with(
+        &self,
+        call: Call,
+        given: Option<Elements>,
+        room: Elements,
+        operator: Operator,
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), ErrorClass> {
         // SAFETY: the caller's elements.
         let (send, receive) =
             unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
@@ -84,7 +107,7 @@ impl Communicator {
             let mut state = self.0.local.lock();
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
-            lock(ranks).call(&mut *state, call, send, receive, &mut *combine)?;
+            lock(ranks).call(&mut *state, call, send, receive, combine)?;
         }
         if let Some(send) = send {
             // SAFETY: the call is over.
@@ -254,6 +277,12 @@ fn kind(datatype: &Datatype) -> Option<Predefined> {
         }
         _ => None,
     }
+}
+
+/// A predefined operator, with the type whose elements it gets.
+fn predefined(operator: Operator<'_>) -> Option<(Predefined, &Op)> {
+    let (datatype, op) = operator.filter(|(_, op)| !matches!(op, Op::User(_)))?;
+    Some((kind(datatype)?, op))
 }
 
 fn combine(operator: Operator) -> Result<Combine, ErrorClass> {

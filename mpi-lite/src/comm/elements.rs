@@ -4,6 +4,7 @@
 //! Unsafe, since they are at addresses that the caller vouches for.
 
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
+use std::slice;
 
 use crate::datatype::Datatype;
 
@@ -13,6 +14,23 @@ use super::{Equivalence, ErrorClass};
 /// Elements of one type: pieces of a buffer, each so many elements at so many bytes from its address.
 #[derive(Debug, Clone)]
 pub struct Elements {
+    memory: Memory,
+    of: Of,
+}
+
+/// What elements are: for numbers one after the other nothing has to be found out, or allocated.
+#[derive(Debug, Clone)]
+enum Of {
+    /// `count` numbers of `size` bytes.
+    Numbers {
+        size: usize,
+        count: usize,
+    },
+    Pieces(Pieces),
+}
+
+#[derive(Debug, Clone)]
+struct Pieces {
     memory: Memory,
     datatype: Datatype,
     pieces: Vec<(isize, usize)>,
@@ -31,17 +49,24 @@ enum Form {
 impl Elements {
     /// None.
     pub fn none() -> Self {
-        Self::new(std::ptr::null_mut(), &[], &crate::datatype::Predefined::Byte.into())
+        Self { memory: Memory(std::ptr::null_mut()), of: Of::Numbers { size: 1, count: 0 } }
     }
 
     /// A slice, to be read.
     pub(super) fn of<T: Equivalence>(data: &[T]) -> Self {
-        Self::at(data.as_ptr().cast::<u8>().cast_mut(), data.len(), &T::datatype())
+        Self::of_slice::<T>(data.as_ptr().cast::<u8>().cast_mut(), data.len())
     }
 
     /// A slice, to be written.
     pub(super) fn of_mut<T: Equivalence>(data: &mut [T]) -> Self {
-        Self::at(data.as_mut_ptr().cast(), data.len(), &T::datatype())
+        Self::of_slice::<T>(data.as_mut_ptr().cast(), data.len())
+    }
+
+    fn of_slice<T: Equivalence>(memory: *mut u8, count: usize) -> Self {
+        match T::KIND {
+            Some(kind) => Self { memory: Memory(memory), of: Of::Numbers { size: kind.extent(), count } },
+            None => Self::at(memory, count, &T::datatype()),
+        }
     }
 
     /// `count` elements at an address.
@@ -51,21 +76,80 @@ impl Elements {
 
     /// Pieces of a buffer, in the order of ranks: their bytes from its address, and their numbers of elements.
     pub fn new(memory: *mut u8, pieces: &[(isize, usize)], datatype: &Datatype) -> Self {
-        Self { memory: Memory(memory), datatype: datatype.clone(), pieces: pieces.to_vec(), form: Form::Packed }
+        let (memory, datatype) = (Memory(memory), datatype.clone());
+        Self { memory, of: Of::Pieces(Pieces { memory, datatype, pieces: pieces.to_vec(), form: Form::Packed }) }
     }
 
     /// The same, not packed but as in memory, for operators.
-    pub(super) fn native(self) -> Self {
-        Self { form: Form::Native, ..self }
+    pub(super) fn native(mut self) -> Self {
+        if let Of::Pieces(pieces) = &mut self.of {
+            pieces.form = Form::Native;
+        }
+        self
     }
 
+    /// Bytes in one piece.
+    pub(super) fn len(&self) -> Result<usize, ErrorClass> {
+        match &self.of {
+            Of::Numbers { size, count } => Ok(size * count),
+            Of::Pieces(pieces) => pieces.len(),
+        }
+    }
+
+    /// Their bytes where they are, if they are in one piece.
+    #[inline]
+    pub(super) fn in_place(&self) -> Option<*mut [u8]> {
+        match &self.of {
+            // Without elements there may be no memory either.
+            Of::Numbers { count: 0, .. } => Some(slice_from_raw_parts_mut(NonNull::dangling().as_ptr(), 0)),
+            Of::Numbers { size, count } => Some(slice_from_raw_parts_mut(self.memory.0, size * count)),
+            Of::Pieces(pieces) => pieces.in_place(),
+        }
+    }
+
+    /// Their bytes copied to one piece.
+    ///
+    /// # Safety
+    ///
+    /// All data of the elements can be read.
+    pub(super) unsafe fn gather(&self) -> Result<Vec<u8>, ErrorClass> {
+        match &self.of {
+            Of::Numbers { count: 0, .. } => Ok(Vec::new()),
+            // SAFETY: the elements' data, as the caller says.
+            Of::Numbers { size, count } => Ok(unsafe { slice::from_raw_parts(self.memory.0, size * count) }.to_vec()),
+            // SAFETY: passed on.
+            Of::Pieces(pieces) => unsafe { pieces.gather() },
+        }
+    }
+
+    /// The bytes of one piece copied to where the elements are.
+    ///
+    /// # Safety
+    ///
+    /// All data of the elements can be written, and nobody else uses it.
+    pub(super) unsafe fn scatter(&self, bytes: &mut [u8]) -> Result<(), ErrorClass> {
+        match &self.of {
+            Of::Numbers { count: 0, .. } => Ok(()),
+            Of::Numbers { size, count } => {
+                assert_eq!(bytes.len(), size * count, "the piece has all elements");
+                // SAFETY: the elements' data, as the caller says; the piece is another's.
+                unsafe { self.memory.0.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+                Ok(())
+            }
+            // SAFETY: passed on.
+            Of::Pieces(pieces) => unsafe { pieces.scatter(bytes) },
+        }
+    }
+}
+
+impl Pieces {
     /// Elements in all.
-    pub(super) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.pieces.iter().map(|(_, count)| count).sum()
     }
 
     /// Bytes of one element in one piece.
-    pub(super) fn element(&self) -> usize {
+    fn element(&self) -> usize {
         match self.form {
             Form::Packed => self.datatype.size(),
             Form::Native => self.datatype.extent().unsigned_abs(),
@@ -73,12 +157,12 @@ impl Elements {
     }
 
     /// Bytes in one piece.
-    pub(super) fn len(&self) -> Result<usize, ErrorClass> {
+    fn len(&self) -> Result<usize, ErrorClass> {
         self.count().checked_mul(self.element()).ok_or(ErrorClass::Count)
     }
 
     /// Their bytes where they are, if they are in one piece.
-    pub(super) fn in_place(&self) -> Option<*mut [u8]> {
+    fn in_place(&self) -> Option<*mut [u8]> {
         let gapless = self.datatype.extent() == self.datatype.size() as isize;
         // The gaps of predefined pairs are the caller's memory too: a C struct has them.
         let native = self.form == Form::Native && self.datatype.element_count() == 1;
@@ -112,7 +196,7 @@ impl Elements {
     /// # Safety
     ///
     /// All data of the elements can be read.
-    pub(super) unsafe fn gather(&self) -> Result<Vec<u8>, ErrorClass> {
+    unsafe fn gather(&self) -> Result<Vec<u8>, ErrorClass> {
         let mut bytes = vec![0; self.len()?];
         let mut at = 0;
         for (place, count) in &self.pieces {
@@ -140,7 +224,7 @@ impl Elements {
     /// # Safety
     ///
     /// All data of the elements can be written, and nobody else uses it.
-    pub(super) unsafe fn scatter(&self, bytes: &mut [u8]) -> Result<(), ErrorClass> {
+    unsafe fn scatter(&self, bytes: &mut [u8]) -> Result<(), ErrorClass> {
         let mut at = 0;
         for (place, count) in &self.pieces {
             let memory = self.memory.0.wrapping_offset(*place);

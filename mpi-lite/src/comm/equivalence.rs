@@ -10,6 +10,9 @@ use crate::datatype::{Datatype, Predefined};
 /// Values have the size and layout of [`Self::datatype`], whose extent is their size, and any bytes in place of its data are
 /// a valid value: they come from another process.
 pub unsafe trait Equivalence: Copy {
+    /// The predefined type that a value is, if it is one: calls are quicker then.
+    const KIND: Option<Predefined> = None;
+
     /// What a value is.
     fn datatype() -> Datatype;
 }
@@ -18,6 +21,8 @@ macro_rules! equivalent {
     ($($type:ty => $kind:ident,)*) => {$(
         // SAFETY: a number of the same size and form, of which every bit pattern is a value.
         unsafe impl Equivalence for $type {
+            const KIND: Option<Predefined> = Some(Predefined::$kind);
+
             #[inline]
             fn datatype() -> Datatype {
                 Predefined::$kind.into()

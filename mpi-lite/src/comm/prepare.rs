@@ -5,6 +5,7 @@
 //! Each gives the call to `run`, which does or begins it. Unsafe within, since the raw calls are.
 
 use crate::coll::{Blocks, Call};
+use crate::datatype::Predefined;
 use crate::op::Op;
 
 use super::calls::{Operator, reduction};
@@ -148,8 +149,12 @@ impl Communicator {
         op: &Op,
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
-        let counts = vec![result.len(); self.size() as usize];
-        self.prepare_reduce_scatter(data, result, &counts, op, run)
+        self.check(result.len().checked_mul(self.size() as usize) == Some(data.len()))?;
+        let datatype = T::datatype();
+        let blocks = Blocks::Equal(size_of_val(result));
+        let call = Call::ReduceScatter { blocks, reduction: reduction(&datatype, op)? };
+        let (given, room) = (Some(Elements::of(data)), Elements::of_mut(result));
+        run(Prepared { call, given, room, operator: Some((&datatype, op)) })
     }
 
     pub(super) fn prepare_reduce_scatter<T: Equivalence, R>(
@@ -163,8 +168,8 @@ impl Communicator {
         // Also between two groups these are blocks of our own: each gets what the other group gives.
         self.check_blocks(counts, self.size(), data.len())?;
         let datatype = T::datatype();
-        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
-        let call = Call::ReduceScatter { blocks: Blocks::Lens(&lens), reduction: reduction(&datatype, op)? };
+        let blocks = Blocks::Counts { counts, element: size_of::<T>() };
+        let call = Call::ReduceScatter { blocks, reduction: reduction(&datatype, op)? };
         let room = self.same(counts[self.rank() as usize], result)?;
         run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&datatype, op)) })
     }
@@ -196,8 +201,7 @@ impl Communicator {
         if part.is_root {
             self.check_blocks(counts, self.peers().size(), all.len())?;
         }
-        let lens = lens::<T>(counts);
-        let call = Call::Gatherv { root: part.root, blocks: part.is_root.then_some(Blocks::Lens(&lens)) };
+        let call = Call::Gatherv { root: part.root, blocks: part.is_root.then_some(blocks::<T>(counts)) };
         let room = if part.is_root { Elements::of_mut(all) } else { Elements::none() };
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
@@ -233,8 +237,7 @@ impl Communicator {
         if part.is_root {
             self.check_blocks(counts, self.peers().size(), all.len())?;
         }
-        let lens = lens::<T>(counts);
-        let call = Call::Scatterv { root: part.root, blocks: part.is_root.then_some(Blocks::Lens(&lens)) };
+        let call = Call::Scatterv { root: part.root, blocks: part.is_root.then_some(blocks::<T>(counts)) };
         let given = if part.is_root { Elements::of(all) } else { Elements::none() };
         let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
@@ -264,8 +267,7 @@ impl Communicator {
         if self.remote_group().is_none() && counts[self.rank() as usize] != data.len() {
             return Err(self.fail(ErrorClass::Count));
         }
-        let lens = lens::<T>(counts);
-        let call = Call::Allgatherv { blocks: Blocks::Lens(&lens) };
+        let call = Call::Allgatherv { blocks: blocks::<T>(counts) };
         run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
     }
 
@@ -295,8 +297,7 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         self.check_blocks(to, self.peers().size(), data.len())?;
         self.check_blocks(from, self.peers().size(), all.len())?;
-        let (to, from) = (lens::<T>(to), lens::<T>(from));
-        let call = Call::Alltoallv { to: Blocks::Lens(&to), from: Blocks::Lens(&from) };
+        let call = Call::Alltoallv { to: blocks::<T>(to), from: blocks::<T>(from) };
         run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
     }
 
@@ -397,9 +398,9 @@ pub(super) trait Run<R>: FnOnce(Prepared<'_>) -> Result<R, ErrorClass> {}
 impl<R, F: FnOnce(Prepared<'_>) -> Result<R, ErrorClass>> Run<R> for F {}
 
 fn bytes<T: Equivalence>(count: usize) -> usize {
-    count * T::datatype().size()
+    count * T::KIND.map_or_else(|| T::datatype().size(), Predefined::size)
 }
 
-fn lens<T: Equivalence>(counts: &[usize]) -> Vec<usize> {
-    counts.iter().map(|count| bytes::<T>(*count)).collect()
+fn blocks<T: Equivalence>(counts: &[usize]) -> Blocks<'_> {
+    Blocks::Counts { counts, element: bytes::<T>(1) }
 }

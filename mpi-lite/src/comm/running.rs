@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::adi::Device;
 
-use super::Status;
 use super::context::ContextIds;
+use super::{ErrorClass, Status};
 
 /// An operation that goes on by turns.
 pub(super) trait Run: Send {
@@ -79,14 +79,31 @@ impl Runs {
     pub fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> bool {
         let mut ended = false;
         for slot in &mut self.slots {
-            let (State::UnderWay(run) | State::Orphan(run)) = &mut slot.state else { continue };
-            let Some(status) = run.turn(device, contexts) else { continue };
-            slot.state = match slot.state {
-                State::Orphan(_) => State::Free,
-                _ => State::Over(status),
+            // An operator of the program's that panics ends its run.
+            let (mut run, orphan) = match std::mem::replace(&mut slot.state, State::Free) {
+                State::UnderWay(run) => {
+                    slot.state = State::Over(Status { error: Some(ErrorClass::Other), ..Status::EMPTY });
+                    (run, false)
+                }
+                State::Orphan(run) => (run, true),
+                other => {
+                    slot.state = other;
+                    continue;
+                }
             };
             self.under_way -= 1;
-            ended = true;
+            match run.turn(device, contexts) {
+                None => {
+                    slot.state = if orphan { State::Orphan(run) } else { State::UnderWay(run) };
+                    self.under_way += 1;
+                }
+                Some(result) => {
+                    if !orphan {
+                        slot.state = State::Over(result);
+                    }
+                    ended = true;
+                }
+            }
         }
         ended
     }

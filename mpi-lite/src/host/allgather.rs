@@ -1,26 +1,23 @@
 //! Each shows its block, and all copy all.
 
-use super::{Host, Peers, SHORT};
+use super::{Host, Peers, What};
+use crate::coll::Blocks;
 
 impl Host {
-    /// Everybody's `block` of `len` bytes to everybody's `output`. In place, ours is there already.
+    /// Everybody's `block` to its place in everybody's `output`. In place, ours is there already.
     pub fn allgather<P: Peers>(
         &mut self,
-        len: usize,
+        blocks: Blocks,
         block: Option<&[u8]>,
         output: &mut [u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let short = len <= SHORT;
-        let shown = block.unwrap_or(&output[self.me * len..][..len]);
-        if short {
-            self.slots.show(shown, peers)?;
-        } else {
-            self.show_address(shown, peers)?;
-        }
+        let what = What::new(What::ALLGATHER, 0);
+        let shown = block.unwrap_or(&output[blocks.start(self.me)..][..blocks.len(self.me)]);
+        let long = self.offer(what, shown, self.short, peers)?;
         self.slots.await_all(peers)?;
-        self.take_blocks(len, block, output, peers)?;
-        self.slots.finish();
-        if short { Ok(()) } else { self.slots.await_taken(peers) }
+        self.take_blocks(what, blocks, block, output, peers)?;
+        self.slots.finish(peers);
+        if long { self.slots.await_taken(peers) } else { Ok(()) }
     }
 }

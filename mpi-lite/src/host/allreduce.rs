@@ -1,7 +1,7 @@
 //! Each shows its array. Short ones are combined by everybody for itself, or, with more ranks than cores, by whoever comes
 //! last, for all; of long ones each combines a part of all, and all copy the parts.
 
-use super::{Host, Peers, SHORT_ALL};
+use super::{Host, Peers, SHORT_ALL, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -15,54 +15,55 @@ impl Host {
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if output.len() > SHORT_ALL {
-            return self.allreduce_long(input, output, element, combine, peers);
+        let (what, len) = (What::new(What::ALLREDUCE, element), output.len());
+        if len > SHORT_ALL {
+            return self.allreduce_long(what, input, output, element, combine, peers);
         }
-        self.slots.show(input.unwrap_or(output), peers)?;
-        if self.slots.crowded {
-            let (size, len) = (self.size, output.len());
-            self.slots.await_last(peers, |slots| {
-                slots.combine(0..size, len, 0, output, combine);
+        self.slots.show(what, input.unwrap_or(output), peers)?;
+        if self.slots.ground.crowded {
+            self.slots.await_last(peers, |slots, _| {
+                slots.combine::<P>(what, len, 0, output, combine)?;
                 slots.show_result(output);
+                Ok(())
             })?;
             self.slots.read_result(output);
         } else {
             self.slots.await_all(peers)?;
-            self.slots.combine(0..self.size, output.len(), 0, output, combine);
+            self.slots.combine::<P>(what, len, 0, output, combine)?;
         }
-        self.slots.finish();
+        self.slots.finish(peers);
         Ok(())
     }
 
     fn allreduce_long<P: Peers>(
         &mut self,
+        what: What,
         input: Option<&[u8]>,
         output: &mut [u8],
         element: usize,
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        self.show_address(input.unwrap_or(output), peers)?;
+        let len = output.len();
+        self.slots.show_address(what, input.unwrap_or(output), peers)?;
         self.slots.await_all(peers)?;
-        let parts = Blocks::cut(output.len(), element, self.size);
-        let own = parts.start(self.me)..parts.start(self.me) + parts.len(self.me);
-        let mut part = std::mem::take(&mut self.work);
-        part.resize(own.len(), 0);
-        let given = input.unwrap_or(output);
-        let combined = self.combine_read(0..self.size, own.start, (given, &mut part), element, combine, peers);
-        self.work = part;
-        combined?;
-        self.slots.finish();
-        self.show_address(&raw const self.work[..], peers)?;
+        let parts = Blocks::cut(len, element, self.size);
+        let at = parts.start(self.me);
+        let own = at..at + parts.len(self.me);
+        // In place too: of our array the others read their parts only.
+        let given = input.map(|input| &input[own.clone()]);
+        self.combine_read((what, len), at, (given, &mut output[own.clone()]), element, combine, peers)?;
+        self.slots.finish(peers);
+        self.slots.show_address(what, &raw const output[own.clone()], peers)?;
         // Nobody reads our array any more.
         self.slots.await_all(peers)?;
-        output[own].copy_from_slice(&self.work);
         for turn in 1..self.size {
             let member = (self.me + turn) % self.size;
             let into = &mut output[parts.start(member)..][..parts.len(member)];
-            peers.read(member, self.address(member), into)?;
+            self.slots.check::<P>(member, what, into.len())?;
+            peers.read(member, self.slots.address(member), into)?;
         }
-        self.slots.finish();
+        self.slots.finish(peers);
         self.slots.await_taken(peers)
     }
 }

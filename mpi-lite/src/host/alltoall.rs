@@ -1,6 +1,7 @@
 //! Each shows its blocks for all, and copies those for it.
 
-use super::{Host, Peers, SHORT_ALL};
+use super::{Host, Peers, SHORT_ALL, What};
+use crate::coll::Blocks;
 
 impl Host {
     /// Block r of `input`, of `len` bytes, to rank r, and its block for us to block r of `output`. In place, the input is there.
@@ -11,33 +12,67 @@ impl Host {
         output: &mut [u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let short = len * self.size <= SHORT_ALL;
-        match input {
-            _ if short => self.slots.show(&input.unwrap_or(output)[..len * self.size], peers)?,
-            Some(input) => self.show_address(input, peers)?,
-            // What is read by others must not be written by us meanwhile.
-            None => {
-                self.work.clear();
-                self.work.extend_from_slice(output);
-                self.show_address(&raw const self.work[..], peers)?;
-            }
-        }
+        let (what, whole) = (What::new(What::ALLTOALL, 0), len * self.size);
+        let long = whole > SHORT_ALL;
+        let kept = if long && input.is_none() { self.keep(output) } else { Vec::new() };
+        let shown = input.unwrap_or(if long { &kept } else { output });
+        self.offer(what, &shown[..whole], SHORT_ALL, peers)?;
         self.slots.await_all(peers)?;
         let at = self.me * len;
         for turn in 1..self.size {
             // Each begins with another, so that not all read the same memory.
             let member = (self.me + turn) % self.size;
             let into = &mut output[member * len..][..len];
-            if short {
-                self.slots.read(member, len * self.size, at, into);
-            } else {
-                peers.read(member, self.address(member) + at as u64, into)?;
-            }
+            self.take(what, member, (whole, at), into, SHORT_ALL, peers)?;
         }
         if let Some(input) = input {
             output[at..at + len].copy_from_slice(&input[at..at + len]);
         }
-        self.slots.finish();
-        if short { Ok(()) } else { self.slots.await_taken(peers) }
+        self.slots.finish(peers);
+        if long {
+            self.slots.await_taken(peers)?;
+            self.came = kept;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::alltoall`], blocks `to` of the input to blocks `from` of the output. In place they are the same.
+    pub fn alltoall_varying<P: Peers>(
+        &mut self,
+        (input, to): (Option<&[u8]>, Blocks),
+        (output, from): (&mut [u8], Blocks),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let detail = What::ALLTOALL as usize;
+        let kept = if input.is_none() { self.keep(output) } else { Vec::new() };
+        let shown = input.unwrap_or(&kept);
+        let long = self.show_blocks(detail, self.size, shown, to, peers)?;
+        self.slots.await_all(peers)?;
+        for turn in 0..self.size {
+            let member = (self.me + turn) % self.size;
+            let into = &mut output[from.start(member)..][..from.len(member)];
+            if member != self.me {
+                self.take_block(detail, member, self.me, into, peers)?;
+            } else if let Some(input) = input {
+                self.fits::<P>(to.len(member), into.len())?;
+                into.copy_from_slice(&input[to.start(member)..][..to.len(member)]);
+            }
+        }
+        self.slots.finish(peers);
+        if long {
+            self.slots.await_taken(peers)?;
+        }
+        if input.is_none() {
+            self.came = kept;
+        }
+        Ok(())
+    }
+
+    /// A copy of what others read while it is overwritten.
+    fn keep(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut kept = std::mem::take(&mut self.came);
+        kept.clear();
+        kept.extend_from_slice(bytes);
+        kept
     }
 }

@@ -8,9 +8,8 @@
 
 use std::sync::atomic::Ordering;
 
-use sidelane_nic::share::Shared;
-
-use super::{Peers, wait};
+use super::Peers;
+use super::wait::Ground;
 
 /// What is to be done by who has come.
 pub(super) enum Turn {
@@ -20,17 +19,18 @@ pub(super) enum Turn {
     Open(Closed),
 }
 
-/// A gate that we have come to.
+/// A gate that we have come to, whose words are at this place.
 pub(super) struct Closed {
+    at: usize,
     phase: u32,
 }
 
-/// Comes to the gate of `size` members.
-pub(super) fn come(shared: &Shared, size: usize) -> Turn {
+/// Comes to the gate of all members, whose words are at `at`.
+pub(super) fn come(ground: &Ground, at: usize) -> Turn {
     // It cannot change before we have come.
-    let closed = Closed { phase: shared.word(PHASE).load(Ordering::Relaxed) };
+    let closed = Closed { at, phase: ground.shared.word(at + PHASE).load(Ordering::Relaxed) };
     // Releases what we wrote to the last one, and acquires for the last one what all wrote.
-    if shared.word(ARRIVED).fetch_add(1, Ordering::AcqRel) + 1 == size as u32 {
+    if ground.shared.word(at + ARRIVED).fetch_add(1, Ordering::AcqRel) + 1 == ground.size as u32 {
         Turn::Open(closed)
     } else {
         Turn::Wait(closed)
@@ -41,25 +41,24 @@ impl Closed {
     /// Waits until the last one has opened it.
     pub(super) fn wait<P: Peers>(
         self,
-        shared: &Shared,
-        crowded: bool,
+        ground: &Ground,
         peers: &mut P,
         awaits: impl Fn(usize) -> bool,
     ) -> Result<(), P::Error> {
-        let phase = shared.word(PHASE);
-        wait::until(shared, crowded, peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
+        let phase = ground.shared.word(self.at + PHASE);
+        ground.until(peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
     }
 
     /// Lets all go on.
-    pub(super) fn open(self, shared: &Shared) {
-        shared.word(ARRIVED).store(0, Ordering::Relaxed);
+    pub(super) fn open<P: Peers>(self, ground: &Ground, peers: &mut P) {
+        ground.shared.word(self.at + ARRIVED).store(0, Ordering::Relaxed);
         // Pairs with the load in `wait`: whoever sees it sees what all wrote.
-        shared.word(PHASE).store(self.phase.wrapping_add(1), Ordering::Release);
-        wait::tell(shared);
+        ground.shared.word(self.at + PHASE).store(self.phase.wrapping_add(1), Ordering::Release);
+        ground.tell(peers);
     }
 }
 
-/// Bytes of shared memory, behind those for waiting; who comes and who waits have cache lines of their own.
+/// Bytes of its words; who comes and who waits have cache lines of their own.
 pub(super) const LEN: usize = 256;
-const ARRIVED: usize = wait::LEN;
-const PHASE: usize = wait::LEN + 128;
+const ARRIVED: usize = 0;
+const PHASE: usize = 128;

@@ -1,57 +1,48 @@
 //! Each shows its block, and the root copies all.
 
-use super::{Host, Peers, SHORT};
+use super::{Host, Peers, What};
+use crate::coll::Blocks;
 
 impl Host {
-    /// Everybody's `block` of `len` bytes to the `output` of `root`. In place, the root's is there already.
+    /// Everybody's `block` to its place in the `output` of `root`, who alone knows how long all `blocks` are. In place, the
+    /// root's is there already.
     pub fn gather<P: Peers>(
         &mut self,
         root: usize,
-        len: usize,
         block: Option<&[u8]>,
-        output: Option<&mut [u8]>,
+        output: Option<(&mut [u8], Blocks)>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let short = len <= SHORT;
-        if let Some(output) = output {
-            self.take_blocks(len, block, output, peers)?;
-            self.slots.finish();
+        let what = What::new(What::GATHER, root);
+        if let Some((output, blocks)) = output {
+            self.take_blocks(what, blocks, block, output, peers)?;
+            self.slots.finish(peers);
             return Ok(());
         }
-        let block = block.unwrap_or_default();
-        if short {
-            self.slots.show(block, peers)?;
-        } else {
-            self.show_address(block, peers)?;
-        }
-        self.slots.finish();
-        if short { Ok(()) } else { self.slots.await_taken_by(root, peers) }
+        let long = self.offer(what, block.unwrap_or_default(), self.short, peers)?;
+        self.slots.finish(peers);
+        if long { self.slots.await_taken_by(root, peers) } else { Ok(()) }
     }
 
-    /// What all have shown, one after the other; of ours only what is not in place.
+    /// What all have shown, each to its place; of ours only what is not in place.
     pub(super) fn take_blocks<P: Peers>(
         &self,
-        len: usize,
+        what: What,
+        blocks: Blocks,
         own: Option<&[u8]>,
         output: &mut [u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if len == 0 {
-            return Ok(());
-        }
-        let short = len <= SHORT;
-        for (member, into) in output.chunks_exact_mut(len).enumerate().take(self.size) {
-            if member == self.me {
-                if let Some(own) = own {
-                    into.copy_from_slice(own);
-                }
-                continue;
-            }
-            self.slots.await_member(member, peers)?;
-            if short {
-                self.slots.read(member, len, 0, into);
-            } else {
-                peers.read(member, self.address(member), into)?;
+        for turn in 0..self.size {
+            // Each begins with another, so that not all read the same memory.
+            let member = (self.me + turn) % self.size;
+            let into = &mut output[blocks.start(member)..][..blocks.len(member)];
+            if member != self.me {
+                self.slots.await_member(member, peers)?;
+                self.take(what, member, (into.len(), 0), into, self.short, peers)?;
+            } else if let Some(own) = own {
+                self.fits::<P>(own.len(), into.len())?;
+                into.copy_from_slice(own);
             }
         }
         Ok(())

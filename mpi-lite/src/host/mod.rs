@@ -6,24 +6,29 @@
 //! than cores. (Graham, Shipman, "MPI support for multi-core architectures: optimized shared memory collectives", 2008, and
 //! Chakraborty, Subramoni, Panda, "Contention-aware kernel-assisted MPI collectives for multi-/many-core systems", 2017, have
 //! much of this.)
+//!
+//! Each says what it was called with, so that ranks whose calls do not fit notice; and a rank whose call fails says so, and all
+//! others' fail.
 
 mod allgather;
 mod allreduce;
 mod alltoall;
 mod broadcast;
-mod futex;
 mod gate;
 mod gather;
+mod neighbor;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
 mod slots;
+mod table;
 #[cfg(test)]
 mod tests;
 mod wait;
 
 use std::io;
+use std::num::NonZeroU32;
 
 use sidelane_nic::share::{Shared, Ticket};
 
@@ -34,24 +39,45 @@ pub trait Peers {
     /// Why a call cannot go on, such as that a rank is gone.
     type Error;
 
-    /// Does what others may need of us before they can come. Called again and again by who waits; an error if a member is
-    /// gone that `awaits` is true of. One that has done its part may go.
-    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Self::Error>;
+    /// Does what others may need of us before they can come. Called again and again by who waits. True if somebody came for
+    /// something; an error if a member is gone that `awaits` is true of. One that has done its part may go.
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Self::Error>;
+
+    /// Sleeps until there may be something to do, such as a member's [`Self::wake`], or for a while.
+    fn sleep(&mut self);
+
+    /// After [`Self::sleep`]: whether a member wakes us, or has already.
+    fn slept(&mut self, woken: bool);
+
+    /// Wakes a member that sleeps.
+    fn wake(&mut self, member: usize);
 
     /// Fills `into` from `address` on in the memory of member `member`, which was shown for that. Only called where
     /// [`Host::allow_reads`] was.
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// An error as a number, for the other members: at least [`DIFFER`].
+    fn code(error: &Self::Error) -> NonZeroU32;
+
+    /// What a number of another's stands for. [`DIFFER`]: members were called with what does not fit.
+    fn error(code: NonZeroU32) -> Self::Error;
 }
+
+/// Members' calls do not fit.
+pub const DIFFER: NonZeroU32 = NonZeroU32::MIN;
 
 /// The members' common memory, and our place among them. All members make the same calls in the same order.
 ///
-/// A call that ends with an error has left the others at a gate that will never open: nothing more can be done with this.
+/// A call that ends with an error has left the others waiting: then [`Self::fail`] is to be called, and nothing more can be
+/// done with this.
 #[derive(Debug)]
 pub struct Host {
     slots: Slots,
     me: usize,
     size: usize,
     reads: bool,
+    /// Blocks up to here are copied through shared memory.
+    short: usize,
     /// A call's own: what it shows, and what it has read of others.
     work: Vec<u8>,
     came: Vec<u8>,
@@ -60,9 +86,9 @@ pub struct Host {
 impl Host {
     /// Made by member 0 of `size`, who tells the others its [`Self::ticket`].
     pub fn create(size: usize) -> io::Result<Self> {
-        let shared = Shared::new(Slots::len(size))?;
+        let shared = Shared::lazy(Slots::len(size))?;
         wait::decide(&shared, size);
-        Ok(Self { slots: Slots::new(shared, 0, size), me: 0, size, reads: false, work: Vec::new(), came: Vec::new() })
+        Ok(Self::of(shared, 0, size))
     }
 
     /// What `ticket` leads to, by member `me` of `size`.
@@ -71,68 +97,151 @@ impl Host {
         if ticket.len() != Slots::len(size) as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is for another number of ranks"));
         }
-        Ok(Self {
-            slots: Slots::new(Shared::of(ticket)?, me, size),
-            me,
-            size,
-            reads: false,
-            work: Vec::new(),
-            came: Vec::new(),
-        })
+        let mut shared = Shared::of_lazy(ticket)?;
+        shared.close();
+        Ok(Self::of(shared, me, size))
+    }
+
+    fn of(shared: Shared, me: usize, size: usize) -> Self {
+        let slots = Slots::new(shared, me, size);
+        let short = if slots.ground.crowded { SHORT_ALL } else { SHORT };
+        Self { slots, me, size, reads: false, short, work: Vec::new(), came: Vec::new() }
     }
 
     /// For the other members.
     pub fn ticket(&self) -> Ticket {
-        self.slots.shared().ticket()
+        self.slots.ground.shared.ticket()
     }
 
-    /// Lets long arrays be read out of their owners' memory, from now on, if every member says that it can.
+    /// All members have joined: lets long arrays be read out of their owners' memory, from now on, if every member says that it
+    /// can.
     pub fn allow_reads<P: Peers>(&mut self, can: bool, peers: &mut P) -> Result<(), P::Error> {
-        self.slots.show(&[u8::from(can)], peers)?;
+        let what = What::new(What::READS, 0);
+        self.slots.show(what, &[u8::from(can)], peers)?;
         self.slots.await_all(peers)?;
+        self.slots.ground.shared.close();
         let mut all = true;
         for member in 0..self.size {
             let mut said = [0];
+            self.slots.check::<P>(member, what, 1)?;
             self.slots.read(member, 1, 0, &mut said);
             all &= said == [1];
         }
-        self.slots.finish();
+        self.slots.finish(peers);
         self.reads = all;
         Ok(())
     }
 
     /// Whether calls in which every member shows this many bytes, and as many in all, can be done here.
     pub fn takes(&self, shown: usize) -> bool {
-        self.reads || shown <= SHORT
+        self.reads || shown <= self.short
+    }
+
+    /// Whether calls can be done here in which nobody knows what others show.
+    pub fn takes_varying(&self) -> bool {
+        self.reads && table::fits(self.size)
+    }
+
+    /// Ends this and all later calls of all members with an error.
+    pub fn fail(&self, code: NonZeroU32) {
+        self.slots.ground.fail(code);
+    }
+
+    /// Wakes those who sleep, after [`Self::fail`].
+    pub fn tell<P: Peers>(&self, peers: &mut P) {
+        self.slots.ground.tell(peers);
+    }
+
+    /// What a member has failed with.
+    #[inline]
+    pub fn failure(&self) -> Option<NonZeroU32> {
+        self.slots.ground.failure()
     }
 
     /// Nobody leaves before everybody has come.
     pub fn barrier<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        self.slots.come();
+        self.slots.come(peers);
         self.slots.await_all(peers)?;
-        self.slots.finish();
+        self.slots.finish(peers);
         Ok(())
     }
 
-    /// Shows where `bytes` are.
-    fn show_address<P: Peers>(&mut self, bytes: *const [u8], peers: &mut P) -> Result<(), P::Error> {
-        self.slots.show(&(bytes.cast::<u8>().expose_provenance() as u64).to_le_bytes(), peers)
+    /// Shows `bytes`, copied if they are no more than `most`; else true, and they are to stay until they are taken.
+    #[inline]
+    fn offer<P: Peers>(&mut self, what: What, bytes: &[u8], most: usize, peers: &mut P) -> Result<bool, P::Error> {
+        let long = bytes.len() > most;
+        if long {
+            self.slots.show_address(what, bytes, peers)?;
+        } else {
+            self.slots.show(what, bytes, peers)?;
+        }
+        Ok(long)
     }
 
-    /// Where what `member` has shown is.
-    fn address(&self, member: usize) -> u64 {
-        let mut address = [0; 8];
-        self.slots.read(member, 8, 0, &mut address);
-        u64::from_le_bytes(address)
+    /// Fills `into` from `at` on of the `shown` bytes that `member` offers.
+    #[inline]
+    fn take<P: Peers>(
+        &self,
+        what: What,
+        member: usize,
+        (shown, at): (usize, usize),
+        into: &mut [u8],
+        most: usize,
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        self.slots.check::<P>(member, what, shown)?;
+        if shown <= most {
+            self.slots.read(member, shown, at, into);
+            return Ok(());
+        }
+        peers.read(member, self.slots.address(member) + at as u64, into)
+    }
+
+    /// Whether what was given is as long as what is to be filled.
+    #[inline]
+    fn fits<P: Peers>(&self, given: usize, room: usize) -> Result<(), P::Error> {
+        if given == room { Ok(()) } else { Err(P::error(DIFFER)) }
     }
 }
 
-/// Blocks up to here are copied through shared memory. Beyond, to wait for the readers of what one has shown and the
-/// kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
-pub const SHORT: usize = 8 * 1024;
+/// What a member was called with, as far as all were called with the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct What {
+    call: u32,
+    /// The root, or something else that tells calls apart.
+    detail: u32,
+}
 
-/// As [`SHORT`], where the kernel would be called for each rank's block or part.
-pub const SHORT_ALL: usize = slots::SLOT;
+impl What {
+    const READS: u32 = 1;
+    const BROADCAST: u32 = 2;
+    const REDUCE: u32 = 3;
+    const ALLREDUCE: u32 = 4;
+    const REDUCE_SCATTER: u32 = 5;
+    const SCAN: u32 = 6;
+    const GATHER: u32 = 7;
+    const SCATTER: u32 = 8;
+    const ALLGATHER: u32 = 9;
+    const ALLTOALL: u32 = 10;
+    const BLOCKS: u32 = 11;
+    const NEIGHBORS: u32 = 12;
+
+    const fn new(call: u32, detail: usize) -> Self {
+        Self { call, detail: detail as u32 }
+    }
+
+    #[inline]
+    fn to_bytes(self) -> [u8; 8] {
+        (u64::from(self.call) << 32 | u64::from(self.detail)).to_ne_bytes()
+    }
+}
+
+/// Blocks up to here are copied through shared memory where each rank has a core. Beyond, to wait for the readers of what one
+/// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
+const SHORT: usize = 8 * 1024;
+
+/// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
+const SHORT_ALL: usize = 16 * 1024;
 
 /// What is reduced at a time, so that it is in the cache when it is combined.
-const PIECE: usize = 32 * 1024;
+const PIECE: usize = 128 * 1024;

@@ -1,6 +1,6 @@
 //! Each shows its array and combines its block of all.
 
-use super::{Host, Peers, SHORT_ALL};
+use super::{Host, Peers, SHORT_ALL, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -15,27 +15,34 @@ impl Host {
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
+        let what = What::new(What::REDUCE_SCATTER, element);
         let given = input.unwrap_or(output);
         let (at, len) = (blocks.start(self.me), blocks.len(self.me));
         let shown = given.len();
         if shown <= SHORT_ALL {
-            self.slots.show(given, peers)?;
+            self.slots.show(what, given, peers)?;
             self.slots.await_all(peers)?;
-            self.slots.combine(0..self.size, shown, at, &mut output[..len], combine);
-            self.slots.finish();
+            self.slots.combine::<P>(what, shown, at, &mut output[..len], combine)?;
+            self.slots.finish(peers);
             return Ok(());
         }
-        self.show_address(given, peers)?;
+        self.slots.show_address(what, given, peers)?;
         self.slots.await_all(peers)?;
-        // Not to the output yet: in place, others still read there.
+        let own = Some(&given[at..at + len]);
+        if let Some(input) = input {
+            let own = Some(&input[at..at + len]);
+            self.combine_read((what, shown), at, (own, &mut output[..len]), element, combine, peers)?;
+            self.slots.finish(peers);
+            return self.slots.await_taken(peers);
+        }
+        // Not to the output yet: others still read there.
         let mut block = std::mem::take(&mut self.work);
         block.resize(len, 0);
-        let combined = self.combine_read(0..self.size, at, (given, &mut block), element, combine, peers);
-        self.work = block;
-        combined?;
-        self.slots.finish();
+        self.combine_read((what, shown), at, (own, &mut block), element, combine, peers)?;
+        self.slots.finish(peers);
         self.slots.await_taken(peers)?;
-        output[..len].copy_from_slice(&self.work);
+        output[..len].copy_from_slice(&block);
+        self.work = block;
         Ok(())
     }
 }

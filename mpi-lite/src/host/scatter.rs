@@ -1,6 +1,7 @@
 //! The root shows all blocks, and each copies its own.
 
-use super::{Host, Peers, SHORT_ALL};
+use super::{Host, Peers, SHORT_ALL, What};
+use crate::coll::Blocks;
 
 impl Host {
     /// A block of `len` bytes of the root's `input` to each. In place, the root's stays where it is.
@@ -12,27 +13,48 @@ impl Host {
         block: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let short = len * self.size <= SHORT_ALL;
-        let at = self.me * len;
+        let what = What::new(What::SCATTER, root);
+        let (at, whole) = (self.me * len, self.size * len);
         if let Some(input) = input {
-            if short {
-                self.slots.show(&input[..len * self.size], peers)?;
-            } else {
-                self.show_address(input, peers)?;
-            }
+            let long = self.offer(what, &input[..whole], SHORT_ALL, peers)?;
             if let Some(block) = block {
+                self.fits::<P>(block.len(), len)?;
                 block.copy_from_slice(&input[at..at + len]);
             }
-            self.slots.finish();
-            return if short { Ok(()) } else { self.slots.await_taken(peers) };
+            self.slots.finish(peers);
+            return if long { self.slots.await_taken(peers) } else { Ok(()) };
         }
         self.slots.await_member(root, peers)?;
-        match block {
-            Some(block) if short => self.slots.read(root, len * self.size, at, block),
-            Some(block) => peers.read(root, self.address(root) + at as u64, block)?,
-            None => {}
+        if let Some(block) = block {
+            self.take(what, root, (whole, at), block, SHORT_ALL, peers)?;
         }
-        self.slots.finish();
+        self.slots.finish(peers);
+        Ok(())
+    }
+
+    /// As [`Self::scatter`], of `blocks` that only the root knows.
+    pub fn scatter_varying<P: Peers>(
+        &mut self,
+        root: usize,
+        input: Option<(&[u8], Blocks)>,
+        block: Option<&mut [u8]>,
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let detail = What::SCATTER as usize + root;
+        if let Some((input, blocks)) = input {
+            let long = self.show_blocks(detail, self.size, input, blocks, peers)?;
+            if let Some(block) = block {
+                self.fits::<P>(block.len(), blocks.len(self.me))?;
+                block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
+            }
+            self.slots.finish(peers);
+            return if long { self.slots.await_taken(peers) } else { Ok(()) };
+        }
+        self.slots.await_member(root, peers)?;
+        if let Some(block) = block {
+            self.take_block(detail, root, self.me, block, peers)?;
+        }
+        self.slots.finish(peers);
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! Threads as ranks: the memory between them is mapped once for each.
 
-use std::convert::Infallible;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 
 use super::*;
 use crate::coll::Blocks;
@@ -10,19 +9,40 @@ use crate::coll::Blocks;
 struct Thread;
 
 impl Peers for Thread {
-    type Error = Infallible;
+    type Error = NonZeroU32;
 
-    fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<(), Infallible> {
-        Ok(())
+    fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<bool, NonZeroU32> {
+        Ok(false)
     }
 
-    fn read(&mut self, _: usize, address: u64, into: &mut [u8]) -> Result<(), Infallible> {
+    fn sleep(&mut self) {
+        std::thread::park();
+    }
+
+    fn slept(&mut self, _: bool) {}
+
+    fn wake(&mut self, member: usize) {
+        SLEEPERS.lock().unwrap().iter().filter(|(known, _)| *known == member).for_each(|(_, thread)| thread.unpark());
+    }
+
+    fn read(&mut self, _: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
         // As between processes: the kernel copies, so that no reference is made to what another thread has.
         let file = std::fs::File::open("/proc/self/mem").unwrap();
         std::os::unix::fs::FileExt::read_exact_at(&file, into, address).unwrap();
         Ok(())
     }
+
+    fn code(error: &NonZeroU32) -> NonZeroU32 {
+        *error
+    }
+
+    fn error(code: NonZeroU32) -> NonZeroU32 {
+        code
+    }
 }
+
+/// Of all tests that run: a rank of another's is woken in vain.
+static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new());
 
 /// Every rank's answer.
 fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
@@ -36,6 +56,7 @@ fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec
                 let first = first.take();
                 scope.spawn(move || {
                     let mut host = first.unwrap_or_else(|| Host::join(ticket, me, size).unwrap());
+                    SLEEPERS.lock().unwrap().push((me, std::thread::current()));
                     all_have_joined.wait();
                     host.allow_reads(true, &mut Thread).unwrap();
                     rank(me, &mut host)
@@ -66,7 +87,7 @@ fn combined(members: usize, len: usize) -> Vec<u8> {
 
 const SIZES: [usize; 5] = [1, 2, 3, 5, 16];
 /// Short and long ones, also where a slot takes a block for each.
-const LENS: [usize; 6] = [0, 2, 1000, SHORT, SHORT + 2, 3 * PIECE + 10];
+const LENS: [usize; 6] = [0, 2, 1000, SHORT, SHORT + 2, PIECE + 10];
 
 #[test]
 fn data_gets_where_it_belongs() {
@@ -83,7 +104,8 @@ fn data_gets_where_it_belongs() {
                     let mut output = if in_place { all.clone() } else { vec![0; all.len()] };
                     let (own, is_root) = (input(me, len), me == root);
                     let given = (!(in_place && is_root)).then_some(&own[..]);
-                    host.gather(root, len, given, is_root.then_some(&mut output[..]), &mut Thread).unwrap();
+                    let room = is_root.then_some((&mut output[..], Blocks::Equal(len)));
+                    host.gather(root, given, room, &mut Thread).unwrap();
                     assert!(!is_root || output == all, "gather: {what}");
 
                     let mut block = vec![0; len];
@@ -96,7 +118,7 @@ fn data_gets_where_it_belongs() {
                 let mut output = vec![0; all.len()];
                 output[me * len..][..len].copy_from_slice(&input(me, len));
                 let own = input(me, len);
-                host.allgather(len, (!in_place).then_some(&own[..]), &mut output, &mut Thread).unwrap();
+                host.allgather(Blocks::Equal(len), (!in_place).then_some(&own[..]), &mut output, &mut Thread).unwrap();
                 assert!(output == all, "allgather: {what}");
 
                 let given: Vec<u8> = (0..size).flat_map(|rank| input(me * size + rank, len)).collect();
@@ -123,19 +145,19 @@ fn reductions_keep_the_order_of_ranks() {
                     let (mut output, is_root) = (output(), me == root);
                     let given = if is_root { given } else { Some(&own[..]) };
                     let room = is_root.then_some(&mut output[..]);
-                    host.reduce(given, room, 2, compose, &mut Thread).unwrap();
+                    host.reduce(root, given, room, 2, compose, &mut Thread).unwrap();
                     assert!(!is_root || output == combined(size, len), "reduce: {what}, root {root}");
                 }
                 let mut all = output();
                 host.allreduce(given, &mut all, 2, compose, &mut Thread).unwrap();
                 assert!(all == combined(size, len), "allreduce: {what}");
 
-                for (inclusive, name) in [(true, "scan"), (false, "exscan")] {
-                    let with = usize::from(inclusive);
-                    let mut prefix = output();
-                    host.scan(inclusive, given, &mut prefix, 2, compose, &mut Thread).unwrap();
-                    assert!(me + with == 0 || prefix == combined(me + with, len), "{name}: {what}");
-                }
+                let mut prefix = output();
+                host.scan(given, &mut prefix, 2, compose, &mut Thread).unwrap();
+                assert!(prefix == combined(me + 1, len), "scan: {what}");
+                let mut prefix = output();
+                host.exscan(given, &mut prefix, 2, compose, &mut Thread).unwrap();
+                assert!(me == 0 || prefix == combined(me, len), "exscan: {what}");
 
                 let blocks = Blocks::cut(len, 2, size);
                 let mut block = if in_place { own.clone() } else { vec![0; blocks.len(me)] };
@@ -148,10 +170,29 @@ fn reductions_keep_the_order_of_ranks() {
 }
 
 #[test]
+fn chains_of_any_length_stand_between_other_calls() {
+    run(4, |me, host| {
+        for turn in 0..40 {
+            // Longer and shorter than a ring.
+            for link in 0..turn * 5 {
+                let mut prefix = [0; 2];
+                host.scan(Some(&input(me + link, 2)), &mut prefix, 2, compose, &mut Thread).unwrap();
+                let mut expected = input(me + link, 2);
+                (0..me).rev().for_each(|rank| compose(&mut expected, &input(rank + link, 2)));
+                assert_eq!(prefix[..], expected, "rank {me}, turn {turn}, link {link}");
+            }
+            let mut data = if me == 3 { input(turn, 100) } else { vec![0; 100] };
+            host.broadcast(3, &mut data, &mut Thread).unwrap();
+            assert_eq!(data, input(turn, 100));
+        }
+    });
+}
+
+#[test]
 fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
     let takes = run(3, |me, host| {
         host.allow_reads(me != 1, &mut Thread).unwrap();
-        (host.takes(SHORT), host.takes(SHORT + 1))
+        (host.takes(SHORT), host.takes(SHORT_ALL + 1))
     });
     assert_eq!(takes, [(true, false); 3]);
 }
@@ -173,17 +214,170 @@ fn who_waits_long_sleeps_and_is_woken() {
 }
 
 #[test]
+fn blocks_of_any_length_get_where_they_belong() {
+    for size in SIZES {
+        run(size, |me, host| {
+            for most in LENS {
+                // From none to the longest, and not alike among ranks.
+                let len = |from: usize, to: usize| most * ((from + 2 * to) % (size + 1)) / size.max(2);
+                let what = format!("up to {most} bytes, rank {me} of {size}");
+                let given: Vec<u8> = (0..size).flat_map(|to| input(me * size + to, len(me, to))).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + me, len(from, me))).collect();
+                let to: Vec<usize> = (0..size).map(|to| len(me, to)).collect();
+                let from: Vec<usize> = (0..size).map(|from| len(from, me)).collect();
+                let mut output = vec![0; expected.len()];
+                let (to, from) = (Blocks::Lens(&to), Blocks::Lens(&from));
+                host.alltoall_varying((Some(&given), to), (&mut output, from), &mut Thread).unwrap();
+                assert!(output == expected, "alltoall: {what}");
+
+                let lens: Vec<usize> = (0..size).map(|rank| len(rank, 1)).collect();
+                let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, lens[rank])).collect();
+                let (own, blocks) = (input(me, lens[me]), Blocks::Lens(&lens));
+                let mut output = vec![0; all.len()];
+                host.allgather(blocks, Some(&own), &mut output, &mut Thread).unwrap();
+                assert!(output == all, "allgather: {what}");
+                for root in [0, size - 1] {
+                    let mut output = vec![0; all.len()];
+                    let room = (me == root).then_some((&mut output[..], blocks));
+                    host.gather(root, Some(&own), room, &mut Thread).unwrap();
+                    assert!(me != root || output == all, "gather: {what}, root {root}");
+                    let mut block = vec![0; own.len()];
+                    let given = (me == root).then_some((&all[..], blocks));
+                    host.scatter_varying(root, given, Some(&mut block), &mut Thread).unwrap();
+                    assert!(block == own, "scatter: {what}, root {root}");
+                }
+
+                // In place, what comes is as long as what goes.
+                let len = |a: usize, b: usize| most * ((a + b) % (size + 1)) / size.max(2);
+                let lens: Vec<usize> = (0..size).map(|other| len(me, other)).collect();
+                let mut data: Vec<u8> = (0..size).flat_map(|to| input(me * size + to, len(me, to))).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + me, len(me, from))).collect();
+                let blocks = Blocks::Lens(&lens);
+                host.alltoall_varying((None, blocks), (&mut data, blocks), &mut Thread).unwrap();
+                assert!(data == expected, "alltoall in place: {what}");
+            }
+        });
+    }
+}
+
+#[test]
+fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
+    for (size, periodic) in SIZES.into_iter().flat_map(|size| [(size, true), (size, false)]) {
+        run(size, |me, host| {
+            let around = |rank: usize, step: usize| {
+                let there = rank + step;
+                (periodic || (1..=size).contains(&there)).then_some((there + size - 1) % size)
+            };
+            let both = [around(me, 0), around(me, 2)];
+            let ranks = both.map(|rank| rank.map(|rank| rank as u32));
+            for len in LENS {
+                let what = format!("{len} bytes, rank {me} of {size}, periodic {periodic}");
+                let mut output = vec![9; 2 * len];
+                let room = (&mut output[..], Blocks::Equal(len));
+                host.neighbor_allgather((&ranks, &ranks), &input(me, len), room, &mut Thread).unwrap();
+                let of = |at: usize, bytes: &dyn Fn(usize) -> Vec<u8>| both[at].map_or(vec![9; len], bytes);
+                let expected = [of(0, &|from| input(from, len)), of(1, &|from| input(from, len))].concat();
+                assert!(output == expected, "allgather: {what}");
+
+                let given = [input(2 * me, len), input(2 * me + 1, len)].concat();
+                let mut output = vec![9; 2 * len];
+                let blocks = Blocks::Equal(len);
+                host.neighbor_alltoall(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread).unwrap();
+                // From the one before us what it sent forwards, from the one behind us what it sent backwards.
+                let expected = [of(0, &|from| input(2 * from + 1, len)), of(1, &|from| input(2 * from, len))].concat();
+                assert!(output == expected, "alltoall: {what}");
+            }
+        });
+    }
+}
+
+/// What a rank does in a call.
+type Part = fn(&mut Host) -> Result<(), NonZeroU32>;
+
+#[test]
+fn calls_that_do_not_fit_fail_everywhere() {
+    let cases: [(&str, Part, Part); 5] = [
+        (
+            "another length",
+            |host| host.broadcast(0, &mut [0; 8], &mut Thread),
+            |host| host.broadcast(0, &mut vec![0; 100_000], &mut Thread),
+        ),
+        (
+            "another call",
+            |host| host.broadcast(0, &mut [0; 8], &mut Thread),
+            |host| host.scatter(0, 8, None, Some(&mut [0; 8]), &mut Thread),
+        ),
+        (
+            "other counts",
+            |host| host.allgather(Blocks::Lens(&[3, 4, 5]), Some(&[0; 3]), &mut [0; 12], &mut Thread),
+            |host| host.allgather(Blocks::Lens(&[3, 3, 6]), Some(&[0; 3]), &mut [0; 12], &mut Thread),
+        ),
+        (
+            "a longer block",
+            |host| host.scatter_varying(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread),
+            |host| host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread),
+        ),
+        (
+            "a longer array",
+            |host| host.allreduce(None, &mut [0; 20_000], 1, |_, _| (), &mut Thread),
+            |host| host.allreduce(None, &mut [0; 30_000], 1, |_, _| (), &mut Thread),
+        ),
+    ];
+    for (what, most, odd) in cases {
+        let ended = run(3, |me, host| {
+            let done = if me == 1 { odd(host) } else { most(host) };
+            // As who calls this does: and then all meet, if not in this call, then in the next one.
+            let done = done.and_then(|()| host.barrier(&mut Thread));
+            if let Err(code) = done {
+                host.fail(code);
+                host.tell(&mut Thread);
+            }
+            done
+        });
+        assert_eq!(ended, [Err(DIFFER); 3], "{what}");
+    }
+}
+
+#[test]
+fn one_member_s_failure_is_everybody_s() {
+    const WHY: NonZeroU32 = NonZeroU32::new(7).unwrap();
+    let ended = run(5, |me, host| {
+        if me == 3 {
+            host.fail(WHY);
+            host.tell(&mut Thread);
+            return Err(WHY);
+        }
+        host.barrier(&mut Thread)
+    });
+    assert_eq!(ended, [Err(WHY); 5]);
+}
+
+#[test]
 fn an_error_while_waiting_ends_the_call() {
     struct Gone;
     impl Peers for Gone {
         type Error = &'static str;
 
-        fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Self::Error> {
-            if awaits(1) { Err("rank 1 is gone") } else { Ok(()) }
+        fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Self::Error> {
+            if awaits(1) { Err("rank 1 is gone") } else { Ok(false) }
         }
+
+        fn sleep(&mut self) {}
+
+        fn slept(&mut self, _: bool) {}
+
+        fn wake(&mut self, _: usize) {}
 
         fn read(&mut self, _: usize, _: u64, _: &mut [u8]) -> Result<(), Self::Error> {
             Ok(())
+        }
+
+        fn code(_: &Self::Error) -> NonZeroU32 {
+            DIFFER
+        }
+
+        fn error(_: NonZeroU32) -> Self::Error {
+            "calls do not fit"
         }
     }
     let mut host = Host::create(2).unwrap();

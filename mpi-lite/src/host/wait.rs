@@ -1,68 +1,136 @@
-//! Waiting for what another member writes to shared memory, and telling those who sleep.
+//! Where members meet: waiting for what another one writes to shared memory, telling those who sleep, and failing together.
 //!
 //! With more ranks than cores whoever waits gives way at once: then each rank runs once a call, in whatever order, and
-//! nobody is put to sleep and woken, which costs several times as much as a switch.
+//! nobody is put to sleep and woken, which costs several times as much as a switch. Who sleeps does so where messages wake it
+//! too, so that others are served meanwhile; so members wake each other by messages.
 
-use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use sidelane_nic::affinity;
 use sidelane_nic::share::Shared;
 
-use super::{Peers, futex};
+use super::Peers;
 
-/// Waits until `ready` finds what it looks for, which the members that `awaits` is true of have not done yet.
-#[inline]
-pub(super) fn until<P: Peers>(
-    shared: &Shared,
-    crowded: bool,
-    peers: &mut P,
-    ready: impl Fn() -> bool,
-    awaits: impl Fn(usize) -> bool,
-) -> Result<(), P::Error> {
-    if ready() {
-        return Ok(());
+/// The memory, and our place among its members.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub shared: Shared,
+    pub me: usize,
+    pub size: usize,
+    /// There are more members than cores.
+    pub crowded: bool,
+}
+
+impl Ground {
+    pub(super) fn new(shared: Shared, me: usize, size: usize) -> Self {
+        let crowded = shared.word(CROWDED).load(Ordering::Relaxed) != 0;
+        Self { shared, me, size, crowded }
     }
-    if !crowded {
-        for _ in 0..SPINS {
-            std::hint::spin_loop();
-            if ready() {
-                return Ok(());
-            }
-        }
-    }
-    for _ in 0..YIELDS {
-        std::thread::yield_now();
+
+    /// Waits until `ready` finds what it looks for, which the members that `awaits` is true of have not done yet.
+    #[inline]
+    pub(super) fn until<P: Peers>(
+        &self,
+        peers: &mut P,
+        ready: impl Fn() -> bool,
+        awaits: impl Fn(usize) -> bool,
+    ) -> Result<(), P::Error> {
         if ready() {
             return Ok(());
         }
-        peers.turn(&awaits)?;
+        if !self.crowded {
+            for _ in 0..SPINS {
+                std::hint::spin_loop();
+                if ready() {
+                    return Ok(());
+                }
+            }
+        }
+        self.until_late(peers, ready, awaits)
     }
-    let (asleep, event) = (shared.word(ASLEEP), shared.word(EVENT));
-    loop {
-        asleep.fetch_add(1, Ordering::Relaxed);
+
+    fn until_late<P: Peers>(
+        &self,
+        peers: &mut P,
+        ready: impl Fn() -> bool,
+        awaits: impl Fn(usize) -> bool,
+    ) -> Result<(), P::Error> {
+        let mut yields = 0;
+        loop {
+            if yields < YIELDS {
+                yields += 1;
+                std::thread::yield_now();
+            } else if self.sleep(peers, &ready) {
+                return Ok(());
+            }
+            if ready() {
+                return Ok(());
+            }
+            // Who came for something may come again soon.
+            if peers.turn(&awaits)? {
+                yields = 0;
+            }
+            if let Some(code) = self.failure() {
+                return Err(P::error(code));
+            }
+        }
+    }
+
+    /// Sleeps until somebody who has written something wakes us, or a message does. True if what we wait for is there.
+    #[cold]
+    fn sleep<P: Peers>(&self, peers: &mut P, ready: impl Fn() -> bool) -> bool {
+        self.shared.word(SLEEPERS).fetch_add(1, Ordering::Relaxed);
+        self.asleep(self.me).store(1, Ordering::Relaxed);
         // Pairs with the fence in `tell`: either we see what was written, or its writer sees that we sleep.
         fence(Ordering::SeqCst);
-        let before = event.load(Ordering::Relaxed);
-        let there = ready();
+        let there = ready() || self.failure().is_some();
         if !there {
-            futex::wait(event, before, NAP);
+            peers.sleep();
         }
-        asleep.fetch_sub(1, Ordering::Relaxed);
-        if there || ready() {
-            return Ok(());
-        }
-        peers.turn(&awaits)?;
+        self.shared.word(SLEEPERS).fetch_sub(1, Ordering::Relaxed);
+        let woken = self.asleep(self.me).swap(0, Ordering::Relaxed) == 0;
+        peers.slept(woken);
+        there && self.failure().is_none()
     }
-}
 
-/// After something was written that others may wait for: wakes those who sleep.
-#[inline]
-pub(super) fn tell(shared: &Shared) {
-    fence(Ordering::SeqCst);
-    if shared.word(ASLEEP).load(Ordering::Relaxed) > 0 {
-        shared.word(EVENT).fetch_add(1, Ordering::Relaxed);
-        futex::wake_all(shared.word(EVENT));
+    /// After something was written that others may wait for: wakes those who sleep.
+    #[inline]
+    pub(super) fn tell<P: Peers>(&self, peers: &mut P) {
+        fence(Ordering::SeqCst);
+        if self.shared.word(SLEEPERS).load(Ordering::Relaxed) > 0 {
+            self.wake(peers);
+        }
+    }
+
+    #[cold]
+    fn wake<P: Peers>(&self, peers: &mut P) {
+        for member in (0..self.size).filter(|member| *member != self.me) {
+            if self.asleep(member).swap(0, Ordering::Relaxed) != 0 {
+                peers.wake(member);
+            }
+        }
+    }
+
+    /// Ends this and all later calls of all members with an error. The first one that says why is right.
+    #[cold]
+    pub(super) fn fail(&self, code: NonZeroU32) {
+        let _ = self.shared.word(FAILED).compare_exchange(0, code.get(), Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Why all calls fail.
+    #[inline]
+    pub(super) fn failure(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.shared.word(FAILED).load(Ordering::Acquire))
+    }
+
+    fn asleep(&self, member: usize) -> &AtomicU32 {
+        self.shared.word(LEN + member * 64)
+    }
+
+    /// Bytes of shared memory, from its beginning on, for `size` members.
+    pub(super) const fn len(size: usize) -> usize {
+        LEN + size * 64
     }
 }
 
@@ -72,18 +140,13 @@ pub(super) fn decide(shared: &Shared, size: usize) {
     shared.word(CROWDED).store(u32::from(size > affinity::online()), Ordering::Relaxed);
 }
 
-/// What [`decide`] said.
-pub(super) fn crowded(shared: &Shared) -> bool {
-    shared.word(CROWDED).load(Ordering::Relaxed) != 0
-}
-
-/// Bytes of shared memory from its beginning on. Words that one member writes and others read have cache lines to themselves,
-/// or two where lines are fetched in pairs.
-pub(super) const LEN: usize = 256;
-const ASLEEP: usize = 0;
+// Words that one member writes and others read have cache lines to themselves.
+const SLEEPERS: usize = 0;
 /// Never written once others have the memory.
 const CROWDED: usize = 64;
-const EVENT: usize = 128;
+const FAILED: usize = 128;
+/// Then a word for each member, that it sleeps.
+const LEN: usize = 192;
 
 /// A few times what two ranks with cores of their own need, 0.2 us.
 const SPINS: usize = 300;
@@ -91,6 +154,3 @@ const SPINS: usize = 300;
 /// Of 16 ranks on two cores each gives way once or twice a call. Where nobody else wants the core, a yield is 0.3 us: then
 /// this is 60 us, about what it costs to be put to sleep and woken.
 const YIELDS: usize = 200;
-
-/// How long somebody asleep lets a peer wait who needs an answer from us before it can come.
-const NAP: Duration = Duration::from_millis(1);

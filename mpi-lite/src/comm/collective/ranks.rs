@@ -2,15 +2,18 @@
 #![allow(unsafe_code)] // A call that waits lends what it has borrowed.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
 use super::execution::{Execution, Lent, Route};
-use crate::adi::{Device, Error};
-use crate::coll::{Buffers, Call, Table, Team};
-use crate::host::{Host, Peers};
+use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request};
+use crate::coll::neighbor::Neighbors;
+use crate::coll::{Blocks, Buffers, Call, Table, Team};
+use crate::host::{DIFFER, Host, Peers};
 
 /// An operator: the second operand and result, and the first.
 pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) + 'a;
@@ -31,6 +34,8 @@ pub struct Ranks {
     host: Shared,
     /// Of ranks in two groups.
     groups: Option<Groups>,
+    /// A receive for who wakes us out of a wait for shared memory.
+    wake: Option<Request>,
 }
 
 /// Where the messages of a communicator's calls go.
@@ -91,7 +96,9 @@ enum Shared {
     /// All are on one host, and have made no call yet that waits.
     Unmade,
     Made(Host),
-    /// They are on several hosts, or one of them could not map it, or has failed.
+    /// A call has failed at one of them: so do all that follow.
+    Failed(Error),
+    /// They are on several hosts, or one of them could not map it.
     None,
 }
 
@@ -106,7 +113,18 @@ impl Ranks {
             |(rank, process): (usize, &u32)| *first.entry(&device.processes()[*process as usize].host).or_insert(rank);
         let hosts = processes.iter().enumerate().map(host_of).collect();
         let processes = processes.into();
-        Self { context, rank, processes, hosts, table, calls: 0, execution: Execution::default(), host, groups: None }
+        Self {
+            context,
+            rank,
+            processes,
+            hosts,
+            table,
+            calls: 0,
+            execution: Execution::default(),
+            host,
+            groups: None,
+            wake: None,
+        }
     }
 
     /// The processes of two groups, whose calls go from one to the other.
@@ -154,17 +172,36 @@ impl Ranks {
         if matches!(self.host, Shared::Unmade) {
             self.host = self.make_host(turns)?;
         }
+        if let Shared::Failed(error) = self.host {
+            return Err(error);
+        }
         let given = send.map_or(receive.len(), <[u8]>::len);
         if let Shared::Made(host) = &mut self.host
-            && let Some(shown) = shown(call, given, receive.len(), self.processes.len())
-            && host.takes(shown)
+            && takes(host, call, given, receive.len(), self.processes.len())
         {
-            let mut peers = OnHost { turns, context: self.context, processes: &self.processes };
-            let done = by_memory(host, &mut peers, self.rank, call, send, receive, combine);
-            if done.is_err() {
-                self.host = Shared::None;
-            }
-            return done;
+            let mut peers = OnHost {
+                turns,
+                context: self.context,
+                rank: self.rank,
+                processes: &self.processes,
+                wake: &mut self.wake,
+                idle: Idle::tired(),
+            };
+            // An operator of the program's may panic; the others are not to wait for us then.
+            let done =
+                catch_unwind(AssertUnwindSafe(|| by_memory(host, &mut peers, self.rank, call, send, receive, combine)));
+            let failed = match done {
+                Ok(Ok(())) => match host.failure() {
+                    None => return Ok(()),
+                    Some(code) => Ok(error(code)),
+                },
+                Ok(Err(error)) => Ok(error),
+                Err(panic) => Err(panic),
+            };
+            host.fail(code(*failed.as_ref().unwrap_or(&Error::ProcFailed)));
+            host.tell(&mut peers);
+            self.host = Shared::Failed(*failed.as_ref().unwrap_or(&Error::ProcFailed));
+            return failed.map_or_else(|panic| resume_unwind(panic), Err);
         }
         self.call_by_messages(turns, call, send, receive, combine)
     }
@@ -262,7 +299,15 @@ impl Ranks {
         let other = usize::from(rank == 0);
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
         let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]);
-        host.allow_reads(can, &mut OnHost { turns, context: self.context, processes: &self.processes })?;
+        let mut peers = OnHost {
+            turns,
+            context: self.context,
+            rank,
+            processes: &self.processes,
+            wake: &mut self.wake,
+            idle: Idle::tired(),
+        };
+        host.allow_reads(can, &mut peers)?;
         Ok(Shared::Made(host))
     }
 
@@ -282,14 +327,34 @@ impl Ranks {
 struct OnHost<'a, T> {
     turns: &'a mut T,
     context: u32,
+    rank: usize,
     processes: &'a [u32],
+    wake: &'a mut Option<Request>,
+    idle: Idle,
+}
+
+impl<T: Turns> OnHost<'_, T> {
+    /// A receive of somebody's word that wakes us.
+    fn await_word(&mut self) {
+        if self.wake.is_none() {
+            let pattern = Pattern { context: self.context, source: None, tag: Some(WAKE) };
+            *self.wake = Some(self.turns.device().recv(pattern, Incoming::EMPTY));
+        }
+    }
+
+    fn hear_word(&mut self) {
+        if self.wake.is_some_and(|request| self.turns.device().poll(request).is_some()) {
+            *self.wake = None;
+        }
+    }
 }
 
 impl<T: Turns> Peers for OnHost<'_, T> {
     type Error = Error;
 
-    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
-        self.turns.turn();
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
+        let moved = self.turns.turn();
+        self.hear_word();
         let device = self.turns.device();
         let gone = device.gone();
         if !gone.is_empty() {
@@ -298,7 +363,32 @@ impl<T: Turns> Peers for OnHost<'_, T> {
                 return Err(Error::ProcFailed);
             }
         }
-        if device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(()) }
+        if device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(moved) }
+    }
+
+    fn sleep(&mut self) {
+        self.await_word();
+        let device = self.turns.device();
+        device.flush();
+        device.idle(&mut self.idle);
+    }
+
+    fn slept(&mut self, woken: bool) {
+        if woken {
+            // It comes, if it has not come.
+            self.await_word();
+        } else if let Some(request) = *self.wake {
+            self.turns.device().cancel(request);
+        }
+        self.hear_word();
+    }
+
+    fn wake(&mut self, member: usize) {
+        let envelope = Envelope { context: self.context, source: self.rank as u32, tag: WAKE };
+        let device = self.turns.device();
+        let word = device.send(self.processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
+        device.free(word);
+        device.flush();
     }
 
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
@@ -306,21 +396,53 @@ impl<T: Turns> Peers for OnHost<'_, T> {
         let read = self.turns.device().read_memory(self.processes[member], address, into);
         if read { Ok(()) } else { Err(Error::ProcFailed) }
     }
+
+    fn code(error: &Error) -> NonZeroU32 {
+        code(*error)
+    }
+
+    fn error(code: NonZeroU32) -> Error {
+        error(code)
+    }
 }
 
-/// Bytes that a rank shows the others in a call, the same at every rank; `None` where it isn't, and messages know better.
-fn shown(call: Call, given: usize, receive: usize, size: usize) -> Option<usize> {
+fn code(error: Error) -> NonZeroU32 {
+    match error {
+        Error::Truncated => DIFFER,
+        Error::ProcFailed => const { NonZeroU32::new(2).unwrap() },
+        Error::NoAccess => const { NonZeroU32::new(3).unwrap() },
+        Error::Revoked => const { NonZeroU32::new(4).unwrap() },
+    }
+}
+
+fn error(code: NonZeroU32) -> Error {
+    let known =
+        [Error::Truncated, Error::NoAccess, Error::Revoked].into_iter().find(|known| self::code(*known) == code);
+    known.unwrap_or(Error::ProcFailed)
+}
+
+/// The tag of words that wake a rank: no call's.
+const WAKE: i32 = -1;
+
+/// Whether all ranks can do this call in the memory that they share, which all find alike.
+fn takes(host: &Host, call: Call, given: usize, receive: usize, size: usize) -> bool {
     match call {
-        Call::Barrier => Some(0),
-        Call::Broadcast { .. } => Some(receive),
+        Call::Barrier => true,
+        Call::Broadcast { .. } => host.takes(receive),
         Call::Reduce { .. }
         | Call::Allreduce { .. }
         | Call::Scan { .. }
         | Call::Exscan { .. }
-        | Call::ReduceScatter { .. } => Some(given),
-        Call::Gather { len, .. } | Call::Allgather { len } => Some(len),
-        Call::Scatter { len, .. } | Call::Alltoall { len } => Some(len * size),
-        _ => None,
+        | Call::ReduceScatter { .. } => host.takes(given),
+        Call::Gather { len, .. } | Call::Allgather { len } => host.takes(len),
+        Call::Scatter { len, .. } | Call::Alltoall { len } => host.takes(len * size),
+        Call::Gatherv { .. } | Call::Scatterv { .. } | Call::Allgatherv { .. } | Call::Alltoallv { .. } => {
+            host.takes_varying()
+        }
+        Call::NeighborAllgather { .. } => host.takes_neighbors(0),
+        Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), .. } => host.takes_neighbors(both.len()),
+        // Which of several blocks between two ranks is which, only messages know.
+        Call::NeighborAlltoall { .. } => false,
     }
 }
 
@@ -334,24 +456,46 @@ fn by_memory(
     combine: &mut Combine,
 ) -> Result<(), Error> {
     match call {
+        Call::Barrier => host.barrier(peers),
         Call::Broadcast { root } => host.broadcast(root, receive, peers),
         Call::Reduce { root, reduction } => {
-            host.reduce(send, (me == root).then_some(receive), reduction.element, combine, peers)
+            host.reduce(root, send, (me == root).then_some(receive), reduction.element, combine, peers)
         }
         Call::Allreduce { reduction } => host.allreduce(send, receive, reduction.element, combine, peers),
         Call::ReduceScatter { blocks, reduction } => {
             host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers)
         }
-        Call::Scan { reduction } => host.scan(true, send, receive, reduction.element, combine, peers),
-        Call::Exscan { reduction } => host.scan(false, send, receive, reduction.element, combine, peers),
-        Call::Gather { root, len } => host.gather(root, len, send, (me == root).then_some(receive), peers),
-        Call::Scatter { root, len } => {
-            let block = (me != root || !receive.is_empty()).then_some(receive);
-            host.scatter(root, len, if me == root { send } else { None }, block, peers)
+        Call::Scan { reduction } => host.scan(send, receive, reduction.element, combine, peers),
+        Call::Exscan { reduction } => host.exscan(send, receive, reduction.element, combine, peers),
+        Call::Gather { root, len } => {
+            host.gather(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers)
         }
-        Call::Allgather { len } => host.allgather(len, send, receive, peers),
+        Call::Gatherv { root, blocks } => host.gather(root, send, blocks.map(|blocks| (receive, blocks)), peers),
+        Call::Scatter { root, len } => {
+            host.scatter(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers)
+        }
+        Call::Scatterv { root, blocks } => {
+            host.scatter_varying(root, send.zip(blocks), scattered(me == root, receive), peers)
+        }
+        Call::Allgather { len } => host.allgather(Blocks::Equal(len), send, receive, peers),
+        Call::Allgatherv { blocks } => host.allgather(blocks, send, receive, peers),
         Call::Alltoall { len } => host.alltoall(len, send, receive, peers),
-        // The rest shows nothing.
-        _ => host.barrier(peers),
+        Call::Alltoallv { to, from } => host.alltoall_varying((send, to), (receive, from), peers),
+        Call::NeighborAllgather { neighbors, from } => {
+            let (sources, destinations) = match neighbors {
+                Neighbors::Graph { sources, destinations } => (sources, destinations),
+                Neighbors::Grid(both) => (both, both),
+            };
+            host.neighbor_allgather((sources, destinations), send.unwrap_or_default(), (receive, from), peers)
+        }
+        Call::NeighborAlltoall { neighbors, to, from } => {
+            let (Neighbors::Grid(both) | Neighbors::Graph { sources: both, .. }) = neighbors;
+            host.neighbor_alltoall(both, (send.unwrap_or_default(), to), (receive, from), peers)
+        }
     }
+}
+
+/// In place, the root that scatters has nothing to receive into.
+fn scattered(is_root: bool, receive: &mut [u8]) -> Option<&mut [u8]> {
+    (!is_root || !receive.is_empty()).then_some(receive)
 }

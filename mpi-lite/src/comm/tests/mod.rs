@@ -3,6 +3,7 @@
 mod collective;
 mod create;
 mod failure;
+mod failure_on_host;
 mod forms;
 mod groups;
 mod multiple;

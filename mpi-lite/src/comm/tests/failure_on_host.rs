@@ -1,0 +1,91 @@
+//! Ranks that leave, or fail, in collective calls by shared memory: nobody waits for ever.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::datatype::Datatype;
+use crate::op::{Op, UserOp};
+
+/// Runs `each` as every rank but `leaver`, which leaves after a call that all make.
+fn job_without(leaver: u32, size: u32, each: impl Fn(Communicator) + Sync) {
+    job(size, |comm| {
+        comm.barrier().unwrap();
+        if comm.rank() != leaver {
+            each(comm);
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_fails_the_call_of_all() {
+    job_without(3, 4, |comm| {
+        assert_eq!(comm.barrier(), Err(ErrorClass::ProcFailed));
+        assert_eq!(comm.barrier(), Err(ErrorClass::ProcFailed), "and all that follow");
+    });
+}
+
+#[test]
+fn who_waits_for_somebody_that_waits_for_who_has_left_is_told() {
+    // A chain, of which only rank 1 waits for rank 0.
+    job_without(0, 4, |comm| {
+        let mut all = [0u64; 2];
+        assert_eq!(comm.scan(&[1, 2], &mut all, &Op::Sum), Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
+fn who_only_gives_learns_of_it_too() {
+    job_without(2, 4, |comm| {
+        // It may be some calls ahead.
+        let calls = (0..1_000).take_while(|_| comm.gather(&[0u8; 8], &mut [0; 32], 0).is_ok()).count();
+        assert!(calls < 1_000, "rank {}", comm.rank());
+    });
+}
+
+/// An operator that panics in the rank whose number is its first operand's first byte.
+fn panics_in(rank: u32) -> Op {
+    Op::User(UserOp::new(true, move |_: &Datatype, _, _: &mut [u8], _: &[u8]| panic!("the operator of rank {rank}")))
+}
+
+#[test]
+fn an_operator_that_panics_fails_the_calls_of_all() {
+    job(3, |comm| {
+        comm.barrier().unwrap();
+        // The root combines.
+        let op = panics_in(comm.rank());
+        let reduced = catch_unwind(AssertUnwindSafe(|| comm.reduce(&[1u64], &mut [0], &op, 1)));
+        assert_eq!(reduced.is_err(), comm.rank() == 1);
+        assert_eq!(comm.barrier(), Err(ErrorClass::ProcFailed), "rank {}", comm.rank());
+        // Messages are no worse for it.
+        let (to, from) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
+        let mut came = [0];
+        comm.sendrecv(&[comm.rank()], to, 0, &mut came, from, 0).unwrap();
+        assert_eq!(came, [from]);
+    });
+}
+
+#[test]
+fn an_operator_that_panics_ends_a_call_under_way() {
+    job(2, |comm| {
+        let sum = Op::User(UserOp::new(true, |_: &Datatype, _, into: &mut [u8], from: &[u8]| into[0] += from[0]));
+        let op = if comm.rank() == 0 { panics_in(0) } else { sum };
+        let mut result = [0u8; 1];
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            comm.scope(|scope| scope.allreduce(&[1u8], &mut result, &op)?.wait().map(drop))
+        }));
+        assert_eq!(outcome.is_err(), comm.rank() == 0);
+        let mut came = [0];
+        comm.sendrecv(&[comm.rank()], 1 - comm.rank(), 0, &mut came, 1 - comm.rank(), 0).unwrap();
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_an_error_everywhere() {
+    job(3, |comm| {
+        let mut data = vec![0u8; if comm.rank() == 2 { 9 } else { 8 }];
+        let first = comm.broadcast(&mut data, 0);
+        let second = comm.barrier();
+        assert_eq!(first.and(second), Err(ErrorClass::Truncate));
+    });
+}
