@@ -12,6 +12,7 @@ mod readme {}
 
 pub mod breakdown;
 pub mod clock;
+pub mod collectives;
 pub mod contender;
 pub mod idle;
 pub mod ladder;

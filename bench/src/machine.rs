@@ -1,6 +1,6 @@
 //! The machine that figures were taken on, as far as it matters to them.
 
-use std::fs;
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,15 @@ impl Machine {
             memory_mib: memory_kib.unwrap_or(0) / 1024,
             tcp_congestion_controls: congestion_controls(),
         }
+    }
+}
+
+/// A line for people.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let virtualised = if self.virtualised { " (virtual)" } else { "" };
+        let Self { cpu, cores, kernel, clocksource, .. } = self;
+        write!(f, "{cpu}, {cores} cores{virtualised}, Linux {kernel}, clocksource {clocksource}")
     }
 }
 

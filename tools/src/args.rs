@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sidelane::lab::LabSpec;
 use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
 use sidelane::soak::SoakArgs;
+use sidelane_bench::collectives::{Cell, Collective};
 use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::spec::{Spec, SpecError};
 
@@ -90,6 +91,14 @@ pub enum Command {
         /// The driver as a string
         spec: Spec,
     },
+    /// A rank that makes collective calls; started by `ladder collectives`
+    #[command(hide = true)]
+    CollectiveRank {
+        /// Time for each call
+        measure_ns: u64,
+        /// COLLECTIVE:BYTES
+        cells: Vec<Cell>,
+    },
     /// Opens a driver in the namespace it is started in; started by `doctor`
     #[command(hide = true)]
     Probe {
@@ -128,6 +137,43 @@ pub enum LadderCommand {
     /// Be machine B of a ladder between two machines, until Ctrl-C
     #[command(after_help = SERVE_NOTES)]
     Serve(ServeArgs),
+    /// Measure every MPI collective among ranks on this host, beside installed MPIs
+    #[command(after_help = COLLECTIVES_NOTES)]
+    Collectives(CollectivesArgs),
+}
+
+const COLLECTIVES_NOTES: &str = "\
+Examples:
+  sidelane ladder collectives --ranks 2,16 --sizes 8
+  sidelane ladder collectives --mpi /opt/mpich,/opt/openmpi --json collectives.json
+  sidelane ladder collectives --only allreduce,iallreduce --rounds 9
+
+In each round every library has its turn with the same calls. A call is made back to back for some milliseconds, longer where a
+barrier takes long, and a barrier closes them. A table for each number of ranks: microseconds a call, ours and those of the best
+of the others (its initial behind), and how many times as fast ours is. Ranks may be more than cores; if not, each
+is bound to one. A full table takes a minute, with MPICH some: its ranks do not give way to each other.";
+
+/// Which collective calls, and beside whom.
+#[derive(Debug, Args)]
+pub struct CollectivesArgs {
+    /// Calls, comma separated: barrier, broadcast, allreduce, ... [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "CALL")]
+    pub only: Vec<Collective>,
+    /// Numbers of ranks, comma separated
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [2, 4, 8, 16])]
+    pub ranks: Vec<usize>,
+    /// Bytes of a call, comma separated: of a block where every rank has one, of the whole array where it is reduced or broadcast
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20])]
+    pub sizes: Vec<usize>,
+    /// MPI libraries to measure beside ours, comma separated: the folders that have bin/mpicc and bin/mpiexec; needs a lab
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX", env = "SIDELANE_MPI")]
+    pub mpi: Vec<PathBuf>,
+    /// Interleaved rounds
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Write all figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 const SERVE_NOTES: &str = "\

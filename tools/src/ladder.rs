@@ -1,6 +1,7 @@
 //! `sidelane ladder`: makes a lab or meets another machine, has both sides measured, prints and writes what came out.
 
 mod breakdown;
+mod collectives;
 mod mpi;
 mod peer;
 mod place;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane::lab::{Lab, LabSpec};
 use sidelane_bench::breakdown::Messages;
+use sidelane_bench::collectives::CollectivesError;
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
 use sidelane_bench::report::Report;
@@ -25,10 +27,11 @@ use sidelane_nic::spec::Spec;
 
 use crate::args::{LadderArgs, NicArg};
 use crate::interrupt;
-use mpi::{InstallError, Installation, Launch, Stages};
+use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
 
+pub use collectives::run as collectives;
 pub use serve::serve;
 
 /// Why there is no ladder.
@@ -48,6 +51,10 @@ pub enum Failure {
     Mpi(#[from] InstallError),
     #[error("--mpi measures between hosts of a lab, and there is none")]
     MpiWithoutLab,
+    #[error(transparent)]
+    Collectives(#[from] CollectivesError),
+    #[error("cannot find this program's own file: {0}")]
+    Own(io::Error),
     #[error("cannot listen at {0}: {1}")]
     Listen(SocketAddr, io::Error),
     #[error("cannot serve {0}: {1}")]
@@ -72,7 +79,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     if args.breakdown {
         return break_down(args, &place, &nics, &interrupted);
     }
-    let mpis = Installation::find_all(&args.mpi)?;
+    let mpis = Installation::find_all(&args.mpi, Program::P2p)?;
     let mut whole: Option<Report> = None;
     for group in place.groups(&nics) {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {

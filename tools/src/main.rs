@@ -37,6 +37,9 @@ fn main() -> ExitCode {
         Some(Command::Ladder { command: Some(LadderCommand::Serve(args)), .. }) => {
             ladder::serve(&args).map_err(Into::into)
         }
+        Some(Command::Ladder { command: Some(LadderCommand::Collectives(args)), .. }) => {
+            ladder::collectives(&args).map_err(Into::into)
+        }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),
         Some(Command::Study(command)) => study_command::run(&command).map_err(Into::into),
@@ -45,6 +48,9 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => Ok(run_command::run(args)),
         Some(Command::RunGuard) => run::guard::stand().map(|()| 0).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
+        Some(Command::CollectiveRank { measure_ns, cells }) => {
+            return sidelane_bench::collectives::rank::main(measure_ns, &cells);
+        }
         Some(Command::Side) => return sidelane_bench::side::main(),
         Some(Command::TuneRank { rank, ranks, rounds, spec }) => {
             sidelane_bench::tune::collectives::rank(rank, ranks, &spec, rounds).map(|()| 0)

@@ -7,14 +7,12 @@ use comfy_table::{CellAlignment, Table};
 
 use super::{Lead, OURS, Report, Row, curve};
 use crate::ladder::{NicKind, Regime, Rung};
-use crate::machine::Machine;
 
 /// One table a regime and message size, under a line about the machine; then one a regime by size.
 pub(super) fn write(report: &Report) -> String {
-    let mut text = machine(&report.machine);
+    let mut text = format!("{}\n", report.machine);
     if let Some(peer) = &report.peer {
-        text.push_str("and ");
-        text.push_str(&machine(peer));
+        let _ = writeln!(text, "and {peer}");
     }
     for (name, version) in &report.contenders {
         let _ = writeln!(text, "{name}: {version}");
@@ -41,17 +39,6 @@ pub(super) fn write(report: &Report) -> String {
         }
     }
     text
-}
-
-fn machine(machine: &Machine) -> String {
-    format!(
-        "{}, {} cores{}, Linux {}, clocksource {}\n",
-        machine.cpu,
-        machine.cores,
-        if machine.virtualised { " (virtual)" } else { "" },
-        machine.kernel,
-        machine.clocksource,
-    )
 }
 
 fn title(rows: &[Row]) -> String {
@@ -179,6 +166,7 @@ fn rate(per_second: Option<f64>) -> String {
     }
 }
 
+/// In the largest unit that has no rest.
 pub(crate) fn bytes(size: usize) -> String {
     match size {
         size if size >= 1 << 20 && size % (1 << 20) == 0 => format!("{} MiB", size >> 20),

@@ -1,4 +1,4 @@
-//! An installed MPI: which one it is, and our C program compiled by its compiler.
+//! An installed MPI: which one it is, and a C program of ours compiled by its compiler.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sidelane::lab;
-use sidelane_bench::contender::p2p;
+use sidelane_bench::contender::{collectives, p2p};
 
 /// An MPI that can be measured.
 #[derive(Debug)]
@@ -23,6 +23,15 @@ pub struct Installation {
     pub program: PathBuf,
     /// What its commands need to find its other files, unless the user has set it.
     pub environment: Vec<(&'static str, PathBuf)>,
+}
+
+/// What an MPI is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The ladder's patterns.
+    P2p,
+    /// Collective calls.
+    Collectives,
 }
 
 /// Launchers, by how they are told where ranks shall be.
@@ -48,11 +57,11 @@ pub enum InstallError {
 }
 
 impl Installation {
-    /// All of `prefixes`, each under a name of its own.
-    pub fn find_all(prefixes: &[PathBuf]) -> Result<Vec<Self>, InstallError> {
+    /// All of `prefixes`, each under a name of its own, to run `program`.
+    pub fn find_all(prefixes: &[PathBuf], program: Program) -> Result<Vec<Self>, InstallError> {
         let mut names = HashSet::new();
         let found = prefixes.iter().map(|prefix| {
-            let mut one = Self::find(prefix)?;
+            let mut one = Self::find(prefix, program)?;
             let plain = one.name.clone();
             let mut number = 1;
             while !names.insert(one.name.clone()) {
@@ -65,7 +74,7 @@ impl Installation {
     }
 
     /// The one below `prefix`, the folder above its `bin`.
-    fn find(prefix: &Path) -> Result<Self, InstallError> {
+    fn find(prefix: &Path, program: Program) -> Result<Self, InstallError> {
         // Its wrappers may look for themselves from wherever they are run.
         let prefix = &fs::canonicalize(prefix).unwrap_or_else(|_| prefix.to_owned());
         let failed = |tool| move |source| InstallError::Tool { prefix: prefix.clone(), tool, source };
@@ -73,7 +82,7 @@ impl Installation {
         let version = run(Command::new(&mpiexec).arg("--version"), "").map_err(failed("mpiexec"))?;
         let (name, family) = recognise(&version.said);
         let environment = if family == Family::IntelHydra { environment(prefix) } else { Vec::new() };
-        let program = compile(prefix, &environment)?;
+        let program = compile(prefix, program, &environment)?;
         Ok(Self { name: name.to_owned(), family, mpiexec, program, environment })
     }
 }
@@ -106,17 +115,21 @@ fn recognise(version: &str) -> (&'static str, Family) {
 
 /// Has the program compiled; one file an installation is kept, and overwritten each time, since compiling takes no longer than
 /// finding out whether it must be done.
-fn compile(prefix: &Path, environment: &[(&str, PathBuf)]) -> Result<PathBuf, InstallError> {
+fn compile(prefix: &Path, program: Program, environment: &[(&str, PathBuf)]) -> Result<PathBuf, InstallError> {
+    let (name, source) = match program {
+        Program::P2p => ("p2p", p2p::SOURCE),
+        Program::Collectives => ("collectives", collectives::SOURCE),
+    };
     let folder = cache();
     let kept = |source| InstallError::Cache { at: folder.clone(), source };
     fs::create_dir_all(&folder).map_err(kept)?;
     let mut hasher = DefaultHasher::new();
     prefix.hash(&mut hasher);
-    let program = folder.join(format!("p2p-{:016x}", hasher.finish()));
+    let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
     let part = program.with_extension(format!("{}.part", std::process::id()));
     let mut command = Command::new(prefix.join("bin/mpicc"));
     command.args(["-O2", "-x", "c", "-", "-o"]).arg(&part).envs(environment.iter().cloned());
-    let outcome = run(&mut command, p2p::SOURCE).map_err(|source| InstallError::Tool {
+    let outcome = run(&mut command, source).map_err(|source| InstallError::Tool {
         prefix: prefix.to_owned(),
         tool: "mpicc",
         source,

@@ -36,21 +36,22 @@ impl<'a> Launch<'a> {
     /// The command for one launch. It is killed with all that it has started when this thread ends.
     fn command(&self, lab: &Lab, patterns: &[Pattern]) -> io::Result<Command> {
         let (a, b) = (lab.host(0), lab.host(1));
-        let mut command = a.command("unshare");
-        // The end of a PID namespace's first process is the end of all of them.
-        command.args(["--pid", "--fork", "--kill-child", "--uts", "--ipc", "--mount", "sh", "-c", HOST, "host"]);
-        if self.alone {
-            command.arg("alone").stdin(Stdio::null());
-        } else {
-            command.arg(b.address().ip.to_string()).stdin(b.namespace()?);
-        }
-        command.arg(&self.installation.mpiexec).envs(self.installation.environment.iter().cloned());
         let (first, second) = (a.address().ip.to_string(), b.address().ip.to_string());
-        match (self.installation.family, self.alone) {
-            (Family::Hydra | Family::IntelHydra, true) => {
-                command.args(["-launcher", "fork", "-localhost", &first]);
-            }
-            (Family::Hydra | Family::IntelHydra, false) => {
+        let mut command = if self.alone {
+            let mut command = alone(lab);
+            self.installation.launcher_alone(lab, false, &mut command);
+            command
+        } else {
+            let mut command = host(lab, &second);
+            command
+                .stdin(b.namespace()?)
+                .arg(&self.installation.mpiexec)
+                .envs(self.installation.environment.iter().cloned());
+            command
+        };
+        match self.installation.family {
+            _ if self.alone => {}
+            Family::Hydra | Family::IntelHydra => {
                 command.args([
                     "-launcher",
                     "ssh",
@@ -75,18 +76,12 @@ impl<'a> Launch<'a> {
                     }
                 }
             }
-            (Family::Prrte, alone) => {
-                command.args(["--bind-to", "none", "--prtemca", "prte_if_include", a.interface()]);
-                if !alone {
-                    let hosts = format!("{HOST_A}:1,{second}:1");
-                    command.args(["--prtemca", "plm_ssh_agent", SSH, "-H", &hosts, "--map-by", "node"]);
-                    command.args(["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
-                    command.args(["--mca", "btl_tcp_if_include", a.interface()]);
-                }
-                // It refuses to run as root, who it is at least within a lab.
-                for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
-                    command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
-                }
+            Family::Prrte => {
+                prrte(lab, false, &mut command);
+                let hosts = format!("{HOST_A}:1,{second}:1");
+                command.args(["--prtemca", "plm_ssh_agent", SSH, "-H", &hosts, "--map-by", "node"]);
+                command.args(["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
+                command.args(["--mca", "btl_tcp_if_include", a.interface()]);
             }
         }
         let cores = affinity::cores();
@@ -109,22 +104,76 @@ impl Contender for Launch<'_> {
         let stages = self.stages.borrow();
         let (_, lab) = stages.iter().find(|(one, _)| *one == regime).ok_or("it has no lab")?;
         let mut command = self.command(lab, patterns).map_err(|error| error.to_string())?;
-        let limit = p2p::limit(patterns) + SPARE;
-        let Ended { status, output, errors } =
-            run(&mut command, limit).map_err(|error| format!("cannot run unshare: {error}"))?;
-        let complaint = |what: String| match last_lines(&errors) {
-            words if words.is_empty() => what,
-            words => format!("{what}; its last words:\n{words}"),
-        };
-        match status {
-            None => Err(complaint(format!("no end within {limit:?}"))),
-            Some(status) if !status.success() => Err(complaint(format!("mpiexec ended with {status}"))),
-            Some(_) => {
-                let (version, outcomes) = p2p::read(&output, patterns).map_err(complaint)?;
-                self.version = Some(version);
-                Ok(outcomes)
+        let (version, outcomes) = output_of(&mut command, p2p::limit(patterns), |output| p2p::read(output, patterns))?;
+        self.version = Some(version);
+        Ok(outcomes)
+    }
+}
+
+impl Installation {
+    /// Its launcher, behind what [`alone`] makes, with each rank on a core if it is `bound`; the number of ranks and the program are
+    /// still to be said.
+    pub fn launcher_alone(&self, lab: &Lab, bound: bool, command: &mut Command) {
+        command.arg(&self.mpiexec).envs(self.environment.iter().cloned());
+        match self.family {
+            Family::Hydra | Family::IntelHydra => {
+                command.args(["-launcher", "fork", "-localhost", &lab.host(0).address().ip.to_string()]);
+                if bound {
+                    command.args(["-bind-to", "core"]);
+                }
             }
+            Family::Prrte => prrte(lab, bound, command),
         }
+    }
+}
+
+fn prrte(lab: &Lab, bound: bool, command: &mut Command) {
+    // More ranks than cores are asked for, where they are.
+    command.args([
+        "--bind-to",
+        if bound { "core" } else { "none" },
+        "--oversubscribe",
+        "--prtemca",
+        "prte_if_include",
+        lab.host(0).interface(),
+    ]);
+    // It refuses to run as root, who it is at least within a lab.
+    for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+        command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
+    }
+}
+
+/// A command on host A, which is alone. It is killed with all that it has started when this thread ends.
+pub fn alone(lab: &Lab) -> Command {
+    let mut command = host(lab, "alone");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn host(lab: &Lab, other: &str) -> Command {
+    let mut command = lab.host(0).command("unshare");
+    // The end of a PID namespace's first process is the end of all of them.
+    command.args(["--pid", "--fork", "--kill-child", "--uts", "--ipc", "--mount", "sh", "-c", HOST, "host", other]);
+    command
+}
+
+/// What `read` makes of a launcher's output, whose ranks end themselves within `limit`.
+pub fn output_of<T>(
+    command: &mut Command,
+    limit: Duration,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    let limit = limit + SPARE;
+    let Ended { status, output, errors } =
+        run(command, limit).map_err(|error| format!("cannot run {}: {error}", command.get_program().display()))?;
+    let complaint = |what: String| match last_lines(&errors) {
+        words if words.is_empty() => what,
+        words => format!("{what}; its last words:\n{words}"),
+    };
+    match status {
+        None => Err(complaint(format!("no end within {limit:?}"))),
+        Some(status) if !status.success() => Err(complaint(format!("its launcher ended with {status}"))),
+        Some(_) => read(&output).map_err(complaint),
     }
 }
 

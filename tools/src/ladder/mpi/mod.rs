@@ -1,7 +1,7 @@
-//! `sidelane ladder --mpi`: MPI libraries that are installed here, measured beside the rungs on the same hosts.
+//! `--mpi`: MPI libraries that are installed here, measured beside ours on the same hosts.
 
 mod install;
 mod launch;
 
-pub use install::{InstallError, Installation};
-pub use launch::{Launch, Stages};
+pub use install::{InstallError, Installation, Program};
+pub use launch::{Launch, Stages, alone, output_of};

@@ -1,0 +1,153 @@
+//! One of our ranks: the loop of `bench/peers/collectives.c`, by our own calls.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use sidelane_mpi::comm::cartesian::Side;
+use sidelane_mpi::comm::{Communicator, ErrorClass};
+use sidelane_mpi::op::Op;
+use sidelane_mpi::world;
+
+use super::{Cell, Collective};
+
+/// Runs as a rank of the job that this process is in. `arguments` are those of the C program but for its limit, which is the
+/// launcher's business here.
+pub fn main(measure_ns: u64, cells: &[Cell]) -> ExitCode {
+    let outcome = world::run(|comm| Measure::new(comm, measure_ns, cells)?.all(cells));
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(class)) => failed(&class),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(why: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::FAILURE
+}
+
+struct Measure<'a> {
+    comm: &'a Communicator,
+    ring: Communicator,
+    size: usize,
+    enough: Duration,
+    send: Vec<i32>,
+    receive: Vec<i32>,
+    /// Elements of each rank's block, for calls that want to know.
+    counts: Vec<usize>,
+}
+
+impl<'a> Measure<'a> {
+    fn new(comm: &'a Communicator, measure_ns: u64, cells: &[Cell]) -> Result<Self, ErrorClass> {
+        let size = comm.size() as usize;
+        let ring = comm.cartesian(&[Side { size: comm.size(), periodic: true }])?.ok_or(ErrorClass::Topology)?;
+        // Of a ring's ranks each has two neighbours, even if that is one twice.
+        let longest = cells.iter().map(|cell| cell.bytes * size.max(2)).max().unwrap_or(0);
+        let room = vec![0x0101_0101; longest.div_ceil(ELEMENT)];
+        let enough = Duration::from_nanos(measure_ns);
+        Ok(Self { comm, ring, size, enough, send: room.clone(), receive: room, counts: vec![0; size] })
+    }
+
+    fn all(&mut self, cells: &[Cell]) -> Result<(), ErrorClass> {
+        if self.comm.rank() == 0 {
+            println!("{{\"library\":\"sidelane {}\"}}", env!("CARGO_PKG_VERSION"));
+        }
+        let mut closing = Duration::MAX;
+        for _ in 0..3 {
+            closing = closing.min(self.timed(Cell { collective: Collective::Barrier, bytes: 0 }, 0)?);
+        }
+        self.enough = self.enough.max(BARRIERS * closing);
+        for cell in cells {
+            let each = cell.bytes / ELEMENT / if cell.collective.cuts() { self.size } else { 1 };
+            self.counts.fill(each);
+            // The first call may make connections.
+            self.timed(*cell, 1)?;
+            let (mut calls, mut next) = (1, 1);
+            let (mut took, mut spent) = (Duration::ZERO, Duration::ZERO);
+            while next > 0 {
+                calls = next;
+                took = self.timed(*cell, calls)?;
+                spent += took;
+                next = self.next_calls(calls, took, spent)?;
+            }
+            if self.comm.rank() == 0 {
+                let ns = took.as_nanos() as f64 / f64::from(calls);
+                println!("{{\"collective\":\"{}\",\"bytes\":{},\"ns\":{ns:.1}}}", cell.collective, cell.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many calls come next, and 0 when there are enough; rank 0 decides.
+    fn next_calls(&self, calls: u32, took: Duration, spent: Duration) -> Result<u32, ErrorClass> {
+        let mut next = [0];
+        if took < self.enough && calls < CALLS_MAX && spent < PATIENCE * self.enough {
+            let wanted = 1.1 * f64::from(calls) * self.enough.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            next[0] = (wanted.min(f64::from(calls * GROWTH)) as u32).max(calls + 1).min(CALLS_MAX);
+        }
+        self.comm.broadcast(&mut next, 0)?;
+        Ok(next[0])
+    }
+
+    /// Time of these calls and a barrier: a root that has run ahead has not done its part before.
+    fn timed(&mut self, cell: Cell, calls: u32) -> Result<Duration, ErrorClass> {
+        self.comm.barrier()?;
+        let begin = Instant::now();
+        for _ in 0..calls {
+            self.call(cell)?;
+        }
+        self.comm.barrier()?;
+        Ok(begin.elapsed())
+    }
+
+    #[inline]
+    fn call(&mut self, Cell { collective, bytes }: Cell) -> Result<(), ErrorClass> {
+        let (comm, size, op) = (self.comm, self.size, &Op::Sum);
+        let count = bytes / ELEMENT;
+        let (own, all) = (&self.send[..count], &self.send[..]);
+        // What an array that is cut has for each.
+        let (block, blocks) = (count / size, count / size * size);
+        let counts = &self.counts[..];
+        let whole = count * size;
+        match collective {
+            Collective::Barrier => comm.barrier(),
+            Collective::Broadcast => comm.broadcast(&mut self.receive[..count], 0),
+            Collective::Reduce => comm.reduce(own, &mut self.receive[..count], op, 0),
+            Collective::Allreduce => comm.allreduce(own, &mut self.receive[..count], op),
+            Collective::ReduceScatterBlock => comm.reduce_scatter_block(&all[..blocks], &mut self.receive[..block], op),
+            Collective::ReduceScatter => comm.reduce_scatter(&all[..blocks], &mut self.receive[..block], counts, op),
+            Collective::Scan => comm.scan(own, &mut self.receive[..count], op),
+            Collective::Exscan => comm.exscan(own, &mut self.receive[..count], op),
+            Collective::Gather => comm.gather(own, &mut self.receive[..whole], 0),
+            Collective::Gatherv => comm.gather_varying(own, &mut self.receive[..whole], counts, 0),
+            Collective::Scatter => comm.scatter(&all[..whole], &mut self.receive[..count], 0),
+            Collective::Scatterv => comm.scatter_varying(&all[..whole], &mut self.receive[..count], counts, 0),
+            Collective::Allgather => comm.allgather(own, &mut self.receive[..whole]),
+            Collective::Allgatherv => comm.allgather_varying(own, &mut self.receive[..whole], counts),
+            Collective::Alltoall => comm.alltoall(&all[..whole], &mut self.receive[..whole]),
+            Collective::Alltoallv => comm.alltoall_varying(&all[..whole], &mut self.receive[..whole], counts, counts),
+            Collective::NeighborAllgather => self.ring.neighbor_allgather(own, &mut self.receive[..2 * count]),
+            Collective::NeighborAlltoall => {
+                self.ring.neighbor_alltoall(&all[..2 * count], &mut self.receive[..2 * count])
+            }
+            Collective::Ibarrier => comm.scope(|scope| scope.barrier()?.wait().map(drop)),
+            Collective::Ibroadcast => {
+                let data = &mut self.receive[..count];
+                comm.scope(|scope| scope.broadcast(data, 0)?.wait().map(drop))
+            }
+            Collective::Iallreduce => {
+                let result = &mut self.receive[..count];
+                comm.scope(|scope| scope.allreduce(own, result, op)?.wait().map(drop))
+            }
+        }
+    }
+}
+
+/// Of an element: what reductions add is `MPI_INT`, and the rest moves the same arrays.
+const ELEMENT: usize = size_of::<i32>();
+
+// As in the C program.
+const CALLS_MAX: u32 = 20_000;
+const GROWTH: u32 = 16;
+const BARRIERS: u32 = 4;
+const PATIENCE: u32 = 20;

@@ -1,0 +1,245 @@
+//! What came out of a run: figures for programs, tables for people.
+
+use std::fmt;
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, Plan};
+use crate::machine::Machine;
+use crate::report::bytes;
+use crate::stats::median;
+
+/// All figures of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Where it was run.
+    pub machine: Machine,
+    /// Who was measured, ours the first, and what exactly each is.
+    pub callers: Vec<(String, String)>,
+    /// Time in which each call was made again and again.
+    pub measure_ns: u64,
+    /// One for each number of ranks, collective and size, in this order.
+    pub entries: Vec<Entry>,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Ranks of the job.
+    pub ranks: usize,
+    /// The call's name.
+    pub collective: String,
+    /// The bytes that its count stands for.
+    pub bytes: usize,
+    /// Of each caller.
+    pub taken: Vec<Taken>,
+    /// How many times as fast ours is as the best of the others: the median of the ratios within the rounds. Below 1 it is
+    /// slower.
+    pub ratio: Option<f64>,
+}
+
+/// What a call took with one of the callers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The middle one of the rounds.
+    pub median_ns: f64,
+    /// Each round's.
+    pub rounds_ns: Vec<f64>,
+}
+
+impl Report {
+    pub(super) fn new(plan: &Plan, names: Vec<String>) -> Self {
+        Self {
+            machine: Machine::describe(),
+            callers: names.into_iter().map(|name| (name, String::new())).collect(),
+            measure_ns: plan.measure_ns,
+            entries: Vec::new(),
+        }
+    }
+
+    /// One job's times, in the order of its cells.
+    pub(super) fn add(&mut self, ranks: usize, who: usize, cells: &[Cell], times_ns: &[f64]) {
+        for (cell, time) in cells.iter().zip(times_ns) {
+            let same = |entry: &Entry| {
+                (entry.ranks, &entry.collective[..], entry.bytes) == (ranks, cell.collective.name(), cell.bytes)
+            };
+            let at = self.entries.iter().position(same).unwrap_or_else(|| {
+                self.entries.push(Entry {
+                    ranks,
+                    collective: cell.collective.to_string(),
+                    bytes: cell.bytes,
+                    taken: vec![Taken::default(); self.callers.len()],
+                    ratio: None,
+                });
+                self.entries.len() - 1
+            });
+            self.entries[at].taken[who].rounds_ns.push(*time);
+        }
+    }
+
+    pub(super) fn finish(&mut self, versions: Vec<String>) {
+        for ((_, version), said) in self.callers.iter_mut().zip(versions) {
+            *version = said;
+        }
+        self.entries.iter_mut().for_each(Entry::finish);
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("only plain fields and finite numbers")
+    }
+
+    /// Calls in which ours is slower than the best of the others by more than a tenth, the worst first.
+    fn slower(&self) -> Vec<(f64, &Entry)> {
+        let mut slower: Vec<_> = self
+            .entries
+            .iter()
+            .filter_map(|entry| Some((entry.ratio?, entry)))
+            .filter(|(ratio, _)| *ratio < 0.9)
+            .collect();
+        slower.sort_by(|a, b| a.0.total_cmp(&b.0));
+        slower
+    }
+
+    /// Calls as rows and lengths as columns; `ours / the best of the others`, and the ratio.
+    fn table(&self, ranks: usize) -> Table {
+        let entries: Vec<_> = self.entries.iter().filter(|entry| entry.ranks == ranks).collect();
+        let mut sizes: Vec<_> = entries.iter().map(|entry| entry.bytes).filter(|bytes| *bytes > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut table = Table::new();
+        table.load_style(UTF8_BORDERS_ONLY);
+        let heads = sizes.iter().map(|size| bytes(*size));
+        table.set_header([vec![format!("{ranks} ranks")], heads.collect()].concat());
+        let mut names: Vec<&str> = entries.iter().map(|entry| &entry.collective[..]).collect();
+        names.dedup();
+        // What moves no bytes stands in the first column.
+        let column = |entry: &Entry| sizes.iter().position(|size| *size == entry.bytes).unwrap_or(0);
+        for name in names {
+            let mut row = vec![String::new(); sizes.len().max(1) + 1];
+            name.clone_into(&mut row[0]);
+            for entry in entries.iter().filter(|entry| entry.collective == name) {
+                row[1 + column(entry)] = self.text(entry);
+            }
+            table.add_row(row);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    fn text(&self, entry: &Entry) -> String {
+        let ours = time(entry.taken[0].median_ns);
+        match (entry.best(), entry.ratio) {
+            (Some(best), Some(ratio)) => {
+                let initial = self.callers[best].0.chars().next().unwrap_or('?');
+                format!("{ours} / {} {initial} {ratio:.2}x", time(entry.taken[best].median_ns))
+            }
+            _ => ours,
+        }
+    }
+}
+
+impl Entry {
+    fn finish(&mut self) {
+        for taken in &mut self.taken {
+            taken.median_ns = median(&mut taken.rounds_ns.clone()).unwrap_or(f64::MAX);
+        }
+        self.ratio = self.best().and_then(|best| {
+            let rounds = self.taken[best].rounds_ns.iter().zip(&self.taken[0].rounds_ns);
+            median(&mut rounds.map(|(theirs, ours)| theirs / ours).collect::<Vec<_>>())
+        });
+    }
+
+    /// Which of the others is the fastest.
+    fn best(&self) -> Option<usize> {
+        (1..self.taken.len()).min_by(|a, b| self.taken[*a].median_ns.total_cmp(&self.taken[*b].median_ns))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        for (name, version) in &self.callers {
+            writeln!(f, "{name}: {version}")?;
+        }
+        let others: Vec<_> = self.callers.iter().skip(1).map(|(name, _)| &name[..]).collect();
+        let beside = if others.is_empty() {
+            String::new()
+        } else {
+            format!(" / the best of {}, and how many times as fast ours is", others.join(" and "))
+        };
+        writeln!(f, "\nMicroseconds a call, back to back: ours{beside}")?;
+        let mut ranks: Vec<_> = self.entries.iter().map(|entry| entry.ranks).collect();
+        ranks.dedup();
+        for ranks in ranks {
+            writeln!(f, "{}", self.table(ranks))?;
+        }
+        let slower = self.slower();
+        if !slower.is_empty() {
+            writeln!(f, "\nSlower than the best of the others by more than a tenth:")?;
+        }
+        for (ratio, entry) in &slower {
+            let Entry { ranks, collective, bytes: size, .. } = entry;
+            writeln!(f, "  {ratio:.2}x {collective} of {ranks} ranks, {}", bytes(*size))?;
+        }
+        if !others.is_empty() {
+            let compared = self.entries.iter().filter(|entry| entry.ratio.is_some()).count();
+            write!(
+                f,
+                "{} of {compared} calls are slower than the best of the others by more than a tenth",
+                slower.len()
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn time(nanos: f64) -> String {
+    let micros = nanos / 1e3;
+    match micros {
+        micros if micros < 9.995 => format!("{micros:.2}"),
+        micros if micros < 99.95 => format!("{micros:.1}"),
+        micros => format!("{micros:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::Collective;
+
+    #[test]
+    fn the_ratio_is_to_the_best_of_the_others_within_rounds() {
+        let plan = Plan { ranks: vec![4], ..Plan::default() };
+        let mut report = Report::new(&plan, ["ours", "slow", "fast"].map(str::to_owned).to_vec());
+        let cells =
+            [Cell { collective: Collective::Scan, bytes: 1024 }, Cell { collective: Collective::Barrier, bytes: 0 }];
+        for round in 0..3 {
+            let noise = f64::from(round + 1);
+            report.add(4, 0, &cells, &[2_000.0 * noise, 100.0]);
+            report.add(4, 1, &cells, &[9_000.0 * noise, 50_000.0]);
+            report.add(4, 2, &cells, &[1_000.0 * noise, 40_000.0]);
+        }
+        report.finish(vec!["1".to_owned(); 3]);
+        assert_eq!(report.entries[0].ratio, Some(0.5));
+        assert_eq!(report.entries[1].ratio, Some(400.0));
+        let text = report.to_string();
+        assert!(text.contains("4.00 / 2.00 f 0.50x"), "{text}");
+        assert!(text.contains("0.50x scan of 4 ranks, 1 KiB"), "{text}");
+        assert!(text.contains("1 of 2 calls are slower"), "{text}");
+        assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+    }
+
+    #[test]
+    fn without_others_there_are_only_our_times() {
+        let mut report = Report::new(&Plan::default(), vec!["ours".to_owned()]);
+        report.add(2, 0, &[Cell { collective: Collective::Gather, bytes: 8 }], &[123_456.0]);
+        report.finish(vec![String::new()]);
+        let text = report.to_string();
+        assert!(text.contains("123") && !text.contains("slower") && !text.contains(" / "), "{text}");
+    }
+}

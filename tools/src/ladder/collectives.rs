@@ -1,0 +1,135 @@
+//! `sidelane ladder collectives`: every collective call among ranks on this host, ours and installed MPIs' in turns.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use sidelane::lab::{self, Lab, LabSpec};
+use sidelane_bench::collectives::{self, Cell, Plan};
+use sidelane_bench::contender::Caller;
+use sidelane_bench::contender::collectives::{arguments, limit, read};
+use sidelane_nic::affinity;
+
+use super::mpi::{Installation, Program, alone, output_of};
+use super::{Failure, write};
+use crate::args::CollectivesArgs;
+use crate::interrupt;
+
+/// Runs the calls; returns the exit code.
+pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
+    if let Some(file) = &args.json {
+        write(file, "")?;
+    }
+    let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    // Whatever a job may leave behind ends with the lab.
+    let lab = Lab::build(&LabSpec::default()).ok();
+    if lab.is_none() && !args.mpi.is_empty() {
+        return Err(Failure::MpiWithoutLab);
+    }
+    let own = std::env::current_exe().map_err(Failure::Own)?;
+    let mpis = Installation::find_all(&args.mpi, Program::Collectives)?;
+    let launcher = |with| Jobs { with, lab: lab.as_ref(), version: None };
+    let mut jobs = vec![launcher(With::Ours(own))];
+    jobs.extend(mpis.iter().map(|mpi| launcher(With::Mpi(mpi))));
+    let mut callers: Vec<&mut dyn Caller> = jobs.iter_mut().map(|jobs| jobs as &mut dyn Caller).collect();
+    let report = collectives::run(&plan(args), &mut callers, |progress| {
+        let (done, total) = progress.done;
+        let (ranks, round) = (progress.ranks, progress.round + 1);
+        eprintln!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
+        !interrupted.load(Ordering::Relaxed)
+    });
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(interrupt::INTERRUPTED);
+    }
+    let report = report?;
+    crate::say(&report);
+    if let Some(file) = &args.json {
+        write(file, &report.to_json())?;
+    }
+    Ok(0)
+}
+
+fn plan(args: &CollectivesArgs) -> Plan {
+    let plan = Plan::default();
+    Plan {
+        collectives: if args.only.is_empty() { plan.collectives } else { args.only.clone() },
+        ranks: args.ranks.clone(),
+        sizes: args.sizes.clone(),
+        rounds: args.rounds as usize,
+        measure_ns: plan.measure_ns,
+    }
+}
+
+/// Whose calls.
+enum With<'a> {
+    /// This program's file.
+    Ours(PathBuf),
+    Mpi(&'a Installation),
+}
+
+/// One job after the other of one library.
+struct Jobs<'a> {
+    with: With<'a>,
+    lab: Option<&'a Lab>,
+    version: Option<String>,
+}
+
+impl Jobs<'_> {
+    /// The command of one job.
+    fn command(&self, ranks: usize, measure_ns: u64, cells: &[Cell]) -> io::Result<Command> {
+        let bound = ranks <= affinity::cores().len();
+        let mut command = match (&self.with, self.lab) {
+            (With::Ours(own), None) => {
+                let mut command = Command::new(own);
+                lab::tie(&mut command);
+                command.stdin(Stdio::null());
+                command
+            }
+            (With::Ours(own), Some(lab)) => {
+                let mut command = alone(lab);
+                command.arg(own);
+                command
+            }
+            (With::Mpi(_), None) => return Err(io::Error::other("it has no lab")),
+            (With::Mpi(mpi), Some(lab)) => {
+                let mut command = alone(lab);
+                mpi.launcher_alone(lab, bound, &mut command);
+                command
+            }
+        };
+        let ranks = ranks.to_string();
+        match &self.with {
+            With::Ours(own) => {
+                let bind = if bound { "core" } else { "none" };
+                command.args(["run", "-n", &ranks, "--bind", bind, "--"]).arg(own);
+                // Its launcher ends it in time.
+                command.arg("collective-rank").args(arguments(measure_ns, cells).into_iter().skip(1));
+            }
+            With::Mpi(mpi) => {
+                command.args(["-n", &ranks]).arg(&mpi.program).args(arguments(measure_ns, cells));
+            }
+        }
+        Ok(command)
+    }
+}
+
+impl Caller for Jobs<'_> {
+    fn name(&self) -> &str {
+        match &self.with {
+            With::Ours(_) => "sidelane",
+            With::Mpi(mpi) => &mpi.name,
+        }
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    fn play(&mut self, ranks: usize, measure_ns: u64, cells: &[Cell]) -> Result<Vec<f64>, String> {
+        let mut command = self.command(ranks, measure_ns, cells).map_err(|error| error.to_string())?;
+        let (version, times) = output_of(&mut command, limit(measure_ns, cells), |output| read(output, cells))?;
+        self.version = Some(version);
+        Ok(times)
+    }
+}
