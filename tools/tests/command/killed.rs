@@ -138,7 +138,7 @@ impl<'a> Part<'a> {
         let is_victim = self.world.rank() == VICTIM;
         let done = match self.what {
             What::Startup | What::Finalize => unreachable!("not while it runs"),
-            What::Fence | What::Lock | What::Get => return self.one_sided().map_err(|error| named(error)),
+            What::Fence | What::Lock | What::Get => return self.one_sided().map_err(named),
             What::Barrier => self.world.barrier(),
             What::Broadcast => self.world.broadcast(&mut vec![1u8; LONG], VICTIM),
             What::Allreduce => self.world.allreduce_in_place(&mut [1u64; 1_000], &Op::Sum),
