@@ -268,8 +268,7 @@ fn survives(stage: &Stage, what: What, options: &[&str]) {
     assert!(names && line.ends_with("was killed by SIGKILL (signal 9); the others go on"), "{what:?}: {errors}");
     assert_eq!(errors.lines().filter(|line| line.starts_with("sidelane run: ")).count(), 1, "{what:?}: {errors}");
     assert_eq!(code, Some(128 + libc::SIGKILL), "{what:?}: {errors}");
-    let class = if what == What::RecvAny { ErrorClass::ProcFailedPending } else { ErrorClass::ProcFailed };
-    let expected = if what == What::Finalize { Vec::new() } else { vec![class.to_string(); 3] };
+    let expected = if what == What::Finalize { Vec::new() } else { vec![ErrorClass::ProcFailed.to_string(); 3] };
     assert_eq!(said, expected, "{what:?}: {errors}");
 }
 
