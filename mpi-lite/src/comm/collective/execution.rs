@@ -85,7 +85,12 @@ impl Execution {
     pub(super) fn advance(&mut self, device: &mut Device, route: Route, combine: &mut Combine) -> Result<bool, Error> {
         while self.lent.is_some() {
             while let Some(request) = self.requests.get(self.over) {
-                let Some(status) = device.poll(*request) else { return Ok(false) };
+                let Some(status) = device.poll(*request) else {
+                    if !device.gone().is_empty() {
+                        self.fail_without(device, route);
+                    }
+                    return Ok(false);
+                };
                 self.over += 1;
                 if let Some(error) = status.error {
                     self.fail(device, error);
@@ -159,6 +164,14 @@ impl Execution {
                 Step::Combine { .. } => combine(into, from),
                 Step::Copy { .. } => into.copy_from_slice(from),
             }
+        }
+    }
+
+    /// A member that is gone ends the call for all, also for who waits for one that has given up because of it.
+    #[cold]
+    fn fail_without(&mut self, device: &mut Device, route: Route) {
+        if self.error.is_none() && device.gone().iter().any(|gone| route.processes.contains(gone)) {
+            self.fail(device, Error::ProcFailed);
         }
     }
 
