@@ -71,7 +71,10 @@ struct OneSided {
     key: RemoteKey,
     /// Never published: nobody but its owner may touch it.
     hidden: Region,
+    /// Where puts come from: nothing changes it while they are under way.
     own: Region,
+    /// Where gets go.
+    fetched: Region,
     expected: Vec<u8>,
     puts: Vec<Op>,
     gets: Vec<Op>,
@@ -90,6 +93,7 @@ impl OneSided {
             key: b.publish(theirs, Rights::ALL, None).unwrap(),
             hidden: b.register(vec![0x5e; 64]),
             own: a.register((0..MEMORY).map(|at| at as u8).collect()),
+            fetched: a.register(vec![0; MEMORY]),
             expected: vec![0; MEMORY],
             puts: Vec::new(),
             gets: Vec::new(),
@@ -112,7 +116,7 @@ impl OneSided {
                     self.puts.push(op);
                 }
             }
-            2 => self.gets.extend(end.get(peer, &self.key, at as u64, self.own, bytes)),
+            2 => self.gets.extend(end.get(peer, &self.key, at as u64, self.fetched, bytes)),
             _ => {
                 let word: &mut [u8; 8] = (&mut self.expected[WORD..]).try_into().unwrap();
                 let before = u64::from_le_bytes(*word);
