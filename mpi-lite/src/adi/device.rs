@@ -302,7 +302,7 @@ impl Device {
     }
 
     /// Fills `into` from `address` on in the memory of a process on this host, which has lent it. False where that cannot be
-    /// done, or shall not ([`Config::single_copy`]).
+    /// done, or shall not ([`Config::single_copy`](super::Config::single_copy)).
     pub fn read_memory(&mut self, process: u32, address: u64, into: &mut [u8]) -> bool {
         let engine = &mut self.engine;
         let state = &mut engine.peers[process as usize].pull;

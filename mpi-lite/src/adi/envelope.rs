@@ -42,6 +42,6 @@ pub enum Mode {
     Synchronous,
 }
 
-/// A message that a matched probe has found, and that only [`Device::recv_matched`] can receive.
+/// A message that a matched probe has found, and that only [`Device::recv_matched`](super::Device::recv_matched) can receive.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Message(pub(super) Found);
