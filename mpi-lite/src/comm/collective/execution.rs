@@ -1,6 +1,8 @@
 //! A schedule under way: posts a round's messages, waits for them, does the local steps, and goes on.
 #![allow(unsafe_code)] // The caller's buffers are read and written while other calls go on: it lends their addresses.
 
+use std::time::{Duration, Instant};
+
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source};
 use crate::coll::{Memory, Schedule, Span, Step, Transfer};
 
@@ -56,6 +58,8 @@ pub struct Execution {
     requests: Vec<Request>,
     over: usize,
     error: Option<Error>,
+    /// Since when nothing has come while a member is gone.
+    stalled_since: Option<Instant>,
 }
 
 impl Execution {
@@ -72,7 +76,7 @@ impl Execution {
         debug_assert_eq!(self.schedule.check(), Ok(()));
         self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
         self.lent = Some(lent);
-        (self.tag, self.round, self.error) = (tag, 0, None);
+        (self.tag, self.round, self.error, self.stalled_since) = (tag, 0, None, None);
         self.post(device, route);
     }
 
@@ -87,11 +91,12 @@ impl Execution {
             while let Some(request) = self.requests.get(self.over) {
                 let Some(status) = device.poll(*request) else {
                     if !device.gone().is_empty() {
-                        self.fail_without(device, route);
+                        self.wait_no_longer(device, route);
                     }
                     return Ok(false);
                 };
                 self.over += 1;
+                self.stalled_since = None;
                 if let Some(error) = status.error {
                     self.fail(device, error);
                 }
@@ -167,10 +172,14 @@ impl Execution {
         }
     }
 
-    /// A member that is gone ends the call for all, also for who waits for one that has given up because of it.
+    /// A member that is gone ends the call for all, also for who waits for one that has given up because of it. What was sent
+    /// before is still taken in.
     #[cold]
-    fn fail_without(&mut self, device: &mut Device, route: Route) {
-        if self.error.is_none() && device.gone().iter().any(|gone| route.processes.contains(gone)) {
+    fn wait_no_longer(&mut self, device: &mut Device, route: Route) {
+        if self.error.is_some() || !device.gone().iter().any(|gone| route.processes.contains(gone)) {
+            return;
+        }
+        if self.stalled_since.get_or_insert_with(Instant::now).elapsed() > GRACE {
             self.fail(device, Error::ProcFailed);
         }
     }
@@ -196,5 +205,7 @@ fn at(lent: Lent, scratch: &mut [Word], span: Span) -> *mut [u8] {
     std::ptr::slice_from_raw_parts_mut(start.wrapping_add(span.start()), span.len())
 }
 
+/// Longer than messages that are on the way take, unless a machine is very busy; whoever has to learn of a failure hardly waits.
+const GRACE: Duration = Duration::from_millis(100);
 /// As large as the largest alignment of an element.
 type Word = u128;
