@@ -20,7 +20,8 @@ pub struct Caps {
     /// How long a silence on this driver's path is no proof of a loss: a kernel's stalls, or hardware's.
     /// Floor of the retransmission time-out.
     pub rto_floor: Duration,
-    /// A full path refuses frames here, at the sender, since there is no queue on it that others fill too: memory shared
-    /// with the peer. Nothing on it can be congested.
-    pub direct: bool,
+    /// How long frames may wait at the two ends, for a processor or in a socket's buffer, while nothing on the path is
+    /// congested. `None`: nothing can be. A full path refuses frames at the sender, since there is no queue on it that
+    /// others fill too: memory shared with the peer.
+    pub host_delay: Option<Duration>,
 }

@@ -23,6 +23,8 @@ pub struct Counters {
     pub waits: u64,
     /// Times that a peer slept and had to be woken. Only where that is the driver's own doing: `shm`.
     pub wakes: u64,
+    /// Times that peers who called had to wait until the process had a free descriptor. Only on `shm`.
+    pub peers_put_off: u64,
 }
 
 impl Counters {
@@ -35,6 +37,6 @@ impl Counters {
                 $(show(concat!("nic.", stringify!($name)), $name);)*
             };
         }
-        fields!(rx_frames rx_bytes rx_foreign rx_dropped tx_frames tx_bytes tx_full tx_failed waits wakes);
+        fields!(rx_frames rx_bytes rx_foreign rx_dropped tx_frames tx_bytes tx_full tx_failed waits wakes peers_put_off);
     }
 }

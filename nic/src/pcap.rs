@@ -57,7 +57,8 @@ enum Direction {
 }
 
 impl<N: Nic, W: Write> Capture<N, W> {
-    /// Wraps `nic`. `out` gets many small writes: buffer it.
+    /// Wraps `nic`. `out` gets many small writes: buffer it. Links that `nic` has already lend no slots here: ask for them
+    /// again, which gives the same ones.
     pub fn new(nic: N, out: W, origin: Origin) -> Self {
         let origin_ns = match origin {
             Origin::Zero => 0,

@@ -1,6 +1,8 @@
 //! The `dpdk` driver on DPDK's virtual devices: both ends in this process. Where there is no libdpdk, each test says so
 //! and passes.
 
+mod libdpdk;
+
 use std::time::{Duration, Instant};
 
 use sidelane_nic::LinkAddr;
@@ -10,17 +12,6 @@ use sidelane_nic::dpdk::{Config, Dpdk, OpenError};
 /// A name that no other process uses.
 fn unique(name: &str) -> String {
     format!("sidelane-{name}-{}", std::process::id())
-}
-
-/// True, and the reason printed, where there is no libdpdk.
-fn skipped() -> bool {
-    match sidelane_dpdk_sys::load() {
-        Ok(_) => false,
-        Err(error) => {
-            println!("skipped: {error}");
-            true
-        }
-    }
 }
 
 /// One endpoint on the first end of a pair, the others on the second.
@@ -53,7 +44,7 @@ impl Setup for Pair {
 }
 
 fn keeps_the_contract(mut setup: Pair) {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     // A skipped suite would be a suite that proves nothing: here it has to open.

@@ -1,6 +1,7 @@
 //! The `dpdk` driver on DPDK's virtual devices that reach the kernel, a file, or themselves. Those on interfaces speak with
 //! `uring` at the other end: it is one wire format.
 
+mod libdpdk;
 mod namespace;
 
 use sidelane_nic::dpdk::{Config, Dpdk};
@@ -15,7 +16,7 @@ macro_rules! inside_a_namespace {
         $(
             #[test]
             fn $name() {
-                if !skipped() {
+                if !libdpdk::is_missing() {
                     run_inside(concat!("inside::", stringify!($name)));
                 }
             }
@@ -108,20 +109,9 @@ fn receive(nic: &mut impl Nic) -> Vec<u8> {
     got.unwrap()
 }
 
-/// True, and the reason printed, where there is no libdpdk.
-fn skipped() -> bool {
-    match sidelane_dpdk_sys::load() {
-        Ok(_) => false,
-        Err(error) => {
-            println!("skipped: {error}");
-            true
-        }
-    }
-}
-
 #[test]
 fn a_ring_brings_its_frames_back() {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     let mut nic = Dpdk::open(&Config::new("net_ring0")).unwrap();
@@ -135,7 +125,7 @@ fn a_ring_brings_its_frames_back() {
 
 #[test]
 fn what_comes_from_nowhere_is_foreign_and_what_goes_there_is_sent() {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     let mut nic = Dpdk::open(&Config::new("net_null0")).unwrap();
@@ -150,8 +140,20 @@ fn what_comes_from_nowhere_is_foreign_and_what_goes_there_is_sent() {
 }
 
 #[test]
+fn frames_for_others_end_no_sleep() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let mut nic = Dpdk::open(&Config::new("net_null1")).unwrap();
+    let until = nic.now() + Duration::from_millis(5);
+    nic.wait(Some(until)).unwrap();
+    assert!(nic.now() >= until);
+    assert!(nic.counters().rx_foreign > 0);
+}
+
+#[test]
 fn a_capture_file_gets_what_is_sent() {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     let file = std::env::temp_dir().join(format!("sidelane-{}.pcap", std::process::id()));

@@ -3,6 +3,8 @@
 //! kept out of it crashes this test. Where there is no libdpdk, each test says so and passes.
 #![allow(unsafe_code)] // Sockets of DPDK's, by their numbers.
 
+mod libdpdk;
+
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,8 +69,41 @@ fn a_control_channel_that_breaks_in_the_middle_of_a_burst_harms_neither_side() {
     ended("broken", ",server", "", "break");
 }
 
+#[test]
+fn a_client_s_end_is_known_to_a_server_that_asks_only_afterwards() {
+    asked_late("late-server", ",server", "");
+}
+
+#[test]
+fn a_server_s_end_is_known_to_a_client_that_asks_only_afterwards() {
+    asked_late("late-client", "", ",server");
+}
+
+/// The other side comes and goes before this one asks about it for the first time.
+fn asked_late(name: &str, here: &str, there: &str) {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("memif:sidelane-{name}-{}", std::process::id());
+    let mut other = start(&format!("{name}{there}"), 1, "close");
+    let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
+    let link = nic.link(THERE.parse().unwrap()).unwrap();
+    let (mut frames, give_up) = (0, nic.now() + PATIENCE);
+    while other.try_wait().unwrap().is_none() {
+        assert!(nic.now() < give_up, "the other side does not end");
+        frames += turn(&mut nic, link);
+    }
+    assert!(frames > 0);
+    let give_up = nic.now() + PATIENCE;
+    while !nic.is_gone(link) {
+        assert!(nic.now() < give_up, "its end was not noticed");
+        turn(&mut nic, link);
+    }
+}
+
 fn killed(name: &str, here: &str, there: &str) {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     let _turn = alone();
@@ -88,6 +123,7 @@ fn killed(name: &str, here: &str, there: &str) {
             other.kill().unwrap();
             other.wait().unwrap();
         });
+        let give_up = nic.now() + PATIENCE;
         while !nic.is_gone(link) {
             turn(&mut nic, link);
             assert!(nic.now() < give_up, "its end was not noticed");
@@ -100,7 +136,7 @@ fn killed(name: &str, here: &str, there: &str) {
 }
 
 fn ended(name: &str, here: &str, there: &str, end: &str) {
-    if skipped() {
+    if libdpdk::is_missing() {
         return;
     }
     let _turn = alone();
@@ -169,16 +205,6 @@ fn break_control_channels() {
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn skipped() -> bool {
-    match sidelane_dpdk_sys::load() {
-        Ok(_) => false,
-        Err(error) => {
-            println!("skipped: {error}");
-            true
-        }
-    }
 }
 
 const HERE: &str = "02:00:00:00:00:01/0";

@@ -1,5 +1,7 @@
 //! The `shm` driver between processes: what threads cannot show.
+#![allow(unsafe_code)] // A process's own limits and its use of the processor.
 
+use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
 use sidelane_nic::shm::ShmNic;
@@ -8,6 +10,7 @@ use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
 const PARENT: u16 = 1;
 const CHILD: u16 = 2;
+const CALLER: u16 = 3;
 
 /// Where a child finds its domain.
 const DOMAIN: &str = "SIDELANE_TEST_DOMAIN";
@@ -91,6 +94,71 @@ fn talk() {
     for number in 0.. {
         send(&mut nic, link, &numbered(number));
     }
+}
+
+/// Uses all its descriptors up, and frees them when a caller has waited for a while.
+#[test]
+#[ignore = "the other side of a test"]
+fn crowded() {
+    let (mut nic, link) = child();
+    send(&mut nic, link, b"here");
+    limit_descriptors(256);
+    let mut crowd = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        crowd.push(file);
+    }
+    assert!(crowd.len() > 100, "{} descriptors were free", crowd.len());
+    send(&mut nic, link, b"crowded");
+    let give_up = nic.now() + Duration::from_millis(20_000);
+    while nic.counters().peers_put_off == 0 {
+        assert!(nic.now() < give_up, "nobody was put off");
+        nic.wait(Some(nic.now() + Duration::from_millis(1))).unwrap();
+    }
+    let (worked, until) = (processor_ms(), nic.now() + Duration::from_millis(500));
+    while nic.now() < until {
+        nic.wait(Some(until)).unwrap();
+    }
+    let worked = processor_ms() - worked;
+    assert!(worked < 100, "{worked} ms of work in half a second of waiting");
+    assert_eq!(nic.counters().peers_put_off, 1, "one caller, who waits on");
+    send(&mut nic, link, b"still here");
+    drop(crowd);
+    let mut from = None;
+    let give_up = nic.now() + Duration::from_millis(20_000);
+    while nic.rx_burst(1, |bytes, sender| from = (bytes == b"me too").then_some(sender)) == 0 {
+        assert!(nic.now() < give_up, "who was put off was forgotten");
+        nic.wait(Some(give_up)).unwrap();
+    }
+    assert_eq!(from, Some(LinkAddr::Shm { endpoint: CALLER }));
+}
+
+#[test]
+fn who_finds_no_descriptor_free_is_let_in_when_one_is() {
+    let domain = domain("crowd");
+    let (mut nic, link) = parent(&domain);
+    let mut other = spawn("crowded", &domain);
+    assert_eq!(receive(&mut nic, link).unwrap(), b"here");
+    assert_eq!(receive(&mut nic, link).unwrap(), b"crowded");
+    let mut caller = ShmNic::open(&domain, Some(CALLER)).unwrap();
+    let to_other = caller.link(LinkAddr::Shm { endpoint: CHILD }).unwrap();
+    assert_eq!(receive(&mut nic, link).unwrap(), b"still here");
+    send(&mut caller, to_other, b"me too");
+    assert!(other.wait().unwrap().success());
+}
+
+/// As `ulimit -n` does.
+fn limit_descriptors(count: u64) {
+    let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
+    // SAFETY: `limit` lives through the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+}
+
+/// Milliseconds that this process has had the processor for.
+fn processor_ms() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives through the call.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) }, 0);
+    time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
 }
 
 #[test]

@@ -40,7 +40,6 @@ inside_a_namespace! {
     removed_interface_is_gone
     interface_that_was_down_carries_frames_again
     lost_offload_fails_large_frames_only
-    driver_moves_between_threads
     mtu_follows_the_interface
 }
 
@@ -349,23 +348,6 @@ mod cases {
         }
         assert_eq!(a.counters().tx_failed, 1);
         assert!(!matches!(Uring::open(&Config::new("vA", 2)), Ok(nic) if nic.caps().mtu > nic.caps().mtu_safe));
-    }
-
-    pub fn driver_moves_between_threads() {
-        let (mut a, mut b, to_b) = veth_pair();
-        for _ in 0..3 {
-            let mover = std::thread::spawn(move || {
-                for _ in 0..10 {
-                    assert!(commit(&mut a, to_b, b"burst"));
-                }
-                a.flush();
-                a
-            });
-            a = mover.join().unwrap();
-            for _ in 0..10 {
-                assert_eq!(receive_one(&mut b), b"burst");
-            }
-        }
     }
 
     pub fn mtu_follows_the_interface() {

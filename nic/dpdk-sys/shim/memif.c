@@ -28,7 +28,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-struct memif_turn memif_turns[RTE_MAX_ETHPORTS];
+struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
 uint32_t memif_shut;
 int memif_fence;
 
@@ -72,8 +72,10 @@ static void memif_shut_out(void)
 	if (!memif_fence)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (int port = 0; port < RTE_MAX_ETHPORTS; port++)
-		while (__atomic_load_n(&memif_turns[port].under_way, __ATOMIC_ACQUIRE))
-			nanosleep(&nap, NULL);
+		for (int queue = 0; queue < SL_QUEUES_MAX; queue++)
+			while (__atomic_load_n(&memif_turns[port][queue].rx, __ATOMIC_ACQUIRE) ||
+			       __atomic_load_n(&memif_turns[port][queue].tx, __ATOMIC_ACQUIRE))
+				nanosleep(&nap, NULL);
 }
 
 static void memif_let_in(void)

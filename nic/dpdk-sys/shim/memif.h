@@ -7,40 +7,44 @@
 #include <rte_atomic.h>
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
+#include <rte_config.h>
 
-/* A port that is polled by one thread. Written at every burst, so each has its own cache line. */
+#include "shim.h"
+
+/* Bursts under way at a queue pair, one each way at most. Written at every burst, so each pair has its own cache line. */
 struct memif_turn {
-	uint32_t under_way;
+	uint32_t rx;
+	uint32_t tx;
 } __rte_cache_aligned;
 
-extern struct memif_turn memif_turns[];
+extern struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
 /* True while memif changes what bursts use. Hardly ever written. */
 extern uint32_t memif_shut;
 /* The kernel has no membarrier(2) for us: bursts bring their own fence. */
 extern int memif_fence;
 
-/* Before a burst on `port`; false: not now, nothing came and nothing goes. */
-static inline int memif_enter(uint16_t port)
+/* Before a burst, whose word this is; false: not now, nothing came and nothing goes. */
+static inline int memif_enter(uint32_t *under_way)
 {
 	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_RELAXED)))
 		return 0;
-	__atomic_store_n(&memif_turns[port].under_way, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(under_way, 1, __ATOMIC_RELAXED);
 	/* Between this store and this load there has to be a fence on one side of the two, and the rare side has it
 	 * (memif_shut_out); here the compiler must keep the order, no more. */
 	if (unlikely(memif_fence))
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_ACQUIRE))) {
-		__atomic_store_n(&memif_turns[port].under_way, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(under_way, 0, __ATOMIC_RELEASE);
 		return 0;
 	}
 	return 1;
 }
 
 /* After it. */
-static inline void memif_leave(uint16_t port)
+static inline void memif_leave(uint32_t *under_way)
 {
-	__atomic_store_n(&memif_turns[port].under_way, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(under_way, 0, __ATOMIC_RELEASE);
 }
 
 /* Once, before the environment starts: 0, or a negative errno. */

@@ -14,6 +14,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -190,7 +191,7 @@ static int configure(uint16_t port, const struct rte_eth_dev_info *info, const s
 	/* All frames come from one pool and have one owner, so mbufs need no look on their way back. */
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	conf.intr_conf.rxq = config->rx_interrupt;
-	return rte_eth_dev_configure(port, 1, 1, &conf);
+	return rte_eth_dev_configure(port, config->rx_queues, config->tx_queues, &conf);
 }
 
 static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
@@ -200,6 +201,8 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 
 	if (result != 0)
 		return result;
+	if (config->rx_queues > SL_QUEUES_MAX || config->tx_queues > SL_QUEUES_MAX)
+		return -EINVAL;
 	result = configure(port, &info, config);
 	if (result != 0 && config->rx_interrupt) {
 		config->rx_interrupt = 0;
@@ -210,14 +213,19 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 	result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &config->rx_descriptors, &config->tx_descriptors);
 	if (result != 0)
 		return result;
-	result = rte_eth_rx_queue_setup(port, 0, config->rx_descriptors, rte_eth_dev_socket_id(port), NULL, pool);
-	if (result != 0)
-		return result;
+	for (uint16_t queue = 0; queue < config->rx_queues; queue++) {
+		result = rte_eth_rx_queue_setup(port, queue, config->rx_descriptors, rte_eth_dev_socket_id(port), NULL,
+						pool);
+		if (result != 0)
+			return result;
+	}
 	info.default_txconf.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	result = rte_eth_tx_queue_setup(port, 0, config->tx_descriptors, rte_eth_dev_socket_id(port),
-					&info.default_txconf);
-	if (result != 0)
-		return result;
+	for (uint16_t queue = 0; queue < config->tx_queues; queue++) {
+		result = rte_eth_tx_queue_setup(port, queue, config->tx_descriptors, rte_eth_dev_socket_id(port),
+						&info.default_txconf);
+		if (result != 0)
+			return result;
+	}
 	result = rte_eth_dev_start(port);
 	if (result != 0)
 		return result;
@@ -232,9 +240,95 @@ static int port_restart(uint16_t port)
 	return rte_eth_dev_start(port);
 }
 
-static int promiscuous(uint16_t port, int on)
+static int port_stop(uint16_t port)
 {
-	return on ? rte_eth_promiscuous_enable(port) : rte_eth_promiscuous_disable(port);
+	return stop(port, 0);
+}
+
+/* Frames of an EtherType to an address go to a queue. */
+struct rule {
+	struct rte_flow_attr attr;
+	struct rte_flow_item_eth wanted;
+	struct rte_flow_item_eth mask;
+	struct rte_flow_action_queue queue;
+	struct rte_flow_item pattern[2];
+	struct rte_flow_action actions[2];
+};
+
+static void rule_write(struct rule *rule, const uint8_t *mac, uint16_t ethertype, uint16_t queue)
+{
+	memset(rule, 0, sizeof(*rule));
+	rule->attr.ingress = 1;
+	memcpy(rule->wanted.hdr.dst_addr.addr_bytes, mac, RTE_ETHER_ADDR_LEN);
+	memset(rule->mask.hdr.dst_addr.addr_bytes, 0xff, RTE_ETHER_ADDR_LEN);
+	rule->wanted.hdr.ether_type = rte_cpu_to_be_16(ethertype);
+	rule->mask.hdr.ether_type = 0xffff;
+	rule->queue.index = queue;
+	rule->pattern[0] = (struct rte_flow_item){
+		.type = RTE_FLOW_ITEM_TYPE_ETH, .spec = &rule->wanted, .mask = &rule->mask };
+	rule->pattern[1].type = RTE_FLOW_ITEM_TYPE_END;
+	rule->actions[0] = (struct rte_flow_action){ .type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &rule->queue };
+	rule->actions[1].type = RTE_FLOW_ACTION_TYPE_END;
+}
+
+static int rules(uint16_t port)
+{
+	static const uint8_t nobody[RTE_ETHER_ADDR_LEN] = { 2 };
+	struct rte_flow_error error;
+	struct rule rule;
+	int result;
+
+	rule_write(&rule, nobody, RTE_ETHER_TYPE_IPV4, 0);
+	result = rte_flow_validate(port, &rule.attr, rule.pattern, rule.actions, &error);
+	/* A port that is not started may refuse every rule; that the driver has none is another answer. */
+	return result == -ENOSYS || result == -ENOTSUP ? result : 0;
+}
+
+/* Lets frames for one more address in. */
+static int add_mac(uint16_t port, const uint8_t *mac)
+{
+	struct rte_ether_addr address;
+	int result;
+
+	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	result = rte_eth_dev_mac_addr_add(port, &address, 0);
+	/* Devices that have one address let all others in when they are told to. */
+	return result == -ENOTSUP ? rte_eth_promiscuous_enable(port) : result;
+}
+
+static void remove_mac(uint16_t port, const uint8_t *mac)
+{
+	struct rte_ether_addr address;
+
+	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	rte_eth_dev_mac_addr_remove(port, &address);
+}
+
+static int rule_add(uint16_t port, const uint8_t *mac, int own, uint16_t ethertype, uint16_t queue, void **out)
+{
+	struct rte_flow_error error;
+	struct rule rule;
+	int result = own ? 0 : add_mac(port, mac);
+
+	if (result != 0)
+		return result;
+	rule_write(&rule, mac, ethertype, queue);
+	*out = rte_flow_create(port, &rule.attr, rule.pattern, rule.actions, &error);
+	if (*out != NULL)
+		return 0;
+	result = rte_errno != 0 ? -rte_errno : -ENOTSUP;
+	if (!own)
+		remove_mac(port, mac);
+	return result;
+}
+
+static void rule_remove(uint16_t port, const uint8_t *mac, int own, void *rule)
+{
+	struct rte_flow_error error;
+
+	rte_flow_destroy(port, rule, &error);
+	if (!own)
+		remove_mac(port, mac);
 }
 
 static void link_state(uint16_t port, struct sl_link *out)
@@ -289,23 +383,23 @@ static int xstats(uint16_t port, struct sl_xstat *into, uint32_t max)
 	return count;
 }
 
-static int rx_fd(uint16_t port)
+static int rx_fd(uint16_t port, uint16_t queue)
 {
-	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0);
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
 }
 
-static int rx_arm(uint16_t port)
+static int rx_arm(uint16_t port, uint16_t queue)
 {
-	int result = rte_eth_dev_rx_intr_enable(port, 0);
+	int result = rte_eth_dev_rx_intr_enable(port, queue);
 
 	/* Drivers only store a word for the other side; the look at the ring that follows must not come before that. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return result;
 }
 
-static int rx_disarm(uint16_t port)
+static int rx_disarm(uint16_t port, uint16_t queue)
 {
-	return rte_eth_dev_rx_intr_disable(port, 0);
+	return rte_eth_dev_rx_intr_disable(port, queue);
 }
 
 static pthread_key_t adopted;
@@ -331,16 +425,17 @@ static void adopt_thread(void)
 		pthread_setspecific(adopted, &adopted);
 }
 
-static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
+static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
 {
+	uint32_t *under_way = &memif_turns[port][queue].rx;
 	struct rte_mbuf *mbufs[BURST_MAX];
 	uint32_t shown = 0;
 	uint16_t count;
 
-	if (!memif_enter(port))
+	if (!memif_enter(under_way))
 		return 0;
-	count = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(max, BURST_MAX));
-	memif_leave(port);
+	count = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(max, BURST_MAX));
+	memif_leave(under_way);
 	for (uint16_t at = 0; at < count; at++) {
 		struct rte_mbuf *mbuf = mbufs[at];
 
@@ -358,8 +453,9 @@ static uint32_t rx_burst(uint16_t port, struct sl_frame *frames, uint32_t max, u
 	return shown;
 }
 
-static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
+static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count)
 {
+	uint32_t *under_way = &memif_turns[port][queue].tx;
 	struct rte_mbuf *mbufs[BURST_MAX];
 
 	count = RTE_MIN(count, BURST_MAX);
@@ -370,10 +466,10 @@ static uint32_t tx_burst(uint16_t port, struct sl_frame *frames, uint32_t count)
 		mbuf->pkt_len = frames[at].len;
 		mbufs[at] = mbuf;
 	}
-	if (!memif_enter(port))
+	if (!memif_enter(under_way))
 		return 0;
-	count = rte_eth_tx_burst(port, 0, mbufs, count);
-	memif_leave(port);
+	count = rte_eth_tx_burst(port, queue, mbufs, count);
+	memif_leave(under_way);
 	return count;
 }
 
@@ -413,7 +509,10 @@ const struct sl_dpdk sidelane_dpdk = {
 	.pool_free = pool_free,
 	.port_start = port_start,
 	.port_restart = port_restart,
-	.promiscuous = promiscuous,
+	.port_stop = port_stop,
+	.rules = rules,
+	.rule_add = rule_add,
+	.rule_remove = rule_remove,
 	.link = link_state,
 	.removed = removed,
 	.stats = stats,

@@ -3,11 +3,14 @@
  * No layout of libdpdk's crosses this border, so the Rust side is the same for every version of it; the shim is compiled
  * against the headers of the one that is installed. `src/bindings.rs` is generated from this file.
  *
- * Functions that return int return 0, or a negative errno. Ports and queues are used by one thread at a time. */
+ * Functions that return int return 0, or a negative errno. Ports, and queues each way, are used by one thread at a time. */
 #ifndef SIDELANE_SHIM_H
 #define SIDELANE_SHIM_H
 
 #include <stdint.h>
+
+/* Queues that a port may have each way. */
+#define SL_QUEUES_MAX 8
 
 /* A frame within a packet buffer (mbuf). */
 struct sl_frame {
@@ -36,10 +39,13 @@ struct sl_port_info {
 	char driver[64];
 };
 
-/* How a port is started: always with one receive and one transmit queue. */
+/* How a port is started. */
 struct sl_port_config {
 	/* Largest payload behind the Ethernet header; 0: the device's own setting stays. */
 	uint16_t mtu;
+	/* At least one each way. Queues are numbered from 0, up to SL_QUEUES_MAX of them. */
+	uint16_t rx_queues;
+	uint16_t tx_queues;
 	/* Descriptors asked for. In return: those that the device has. */
 	uint16_t rx_descriptors;
 	uint16_t tx_descriptors;
@@ -96,7 +102,8 @@ struct sl_dpdk {
 	void (*pool_free)(void *pool);
 	int (*port_start)(uint16_t port, struct sl_port_config *config, void *pool);
 	int (*port_restart)(uint16_t port);
-	int (*promiscuous)(uint16_t port, int on);
+	/* Stops a port, which can be started again with other queues. */
+	int (*port_stop)(uint16_t port);
 	void (*link)(uint16_t port, struct sl_link *link);
 	/* True once the device was taken away. */
 	int (*removed)(uint16_t port);
@@ -104,11 +111,20 @@ struct sl_dpdk {
 	/* Writes at most `max`; returns how many there are. */
 	int (*xstats)(uint16_t port, struct sl_xstat *into, uint32_t max);
 
+	/* Steering by the card: frames of an EtherType to an address go to a receive queue. */
+
+	/* Whether its driver has rules at all, asked before it is started: 0, or -errno. */
+	int (*rules)(uint16_t port);
+	/* Makes a started port receive what goes to `mac`, one more unless `own`, at `queue`; NULL in *rule never. */
+	int (*rule_add)(uint16_t port, const uint8_t *mac, int own, uint16_t ethertype, uint16_t queue, void **rule);
+	/* Takes that back. */
+	void (*rule_remove)(uint16_t port, const uint8_t *mac, int own, void *rule);
+
 	/* Sleeping: a descriptor that becomes readable when a frame has come and the interrupt was armed; or -errno. */
 
-	int (*rx_fd)(uint16_t port);
-	int (*rx_arm)(uint16_t port);
-	int (*rx_disarm)(uint16_t port);
+	int (*rx_fd)(uint16_t port, uint16_t queue);
+	int (*rx_arm)(uint16_t port, uint16_t queue);
+	int (*rx_disarm)(uint16_t port, uint16_t queue);
 
 	/* The hot path. */
 
@@ -117,9 +133,9 @@ struct sl_dpdk {
 	 * thread before the others. */
 	void (*adopt_thread)(void);
 	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
-	uint32_t (*rx_burst)(uint16_t port, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
+	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
 	/* Sends the first so many; the rest stay the caller's. */
-	uint32_t (*tx_burst)(uint16_t port, struct sl_frame *frames, uint32_t count);
+	uint32_t (*tx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count);
 	/* Takes `count` (at most 64) empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */
 	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count);
 	void (*free_frames)(struct sl_frame *frames, uint32_t count);

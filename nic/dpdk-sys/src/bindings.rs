@@ -1,6 +1,7 @@
 //! Generated from `shim/shim.h` by the test `bindings`: do not edit.
 //! `SIDELANE_WRITE_BINDINGS=1 cargo test -p sidelane-dpdk-sys --test bindings` writes it anew.
 
+pub const SL_QUEUES_MAX: u32 = 8;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct sl_frame {
@@ -25,6 +26,8 @@ pub struct sl_port_info {
 #[derive(Debug, Copy, Clone)]
 pub struct sl_port_config {
     pub mtu: u16,
+    pub rx_queues: u16,
+    pub tx_queues: u16,
     pub rx_descriptors: u16,
     pub tx_descriptors: u16,
     pub rx_interrupt: u8,
@@ -94,21 +97,35 @@ pub struct sl_dpdk {
         ) -> ::std::os::raw::c_int,
     >,
     pub port_restart: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
-    pub promiscuous:
-        ::std::option::Option<unsafe extern "C" fn(port: u16, on: ::std::os::raw::c_int) -> ::std::os::raw::c_int>,
+    pub port_stop: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub link: ::std::option::Option<unsafe extern "C" fn(port: u16, link: *mut sl_link)>,
     pub removed: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub stats: ::std::option::Option<unsafe extern "C" fn(port: u16, stats: *mut sl_stats) -> ::std::os::raw::c_int>,
     pub xstats:
         ::std::option::Option<unsafe extern "C" fn(port: u16, into: *mut sl_xstat, max: u32) -> ::std::os::raw::c_int>,
-    pub rx_fd: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
-    pub rx_arm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
-    pub rx_disarm: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub rules: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub rule_add: ::std::option::Option<
+        unsafe extern "C" fn(
+            port: u16,
+            mac: *const u8,
+            own: ::std::os::raw::c_int,
+            ethertype: u16,
+            queue: u16,
+            rule: *mut *mut ::std::os::raw::c_void,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub rule_remove: ::std::option::Option<
+        unsafe extern "C" fn(port: u16, mac: *const u8, own: ::std::os::raw::c_int, rule: *mut ::std::os::raw::c_void),
+    >,
+    pub rx_fd: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
+    pub rx_arm: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
+    pub rx_disarm: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
     pub adopt_thread: ::std::option::Option<unsafe extern "C" fn()>,
     pub rx_burst: ::std::option::Option<
-        unsafe extern "C" fn(port: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
+        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
     >,
-    pub tx_burst: ::std::option::Option<unsafe extern "C" fn(port: u16, frames: *mut sl_frame, count: u32) -> u32>,
+    pub tx_burst:
+        ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, count: u32) -> u32>,
     pub alloc_frames: ::std::option::Option<
         unsafe extern "C" fn(
             pool: *mut ::std::os::raw::c_void,

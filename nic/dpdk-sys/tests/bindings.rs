@@ -17,6 +17,7 @@ fn bindings_are_those_of_the_header() {
     let bindings = bindgen::Builder::default()
         .header(crate_root.join("shim/shim.h").display().to_string())
         .allowlist_type("sl_.*")
+        .allowlist_var("SL_.*")
         .derive_copy(true)
         .derive_default(false)
         .layout_tests(false)

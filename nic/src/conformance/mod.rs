@@ -125,6 +125,7 @@ pub fn run_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Report {
     let cases: &[Case<S>] = &[
         ("a frame wakes a waiting thread", threads::frame_wakes_waiter),
         ("a thread wakes another that waits", threads::waker_wakes_waiter),
+        ("a driver moves between threads", threads::driver_moves_between_threads),
         ("floods between threads arrive intact", threads::floods_arrive_intact),
     ];
     run_cases(setup, cases)

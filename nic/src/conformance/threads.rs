@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::traffic::{PATIENCE, check, expect, link, open, pause, payload, receive, send, try_commit, wait};
+use super::traffic::{PATIENCE, check, commit, expect, link, open, pause, payload, receive, send, try_commit, wait};
 use super::{Setup, Stop, Verdict};
 use crate::time::Duration;
 use crate::{LinkAddr, Nic};
@@ -85,6 +85,30 @@ fn sleep_for_one<N: Nic>(nic: &mut N) -> Result<(Vec<u8>, LinkAddr), Stop> {
         }
         wait(nic, give_up)?;
     }
+}
+
+pub(super) fn driver_moves_between_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
+    let [mut a, mut b] = open(setup)?;
+    let to_b = link(&mut a, b.caps().addr)?;
+    let count = a.caps().burst.min(b.caps().rx_frames).min(10) as u64;
+    for round in 0..3 {
+        let numbers = round * count..(round + 1) * count;
+        let moved = thread::scope(|scope| {
+            let mut a = a;
+            let numbers = numbers.clone();
+            let mover = scope.spawn(move || {
+                let sent = numbers.into_iter().try_for_each(|number| commit(&mut a, to_b, &payload(number, 40)));
+                a.flush();
+                sent.map(|()| a)
+            });
+            mover.join().unwrap_or_else(|_| Err(Stop::Failed("the other thread panicked".into())))
+        });
+        a = moved?;
+        for (number, arrival) in numbers.zip(receive(&mut b, count as usize)?) {
+            expect(&arrival, &payload(number, 40), a.caps().addr)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn floods_arrive_intact<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {

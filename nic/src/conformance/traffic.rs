@@ -68,7 +68,8 @@ pub(super) fn receive<N: Nic>(nic: &mut N, count: usize) -> Result<Vec<Arrival>,
         let budget = count - arrivals.len();
         if nic.rx_burst(budget, |frame, from| arrivals.push((frame.to_vec(), from))) == 0 {
             if nic.now() >= give_up {
-                return Err(Stop::Missing(format!("{} of {count} frames came", arrivals.len())));
+                let (at, counters) = (nic.caps().addr, nic.counters());
+                return Err(Stop::Missing(format!("{} of {count} frames came to {at}: {counters:?}", arrivals.len())));
             }
             pause(nic)?;
         }

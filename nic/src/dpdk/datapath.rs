@@ -2,12 +2,13 @@
 #![allow(unsafe_code)] // The promise that one thread at a time uses a queue.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
 
 use super::Dpdk;
 use super::device::Wire;
 use super::frames::TxBatch;
-use super::interrupt::Interrupt;
+use super::interrupt::{Interrupt, Woken};
+use super::sharing::Sharing;
+use super::sys::Queue;
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
 use crate::{Counters, Link, LinkAddr, TxSlot, clock, socket};
@@ -24,7 +25,7 @@ impl Dpdk {
             {
                 left -= 1;
                 match ether::Header::parse(frame) {
-                    Ok((header, payload)) if header.dst == self.endpoint && header.dst_mac == self.mac => {
+                    Ok((header, payload)) if header.dst == self.endpoint && header.dst_mac == self.place.mac => {
                         self.counters.rx_frames += 1;
                         self.counters.rx_bytes += payload.len() as u64;
                         each(payload, LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
@@ -51,14 +52,11 @@ impl Dpdk {
     /// Asks the device for a burst. False: nothing came.
     #[inline]
     fn fetch(&mut self) -> bool {
-        match &self.port.steering {
-            // SAFETY: the port is started, and its only endpoint is borrowed here.
-            None => unsafe { self.rx.fetch(self.port.number, &mut self.in_pieces) },
-            Some(steering) => {
-                let mut steering = steering.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the port is started, and all its endpoints hold this lock while they use it.
-                unsafe { steering.fetch(self.port.number, self.endpoint, &mut self.rx) };
-            }
+        match &self.port.sharing {
+            // SAFETY: the port is started, and all its endpoints receive by the dealer.
+            Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
+            // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
+            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.in_pieces) },
         }
         if self.rx.is_empty() && !self.tx.is_empty() {
             // The device did not take everything, and whoever only listens does not flush.
@@ -94,17 +92,23 @@ impl Dpdk {
         if self.tx.is_empty() {
             return;
         }
-        let (frames, bytes) = match &self.port.steering {
-            // SAFETY: the port is started, and its only endpoint is borrowed here.
-            None => unsafe { self.tx.send(self.port.number) },
-            Some(steering) => {
-                let _turn = steering.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the port is started, and all its endpoints hold this lock while they use it.
-                unsafe { self.tx.send(self.port.number) }
+        let (frames, bytes) = match &self.port.sharing {
+            Some(Sharing::Dealt(dealer)) => {
+                let (queue, _turn) = dealer.sender(self.place);
+                // SAFETY: the port is started, and who sends by that queue has the turn.
+                unsafe { self.tx.send(queue) }
             }
+            // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
+            None | Some(Sharing::Steered(_)) => unsafe { self.tx.send(self.queue()) },
         };
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
+    }
+
+    /// Where nothing is dealt, both queues of this number are this endpoint's alone.
+    #[inline]
+    fn queue(&self) -> Queue {
+        Queue { port: self.port.number, number: self.place.number as u16 }
     }
 
     /// Sleeps until a frame comes or the deadline passes.
@@ -116,7 +120,11 @@ impl Dpdk {
         };
         let slept = self.sleep_armed(&interrupt, deadline);
         interrupt.disarm();
-        self.interrupt = Some(interrupt);
+        if self.missed < MISSED_MAX {
+            self.interrupt = Some(interrupt);
+        } else {
+            tracing::debug!(target: "dpdk", "{} does not wake: from now on it is looked at", self.port.driver);
+        }
         slept
     }
 
@@ -124,8 +132,12 @@ impl Dpdk {
         loop {
             interrupt.arm()?;
             match self.time_to_sleep(deadline) {
-                Some(span) if interrupt.sleep(self.alarm.event(), span.min(WATCH))? => return Ok(()),
-                Some(_) => {}
+                Some(span) => match interrupt.sleep(self.alarm.event(), span.min(WATCH))? {
+                    Woken::Raised => return Ok(()),
+                    Woken::Frame => self.missed = 0,
+                    // Some drivers take the order for an interrupt, and none comes.
+                    Woken::Nothing => self.missed += u32::from(self.fetch() && self.has_own()),
+                },
                 None => return Ok(()),
             }
         }
@@ -146,11 +158,24 @@ impl Dpdk {
 
     /// Time until the deadline; `None` when a frame is there, when none will come, and when the time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
-        if !self.rx.is_empty() || self.fetch() || self.device_is_gone() {
+        if self.has_own() || self.fetch() && self.has_own() || self.device_is_gone() {
             return None;
         }
         let left = deadline.map_or(Duration::from_nanos(u64::MAX), |deadline| deadline.since(clock::monotonic()));
         (left > Duration::ZERO).then_some(left)
+    }
+
+    /// True when a frame of ours waits to be shown. Others before it are dropped, or on a busy network no sleep would be one.
+    fn has_own(&mut self) -> bool {
+        while let Some(frame) = self.rx.peek() {
+            let header = ether::Header::parse(frame);
+            if header.is_ok_and(|(header, _)| header.dst == self.endpoint && header.dst_mac == self.place.mac) {
+                return true;
+            }
+            self.rx.show();
+            self.counters.rx_foreign += 1;
+        }
+        false
     }
 
     /// Nothing arrives any more on any link.
@@ -159,22 +184,22 @@ impl Dpdk {
             return self.port.shim.is_removed(self.port.number);
         }
         let up = self.port.link_is_up();
-        self.was_up.set(self.was_up.get() || up);
+        // The other side may come and go between two of these questions: then it is known by its frames.
+        let met = self.counters.rx_frames + self.counters.tx_frames > 0;
+        self.was_up.set(self.was_up.get() || up || met);
         self.was_up.get() && !up
     }
 
     pub(super) fn all_counters(&self) -> Counters {
         let mut counters = self.counters;
-        let mut in_pieces = self.in_pieces;
-        if let Some(steering) = &self.port.steering {
-            let steering = steering.lock().unwrap_or_else(PoisonError::into_inner);
-            counters.rx_dropped += steering.dropped(self.endpoint);
+        counters.rx_foreign += self.in_pieces;
+        if let Some(Sharing::Dealt(dealer)) = &self.port.sharing {
+            let (dropped, foreign) = dealer.lost(self.place);
+            counters.rx_dropped += dropped;
             // Nobody's frames are counted by everybody on the port.
-            counters.rx_foreign += steering.foreign;
-            in_pieces += steering.in_pieces;
+            counters.rx_foreign += foreign;
         }
-        counters.rx_foreign += in_pieces;
-        if let Some(stats) = self.port.shim.stats(self.port.number) {
+        if let Some(stats) = self.port.stats() {
             counters.rx_dropped += stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf;
             // A pair's driver counts as an error what it did not take, and that is not lost.
             if self.port.device.wire == Wire::Network {
@@ -219,5 +244,7 @@ impl TxSlot for Slot<'_> {
 const NAP_MIN: Duration = Duration::from_micros(10);
 /// About 3,000 wake-ups a second at most: some 3 % of a core.
 const NAP_MAX: Duration = Duration::from_micros(250);
+/// Frames in a row that woke nobody. One may have come in the moment between a sleep's end and the look.
+const MISSED_MAX: u32 = 3;
 /// How often a sleeper that is woken by frames looks whether the other side still lives: its end wakes nobody.
 const WATCH: Duration = Duration::from_millis(10);

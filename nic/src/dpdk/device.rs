@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::pci::Card;
+use super::sharing::ENDPOINTS_MAX;
 use super::{Config, OpenError};
 use crate::encap::ether;
 
@@ -161,10 +163,23 @@ impl Device {
     }
 
     /// Its driver can wake a sleeper. virtio_user's can too, but then crashes on its interrupt thread when the server goes
-    /// (22.11, in the handler that it registers for the sake of receive interrupts only); cards' can under VFIO, which no
-    /// machine of ours had.
+    /// (22.11, in the handler that it registers for the sake of receive interrupts only). Cards' can under VFIO: UIO has one
+    /// interrupt a card, and that is masked until the kernel is told.
     pub fn wakes(&self) -> bool {
-        self.name.starts_with("net_vhost")
+        let vfio = || Card::find(&self.name).is_some_and(|card| card.driver.as_deref() == Some("vfio-pci"));
+        self.name.starts_with("net_vhost") || self.bus == "pci" && vfio()
+    }
+
+    /// Queue pairs for several endpoints, of the so many that its driver has.
+    pub fn queues_max(&self, of_driver: u16) -> u16 {
+        // A pair's queues lead to those of the other side, which polls the first.
+        if self.wire != Wire::Network {
+            return 1;
+        }
+        // With more, tap's driver writes beyond the end of a message (22.11: rte_eth_tap.c, tap_mp_req_on_rxtx, which
+        // lists both ways' descriptors in RTE_MP_MAX_FD_NUM places).
+        let most = if self.name.starts_with("net_tap") { 4 } else { ENDPOINTS_MAX as u16 };
+        of_driver.clamp(1, most)
     }
 
     /// Bytes of an mbuf that holds every frame in one piece.

@@ -3,7 +3,7 @@
 
 use sidelane_dpdk_sys::sl_frame;
 
-use super::sys::{Pool, Shim};
+use super::sys::{Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
 pub const BURST: usize = 32;
@@ -51,13 +51,13 @@ impl RxBatch {
     /// Fetches what the device has, once everything was shown. Frames in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
-    /// The port is started, and no other thread receives on it meanwhile.
+    /// The port is started, and no other thread receives at that queue meanwhile.
     #[inline]
-    pub unsafe fn fetch(&mut self, port: u16, in_pieces: &mut u64) {
+    pub unsafe fn fetch(&mut self, from: Queue, in_pieces: &mut u64) {
         debug_assert!(self.is_empty());
         self.give_back();
         // SAFETY: as the caller promises.
-        self.count = unsafe { self.shim.rx_burst(port, &mut self.frames, in_pieces) };
+        self.count = unsafe { self.shim.rx_burst(from, &mut self.frames, in_pieces) };
     }
 
     /// The next frame's bytes.
@@ -66,23 +66,22 @@ impl RxBatch {
         if self.is_empty() {
             return None;
         }
-        let frame = &self.frames[self.next];
         self.next += 1;
-        // SAFETY: the shim's frames are readable for their length, and this one is ours until `give_back`, which needs
-        // this borrow to have ended.
-        Some(unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) })
+        // SAFETY: it is ours until `give_back`, which needs this borrow to have ended.
+        Some(unsafe { bytes(&self.frames[self.next - 1]) })
     }
 
-    /// Takes the next frame out.
-    pub fn take(&mut self) -> Option<Frame> {
-        if self.is_empty() {
-            return None;
-        }
-        // What is behind it moves up, so that frames before `next` stay those to be given back.
-        let frame = self.frames[self.next];
-        self.frames.copy_within(self.next + 1..self.count, self.next);
-        self.count -= 1;
-        Some(Frame(frame))
+    /// The next frame's bytes, to be shown again.
+    pub fn peek(&self) -> Option<&[u8]> {
+        // SAFETY: as above.
+        self.frames[..self.count].get(self.next).map(|frame| unsafe { bytes(frame) })
+    }
+
+    /// Takes all out of a batch of which nothing was shown.
+    pub fn drain(&mut self) -> impl Iterator<Item = Frame> {
+        debug_assert_eq!(self.next, 0);
+        let count = std::mem::take(&mut self.count);
+        self.frames[..count].iter().map(|frame| Frame(*frame))
     }
 
     /// Takes a frame in, where one has a place.
@@ -114,8 +113,8 @@ impl Frame {
     /// Its bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the shim's frames are readable for their length, and this one has one owner.
-        unsafe { std::slice::from_raw_parts(self.0.data, self.0.len as usize) }
+        // SAFETY: it has one owner, which is borrowed.
+        unsafe { bytes(&self.0) }
     }
 
     /// Gives it back to its pool.
@@ -123,6 +122,16 @@ impl Frame {
         // SAFETY: it is ours, and with `self` it ends.
         unsafe { shim.free_frames(&mut [self.0]) };
     }
+}
+
+/// What a received frame holds.
+///
+/// # Safety
+/// The frame is the caller's while the slice lives.
+#[inline]
+unsafe fn bytes(frame: &sl_frame) -> &[u8] {
+    // SAFETY: the shim's frames are readable for their length; the rest as the caller promises.
+    unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) }
 }
 
 /// Frames to be written, and frames written. A frame that the device does not take stays here.
@@ -201,14 +210,14 @@ impl TxBatch {
     /// Hands to the device what it takes; frames and their bytes.
     ///
     /// # Safety
-    /// The port is started, and no other thread sends on it meanwhile.
+    /// The port is started, and no other thread sends at that queue meanwhile.
     #[inline]
-    pub unsafe fn send(&mut self, port: u16) -> (usize, usize) {
+    pub unsafe fn send(&mut self, to: Queue) -> (usize, usize) {
         let staged = &mut self.staged[..self.staged_count];
         let bytes = |frames: &[sl_frame]| frames.iter().map(|frame| frame.len as usize).sum();
         // The device owns, and may free, what it took: lengths are read from our own list.
         // SAFETY: the staged frames are ours; the rest as the caller promises.
-        let sent = unsafe { self.shim.tx_burst(port, staged) };
+        let sent = unsafe { self.shim.tx_burst(to, staged) };
         let sum = bytes(&staged[..sent]);
         if sent < self.staged_count {
             self.staged.copy_within(sent..self.staged_count, 0);

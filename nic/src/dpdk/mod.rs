@@ -9,9 +9,10 @@
 //! DPDK's environment is started when the first device is opened, once a process: in hugepages if 64 MiB of them are
 //! free, in ordinary memory otherwise, always without files, so that nothing stays behind however the process ends.
 //!
-//! A device belongs to one endpoint. Several endpoints of one process share it when all of them say `shared`: then
-//! frames are steered by destination endpoint in software, under a mutex that is taken once a burst. Frames for nobody
-//! are counted and dropped.
+//! A device belongs to one endpoint. Up to eight endpoints of one process share it when all of them say `shared`. Where the
+//! card's rules (rte_flow) can, each has a queue pair of its own, and a MAC address by which the card leads its frames
+//! there. Elsewhere whoever receives deals out the others' frames, through rings without locks (`dealer`); then each still
+//! has a queue of its own to send by, where the card has several. Frames for nobody are counted and dropped.
 //!
 //! Over memif and vhost the link is up only while the other process lives, so a link that goes down means that every
 //! peer is gone. On a network a link may come back, so there only a device that was taken away is: whoever is silent
@@ -21,6 +22,7 @@
 //! keeps the two apart (`dpdk-sys/shim/memif.c`).
 
 mod datapath;
+mod dealer;
 mod device;
 mod eal;
 mod frames;
@@ -29,7 +31,8 @@ mod interrupt;
 mod open;
 pub mod pci;
 mod port;
-mod steering;
+mod sharing;
+mod steered;
 mod sys;
 
 use std::cell::Cell;
@@ -44,6 +47,7 @@ use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
+use sharing::{Place, Sharing};
 
 pub use installed::{Installed, free_hugepages};
 pub use open::OpenError;
@@ -77,7 +81,7 @@ pub struct Dpdk {
     tx: TxBatch,
     caps: Caps,
     links: LinkTable<[u8; ether::HEADER_LEN]>,
-    mac: [u8; 6],
+    place: Place,
     endpoint: u16,
     counters: Counters,
     alarm: Alarm,
@@ -87,6 +91,8 @@ pub struct Dpdk {
     was_up: Cell<bool>,
     /// Where the device wakes sleepers.
     interrupt: Option<Interrupt>,
+    /// Frames in a row that it did not wake for.
+    missed: u32,
     port: Arc<Port>,
 }
 
@@ -100,7 +106,7 @@ impl Nic for Dpdk {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src) = (self.mac, self.endpoint);
+        let (src_mac, src) = (self.place.mac, self.endpoint);
         self.links.link(to, || Ok(ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit()))
     }
 
@@ -150,6 +156,17 @@ impl Dpdk {
         &self.port.driver
     }
 
+    /// How it comes to its frames and sleeps, in a line for people.
+    pub fn about(&self) -> String {
+        let sharing = match &self.port.sharing {
+            None => "alone",
+            Some(Sharing::Steered(_)) => "a queue pair of its own, to which the card steers",
+            Some(Sharing::Dealt(_)) => "frames dealt out in software",
+        };
+        let sleep = if self.interrupt.is_some() { "woken by the device's interrupt" } else { "looks for frames" };
+        format!("{}, MTU {}, {sharing}, {sleep}", self.port.driver, self.port.device.mtu)
+    }
+
     /// Whether the link is up.
     pub fn link_is_up(&self) -> bool {
         self.port.link_is_up()
@@ -157,6 +174,6 @@ impl Dpdk {
 
     /// The device's own counters by name. Not for the hot path: cards are asked over the bus.
     pub fn extended_stats(&self) -> Vec<(String, u64)> {
-        self.port.shim.extended_stats(self.port.number)
+        self.port.extended_stats()
     }
 }

@@ -1,14 +1,18 @@
 //! Opening a device: once, may fail, and says what to do about it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sidelane_dpdk_sys::LoadError;
 
 use super::device::{Device, Wire};
+use super::eal::last_words;
 use super::frames::{BURST, RxBatch, TxBatch};
 use super::interrupt::Interrupt;
 use super::port::Port;
+use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
+use super::sys::{Queue, take_log};
 use super::{Config, Dpdk, eal};
 use crate::encap::ether;
 use crate::event::Alarm;
@@ -87,13 +91,18 @@ pub enum OpenError {
     #[error("{0} is open in this process already; to share it, write `,shared` in both places")]
     InUse(String),
     /// This process has the endpoint open.
-    #[error("endpoint {endpoint} on {device} is taken, or no number is left; give this one another number")]
+    #[error("endpoint {endpoint} on {device} is taken: give this one another number")]
     EndpointTaken {
         /// The device.
         device: String,
         /// The number.
         endpoint: u16,
     },
+    /// As many endpoints as can share the device do.
+    #[error(
+        "all places of {0} are taken: at most {ENDPOINTS_MAX} endpoints share a device, fewer where it steers by few queues"
+    )]
+    NoPlace(String),
     /// DPDK refused a step.
     #[error("{device}, {step}: {error}: {log}")]
     Refused {
@@ -114,39 +123,36 @@ impl Dpdk {
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         let port = find_or_open(config)?;
         port.wait_for_link();
-        let (endpoint, number) = (config.endpoint, port.number);
-        if let Some(steering) = &port.steering {
-            let joined = steering.lock().unwrap_or_else(PoisonError::into_inner).join(endpoint);
-            joined.map_err(|_| OpenError::EndpointTaken { device: config.device.clone(), endpoint })?;
-        }
-        // Some virtual devices have no address. Nobody else needs to know that we made one up.
-        let mac = if port.mac == [0; 6] {
-            [2, b's', b'l', 0, number.to_be_bytes()[0], number.to_be_bytes()[1]]
-        } else {
-            port.mac
+        let endpoint = config.endpoint;
+        let place = match &port.sharing {
+            None => Place { number: 0, mac: port.mac },
+            Some(sharing) => sharing.join(endpoint).map_err(|refused| no_place(config, refused))?,
         };
+        let queue = Queue { port: port.number, number: place.number as u16 };
         let mtu = usize::from(port.device.mtu) - ether::MTU_COST;
         let caps = Caps {
-            addr: LinkAddr::Ether { mac, endpoint },
+            addr: LinkAddr::Ether { mac: place.mac, endpoint },
             mtu,
             mtu_safe: mtu,
             rx_frames: port.rx_frames,
             burst: BURST,
             rto_floor: RTO_FLOOR,
-            direct: port.device.wire != Wire::Network,
+            host_delay: (port.device.wire == Wire::Network).then_some(HOST_DELAY),
         };
         let mut dpdk = Self {
             rx: RxBatch::new(port.shim),
             tx: TxBatch::new(port.shim, port.pool()),
             caps,
             links: LinkTable::new(),
-            mac,
+            place,
             endpoint,
             counters: Counters::default(),
             alarm: Alarm::default(),
             in_pieces: 0,
-            was_up: Default::default(),
-            interrupt: port.wakes.then(|| Interrupt::new(port.shim, number)).flatten(),
+            // A client's end was not opened before its server answered.
+            was_up: Cell::new(port.device.wire == Wire::PairClient),
+            missed: 0,
+            interrupt: port.wakes.then(|| Interrupt::new(port.shim, queue)).flatten(),
             port,
         };
         // The client of a memif lends the server its slots while it receives, so until then no frame can come.
@@ -157,8 +163,8 @@ impl Dpdk {
 
 impl Drop for Dpdk {
     fn drop(&mut self) {
-        if let Some(steering) = &self.port.steering {
-            steering.lock().unwrap_or_else(PoisonError::into_inner).leave(self.endpoint);
+        if let Some(sharing) = &self.port.sharing {
+            sharing.leave(self.place);
         }
     }
 }
@@ -170,7 +176,7 @@ fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|(_, port)| port.strong_count() > 0);
     if let Some(port) = open.iter().find(|(device, _)| *device == config.device).and_then(|(_, port)| port.upgrade()) {
-        let both = config.shared && port.steering.is_some();
+        let both = config.shared && port.sharing.is_some();
         return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
     }
     let device = Device::read(config, NUMBER.fetch_add(1, Ordering::Relaxed))?;
@@ -180,5 +186,21 @@ fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
     Ok(port)
 }
 
+fn no_place(config: &Config, refused: NoPlace) -> OpenError {
+    let (device, endpoint) = (config.device.clone(), config.endpoint);
+    match refused {
+        NoPlace::Taken => OpenError::EndpointTaken { device, endpoint },
+        NoPlace::Full => OpenError::NoPlace(device),
+        NoPlace::Refused(error) => OpenError::Refused {
+            device,
+            step: "leading frames to it",
+            error: error.to_string(),
+            log: last_words(&take_log()),
+        },
+    }
+}
+
 /// A neighbour that polls answers within microseconds; ten times the longest stall that 99 of 100 round trips saw.
 const RTO_FLOOR: Duration = Duration::from_micros(100);
+/// As much of the floor as on the simulated network, where the control was tuned.
+const HOST_DELAY: Duration = Duration::from_nanos(RTO_FLOOR.as_nanos() / 16);

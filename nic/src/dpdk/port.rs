@@ -1,16 +1,18 @@
-//! A port: a device of DPDK's with one queue each way, from its making to its end.
+//! A port: a device of DPDK's, from its making to its end.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sidelane_dpdk_sys::sl_port_config;
+use sidelane_dpdk_sys::{sl_port_config, sl_stats};
 
 use super::OpenError;
+use super::dealer::{Dealer, INBOX_FRAMES};
 use super::device::{Device, Wire, clear_stale};
 use super::eal::{Eal, last_words};
 use super::frames::BURST;
-use super::steering::{ENDPOINTS_MAX, INBOX_FRAMES, Steering};
+use super::sharing::{ENDPOINTS_MAX, Sharing};
+use super::steered::Steered;
 use super::sys::{Pool, Shim, take_log};
 
 /// A started port. Its frames are given back before it ends: whoever holds some holds it too.
@@ -27,7 +29,9 @@ pub struct Port {
     /// There from its opening to its end.
     pool: Option<Pool>,
     /// Where it is shared: which endpoint gets which frame.
-    pub steering: Option<Mutex<Steering>>,
+    pub sharing: Option<Sharing>,
+    /// Held while a card is asked something that is not a frame.
+    asking: Mutex<()>,
 }
 
 impl Port {
@@ -114,35 +118,33 @@ impl Port {
             let error = io::ErrorKind::InvalidInput.into();
             return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max) });
         }
-        let pool =
-            Pool::new(shim, &format!("sl-{number}"), mbufs(device, shared), CACHE, device.mbuf_room(), info.numa_node)
-                .map_err(Refused::at("allocating packet buffers"))?;
+        let mbufs = mbufs(device, shared.then(|| device.queues_max(info.queues_max)));
+        let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
+            .map_err(Refused::at("allocating packet buffers"))?;
         let pool = attached.pool.insert(pool);
-        let asked = sl_port_config {
-            mtu: if device.sets_mtu { device.mtu } else { 0 },
-            rx_descriptors: device.descriptors,
-            tx_descriptors: device.descriptors,
-            // Whoever receives for others can't wake them.
-            rx_interrupt: (device.wakes() && !shared).into(),
-        };
-        let granted = shim.port_start(number, pool, asked).map_err(Refused::at("starting it"))?;
-        let steering = shared.then(|| Mutex::new(Steering::new(shim)));
+        let mac = if info.mac == [0; 6] { made_up(number) } else { info.mac };
+        let start = Start { shim, number, device, pool, mac, queues_max: device.queues_max(info.queues_max) };
+        let (granted, sharing) =
+            if shared { start.shared() } else { start.alone() }.map_err(Refused::at("starting it"))?;
         let pool = attached.pool.take();
         std::mem::forget(attached);
         Ok(Self {
             shim,
             number,
             device: device.clone(),
-            mac: info.mac,
+            mac,
             driver: info.driver,
             rx_frames: match device.wire {
-                _ if shared => INBOX_FRAMES.min(usize::from(granted.rx_descriptors)),
+                _ if matches!(sharing, Some(Sharing::Dealt(_))) => {
+                    INBOX_FRAMES.min(usize::from(granted.rx_descriptors))
+                }
                 Wire::PairServer | Wire::PairClient => PAIR_FRAMES,
                 Wire::Network => usize::from(granted.rx_descriptors.min(device.descriptors)),
             },
             wakes: granted.rx_interrupt != 0,
             pool,
-            steering,
+            sharing,
+            asking: Mutex::default(),
         })
     }
 
@@ -154,14 +156,33 @@ impl Port {
 
     /// True while frames can go out.
     pub fn link_is_up(&self) -> bool {
+        let _turn = self.ask();
         self.shim.link_is_up(self.number)
+    }
+
+    /// What the device has counted.
+    pub fn stats(&self) -> Option<sl_stats> {
+        let _turn = self.ask();
+        self.shim.stats(self.number)
+    }
+
+    /// All that it counts by name.
+    pub fn extended_stats(&self) -> Vec<(String, u64)> {
+        let _turn = self.ask();
+        self.shim.extended_stats(self.number)
+    }
+
+    /// A card has one register to ask its line by (82574 datasheet: MDIC), and counters that forget what was read:
+    /// two endpoints' questions would get each other's answers. A pair is asked on the way of frames, and has neither.
+    fn ask(&self) -> Option<MutexGuard<'_, ()>> {
+        (self.device.bus == "pci").then(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         // Frames in the inboxes are the pool's, which ends after this.
-        self.steering = None;
+        self.sharing = None;
         let _turn = control();
         put_away(self.shim, self.number, &self.device, self.pool.take());
         if let Some(socket) = &self.device.socket {
@@ -169,6 +190,62 @@ impl Drop for Port {
             let _ = std::fs::remove_file(socket);
         }
     }
+}
+
+/// A port that is about to start.
+struct Start<'a> {
+    shim: Shim,
+    number: u16,
+    device: &'a Device,
+    pool: &'a Pool,
+    mac: [u8; 6],
+    queues_max: u16,
+}
+
+impl Start<'_> {
+    /// For one endpoint.
+    fn alone(&self) -> io::Result<(sl_port_config, Option<Sharing>)> {
+        Ok((self.with(1, 1, self.device.wakes())?, None))
+    }
+
+    /// For several.
+    fn shared(&self) -> io::Result<(sl_port_config, Option<Sharing>)> {
+        let most = self.queues_max;
+        if most > 1
+            && self.shim.has_rules(self.number)
+            && let Ok(granted) = self.with(most, most, self.device.wakes())
+        {
+            match Steered::new(self.shim, self.number, self.mac, most) {
+                Ok(steered) => return Ok((granted, Some(Sharing::Steered(steered)))),
+                Err(error) => {
+                    tracing::debug!(target: "dpdk", "{} steers nothing: {error}", self.device.name);
+                    self.shim.port_stop(self.number)?;
+                }
+            }
+        }
+        // Whoever receives for others can't wake them. Some devices have as many queues one way as the other.
+        let granted = self.with(1, most, false).or_else(|_| self.with(1, 1, false))?;
+        let dealer = Dealer::new(self.shim, self.number, self.mac, granted.tx_queues);
+        Ok((granted, Some(Sharing::Dealt(Box::new(dealer)))))
+    }
+
+    fn with(&self, rx_queues: u16, tx_queues: u16, interrupt: bool) -> io::Result<sl_port_config> {
+        let asked = sl_port_config {
+            mtu: if self.device.sets_mtu { self.device.mtu } else { 0 },
+            rx_queues,
+            tx_queues,
+            rx_descriptors: self.device.descriptors,
+            tx_descriptors: self.device.descriptors,
+            rx_interrupt: interrupt.into(),
+        };
+        self.shim.port_start(self.number, self.pool, asked)
+    }
+}
+
+/// Some virtual devices have no address. Nobody else needs to know that we made one up.
+fn made_up(number: u16) -> [u8; 6] {
+    let [high, low] = number.to_be_bytes();
+    [2, b's', b'l', 0, high, low]
 }
 
 /// A device that is put away again unless it becomes a port.
@@ -258,22 +335,23 @@ fn control() -> MutexGuard<'static, ()> {
     CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Mbufs of a port, so that none of its owners ever waits for another.
-fn mbufs(device: &Device, shared: bool) -> u32 {
+/// Mbufs of a port, so that none of its owners ever waits for another. `shared`: by endpoints with so many queue pairs.
+fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
     // AF_XDP's driver fills rings of its own, whatever was asked for (rte_eth_af_xdp.c, ETH_AF_XDP_DFLT_NUM_DESCS).
     let descriptors = if device.name.starts_with("net_af_xdp") { 2048 } else { u32::from(device.descriptors) };
+    let queues = u32::from(shared.unwrap_or(1));
     // In the hands of the device, to be filled.
-    let mut sum = descriptors;
+    let mut sum = queues * descriptors;
     // In the hands of the device, to be sent.
-    sum += descriptors;
+    sum += queues * descriptors;
     // Received and being shown; empty, to be lent; staged.
     sum += 3 * BURST as u32;
     // Cached: by the thread that polls, by the one that opened the port, and by one that polled it before. DPDK fills a
     // cache up to one and a half of its size (rte_mempool.h, CACHE_FLUSHTHRESH_MULTIPLIER).
     sum += 3 * (CACHE + CACHE / 2);
-    if shared {
-        // Received and kept for others; the other endpoints' own.
-        sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32);
+    if shared.is_some() {
+        // Received and kept for others; the other endpoints' own, and what their threads cache.
+        sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32 + CACHE + CACHE / 2);
     }
     assert!(sum > 2 * CACHE, "a pool is larger than what caches may keep of it");
     sum

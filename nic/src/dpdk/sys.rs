@@ -11,6 +11,8 @@ use sidelane_dpdk_sys::{
     LoadError, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_stats, sl_xstat,
 };
 
+use crate::encap::ether;
+
 /// libdpdk in this process.
 #[derive(Clone, Copy)]
 pub struct Shim(&'static sl_dpdk);
@@ -80,12 +82,13 @@ impl Shim {
         Ok(PortInfo {
             mac: info.mac,
             mtu_max: info.mtu_max,
+            queues_max: info.rx_queues_max.min(info.tx_queues_max),
             numa_node: info.numa_node,
             driver: String::from_utf8(driver).unwrap_or_default(),
         })
     }
 
-    /// Starts a port with one queue each way; says what was granted.
+    /// Starts a port that is new or stopped; says what was granted.
     pub fn port_start(self, port: u16, pool: &Pool, asked: sl_port_config) -> io::Result<sl_port_config> {
         let mut config = asked;
         // SAFETY: DPDK checks the number; the pool lives, and outlives the port (see `Port`).
@@ -97,6 +100,27 @@ impl Shim {
     pub fn port_restart(self, port: u16) -> io::Result<()> {
         // SAFETY: DPDK checks the number.
         check(unsafe { call!(self, port_restart(port)) })
+    }
+
+    /// Stops a port, to start it with other queues.
+    pub fn port_stop(self, port: u16) -> io::Result<()> {
+        // SAFETY: DPDK checks the number.
+        check(unsafe { call!(self, port_stop(port)) })
+    }
+
+    /// Whether the card may steer. Asked before its port is started.
+    pub fn has_rules(self, port: u16) -> bool {
+        // SAFETY: DPDK checks the number.
+        unsafe { call!(self, rules(port)) == 0 }
+    }
+
+    /// Leads our frames for `mac` to a receive queue of a started port.
+    pub fn rule_add(self, mac: Mac, to: Queue) -> io::Result<Rule> {
+        let (mut rule, bytes, own, ethertype) = (std::ptr::null_mut(), mac.bytes.as_ptr(), mac.own, ether::ETHERTYPE);
+        // SAFETY: DPDK checks the numbers; six bytes, and a place for the answer, all alive through the call.
+        check(unsafe { call!(self, rule_add(to.port, bytes, own.into(), ethertype, to.number, &raw mut rule)) })?;
+        let rule = NonNull::new(rule).expect("the shim makes a rule or says why not");
+        Ok(Rule { shim: self, port: to.port, mac, rule })
     }
 
     /// Whether the link is up.
@@ -152,44 +176,47 @@ impl Shim {
     }
 
     /// What becomes readable when a frame comes and the interrupt is armed.
-    pub fn rx_fd(self, port: u16) -> Option<c_int> {
-        // SAFETY: DPDK checks the number.
-        let fd = unsafe { call!(self, rx_fd(port)) };
+    pub fn rx_fd(self, at: Queue) -> Option<c_int> {
+        // SAFETY: DPDK checks the numbers.
+        let fd = unsafe { call!(self, rx_fd(at.port, at.number)) };
         (fd >= 0).then_some(fd)
     }
 
     /// Lets a frame wake; one that is there already does not.
-    pub fn rx_arm(self, port: u16) -> io::Result<()> {
-        // SAFETY: DPDK checks the number.
-        check(unsafe { call!(self, rx_arm(port)) })
+    pub fn rx_arm(self, at: Queue) -> io::Result<()> {
+        // SAFETY: DPDK checks the numbers.
+        check(unsafe { call!(self, rx_arm(at.port, at.number)) })
     }
 
     /// Lets none wake.
-    pub fn rx_disarm(self, port: u16) {
-        // SAFETY: DPDK checks the number.
-        unsafe { call!(self, rx_disarm(port)) };
+    pub fn rx_disarm(self, at: Queue) {
+        // SAFETY: DPDK checks the numbers.
+        unsafe { call!(self, rx_disarm(at.port, at.number)) };
     }
 
     /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
-    /// The port is started, and no other thread receives on it meanwhile. The frames are the caller's from then on.
+    /// The port is started with that queue, and no other thread receives there meanwhile. The frames are the caller's from
+    /// then on.
     #[inline]
-    pub unsafe fn rx_burst(self, port: u16, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
+    pub unsafe fn rx_burst(self, at: Queue, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
         self.come();
+        let (places, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many places; the rest as the caller promises.
-        unsafe { call!(self, rx_burst(port, frames.as_mut_ptr(), frames.len() as u32, in_pieces)) as usize }
+        unsafe { call!(self, rx_burst(at.port, at.number, places, count, in_pieces)) as usize }
     }
 
     /// Hands the first frames to the device; how many. Those are no longer the caller's.
     ///
     /// # Safety
-    /// The port is started, no other thread sends on it meanwhile, and the frames are the caller's.
+    /// The port is started with that queue, no other thread sends there meanwhile, and the frames are the caller's.
     #[inline]
-    pub unsafe fn tx_burst(self, port: u16, frames: &mut [sl_frame]) -> usize {
+    pub unsafe fn tx_burst(self, at: Queue, frames: &mut [sl_frame]) -> usize {
         self.come();
+        let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many frames; the rest as the caller promises.
-        unsafe { call!(self, tx_burst(port, frames.as_mut_ptr(), frames.len() as u32)) as usize }
+        unsafe { call!(self, tx_burst(at.port, at.number, frames, count)) as usize }
     }
 
     /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.
@@ -216,8 +243,44 @@ pub struct PortInfo {
     pub mac: [u8; 6],
     /// Largest payload behind the Ethernet header; 65,535 where there is no limit, 0 where the device does not say.
     pub mtu_max: u16,
+    /// Queue pairs that it can have.
+    pub queues_max: u16,
     pub numa_node: i32,
     pub driver: String,
+}
+
+/// A queue of a port, receiving or sending.
+#[derive(Clone, Copy)]
+pub struct Queue {
+    pub port: u16,
+    pub number: u16,
+}
+
+/// An address that frames are led by.
+#[derive(Clone, Copy)]
+pub struct Mac {
+    pub bytes: [u8; 6],
+    /// It is the card's own, or else one more.
+    pub own: bool,
+}
+
+/// Frames for an address go to a queue until this is dropped, which has to be before the port stops.
+pub struct Rule {
+    shim: Shim,
+    port: u16,
+    mac: Mac,
+    rule: NonNull<c_void>,
+}
+
+// SAFETY: a rule belongs to no thread, and this one has one owner.
+unsafe impl Send for Rule {}
+
+impl Drop for Rule {
+    fn drop(&mut self) {
+        let (mac, own) = (self.mac.bytes.as_ptr(), self.mac.own.into());
+        // SAFETY: made by `rule_add` on this port, and ended once.
+        unsafe { call!(self.shim, rule_remove(self.port, mac, own, self.rule.as_ptr())) };
+    }
 }
 
 /// Mbufs of one size.

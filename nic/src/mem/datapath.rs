@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 
 use super::frame::Frame;
 use super::{Config, Fabric, NODES_MAX};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
 /// The NIC of one node of a [`Fabric`]. Dropping it ends the node's life, as [`Fabric::crash`] does.
@@ -46,7 +46,7 @@ impl MemNic {
             rx_frames: config.rx_frames,
             burst: config.tx_frames,
             rto_floor: config.rto_floor,
-            direct: false,
+            host_delay: Some(Duration::from_nanos(config.rto_floor.as_nanos() / 16)),
         };
         let (tx_frames, staged) = (config.tx_frames, Vec::with_capacity(config.tx_frames));
         Self { fabric, node, life, caps, tx_frames, staged, counters: Counters::default(), woken: Arc::default() }

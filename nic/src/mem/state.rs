@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::frame::{Frame, Pool};
 use super::line::Line;
-use super::{Config, LineModel, LinkModel};
+use super::{Config, LineModel, LinkModel, NODES_MAX};
 use crate::fault::Lateness;
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
@@ -185,7 +185,7 @@ impl State {
     }
 
     pub(super) fn downlink_wait(&self, node: u32) -> Duration {
-        self.nodes[node as usize].downlink.1.wait(self.now)
+        self.nodes.get(node as usize).map_or(Duration::ZERO, |node| node.downlink.1.wait(self.now))
     }
 
     pub(super) fn receive(&mut self, node: u32) -> Option<(u32, Frame)> {
@@ -193,7 +193,7 @@ impl State {
     }
 
     pub(super) fn has_received(&self, node: u32) -> bool {
-        !self.nodes[node as usize].rx.is_empty()
+        self.nodes.get(node as usize).is_some_and(|node| !node.rx.is_empty())
     }
 
     pub(super) fn rx_dropped(&self, node: u32) -> u64 {
@@ -201,6 +201,7 @@ impl State {
     }
 
     fn node_mut(&mut self, node: u32) -> &mut Node {
+        assert!(node < NODES_MAX, "a fabric has at most {NODES_MAX} nodes");
         let index = node as usize;
         if index >= self.nodes.len() {
             self.nodes.resize_with(index + 1, Node::default);

@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::thread::JoinHandle;
 
+use super::cells::Cells;
 use super::doorbell;
 use super::handshake::Shared;
 use super::mapping::{Bell, Ring};
 use super::open::MTU;
-use super::ring::{Consumer, Producer, Room};
+use super::ring::{Consumer, Frame, Producer, Room};
 use super::steward::{Command, Line, News};
 use super::sys;
 use super::waker::Alarm;
@@ -61,8 +62,9 @@ pub(super) struct Peer {
 /// A connection.
 pub(super) struct Wire {
     number: u64,
-    tx: Producer<Ring>,
+    pub(super) tx: Producer<Ring>,
     rx: Consumer<Ring>,
+    pub(super) cells: Cells,
     bell: Bell,
     /// In `ShmNic::published`.
     published: bool,
@@ -139,7 +141,7 @@ impl Nic for ShmNic {
                 let from = LinkAddr::Shm { endpoint: *endpoint };
                 while left > 0 {
                     let counters = &mut self.counters;
-                    let taken = wire.rx.take(|frame| {
+                    let taken = wire.take(|frame| {
                         counters.rx_frames += 1;
                         counters.rx_bytes += frame.len() as u64;
                         each(frame, from);
@@ -167,7 +169,7 @@ impl Nic for ShmNic {
             return None;
         }
         let wire = self.peers.get_mut(link.0 as usize).and_then(Option::as_mut).and_then(|peer| peer.wire.as_mut());
-        let Some((wire, room)) = wire.and_then(|wire| wire.tx.reserve(len).map(|room| (wire, room))) else {
+        let Some((wire, room)) = wire.and_then(|wire| wire.reserve(len).map(|room| (wire, room))) else {
             self.counters.tx_full += 1;
             return None;
         };
@@ -218,7 +220,7 @@ impl Nic for ShmNic {
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        Counters { peers_put_off: self.line.put_off(), ..self.counters }
     }
 
     fn now(&self) -> Instant {
@@ -332,13 +334,105 @@ impl Drop for ShmNic {
 }
 
 impl Wire {
-    fn new(number: u64, Shared { tx, rx, bell }: Shared) -> Self {
+    pub(super) fn new(number: u64, Shared { tx, rx, cells, bell }: Shared) -> Self {
         let (tx, rx) = (Producer::new(tx), Consumer::new(rx, MTU));
-        Self { number, tx, rx, bell, published: false, hung_up: false }
+        Self { number, tx, rx, cells, bell, published: false, hung_up: false }
+    }
+
+    /// Room for a frame of `len` bytes: in a cell, if it is long and we have one.
+    #[inline]
+    pub(super) fn reserve(&mut self, len: usize) -> Option<Room> {
+        if len < CELL_MIN { self.tx.reserve(len) } else { self.reserve_long(len) }
+    }
+
+    #[inline(never)]
+    fn reserve_long(&mut self, len: usize) -> Option<Room> {
+        if self.cells.next().is_none() {
+            self.fetch_cells();
+        }
+        match self.cells.next() {
+            Some(cell) => self.tx.reserve_in(cell, len),
+            None => self.tx.reserve(len),
+        }
+    }
+
+    /// Takes the cells that were given back to us, as far as no frame is before them.
+    fn fetch_cells(&mut self) {
+        while let Some(frame) = self.rx.peek()
+            && let Some(cell) = frame.place().cell()
+            && frame.len() == 0
+        {
+            self.take_cell(cell, frame);
+        }
+    }
+
+    /// Takes a cell that was given back. False if that was ours all the time: the other side breaks the rules.
+    fn take_cell(&mut self, cell: u8, frame: Frame) -> bool {
+        let is_new = self.cells.take(cell);
+        if !is_new {
+            self.rx.refuse();
+        } else if self.rx.release(frame) {
+            self.wake();
+        }
+        is_new
+    }
+
+    /// Gives all cells back, each by a frame of no bytes in it.
+    fn give_cells_back(&mut self) {
+        while let Some(cell) = self.cells.next()
+            && let Some(room) = self.tx.reserve_in(cell, 0)
+        {
+            self.cells.give_next();
+            self.tx.publish(room);
+        }
+    }
+
+    #[inline]
+    pub(super) fn publish(&mut self, room: Room) {
+        if room.place().cell().is_some() {
+            self.cells.give_next();
+        }
+        self.tx.publish(room);
+    }
+
+    /// As [`Consumer::take`]. The cell that the frame is in is ours from now on.
+    #[inline]
+    pub(super) fn take(&mut self, each: impl FnOnce(&[u8])) -> Option<bool> {
+        let frame = self.rx.peek()?;
+        if frame.place().cell().is_some() || frame.len() >= CELL_MIN {
+            return self.take_long(frame, each);
+        }
+        each(self.rx.payload(&frame));
+        Some(self.rx.release(frame))
+    }
+
+    #[inline(never)]
+    fn take_long(&mut self, mut frame: Frame, each: impl FnOnce(&[u8])) -> Option<bool> {
+        while let Some(cell) = frame.place().cell() {
+            if frame.len() > 0 {
+                if !self.cells.take(cell) {
+                    self.rx.refuse();
+                    return None;
+                }
+                each(self.rx.payload(&frame));
+                return Some(self.rx.release(frame));
+            }
+            if !self.take_cell(cell, frame) {
+                return None;
+            }
+            frame = self.rx.peek()?;
+        }
+        each(self.rx.payload(&frame));
+        let has_no_cells = frame.len() >= CELL_MIN;
+        let starved = self.rx.release(frame);
+        if has_no_cells {
+            self.give_cells_back();
+        }
+        Some(starved)
     }
 
     /// Nothing will ever come or go here any more.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.rx.is_broken() || self.tx.is_broken() || (self.hung_up && !self.rx.is_ready())
     }
 
@@ -366,7 +460,7 @@ impl TxSlot for Slot<'_> {
     fn commit(self) {
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += self.room.len() as u64;
-        self.wire.tx.publish(self.room);
+        self.wire.publish(self.room);
         if !self.wire.published {
             self.wire.published = true;
             self.published.push(self.index);
@@ -389,5 +483,8 @@ impl DerefMut for Slot<'_> {
     }
 }
 
-/// Peers of one endpoint at most: a pair's memory is half a megabyte.
+/// Peers of one endpoint at most: a pair's memory is 1.8 MiB, of which it has what was ever written.
 const PEERS_MAX: usize = 4096;
+
+/// Shorter frames stay within the ring: what a cell saves does not pay for the line that names it.
+const CELL_MIN: usize = 1 << 10;

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use super::cells::Cells;
 use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair};
 use super::sys;
 
@@ -19,6 +20,7 @@ struct Hello {
 pub(super) struct Shared {
     pub(super) tx: Ring,
     pub(super) rx: Ring,
+    pub(super) cells: Cells,
     /// The peer's doorbell.
     pub(super) bell: Bell,
 }
@@ -47,7 +49,7 @@ impl Asked {
             return Err(refusal("the answer of another endpoint than was asked"));
         }
         let [tx, rx] = map_pair(&self.memory)?;
-        Ok(Shared { tx, rx, bell: Bell::map(&bell)? })
+        Ok(Shared { tx, rx, cells: Cells::new(true), bell: Bell::map(&bell)? })
     }
 }
 
@@ -62,7 +64,10 @@ pub(super) struct Greeting {
 pub(super) fn greeting(socket: &OwnedFd) -> io::Result<Greeting> {
     let (hello, [memory, bell]) = receive(socket)?;
     let [rx, tx] = map_pair(&memory)?;
-    Ok(Greeting { endpoint: hello.endpoint, shared: Shared { tx, rx, bell: Bell::map(&bell)? } })
+    Ok(Greeting {
+        endpoint: hello.endpoint,
+        shared: Shared { tx, rx, cells: Cells::new(false), bell: Bell::map(&bell)? },
+    })
 }
 
 impl Greeting {
@@ -110,7 +115,7 @@ impl Hello {
 const HELLO_LEN: usize = 14;
 
 /// The last byte is the version of the layout of shared memory.
-const MAGIC: [u8; 8] = *b"sidelan\x01";
+const MAGIC: [u8; 8] = *b"sidelan\x02";
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 //!   0     control of the ring dialler -> answerer
 //!   256   control of the ring answerer -> dialler
 //!   4096  lines of the first ring, then lines of the second
+//!         then the cells
 //! ```
 //!
 //! And one page per endpoint with its doorbell, shared by all its peers.
@@ -17,7 +18,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use super::ring::{Consumer, Control, HEADER_BYTES, LINE_BYTES, Memory, Producer, Room};
+use super::ring::{CELLS, Consumer, Control, Frame, HEADER_BYTES, LINE_BYTES, Memory, Place, Producer, Room};
 use super::sync::AtomicU32;
 use super::sys;
 
@@ -25,7 +26,12 @@ use super::sys;
 pub(super) const RING_BYTES: usize = 256 << 10;
 
 /// Bytes of the memory that a pair shares.
-pub(super) const PAIR_BYTES: usize = CONTROL_BYTES + 2 * RING_BYTES;
+pub(super) const PAIR_BYTES: usize = CELLS_AT + CELLS * CELL_BYTES;
+
+/// Bytes of a cell: the longest frame.
+pub(super) const CELL_BYTES: usize = 32 << 10;
+
+const CELLS_AT: usize = CONTROL_BYTES + 2 * RING_BYTES;
 
 /// Bytes of the memory that a doorbell lies in.
 pub(super) const BELL_BYTES: usize = 4096;
@@ -52,12 +58,14 @@ unsafe impl Sync for Mapping {}
 pub(super) struct Ring {
     control: NonNull<Control>,
     lines: NonNull<u8>,
-    /// Keeps the memory that both point to.
+    /// Of both directions.
+    cells: NonNull<u8>,
+    /// Keeps the memory that they point to.
     _mapping: Arc<Mapping>,
 }
 
 // SAFETY: all shared words are atomics, and payload is touched by the one producer and the one consumer only, in turns
-// that the ring's header words give them.
+// that the header words of the pair's rings give them.
 unsafe impl Send for Ring {}
 
 /// The word that an endpoint sleeps on.
@@ -71,26 +79,35 @@ pub(super) fn map_pair(memory: &OwnedFd) -> io::Result<[Ring; 2]> {
     let mapping = Arc::new(Mapping::new(memory, PAIR_BYTES)?);
     let start = mapping.start;
     Ok([0, 1].map(|index| {
-        // SAFETY: both are within the PAIR_BYTES that were mapped (asserted above for the control part).
-        let (control, lines) =
-            unsafe { (start.add(index * size_of::<Control>()), start.add(CONTROL_BYTES + index * RING_BYTES)) };
-        Ring { control: control.cast(), lines, _mapping: Arc::clone(&mapping) }
+        // SAFETY: all are within the PAIR_BYTES that were mapped (asserted above for the control part).
+        let (control, lines, cells) = unsafe {
+            let lines = start.add(CONTROL_BYTES + index * RING_BYTES);
+            (start.add(index * size_of::<Control>()), lines, start.add(CELLS_AT))
+        };
+        Ring { control: control.cast(), lines, cells, _mapping: Arc::clone(&mapping) }
     }))
 }
 
 impl Ring {
-    /// Where a frame's payload begins.
-    fn payload(&self, line: u32) -> NonNull<u8> {
-        debug_assert!(line < RING_LINES);
-        // SAFETY: the ring numbers its lines below RING_LINES, and each is LINE_BYTES long.
-        unsafe { self.lines.add(line as usize * LINE_BYTES + HEADER_BYTES) }
+    /// Where the payload begins of a frame whose header is in `line`.
+    #[inline]
+    fn payload(&self, line: u32, place: Place) -> NonNull<u8> {
+        debug_assert!(line < RING_LINES && place.cell().is_none_or(|cell| usize::from(cell) < CELLS));
+        // SAFETY: the ring numbers its lines below RING_LINES, and each is LINE_BYTES long; cells are numbered below CELLS, and
+        // each is CELL_BYTES long.
+        unsafe {
+            match place.cell() {
+                None => self.lines.add(line as usize * LINE_BYTES + HEADER_BYTES),
+                Some(cell) => self.cells.add(usize::from(cell) * CELL_BYTES),
+            }
+        }
     }
 }
 
 impl Ring {
     /// The same ring through the same mapping, for a second side in the same process.
     pub(super) fn twin(&self) -> Self {
-        Self { control: self.control, lines: self.lines, _mapping: Arc::clone(&self._mapping) }
+        Self { control: self.control, lines: self.lines, cells: self.cells, _mapping: Arc::clone(&self._mapping) }
     }
 }
 
@@ -99,15 +116,16 @@ impl Producer<Ring> {
     #[inline]
     pub(super) fn payload(&self, room: &Room) -> &[u8] {
         // SAFETY: as in `payload_mut`; the borrow of `self` keeps the room from being published.
-        unsafe { slice::from_raw_parts(self.memory().payload(room.line()).as_ptr(), room.len()) }
+        unsafe { slice::from_raw_parts(self.memory().payload(room.line(), room.place()).as_ptr(), room.len()) }
     }
 
     /// The same, to be written.
     #[inline]
     pub(super) fn payload_mut(&mut self, room: &mut Room) -> &mut [u8] {
-        // SAFETY: room is made by `reserve` only, within the ring, and both rings of every pair are of one size. The
-        // consumer has given its lines back, and all other slices of them borrow `self` too.
-        unsafe { slice::from_raw_parts_mut(self.memory().payload(room.line()).as_ptr(), room.len()) }
+        // SAFETY: room is made by `reserve` only, within the ring, and both rings of every pair are of one size; or by
+        // `reserve_in`, for a cell that is ours and no shorter than any frame. The consumer has given its lines back, or the
+        // cell, and all other slices of them borrow `self` too.
+        unsafe { slice::from_raw_parts_mut(self.memory().payload(room.line(), room.place()).as_ptr(), room.len()) }
     }
 }
 
@@ -116,11 +134,18 @@ impl Consumer<Ring> {
     #[inline]
     pub(super) fn take(&mut self, each: impl FnOnce(&[u8])) -> Option<bool> {
         let frame = self.peek()?;
-        // SAFETY: `peek` checked that the frame's lines lie within the ring, and a producer that follows the rules does
-        // not write them until they are given back, below. One that does not (a process of the same user, which might
-        // as well use ptrace) can change the bytes under the reader, but no address or length.
-        each(unsafe { slice::from_raw_parts(self.memory().payload(frame.line()).as_ptr(), frame.len()) });
+        each(self.payload(&frame));
         Some(self.release(frame))
+    }
+
+    /// The payload of a frame that is not released yet.
+    #[inline]
+    pub(super) fn payload(&self, frame: &Frame) -> &[u8] {
+        // SAFETY: `peek` checked that the frame lies within the ring's lines or one cell, and a producer that follows the rules
+        // does not write there until it is given back: a line by `release`, which takes the frame, a cell by a frame of ours.
+        // One that does not (a process of the same user, which might as well use ptrace) can change the bytes under the
+        // reader, but no address or length.
+        unsafe { slice::from_raw_parts(self.memory().payload(frame.line(), frame.place()).as_ptr(), frame.len()) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Processes on one host, through shared memory. Reliable, in order, with back-pressure.
 //!
 //! Endpoints are numbered within a domain, a name that the processes of one user agree on. Each pair that talks shares
-//! one memory with a ring of frames for each direction ([`ring`](self)), and each endpoint has one word that it sleeps on.
+//! one memory with a ring of frames for each direction ([`ring`](self)) and cells for long ones, which go to and fro with them
+//! (`cells`), and each endpoint has one word that it sleeps on.
 //! Nothing has a name in the file system: memory is memfds, and endpoints find each other through abstract sockets, so
 //! that nothing is left behind even by a process that is killed. The open socket of a pair tells each when the other is
 //! gone; what the other had sent is received first.
@@ -14,6 +15,8 @@ mod ring;
 mod sync;
 mod want;
 
+#[cfg(not(loom))]
+mod cells;
 #[cfg(not(loom))]
 mod datapath;
 #[cfg(not(loom))]

@@ -131,6 +131,46 @@ fn frames_cross_a_small_ring_in_order_and_whole() {
     });
 }
 
+/// A cell is written where the frame before it was read, by the other side; or by the same, when it was given back.
+#[test]
+fn a_cell_that_goes_to_and_fro_is_touched_by_one_side_at_a_time() {
+    explore(|| {
+        let ((mut ask, mut asked), (mut answer, mut answered)) = (ring(4), ring(4));
+        let cell = Arc::new(UnsafeCell::new(0));
+        let others = cell.clone();
+        let receive = |consumer: &mut Consumer<Shared>, cell: &UnsafeCell<u32>| loop {
+            if let Some(frame) = consumer.peek() {
+                assert_eq!(frame.place().cell(), Some(1));
+                // SAFETY: as in `send`.
+                let value = (frame.len() > 0).then(|| cell.with(|word| unsafe { *word }));
+                consumer.release(frame);
+                break value;
+            }
+            thread::yield_now();
+        };
+        let send = |producer: &mut Producer<Shared>, cell: &UnsafeCell<u32>, value| {
+            let room = producer.reserve_in(1, 1000).unwrap();
+            // SAFETY: as in `send`.
+            cell.with_mut(|word| unsafe { *word = value });
+            producer.publish(room);
+        };
+        let answerer = thread::spawn(move || {
+            let value = receive(&mut asked, &others).unwrap();
+            send(&mut answer, &others, value + 1);
+            assert_eq!(receive(&mut asked, &others), Some(3));
+            let room = answer.reserve_in(1, 0).unwrap();
+            answer.publish(room);
+        });
+        send(&mut ask, &cell, 1);
+        assert_eq!(receive(&mut answered, &cell), Some(2));
+        send(&mut ask, &cell, 3);
+        assert_eq!(receive(&mut answered, &cell), None);
+        // SAFETY: as in `send`.
+        cell.with_mut(|word| unsafe { *word = 4 });
+        answerer.join().unwrap();
+    });
+}
+
 #[test]
 fn a_sleeper_misses_no_frame() {
     explore(|| {
@@ -326,6 +366,42 @@ fn an_engine_sleeps_through_no_order_of_many_threads_and_through_no_stop() {
             // With a wake-up missed nobody runs any more, which loom reports.
             doorbell::sleep(&bell.0, ready, |_| bell.1.wait()).unwrap();
         }
+    });
+}
+
+/// Two endpoints of one engine, asleep on a thread and a driver each. News for one of them get both up, and only news do.
+#[test]
+fn whoever_gets_up_gets_the_others_up() {
+    explore(|| {
+        type Bed = (AtomicU32, Raised);
+        let bed = || (AtomicU32::new(0), Raised::default());
+        let shared = Arc::new(([bed(), bed()], AtomicU32::new(0), AtomicU32::new(0)));
+        let sleep = |shared: &([Bed; 2], AtomicU32, AtomicU32), own: usize| {
+            let (beds, up, news) = shared;
+            let is_up = || up.load(Ordering::Relaxed) == 1;
+            // The news are the second one's.
+            let ready = || is_up() || own == 1 && news.load(Ordering::Relaxed) == 1;
+            // With a wake-up missed nobody runs any more, which loom reports.
+            doorbell::sleep(&beds[own].0, ready, |_| beds[own].1.wait()).unwrap();
+            if up.swap(1, Ordering::AcqRel) == 0 {
+                for (bell, raised) in beds {
+                    doorbell::published();
+                    doorbell::ring(bell, || raised.wake());
+                }
+            }
+        };
+        let beds = shared.clone();
+        let second = thread::spawn(move || sleep(&beds, 1));
+        let senders = shared.clone();
+        let sender = thread::spawn(move || {
+            senders.2.store(1, Ordering::Release);
+            doorbell::published();
+            doorbell::ring(&senders.0[1].0, || senders.0[1].1.wake());
+        });
+        sleep(&shared, 0);
+        second.join().unwrap();
+        assert_eq!(shared.2.load(Ordering::Relaxed), 1, "got up for nothing");
+        sender.join().unwrap();
     });
 }
 

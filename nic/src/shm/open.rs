@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use super::datapath::ShmNic;
-use super::mapping::{BELL_BYTES, Bell, RING_BYTES};
+use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, RING_BYTES};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
 use super::sys;
@@ -108,15 +108,16 @@ fn caps(endpoint: u16) -> Caps {
         burst: 64,
         // Nothing is ever lost. A peer that is not scheduled is silent for a few of the kernel's time slices.
         rto_floor: Duration::from_millis(10),
-        direct: true,
+        host_delay: None,
     }
 }
 
-/// Longest payload.
-pub(super) const MTU: usize = 16 << 10;
+/// Longest payload. As long as a message is one frame it needs nobody's leave: up to here that is quicker than asking
+/// (`mpi-lite`'s `Limits::SHARED_MEMORY`).
+pub(super) const MTU: usize = 32 << 10;
 
 /// A frame must fit beside another, however the end of the ring lies, while the consumer withholds an eighth.
-const _: () = assert!(MTU <= RING_BYTES / 8);
+const _: () = assert!(MTU <= RING_BYTES / 8 && MTU <= CELL_BYTES);
 
 /// With the user, the number and what stands around them it must fit into the 107 bytes of an abstract name (unix(7)).
 const DOMAIN_LEN_MAX: usize = 64;

@@ -6,6 +6,8 @@
 //!
 //! ```text
 //!   header    0: no frame yet      len + 1: a frame of len bytes      WRAP: the next frame is at line 0
+//!             len + 1, and n + 1 in the first eighth: a frame of len bytes in cell n (`cells`), which takes one line here;
+//!                                     without bytes: no frame, the cell is given back
 //! ```
 //!
 //! Old payload may lie wherever a header will come to be, so the header behind the last frame is zeroed before the frame
@@ -73,6 +75,7 @@ pub(super) struct Producer<M> {
 pub(super) struct Room {
     line: u32,
     len: usize,
+    place: Place,
     /// Lines left unused before the end of the array.
     skip: u32,
 }
@@ -89,19 +92,50 @@ pub(super) struct Consumer<M> {
     broken: bool,
 }
 
-/// A frame that is there, all within the ring.
+/// A frame that is there, all within the ring or a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     line: u32,
     len: usize,
+    place: Place,
     /// Lines to give back with it.
     span: u32,
+}
+
+/// Where a frame's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u32);
+
+impl Place {
+    /// Behind its header.
+    const HERE: Self = Self(0);
+
+    const fn in_cell(cell: u8) -> Self {
+        Self(cell as u32 + 1)
+    }
+
+    /// `None`: behind the header.
+    #[inline]
+    pub(super) fn cell(self) -> Option<u8> {
+        (self != Self::HERE).then(|| self.0 as u8 - 1)
+    }
+
+    /// Lines of the ring that a frame of `len` bytes takes.
+    #[inline]
+    const fn lines_for(self, len: usize) -> u32 {
+        if self.0 == 0 { lines_for(len) } else { 1 }
+    }
 }
 
 impl Room {
     /// Where the frame starts.
     pub(super) fn line(&self) -> u32 {
         self.line
+    }
+
+    /// Where its payload goes.
+    pub(super) fn place(&self) -> Place {
+        self.place
     }
 
     /// Bytes of its payload.
@@ -114,6 +148,11 @@ impl Frame {
     /// Where it starts.
     pub(super) fn line(&self) -> u32 {
         self.line
+    }
+
+    /// Where its payload is.
+    pub(super) fn place(&self) -> Place {
+        self.place
     }
 
     /// Bytes of its payload.
@@ -136,25 +175,36 @@ impl<M: Memory> Producer<M> {
     /// Finds room for a frame. `None`: the ring is full, and [`Consumer::release`] will say when it no longer is.
     #[inline]
     pub(super) fn reserve(&mut self, len: usize) -> Option<Room> {
-        let (size, lines) = (self.memory.lines(), lines_for(len));
+        self.reserve_at(len, Place::HERE)
+    }
+
+    /// As [`Self::reserve`], of a frame whose payload goes into `cell`, which is ours.
+    #[inline]
+    pub(super) fn reserve_in(&mut self, cell: u8, len: usize) -> Option<Room> {
+        self.reserve_at(len, Place::in_cell(cell))
+    }
+
+    #[inline]
+    fn reserve_at(&mut self, len: usize, place: Place) -> Option<Room> {
+        debug_assert!(len < LEN_MASK as usize);
+        let (size, lines) = (self.memory.lines(), place.lines_for(len));
         let line = self.tail & (size - 1);
-        let room =
-            if lines <= size - line { Room { line, len, skip: 0 } } else { Room { line: 0, len, skip: size - line } };
-        let span = room.skip + lines;
-        if self.fits(span) || self.fits_after_all(span) { Some(room) } else { None }
+        let (line, skip) = if lines <= size - line { (line, 0) } else { (0, size - line) };
+        let span = skip + lines;
+        if self.fits(span) || self.fits_after_all(span) { Some(Room { line, len, place, skip }) } else { None }
     }
 
     /// Makes the frame visible that was written to `room`.
     #[inline]
     pub(super) fn publish(&mut self, room: Room) {
         let (mask, old_tail) = (self.memory.lines() - 1, self.tail);
-        self.tail = self.tail.wrapping_add(room.skip + lines_for(room.len));
+        self.tail = self.tail.wrapping_add(room.skip + room.place.lines_for(room.len));
         if self.tail.wrapping_sub(old_tail) >= self.zeroed.wrapping_sub(old_tail) {
             self.memory.header(self.tail & mask).store(NO_FRAME, Ordering::Relaxed);
             self.zeroed = self.tail.wrapping_add(1);
         }
         // Pairs with the Acquire in `Consumer::peek`: who sees the header sees the payload, and the zero behind it.
-        self.memory.header(room.line).store(room.len as u32 + 1, Ordering::Release);
+        self.memory.header(room.line).store((room.len as u32 + 1) | (room.place.0 << PLACE_AT), Ordering::Release);
         if room.skip > 0 {
             self.memory.header(old_tail & mask).store(WRAP, Ordering::Release);
         }
@@ -251,12 +301,14 @@ impl<M: Memory> Consumer<M> {
             (line, skip) = (0, size - line);
             word = self.memory.header(0).load(Ordering::Acquire);
         }
-        // A word of 0 becomes the longest length there is, and WRAP the one below: both are refused here.
-        let len = word.wrapping_sub(1) as usize;
-        if len > self.len_max || lines_for(len) > size - line || skip == size || self.broken {
-            return self.refuse();
+        // A length of 0 becomes the longest there is, and WRAP's is the longest that the word can say: both are refused here.
+        let (place, len) = (Place(word >> PLACE_AT), (word & LEN_MASK).wrapping_sub(1) as usize);
+        let lines = place.lines_for(len.min(self.len_max));
+        if len > self.len_max || place.0 > CELLS as u32 || lines > size - line || skip == size || self.broken {
+            self.refuse();
+            return None;
         }
-        Some(Frame { line, len, span: skip + lines_for(len) })
+        Some(Frame { line, len, place, span: skip + lines })
     }
 
     /// Gives a frame's lines back. True when the producer waits for them: ring its doorbell.
@@ -282,10 +334,10 @@ impl<M: Memory> Consumer<M> {
         starved
     }
 
+    /// The producer has broken the rules.
     #[cold]
-    fn refuse(&mut self) -> Option<Frame> {
+    pub(super) fn refuse(&mut self) {
         self.broken = true;
-        None
     }
 }
 
@@ -308,5 +360,13 @@ const ZEROED_AHEAD: u32 = 2;
 /// Largest part of the ring that the consumer withholds, as a fraction: its line is touched this often in a round.
 const PUBLICATIONS: u32 = 8;
 
+/// Cells of a pair, for 1.25 MiB in the longest frames: more than a second-level cache holds, so that one that comes round lies in the
+/// third one, and not in the second of the other side (`bench/NOTES.md`, 39). Memory is taken from the system as far as there were
+/// ever frames under way.
+pub(super) const CELLS: usize = 40;
+
 const NO_FRAME: u32 = 0;
 const WRAP: u32 = u32::MAX;
+/// Where in the header word it stands in which cell the frame is; its length is below.
+const PLACE_AT: u32 = 24;
+const LEN_MASK: u32 = (1 << PLACE_AT) - 1;

@@ -13,10 +13,13 @@
 //!
 //! When two endpoints dial each other at once, the call of the lower one stands: it refuses the other's greeting, and
 //! the higher one drops its own call when it gets the lower's.
+//!
+//! A process that has no descriptor left lets nobody in: callers stay in the listener's queue, which is looked at now and
+//! then until one comes free. Its connections go on.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use super::doorbell;
@@ -52,6 +55,8 @@ pub(super) struct Line {
     pub(super) news: mpsc::Receiver<News>,
     /// News sent so far: one load tells the datapath that there is none.
     pub(super) news_sent: Arc<AtomicU32>,
+    /// Times that callers began to wait for want of a descriptor.
+    put_off: Arc<AtomicU64>,
     /// Raised after a command.
     event: Arc<Event>,
 }
@@ -66,6 +71,9 @@ pub(super) struct Steward {
     event: Arc<Event>,
     news: mpsc::Sender<News>,
     news_sent: Arc<AtomicU32>,
+    put_off: Arc<AtomicU64>,
+    /// Nobody can be let in: milliseconds until it is tried again.
+    full: Option<i32>,
     /// Accepted, and the greeting is not there yet.
     callers: Vec<OwnedFd>,
     calls: HashMap<u16, Call>,
@@ -92,6 +100,10 @@ impl Line {
         let _ = self.commands.send(command);
         self.event.raise();
     }
+
+    pub(super) fn put_off(&self) -> u64 {
+        self.put_off.load(Ordering::Relaxed)
+    }
 }
 
 impl Steward {
@@ -103,7 +115,14 @@ impl Steward {
         let (commands, received_commands) = mpsc::channel();
         let (news, received_news) = mpsc::channel();
         let (event, news_sent) = (Arc::new(Event::new()?), Arc::new(AtomicU32::new(0)));
-        let line = Line { commands, news: received_news, news_sent: Arc::clone(&news_sent), event: Arc::clone(&event) };
+        let put_off = Arc::new(AtomicU64::new(0));
+        let line = Line {
+            commands,
+            news: received_news,
+            news_sent: Arc::clone(&news_sent),
+            put_off: Arc::clone(&put_off),
+            event: Arc::clone(&event),
+        };
         let steward = Self {
             domain,
             own,
@@ -114,6 +133,8 @@ impl Steward {
             event,
             news,
             news_sent,
+            put_off,
+            full: None,
             callers: Vec::new(),
             calls: HashMap::new(),
             connected: HashMap::new(),
@@ -131,7 +152,9 @@ impl Steward {
             self.hear_connected(&ready);
             self.hear_answers(&ready);
             self.hear_callers(&ready);
-            self.accept();
+            if self.full.is_some() || ready.contains(&self.listener.as_raw_fd()) {
+                self.accept();
+            }
         }
     }
 
@@ -177,11 +200,14 @@ impl Steward {
             Call::Asked(asked) => Some(asked.socket.as_raw_fd()),
             Call::Waiting => None,
         });
-        let mut fds = vec![self.listener.as_raw_fd(), self.event.as_fd().as_raw_fd()];
+        let mut fds = vec![self.event.as_fd().as_raw_fd()];
+        // While it is full, callers that nobody can let in would wake us without end.
+        fds.extend(self.full.is_none().then_some(self.listener.as_raw_fd()));
         fds.extend(self.callers.iter().map(AsRawFd::as_raw_fd));
         fds.extend(asked);
         fds.extend(self.connected.values().map(|connection| connection.socket.as_raw_fd()));
-        let ready = sys::poll(&fds, waiting.then_some(self.pause_ms));
+        let pauses = [waiting.then_some(self.pause_ms), self.full];
+        let ready = sys::poll(&fds, pauses.into_iter().flatten().min());
         if waiting {
             self.pause_ms = (self.pause_ms * 2).min(PAUSE_MAX_MS);
         }
@@ -242,7 +268,12 @@ impl Steward {
     }
 
     fn accept(&mut self) {
-        while let Some(socket) = sys::accept(&self.listener) {
+        loop {
+            let socket = match sys::accept(&self.listener) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return self.full = None,
+                Err(error) => return self.put_off(&error),
+            };
             if handshake::same_user(&socket).is_ok() {
                 self.callers.push(socket);
             }
@@ -250,6 +281,15 @@ impl Steward {
                 self.callers.remove(0);
             }
         }
+    }
+
+    /// Leaves callers where they are for a while.
+    fn put_off(&mut self, error: &std::io::Error) {
+        if self.full.is_none() {
+            self.put_off.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(target: "shm", "nobody can be let in: {error}; the limit is that of `ulimit -n`");
+        }
+        self.full = Some(self.full.map_or(PAUSE_MIN_MS, |pause_ms| (pause_ms * 2).min(PAUSE_MAX_MS)));
     }
 
     fn connect(&mut self, endpoint: u16, socket: OwnedFd, shared: Shared) {
@@ -278,7 +318,7 @@ impl Steward {
     }
 }
 
-/// Pauses between two tries of a call: short while a job starts, then long enough to cost nothing.
+/// Pauses between two tries of a call, and of letting somebody in: short while a job starts, then long enough to cost nothing.
 const PAUSE_MIN_MS: i32 = 1;
 const PAUSE_MAX_MS: i32 = 50;
 

@@ -104,11 +104,22 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The next connection to `listener`; `None` when there is none.
-pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
+/// The next connection to `listener`; `None` when there is none. An error leaves it in the queue: there is no descriptor
+/// for it, or no memory.
+pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: a plain call; null asks for no address.
-    owned(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) }).ok()
+    loop {
+        // SAFETY: a plain call; null asks for no address.
+        match owned(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) }) {
+            Ok(socket) => return Ok(Some(socket)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(None),
+                // A signal, or a caller that has hung up: the next one may be there.
+                Some(libc::EINTR | libc::ECONNABORTED) => {}
+                _ => return Err(error),
+            },
+        }
+    }
 }
 
 /// The effective user of the process at the other end of a connection, as the kernel noted it.
@@ -154,7 +165,7 @@ pub(super) fn send_with_fds(socket: &OwnedFd, bytes: &[u8], fds: &[RawFd]) -> io
 }
 
 /// Receives what is there, up to the length of `bytes`, and the descriptors that came beside it. Never waits.
-/// Zero bytes: the other end is closed.
+/// Zero bytes: the other end is closed. An error too when there was no room for all of the descriptors.
 pub(super) fn recv_with_fds(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control::new();
     let data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -178,6 +189,9 @@ pub(super) fn recv_with_fds(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(u
             }
             header = libc::CMSG_NXTHDR(&message, header);
         }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     Ok((received as usize, fds))
 }

@@ -49,38 +49,77 @@ pub type Stamps = [u64; BORDERS];
 /// Stamps the next frame each way when it is asked to.
 pub struct Stamped<N> {
     inner: N,
-    sending: bool,
-    receiving: bool,
+    wanted: Borders,
+    /// A frame was committed since it was asked for stamps of one that is sent.
+    committed: bool,
     stamps: Stamps,
+}
+
+/// A set of borders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Borders(u16);
+
+impl Borders {
+    const NONE: Self = Self(0);
+    const SENDING: Self = Self::from_to(Border::Asked, Border::Flushed);
+    const RECEIVING: Self = Self::from_to(Border::Shown, Border::Taken);
+
+    const fn from_to(first: Border, last: Border) -> Self {
+        Self((1 << (last as u16 + 1)) - (1 << first as u16))
+    }
+
+    #[inline]
+    const fn any_of(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    #[inline]
+    const fn has(self, border: Border) -> bool {
+        self.any_of(Self::from_to(border, border))
+    }
 }
 
 impl<N: Nic> Stamped<N> {
     /// Wraps `inner`. Nothing is stamped yet.
     pub fn new(inner: N) -> Self {
-        Self { inner, sending: false, receiving: false, stamps: [0; BORDERS] }
+        Self { inner, wanted: Borders::NONE, committed: false, stamps: [0; BORDERS] }
     }
 
     /// The next frame that is sent shall be stamped. Costs five readings of the clock, once.
     pub fn stamp_sending(&mut self) {
-        self.sending = true;
-        self.stamps[Border::Asked as usize..=Border::Flushed as usize].fill(0);
+        self.want(Borders::SENDING);
     }
 
     /// Frames that are received shall be stamped until [`Self::take`]: the last one's stamps stay.
     pub fn stamp_receiving(&mut self) {
-        self.receiving = true;
+        self.want(Borders::RECEIVING);
+    }
+
+    /// One border of the next frame that is sent, or of those that are received until [`Self::take`], shall be stamped: one reading of
+    /// the clock, which delays nothing that is stamped.
+    pub fn stamp_only(&mut self, border: Border) {
+        self.want(Borders::from_to(border, border));
+    }
+
+    fn want(&mut self, borders: Borders) {
+        if borders.any_of(Borders::SENDING) {
+            self.committed = false;
+            self.stamps[Border::Asked as usize..=Border::Flushed as usize].fill(0);
+        }
+        self.wanted.0 |= borders.0;
     }
 
     /// The stamps of both ways, which end here. The user adds its own.
     pub fn take(&mut self) -> Stamps {
-        (self.sending, self.receiving) = (false, false);
+        self.wanted = Borders::NONE;
         std::mem::replace(&mut self.stamps, [0; BORDERS])
     }
 }
 
 struct Slot<'a, S> {
     inner: S,
-    stamps: Option<&'a mut Stamps>,
+    /// Of a frame of which something is stamped: when it was committed, and that it was.
+    commit: Option<(Option<&'a mut u64>, &'a mut bool)>,
 }
 
 impl<N: Nic> Nic for Stamped<N> {
@@ -101,26 +140,36 @@ impl<N: Nic> Nic for Stamped<N> {
 
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        if !self.receiving {
+        if !self.wanted.any_of(Borders::RECEIVING) {
             return self.inner.rx_burst(budget, each);
         }
-        let stamps = &mut self.stamps;
-        self.inner.rx_burst(budget, |frame, from| {
-            stamps[Border::Shown as usize] = ticks();
+        let Self { inner, stamps, wanted, .. } = self;
+        inner.rx_burst(budget, |frame, from| {
+            if wanted.has(Border::Shown) {
+                stamps[Border::Shown as usize] = ticks();
+            }
             each(frame, from);
-            stamps[Border::Taken as usize] = ticks();
+            if wanted.has(Border::Taken) {
+                stamps[Border::Taken as usize] = ticks();
+            }
         })
     }
 
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        if !self.sending {
-            return Some(Slot { inner: self.inner.tx_slot(link, len)?, stamps: None });
+        let Self { inner, stamps, wanted, committed } = self;
+        if !wanted.any_of(Borders::SENDING) {
+            return Some(Slot { inner: inner.tx_slot(link, len)?, commit: None });
         }
-        self.stamps[Border::Asked as usize] = ticks();
-        let inner = self.inner.tx_slot(link, len)?;
-        self.stamps[Border::Lent as usize] = ticks();
-        Some(Slot { inner, stamps: Some(&mut self.stamps) })
+        if wanted.has(Border::Asked) {
+            stamps[Border::Asked as usize] = ticks();
+        }
+        let inner = inner.tx_slot(link, len)?;
+        if wanted.has(Border::Lent) {
+            stamps[Border::Lent as usize] = ticks();
+        }
+        let at = wanted.has(Border::Committed).then_some(&mut stamps[Border::Committed as usize]);
+        Some(Slot { inner, commit: Some((at, committed)) })
     }
 
     fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
@@ -129,13 +178,17 @@ impl<N: Nic> Nic for Stamped<N> {
 
     #[inline]
     fn flush(&mut self) {
-        if !self.sending || self.stamps[Border::Committed as usize] == 0 {
+        if !self.wanted.any_of(Borders::SENDING) || !self.committed {
             return self.inner.flush();
         }
-        self.stamps[Border::Flush as usize] = ticks();
+        if self.wanted.has(Border::Flush) {
+            self.stamps[Border::Flush as usize] = ticks();
+        }
         self.inner.flush();
-        self.stamps[Border::Flushed as usize] = ticks();
-        self.sending = false;
+        if self.wanted.has(Border::Flushed) {
+            self.stamps[Border::Flushed as usize] = ticks();
+        }
+        self.wanted.0 &= !Borders::SENDING.0;
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
@@ -162,8 +215,11 @@ impl<N: Nic> Nic for Stamped<N> {
 impl<S: TxSlot> TxSlot for Slot<'_, S> {
     #[inline]
     fn commit(self) {
-        if let Some(stamps) = self.stamps {
-            stamps[Border::Committed as usize] = ticks();
+        if let Some((at, committed)) = self.commit {
+            if let Some(at) = at {
+                *at = ticks();
+            }
+            *committed = true;
         }
         self.inner.commit();
     }
@@ -212,6 +268,12 @@ mod tests {
         ]
         .concat();
         assert!(way.is_sorted() && way[0] > 0, "{way:?}");
+        for only in [Border::Asked, Border::Lent, Border::Committed, Border::Flush, Border::Flushed] {
+            a.stamp_only(only);
+            pass(&mut a, &mut b);
+            let stamps = a.take();
+            assert!(stamps[only as usize] > 0 && stamps.iter().filter(|stamp| **stamp > 0).count() == 1, "{stamps:?}");
+        }
         pass(&mut a, &mut b);
         assert_eq!((a.take(), b.take()), ([0; BORDERS], [0; BORDERS]), "once, and no more");
     }

@@ -260,6 +260,10 @@ impl TxQueue {
     /// One system call per run, from the `from`th on, as long as the kernel takes them.
     fn send_each(&mut self, from: usize) {
         let messages = &self.messages;
+        // Those that io_uring did not take count as sent up to here.
+        for run in &messages.runs[from..] {
+            set_fate(&mut self.queue[run.start..run.end], Fate::Later);
+        }
         for (run, header) in messages.runs.iter().zip(&messages.headers).skip(from) {
             // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
             // caller for the whole flush.
@@ -370,3 +374,37 @@ pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
 
 /// A frame that finds no room at this many flushes is given up as failed.
 const TRIES_MAX: u16 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn frames_behind_one_that_must_wait_are_not_sent() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        // More than a socket's queue holds (/proc/sys/net/unix/max_dgram_qlen: 10, or as much memory).
+        const FRAMES: u16 = 600;
+        let mut tx = TxQueue::new(FRAMES, 1_000);
+        let byte = [0u8];
+        let mut piece = libc::iovec { iov_base: byte.as_ptr().cast_mut().cast(), iov_len: 1 };
+        for start in 0..usize::from(FRAMES) {
+            tx.lend(Link(0), &[], 1_000).unwrap().commit();
+            // SAFETY: all zeroes is a valid msghdr.
+            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+            (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
+            tx.messages.headers.push(header);
+            tx.messages.runs.push(Run { start, end: start + 1, fd: ours.as_raw_fd() });
+        }
+        // As when io_uring has taken none of them.
+        tx.queue.iter_mut().for_each(|queued| queued.fate = Fate::Sent);
+        tx.send_each(0);
+        let mut counters = Counters::default();
+        tx.settle(&mut counters);
+        let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1]).ok()).count();
+        assert!(came > 0 && came < usize::from(FRAMES));
+        assert_eq!((counters.tx_frames as usize, tx.queue.len()), (came, usize::from(FRAMES) - came));
+    }
+}

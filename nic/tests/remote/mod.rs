@@ -64,7 +64,7 @@ impl Process {
             rx_frames: number(),
             burst: number(),
             rto_floor: Duration::from_nanos(number() as u64),
-            direct: number() != 0,
+            host_delay: Some(number()).filter(|&nanos| nanos != 0).map(|nanos| Duration::from_nanos(nanos as u64)),
         };
         Ok(Remote { caps, stream: RefCell::new(stream), woken: Arc::default() })
     }
@@ -176,6 +176,7 @@ impl Nic for Remote {
             tx_failed: next(),
             waits: next(),
             wakes: next(),
+            peers_put_off: next(),
         }
     }
 
@@ -243,9 +244,9 @@ impl NicUser for Endpoint {
     type Out = ();
 
     fn run<N: Nic + 'static>(mut self, mut nic: N) {
-        let Caps { addr, mtu, mtu_safe, rx_frames, burst, rto_floor, direct } = *nic.caps();
-        let (rto_floor, direct) = (rto_floor.as_nanos(), u8::from(direct));
-        let caps = format!("\0{addr} {mtu} {mtu_safe} {rx_frames} {burst} {rto_floor} {direct}");
+        let Caps { addr, mtu, mtu_safe, rx_frames, burst, rto_floor, host_delay } = *nic.caps();
+        let (rto_floor, host_delay) = (rto_floor.as_nanos(), host_delay.map_or(0, Duration::as_nanos));
+        let caps = format!("\0{addr} {mtu} {mtu_safe} {rx_frames} {burst} {rto_floor} {host_delay}");
         send(&mut self.0, caps.as_bytes());
         while let Some(call) = receive(&mut self.0) {
             let answer = obey(&mut nic, call[0], &call[1..]);
@@ -307,6 +308,7 @@ fn obey<N: Nic>(nic: &mut N, call: u8, arguments: &[u8]) -> Vec<u8> {
                 c.tx_failed,
                 c.waits,
                 c.wakes,
+                c.peers_put_off,
             ];
             numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
         }

@@ -1,0 +1,74 @@
+//! The conformance suite, on every kind of interface.
+
+use sidelane_nic::conformance::{self, Setup};
+use sidelane_nic::xdp::{Config, Mode, Preference, Xdp};
+use sidelane_nic::{LinkAddr, Nic};
+
+use crate::namespace::{ip, veth};
+use crate::raw::RawSocket;
+
+pub fn veth_keeps_the_contract() {
+    veth("vA", "vB");
+    keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], prefer: Preference::Fastest });
+}
+
+pub fn native_mode_keeps_the_contract() {
+    veth("vA", "vB");
+    let (a, b) = (Config { prefer: Preference::Native, ..Config::new("vA", 1) }, Config::new("vB", 1));
+    assert_eq!(Xdp::open(&a).unwrap().mode(), Mode::Native);
+    assert_eq!(Xdp::open(&b).unwrap().mode(), Mode::Generic);
+    keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], prefer: Preference::Native });
+}
+
+pub fn bridge_keeps_the_contract() {
+    ip("link add hub type bridge");
+    ip("link set hub up");
+    for (end, port) in [("vA", "pA"), ("vB", "pB"), ("vC", "pC")] {
+        veth(end, port);
+        ip(&format!("link set {port} master hub"));
+    }
+    keeps_the_contract(On { interfaces: &["vA", "vB", "vC"], prefer: Preference::Fastest });
+}
+
+pub fn loopback_keeps_the_contract() {
+    ip("link set lo up");
+    keeps_the_contract(On { interfaces: &["lo", "lo", "lo"], prefer: Preference::Fastest });
+}
+
+/// Endpoints on interfaces, in this order; all of one interface after the other have numbers of their own.
+struct On {
+    interfaces: &'static [&'static str],
+    prefer: Preference,
+}
+
+impl Setup for On {
+    type Nic = Xdp;
+
+    fn open(&mut self, count: usize) -> Result<Vec<Xdp>, String> {
+        let endpoints = self.interfaces.iter().zip(1..).take(count).map(|(interface, endpoint)| {
+            let config = Config { prefer: self.prefer, ..Config::new(*interface, endpoint) };
+            Xdp::open(&config).map_err(|error| error.to_string())
+        });
+        endpoints.collect()
+    }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        Some("02:00:00:00:00:99/9".parse().unwrap())
+    }
+
+    fn throw(&mut self, victim: &Xdp, bytes: &[u8]) -> bool {
+        let LinkAddr::Ether { mac, endpoint } = victim.caps().addr else { unreachable!() };
+        // Every other one is steered to the driver, so that it meets it.
+        let steered = bytes.first().is_some_and(|byte| byte % 2 == 0);
+        let start = if steered { endpoint.to_be_bytes() } else { [0xee; 2] };
+        RawSocket::on(self.interfaces[0]).send(&[&mac[..], &[2; 6], &[0x88, 0xb5], &start, bytes].concat());
+        true
+    }
+}
+
+fn keeps_the_contract(mut setup: On) {
+    // A skipped suite would be a suite that proves nothing: here it has to open.
+    setup.open(3).unwrap();
+    conformance::run(&mut setup).assert_passed();
+    conformance::run_threads(&mut setup).assert_passed();
+}

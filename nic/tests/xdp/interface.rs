@@ -1,0 +1,129 @@
+//! One endpoint and its interface: errors, queues, rings, what comes and goes.
+
+use sidelane_nic::Nic;
+use sidelane_nic::time::Duration;
+use sidelane_nic::uring::{self, Uring};
+use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
+
+use crate::namespace::ip;
+use crate::stage::{exchange, open, receive_one, send, veth_pair};
+
+pub fn open_errors_say_what_to_do() {
+    let refusal = |config: Config| Xdp::open(&config).err().expect("a refusal");
+    let at = |interface: &str| Config::new(interface, 1);
+    ip("link add vA type veth peer name vB");
+
+    let error = refusal(at("vX"));
+    assert!(matches!(error, OpenError::NoSuchInterface { .. }));
+    assert!(error.to_string().contains("vA") && error.to_string().contains("lo"), "{error}");
+
+    let error = refusal(at("vA"));
+    assert!(matches!(error, OpenError::InterfaceDown(_)));
+    assert!(error.to_string().contains("ip link set vA up"), "{error}");
+
+    ip("link set vA up");
+    assert!(matches!(refusal(Config { queue: 9, ..at("vA") }), OpenError::NoSuchQueue { queue: 9, .. }));
+    let error = refusal(Config { prefer: Preference::Native, ..at("lo") });
+    assert!(error.to_string().contains("attaching the XDP program"), "{error}");
+
+    let first = open("vA", 1);
+    assert!(matches!(refusal(at("vA")), OpenError::EndpointTaken { endpoint: 1, .. }));
+    assert!(Uring::open(&uring::Config::new("vA", 1)).is_err(), "an endpoint is one driver's only");
+    let all: Vec<Xdp> = (2..17).map(|endpoint| open("vA", endpoint)).collect();
+    assert!(matches!(refusal(Config::new("vA", 17)), OpenError::Full(_)));
+    drop((first, all));
+    drop(open("vA", 1));
+}
+
+pub fn queues_are_chosen() {
+    ip("link add vA numtxqueues 2 numrxqueues 2 type veth peer name vB numtxqueues 2 numrxqueues 2");
+    ip("link set vA up");
+    ip("link set vB up");
+    let native = Preference::Native;
+    let at =
+        |interface, endpoint, queue| Xdp::open(&Config { queue, prefer: native, ..Config::new(interface, endpoint) });
+    // What is sent on a queue of a veth arrives on the same queue of its peer's driver. To the kernel behind it,
+    // and so to a generic program, all of it comes from queue 0.
+    let (mut a, mut b, mut c) = (at("vA", 1, 1).unwrap(), at("vB", 1, 1).unwrap(), at("vB", 2, 1).unwrap());
+    exchange(&mut a, &mut b);
+    exchange(&mut c, &mut a);
+    let error = at("vA", 2, 0).err().expect("one queue an interface");
+    assert!(matches!(error, OpenError::OtherQueue(_)), "{error}");
+}
+
+pub fn full_rings_drop_and_count() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let slots = b.caps().rx_frames;
+    for round in 1..4 {
+        for _ in 0..slots + 40 {
+            send(&mut a, to_b, &[7; 60]);
+        }
+        let received: usize = std::iter::from_fn(|| Some(b.rx_burst(100, |_, _| {})).filter(|count| *count > 0)).sum();
+        assert_eq!((received, b.counters().rx_dropped), (slots, 40 * round));
+        assert_eq!(b.counters().rx_dropped, 40 * round, "reading the counters changes nothing");
+    }
+    assert_eq!(a.counters().tx_failed, 0);
+}
+
+pub fn removed_interface_is_gone() {
+    let (mut a, mut b, to_b) = veth_pair();
+    send(&mut a, to_b, b"up");
+    receive_one(&mut b);
+    assert!(!a.is_gone(to_b));
+    ip("link del vA");
+    let deadline = a.now() + Duration::from_millis(2_000);
+    a.wait(Some(deadline)).unwrap();
+    assert!(a.is_gone(to_b), "noticed by waiting");
+
+    let to_a = b.link(a.caps().addr).unwrap();
+    for round in 1..=300 {
+        send(&mut b, to_a, b"to nobody");
+        assert!(b.is_gone(to_a), "noticed by sending");
+        assert_eq!(b.counters().tx_failed, round, "and no slot is stuck");
+    }
+}
+
+pub fn interface_that_was_down_carries_frames_again() {
+    let (mut a, mut b, to_b) = veth_pair();
+    ip("link set vA down");
+    // They stay in the ring, and go out when the interface does.
+    for _ in 0..3 {
+        send(&mut a, to_b, b"late");
+    }
+    assert!(!a.is_gone(to_b));
+    let (before, span) = (a.now(), Duration::from_millis(20));
+    while a.now() < before + span {
+        a.wait(Some(before + span)).unwrap();
+    }
+    ip("link set vA up");
+    while b.rx_burst(1, |_, _| {}) == 0 {
+        send(&mut a, to_b, b"found");
+    }
+    assert!(!a.is_gone(to_b));
+}
+
+pub fn mtu_follows_the_interface_as_far_as_chunks_go() {
+    for (mtu, payload) in [(1_500, 1_492), (2_500, 2_492), (9_000, 3_776)] {
+        ip(&format!("link add vA mtu {mtu} type veth peer name vB mtu {mtu}"));
+        ip("link set vA up");
+        ip("link set vB up");
+        let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+        assert_eq!((a.caps().mtu, a.caps().mtu_safe), (payload, payload));
+        let to_b = a.link(b.caps().addr).unwrap();
+        for _ in 0..500 {
+            send(&mut a, to_b, &vec![5; payload]);
+            assert_eq!(receive_one(&mut b), vec![5; payload]);
+        }
+        // What others on a larger MTU may send is dropped and counted.
+        if mtu == 9_000 {
+            let mut large = Uring::open(&uring::Config { real_frames: true, ..uring::Config::new("vA", 2) }).unwrap();
+            let link = large.link(b.caps().addr).unwrap();
+            send(&mut large, link, &[1; 8_000]);
+            send(&mut large, link, b"small");
+            assert_eq!(receive_one(&mut b), b"small");
+            assert_eq!(b.counters().rx_dropped, 1);
+        }
+        drop((a, b));
+        ip("link del vA");
+    }
+}

@@ -1,0 +1,69 @@
+//! The `xdp` driver on real interfaces of the kernel: veth pairs, a bridge, the loopback. As root; who is not is told so.
+
+mod contract;
+mod interface;
+mod kernel;
+#[path = "../namespace/mod.rs"]
+mod namespace;
+mod raw;
+mod sharing;
+mod stage;
+
+use namespace::run_inside;
+
+/// Tests of these modules, each in a network namespace of its own.
+macro_rules! inside_a_namespace {
+    ($($topic:ident { $($name:ident)* })*) => {
+        $($(
+            #[test]
+            fn $name() {
+                run_inside(concat!("inside::", stringify!($name)));
+            }
+        )*)*
+
+        mod inside {
+            $($(
+                #[test]
+                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+                fn $name() {
+                    if crate::stage::may_open() {
+                        crate::$topic::$name();
+                    }
+                }
+            )*)*
+
+            #[test]
+            #[ignore = "a process that is killed by the tests of that"]
+            fn endpoint_until_killed() {
+                crate::sharing::endpoint_until_killed();
+            }
+        }
+    };
+}
+
+inside_a_namespace! {
+    contract {
+        veth_keeps_the_contract
+        native_mode_keeps_the_contract
+        bridge_keeps_the_contract
+        loopback_keeps_the_contract
+    }
+    interface {
+        open_errors_say_what_to_do
+        queues_are_chosen
+        full_rings_drop_and_count
+        removed_interface_is_gone
+        interface_that_was_down_carries_frames_again
+        mtu_follows_the_interface_as_far_as_chunks_go
+    }
+    sharing {
+        uring_and_xdp_share_an_interface
+        the_first_endpoint_may_leave_first
+        killed_endpoints_leave_nothing_behind
+        endpoints_come_and_go_without_end
+    }
+    kernel {
+        foreign_frames_are_the_kernels
+        the_kernel_goes_on_pinging_and_streaming
+    }
+}
