@@ -16,7 +16,7 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::udp::{self, Udp};
 use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::{LinkAddr, Nic, affinity, clock};
-use sidelane_proto::engine::{Options, Port, start};
+use sidelane_proto::engine::{Engine, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 fn main() {
@@ -55,17 +55,38 @@ fn measure<N: Nic + Send + 'static>(a: N, b: N) {
     }
     println!("half round trip, 8 B: without an engine {} ns, with one {} ns", median(&mut without), median(&mut with));
 
-    let mut port = start(a.take().expect("given back"), Options { core: Some(core), spin: false }).expect("an engine");
+    for (before, behind) in BESIDE {
+        let engine = Engine::start(Options { core: Some(core), spin: false }).expect("an engine");
+        // Of another driver, in most cases, and without traffic.
+        let idle =
+            |count: usize| -> Vec<_> { (0..count).map(|_| engine.drive(idle_endpoint()).expect("room")).collect() };
+        let earlier = idle(before);
+        let mut port = engine.drive(a.take().expect("given back")).expect("room");
+        let later = idle(behind);
+        print!("an endpoint with {before} before it and {behind} behind it on its engine: ");
+        wake(&mut port, &mut b);
+        drop((earlier, later));
+        a = Some(port.stop().expect("the endpoint"));
+    }
+}
+
+/// What nobody talks to.
+fn idle_endpoint() -> Endpoint<ShmNic> {
+    Endpoint::new(ShmNic::open(&format!("idle-{}", std::process::id()), None).expect("a domain"), Config::default())
+}
+
+/// How long an order takes of an engine that is awake, and of one that sleeps.
+fn wake<A: Nic + Send + 'static, B: Nic>(port: &mut Port<Endpoint<A>>, b: &mut Endpoint<B>) {
     let (mut awake, mut asleep, mut waking) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..WAKES {
         // Awake still from the call before.
-        awake.push(answer(&mut port).0);
+        awake.push(answer(port).0);
         let waits =
-            |port: &mut Port<Endpoint<N>>| port.call(|endpoint| endpoint.nic().counters().waits).expect("an engine");
-        let before = waits(&mut port);
-        pause(Duration::from_micros(500), &mut b);
-        let (answered, flushed) = answer(&mut port);
-        if waits(&mut port) > before {
+            |port: &mut Port<Endpoint<A>>| port.call(|endpoint| endpoint.nic().counters().waits).expect("an engine");
+        let before = waits(port);
+        pause(Duration::from_micros(500), b);
+        let (answered, flushed) = answer(port);
+        if waits(port) > before {
             asleep.push(answered);
             waking.push(flushed);
         }
@@ -180,4 +201,6 @@ fn median(values: &mut [u64]) -> u64 {
 
 const ROUNDS: usize = 15;
 const TRIPS: u64 = 20_000;
-const WAKES: usize = 2_000;
+const WAKES: usize = 1_000;
+/// Endpoints that share an engine with the one that is measured: that came before it, and after it.
+const BESIDE: [(usize, usize); 4] = [(0, 0), (0, 1), (1, 0), (3, 0)];

@@ -15,16 +15,24 @@ use sidelane_nic::time::Duration;
 
 use crate::rtt::Rtt;
 
+/// Delays that mean nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slack {
+    /// At the two ends, however many frames fly.
+    pub host: Duration,
+    /// On the path, of a window of one frame: who shares a queue stands in it.
+    pub path: Duration,
+}
+
 /// The congestion window of one direction.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     /// Frames that may fly, in units of 1 / [`ONE`].
     window: u32,
     window_max: u32,
-    /// The queue that is allowed to stand, before the window scales it; also the longest round trip that is thought
-    /// normal. `None`: nothing is too long.
-    slack: Option<Duration>,
-    /// The round trip of the empty path, where it proved longer than `slack`.
+    /// What is allowed; its `path` is also the longest round trip that is thought normal. `None`: nothing is too long.
+    slack: Option<Slack>,
+    /// The round trip of the empty path, where it proved longer than `slack.path`.
     far: Option<Duration>,
     /// The delay since when rounds have been beyond the target, and how many rounds it has been the same.
     beyond: Duration,
@@ -50,7 +58,7 @@ const LOSS_SHARE: u32 = 16;
 
 impl Congestion {
     /// `slack` is the queueing delay that means nothing yet; `None` switches the control off.
-    pub const fn new(slack: Option<Duration>) -> Self {
+    pub const fn new(slack: Option<Slack>) -> Self {
         Self {
             window: ONE,
             window_max: ONE,
@@ -113,7 +121,7 @@ impl Congestion {
         self.lost = 0;
         self.acked = 0;
         let Some(slack) = self.slack.filter(|_| limited) else { return };
-        let base = rtt.min().min(self.far.unwrap_or(slack));
+        let base = rtt.min().min(self.far.unwrap_or(slack.path));
         let target = base + self.allowed(slack);
         if lost > 1 && lost * LOSS_SHARE > acked {
             self.halve();
@@ -162,26 +170,25 @@ impl Congestion {
 
     /// The queue that may stand. It is longer for smaller windows (Swift, 3.5): the delay, which all senders of a queue
     /// share, then belongs to one window, and theirs become the same.
-    fn allowed(&self, slack: Duration) -> Duration {
+    fn allowed(&self, slack: Slack) -> Duration {
         // 256 times the square root of the window in frames.
         let root = u64::from(self.window.isqrt()).max(ROOT_MIN);
-        let slack = slack.as_nanos();
-        Duration::from_nanos(slack / 4 + slack * 256 / root)
+        slack.host + Duration::from_nanos(slack.path.as_nanos() * 256 / root)
     }
 }
 
 /// Rounds of the same delay that make a path long. They take its window to a sixteenth at the most.
 const STEADY_ROUNDS: u32 = 5;
-/// No window allows more than four times the slack, and a quarter.
+/// No window allows more than four times the path's slack.
 const ROOT_MIN: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SLACK: Duration = Duration::from_micros(25);
+    const SLACK: Slack = Slack { host: micros(6), path: micros(25) };
 
-    fn micros(micros: u64) -> Duration {
+    const fn micros(micros: u64) -> Duration {
         Duration::from_micros(micros)
     }
 
@@ -242,6 +249,21 @@ mod tests {
         assert_eq!(congestion.frames(), 1);
         let pause = congestion.pause(&rtt).expect("less than a frame");
         assert!(pause > micros(200), "{pause:?} {congestion:?}");
+    }
+
+    /// As frames do in the socket of a receiver that takes them one by one: however many fly, the window opens.
+    #[test]
+    fn what_waits_at_the_ends_is_no_queue() {
+        for (host, frames) in [(micros(500), 256), (micros(6), 1)] {
+            let (_, mut rtt) = opened();
+            let mut congestion = Congestion::new(Some(Slack { host, ..SLACK }));
+            congestion.open(256);
+            for _ in 0..30 {
+                let took = micros(10 + 2 * u64::from(congestion.frames()).min(200) + 60);
+                round(&mut congestion, &mut rtt, took);
+            }
+            assert_eq!(congestion.frames() == 256, frames == 256, "{host:?}: {congestion:?}");
+        }
     }
 
     #[test]

@@ -134,6 +134,8 @@ pub struct Counters {
     pub resets_sent: u64,
     /// Peers that are gone, for whatever reason but a close.
     pub peers_gone: u64,
+    /// Times that the endpoint was not polled for longer than a keep-alive.
+    pub absences: u64,
     /// Puts that were handed over, signals among them.
     pub puts: u64,
     /// Gets that were handed over.
@@ -172,7 +174,7 @@ impl Counters {
         }
         fields!(messages_sent messages_received messages_refused frames_sent frames_received acks_sent retransmitted
             probes_sent timeouts duplicates reordered placed_early credit_stalls nic_full pings_sent hellos_sent
-            resets_sent peers_gone puts gets atomics operations_refused operations_failed operations_taken);
+            resets_sent peers_gone absences puts gets atomics operations_refused operations_failed operations_taken);
         for (reason, count) in Reject::ALL.into_iter().zip(self.rejected) {
             show(reason.counter(), count);
         }

@@ -37,7 +37,7 @@ struct Sent {
     span: Span,
     at: Instant,
     state: State,
-    /// Written more than once, so its ack measures nothing (Karn).
+    /// Its ack measures nothing: it was written more than once (Karn), or [`InFlight::measure_nothing`].
     again: bool,
 }
 
@@ -257,6 +257,11 @@ impl InFlight {
     /// The peer got a frame twice: we took for lost what was only late. The window widens (RFC 8985, 6.2.1).
     pub fn on_spurious(&mut self) {
         self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
+    }
+
+    /// What is in flight now says nothing of the path, whenever its acks come: nobody was here to take them in.
+    pub fn measure_nothing(&mut self) {
+        self.frames.iter_mut().for_each(|frame| frame.again = true);
     }
 
     /// Gives memory back if nothing is outstanding.

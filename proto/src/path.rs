@@ -4,6 +4,7 @@ use sidelane_nic::Caps;
 use sidelane_nic::time::Duration;
 
 use crate::Config;
+use crate::congestion::Slack;
 use crate::in_flight::WINDOW_MAX;
 use crate::wire::{FULL_LEN, Hello, PLAIN_LEN, RECORD_LEN};
 
@@ -38,8 +39,8 @@ pub(crate) struct Path {
     pub probe_floor: Duration,
     /// Floor of the driver's time-outs.
     pub rto_floor: Duration,
-    /// There is nothing on the path that could be congested.
-    direct: bool,
+    /// How long frames wait at the ends; `None`: there is nothing on the path that could be congested.
+    host_delay: Option<Duration>,
     header: usize,
 }
 
@@ -78,7 +79,7 @@ impl Path {
             // A probe costs one frame, so it may come sooner than a time-out that costs the window.
             probe_floor: Duration::from_nanos(caps.rto_floor.as_nanos() / 4),
             rto_floor: caps.rto_floor,
-            direct: caps.direct,
+            host_delay: caps.host_delay,
             header,
         }
     }
@@ -98,9 +99,10 @@ impl Path {
     }
 
     /// The queueing delay that means nothing yet; `None` where none means anything.
-    pub fn slack(&self, config: &Config) -> Option<Duration> {
-        // Delays below it are the driver's own: a probe would not be sent for them either.
-        (config.congestion_control && !self.direct).then_some(self.probe_floor)
+    pub fn slack(&self, config: &Config) -> Option<Slack> {
+        let host = self.host_delay.filter(|_| config.congestion_control)?;
+        // A probe would not be sent for such a delay either.
+        Some(Slack { host, path: self.probe_floor })
     }
 
     /// Length of the Hello at its `tries`-th repetition: the largest frame first, then what should always pass, then
@@ -141,7 +143,7 @@ mod tests {
             (ack_delay, message_max) in (any::<u32>(), 0u32..100_000),
         ) {
             let addr = LinkAddr::Mem { node: 0 };
-            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), direct: false };
+            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), host_delay: None };
             let config = Config { recv_fifo, send_fifo, message_max: own_max, ..Config::default() };
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let mut path = Path::new(&caps, &config, plain);

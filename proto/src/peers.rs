@@ -49,6 +49,11 @@ impl Peers {
         entry.conn.as_mut()
     }
 
+    /// Shows all connections.
+    pub fn each(&mut self, show: impl FnMut(&mut Conn)) {
+        self.entries.iter_mut().filter_map(|entry| entry.conn.as_mut()).for_each(show);
+    }
+
     /// The connection with the peer at `addr`, unless it only winds down: then the address may be connected anew.
     pub fn by_addr(&mut self, addr: LinkAddr) -> Option<&mut Conn> {
         let index = *self.by_addr.get(&addr)?;

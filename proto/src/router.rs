@@ -5,7 +5,7 @@ use std::fmt;
 
 use sidelane_nic::LinkAddr;
 use sidelane_nic::rng::Rng;
-use sidelane_nic::time::Instant;
+use sidelane_nic::time::{Duration, Instant};
 
 use crate::Config;
 use crate::conn::{Conn, TurnContext};
@@ -322,6 +322,18 @@ impl Router {
             conn.queued = true;
             self.active.push_back(index);
         }
+    }
+
+    /// Nobody called for the span `away`: this process was stopped, its machine slept, or its clock leapt. Who could not be
+    /// heard was not silent, but for one keep-alive, so that an endpoint that is seldom polled notices a dead peer too.
+    #[cold]
+    pub fn on_absence(&mut self, away: Duration) {
+        let Self { peers, turn, .. } = self;
+        let excess = Duration::from_nanos(away.as_nanos() - turn.config.keep_alive.as_nanos());
+        let mut missed = false;
+        peers.each(|conn| missed |= conn.on_absence(turn, excess));
+        // Without a peer that is waited for nobody has to poll.
+        turn.counters.absences += u64::from(missed);
     }
 
     /// Every peer that waits for a Done is told, with what else goes to it.

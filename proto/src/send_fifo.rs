@@ -56,6 +56,32 @@ pub(crate) enum Span {
     Part { number: u32, offset: usize, len: usize },
     /// No message, but what the outbox of one-sided operations says: none of this FIFO's.
     Operations(OpSpan),
+    /// A run of the outbox, and a run of the ring behind it.
+    Both { operations: Run, messages: Run },
+}
+
+/// A run of either ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    at: u32,
+    len: u32,
+}
+
+impl Run {
+    #[inline]
+    pub const fn new(at: usize, len: usize) -> Self {
+        Self { at: at as u32, len: len as u32 }
+    }
+
+    #[inline]
+    pub const fn operations(self) -> OpSpan {
+        OpSpan::Run { at: self.at as usize, len: self.len as usize }
+    }
+
+    #[inline]
+    pub const fn messages(self) -> Span {
+        Span::Run { at: self.at as usize, len: self.len as usize }
+    }
 }
 
 impl Span {
@@ -63,8 +89,18 @@ impl Span {
     #[inline]
     pub fn part(self) -> Option<(u32, Range<usize>)> {
         match self {
-            Self::Run { .. } | Self::Operations(_) => None,
+            Self::Run { .. } | Self::Operations(_) | Self::Both { .. } => None,
             Self::Part { number, offset, len } => Some((number, offset..offset + len)),
+        }
+    }
+
+    /// Bytes that it takes in a frame's body.
+    #[inline]
+    pub fn body_len(self) -> usize {
+        match self {
+            Self::Operations(span) => span.body_len(),
+            Self::Both { operations, messages } => operations.len as usize + messages.len as usize,
+            span => SendFifo::body_len(span),
         }
     }
 }
@@ -210,7 +246,7 @@ impl SendFifo {
             Span::Run { len, .. } => len,
             Span::Part { offset: 0, len, .. } => FIRST_LEN + len,
             Span::Part { len, .. } => RECORD_LEN + len,
-            Span::Operations(_) => unreachable!("{OUTBOX}"),
+            Span::Operations(_) | Span::Both { .. } => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -225,7 +261,7 @@ impl SendFifo {
                 self.write_front(span, &mut body[..front]);
                 body[front..].copy_from_slice(message);
             }
-            Span::Operations(_) => unreachable!("{OUTBOX}"),
+            Span::Operations(_) | Span::Both { .. } => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -309,7 +345,7 @@ impl SendFifo {
                     self.large_unsent -= 1;
                 }
             }
-            Span::Operations(_) => unreachable!("{OUTBOX}"),
+            Span::Operations(_) | Span::Both { .. } => unreachable!("{OUTBOX}"),
         }
     }
 
@@ -328,7 +364,7 @@ impl SendFifo {
                 }
                 self.release_large()
             }
-            Span::Operations(_) => unreachable!("{OUTBOX}"),
+            Span::Operations(_) | Span::Both { .. } => unreachable!("{OUTBOX}"),
         }
     }
 

@@ -25,6 +25,7 @@ pub use prepared::Prepared;
 pub use replier::{PreparedReply, Replier};
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 
 use sidelane_nic::time::Instant;
@@ -161,6 +162,10 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// Takes the next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
+        // The last message of a poll may have been followed by its connection's end.
+        if self.endpoint.has_events() {
+            self.take_events();
+        }
         self.events.pop_front()
     }
 
@@ -299,6 +304,18 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             peer.owing = false;
             false
         });
+    }
+}
+
+/// All that its future depends on, but for its handlers and the bytes of messages.
+impl<N: Nic, S> fmt::Debug for ActiveMessages<N, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActiveMessages")
+            .field("endpoint", &self.endpoint)
+            .field("peers", &self.peers)
+            .field("events", &self.events)
+            .field("owing", &self.owing)
+            .finish_non_exhaustive()
     }
 }
 

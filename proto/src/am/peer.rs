@@ -6,6 +6,7 @@ use crate::PeerId;
 use crate::send_fifo::SendFifo;
 
 /// One connected peer, from its `Connected` until its place in the table is another's.
+#[derive(Debug)]
 pub(super) struct Peer {
     pub id: PeerId,
     /// False once either side has closed.
@@ -33,7 +34,7 @@ impl Peer {
 }
 
 /// Peers by their index.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Peers {
     entries: Vec<Option<Peer>>,
 }

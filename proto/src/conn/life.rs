@@ -258,6 +258,21 @@ impl Conn {
         }
     }
 
+    /// Our endpoint was away, and `excess` of it does not count. Timers that are due meanwhile fire, and find that it is early.
+    /// False if nobody waits for this peer.
+    pub fn on_absence(&mut self, turn: &TurnContext, excess: Duration) -> bool {
+        self.in_flight.measure_nothing();
+        match &mut self.phase {
+            Phase::Open | Phase::Closing => self.heard_at = (self.heard_at + excess).min(turn.now),
+            Phase::Connecting { give_up_at, .. } | Phase::Accepted { asked: true, give_up_at } => {
+                *give_up_at = (*give_up_at + excess).min(turn.now + turn.config.connect_timeout);
+            }
+            // The user has not heard of it, or no more.
+            Phase::Accepted { asked: false, .. } | Phase::Lingering { .. } | Phase::Gone => return false,
+        }
+        true
+    }
+
     /// A peer that has been quiet for long gives its FIFOs' memory back.
     pub(super) fn shrink_if_idle(&mut self, now: Instant, keep_alive: Duration) {
         if now.since(self.active_at.max(self.taken_at)) > keep_alive.saturating_mul(IDLE_KEEP_ALIVES) {

@@ -37,7 +37,7 @@ impl Stage {
             rx_frames: 128,
             burst: 64,
             rto_floor: Duration::from_millis(1),
-            direct: false,
+            host_delay: Some(Duration::from_micros(62)),
         };
         let id = PeerId { index: 0, generation: 0 };
         let (addr, link, now) = (LinkAddr::Mem { node: 1 }, Link(1), Instant::ZERO);

@@ -1,16 +1,19 @@
 //! What a connection makes of the frames that come in.
 
+use std::collections::VecDeque;
+
 use sidelane_nic::time::Instant;
 
 use super::{Conn, NotedAck, Owed, Phase, TurnContext, settle};
 use crate::counters::Reject;
-use crate::event::{GoneReason, PeerId};
+use crate::event::{Event, GoneReason, PeerId};
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
 use crate::rma::OneSided;
 use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
+use crate::spares::Spares;
 use crate::timers::Timer;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
 
@@ -332,11 +335,17 @@ impl Conn {
 #[inline]
 fn release(fifo: &mut SendFifo, one_sided: &mut Option<Box<OneSided>>, id: PeerId, turn: &mut TurnContext, span: Span) {
     let TurnContext { spares, events, rma, .. } = turn;
-    if let Span::Operations(span) = span {
+    let mut operations_end = |span, spares: &mut Spares, events: &mut VecDeque<Event>| {
         let one_sided = one_sided.as_mut().expect("operations are in flight");
         one_sided.outbox.release(span, &mut rma.regions, spares, events);
-    } else {
-        settle(fifo.release(span), id, spares, events);
+    };
+    match span {
+        Span::Operations(span) => operations_end(span, spares, events),
+        Span::Both { operations, messages } => {
+            operations_end(operations.operations(), spares, events);
+            settle(fifo.release(messages.messages()), id, spares, events);
+        }
+        span => settle(fifo.release(span), id, spares, events),
     }
 }
 

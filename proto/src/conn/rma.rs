@@ -1,12 +1,12 @@
 //! One-sided operations of a connection: how their frames go out and come in. What they mean is [`OneSided`]'s.
 
-use super::{Conn, Owed, Phase, Plan, TurnContext};
+use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
 use crate::Config;
 use crate::counters::Reject;
 use crate::reorder::Kept;
 use crate::rma::{Memory, OneSided, OpSpan, PutHow};
-use crate::send_fifo::Span;
-use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, Seq, Target, is_operations, put_flags};
+use crate::send_fifo::{Run, Span};
+use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, Seq, Target, is_operations, put_flags, split_messages};
 
 impl Conn {
     /// Bytes of body that fit any frame of this connection.
@@ -116,14 +116,28 @@ impl Conn {
                 return Some(Plan::New { span });
             }
         }
-        let span = self.one_sided.as_mut()?.outbox.next_span(room)?;
+        let outbox = &self.one_sided.as_ref()?.outbox;
+        let span = outbox.next_span(room)?;
+        // Messages that wait go along, where every operation before them does.
+        if let OpSpan::Run { at, len } = span
+            && self.fifo.has_unsent()
+            && outbox.ends_with(span)
+            && let Some((messages_at, messages_len)) = self.fifo.next_run((room - len).min(self.credit()))
+        {
+            let (operations, messages) = (Run::new(at, len), Run::new(messages_at, messages_len));
+            return Some(Plan::New { span: Span::Both { operations, messages } });
+        }
         Some(Plan::New { span: Span::Operations(span) })
+    }
+
+    /// Bytes of messages that the peer has room for.
+    fn credit(&self) -> usize {
+        usize::try_from(self.limit.saturating_sub(self.position)).unwrap_or(usize::MAX)
     }
 
     /// The next frame's messages, of the next `bytes` in the FIFO and as far as the credit goes.
     fn next_messages(&self, room: usize, bytes: u64) -> Option<Span> {
-        let room = (room as u64).min(self.limit.saturating_sub(self.position)) as usize;
-        match self.fifo.next_span(room)? {
+        match self.fifo.next_span(room.min(self.credit()))? {
             Span::Run { len, .. } if len as u64 > bytes => self.fifo.next_span(bytes as usize),
             span => Some(span),
         }
@@ -159,6 +173,35 @@ impl Conn {
         self.note_operations();
     }
 
+    /// As [`Self::emit_operations`], with messages behind them.
+    #[inline(never)]
+    pub(super) fn emit_both(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], plain: bool) {
+        let Span::Both { operations, messages } = span else { unreachable!("told by its plan") };
+        self.write_both(turn, operations, messages, &mut frame[if plain { PLAIN_LEN } else { FULL_LEN }..]);
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.outbox.advance(operations.operations());
+        }
+        self.position += messages.messages().body_len() as u64;
+        self.fifo.advance(messages.messages());
+        if plain {
+            self.release_operations(turn, operations.operations());
+            settle(self.fifo.release(messages.messages()), self.id, &mut turn.spares, &mut turn.events);
+            self.active_at = turn.now;
+            self.emit_plain_header(Kind::Data, frame);
+            self.finish_close(turn);
+        } else {
+            self.finish_sent(turn, span, frame, &[]);
+        }
+        self.note_operations();
+    }
+
+    /// Writes the body of a frame with both.
+    pub(super) fn write_both(&mut self, turn: &mut TurnContext, operations: Run, messages: Run, body: &mut [u8]) {
+        let (front, back) = body.split_at_mut(operations.operations().body_len());
+        self.write_operations(turn, operations.operations(), front);
+        self.fifo.write(messages.messages(), back);
+    }
+
     /// A span of operations is acknowledged.
     #[inline]
     pub(super) fn release_operations(&mut self, turn: &mut TurnContext, span: OpSpan) {
@@ -185,8 +228,7 @@ impl Conn {
     #[inline(always)]
     pub(super) fn take_in(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
         if is_operations(body) {
-            self.take_in_operations(turn, body, plain)?;
-            return Ok(false);
+            return self.take_in_operations(turn, body, plain);
         }
         let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;
         if may_grant && self.inbox.is_closed() {
@@ -209,15 +251,25 @@ impl Conn {
     }
 
     #[inline(never)]
-    fn take_in_operations(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<(), Reject> {
+    fn take_in_operations(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
         let (id, serves) = (self.id, self.serves());
+        let (operations, messages) = split_messages(body)?;
         let one_sided = self.one_sided(&turn.config);
         if !plain && one_sided.is_crowded() {
             return Err(Reject::Overrun);
         }
-        one_sided.take_in(turn, id, serves, body)?;
+        let mut may_grant = false;
+        if !messages.is_empty() {
+            // Before anything is done, whether all of it can be.
+            one_sided.check(operations)?;
+            may_grant = self.inbox.accept(messages, turn.config.message_max, &mut turn.spares)?;
+        }
+        self.one_sided(&turn.config).take_in(turn, id, serves, operations)?;
         self.note_operations();
-        Ok(())
+        if may_grant && self.inbox.is_closed() {
+            self.on_close_arrived(turn);
+        }
+        Ok(may_grant)
     }
 
     /// Keeps a frame until its turn: its body, or where its bytes can be placed at once only that. False when there is no

@@ -157,10 +157,7 @@ impl Conn {
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
         header
             + match plan {
-                Plan::New { span: Span::Operations(span) } | Plan::Again { span: Span::Operations(span), .. } => {
-                    span.body_len()
-                }
-                Plan::New { span } | Plan::Again { span, .. } => SendFifo::body_len(span),
+                Plan::New { span } | Plan::Again { span, .. } => span.body_len(),
                 Plan::Ack => 0,
                 Plan::Ping => PING_LEN,
                 Plan::HelloAck => HELLO_LEN,
@@ -173,6 +170,8 @@ impl Conn {
     pub fn emit(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], plain: bool) {
         if let Plan::New { span: Span::Operations(span) } = plan {
             self.emit_operations(turn, span, frame, &[], plain);
+        } else if let Plan::New { span: span @ Span::Both { .. } } = plan {
+            self.emit_both(turn, span, frame, plain);
         } else if let Plan::New { span } = plan {
             self.emit_new(turn, span, frame, plain);
         } else {
@@ -266,6 +265,9 @@ impl Conn {
             Plan::Again { seq, span, probe } => {
                 match span {
                     Span::Operations(span) => self.write_operations(turn, span, &mut frame[header..]),
+                    Span::Both { operations, messages } => {
+                        self.write_both(turn, operations, messages, &mut frame[header..]);
+                    }
                     span => self.fifo.write(span, &mut frame[header..]),
                 }
                 self.finish_again(turn, seq, probe, frame, &[]);

@@ -1,27 +1,31 @@
-//! Engine mode: a thread of its own drives an endpoint, and applications on other threads touch nothing but bounded FIFOs.
+//! Engine mode: a thread of its own drives endpoints, and applications on other threads touch nothing but bounded FIFOs.
 //!
-//! [`start`] hands an [`Endpoint`](crate::Endpoint), or Active Messages with their state ([`WithState`]), to such a thread and returns the
-//! application's [`Port`]: the calls of the endpoint, for one thread. [`Sender`]s are for any number of others.
+//! [`Engine::start`] begins such a thread. [`Engine::drive`] hands it an [`Endpoint`](crate::Endpoint), or Active Messages with their state
+//! ([`WithState`]), and returns the application's [`Port`]: the calls of the endpoint, for one thread. [`Sender`]s are for any number of
+//! others. Several endpoints, of one driver or of several, may share an engine: each has a port and FIFOs of its own, and they take turns.
 //!
 //! ```text
-//!   Port    --- orders: a ring, one thread pushes ------------->            one turn of the engine:
+//!   Port    --- orders: a ring, one thread pushes ------------->            one turn of one endpoint:
 //!   Sender  --- orders: a queue, many push -------------------->  Engine    orders -> endpoint -> poll -> what came
-//!   Port    <-- messages: a ring; events: a queue --------------            (nothing for a while: sleeps)
+//!   Port    <-- messages: a ring; events: a queue --------------            (nothing at any of them for a while: sleeps)
 //! ```
 //!
 //! The peer is served whatever the application does: acks, timers, handlers of Active Messages and one-sided operations run on the
 //! engine's thread. What the endpoint copies into its FIFOs is copied once more to get there. Nobody waits for a FIFO: a full one
 //! says `Full`, to one peer without regard to others. The engine spins for a while, as long as that pays, and then sleeps by the
-//! driver's means; `flush` wakes it, by a system call only if it sleeps.
+//! drivers' means; `flush` wakes it, by a system call only if it sleeps.
 
 mod backlog;
-mod core;
+mod bed;
+mod company;
 mod driven;
 mod gauge;
 mod idle;
 mod intake;
 mod order;
+mod place;
 mod port;
+mod rounds;
 mod sender;
 mod shared;
 
@@ -31,14 +35,15 @@ pub use sender::Sender;
 
 use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use sidelane_nic::shm::lane;
 use sidelane_nic::{Nic, affinity};
 
-use self::core::Core;
+use company::Company;
+use place::Core;
+use rounds::Rounds;
 use shared::Shared;
 
 /// How an engine runs.
@@ -66,29 +71,77 @@ pub enum ConnectError {
     Ended(#[from] Ended),
 }
 
-/// Moves `driven` to a thread of its own. It runs until the [`Port`] is dropped.
-pub fn start<D: Driven>(mut driven: D, options: Options) -> io::Result<Port<D>> {
-    let waker = driven.endpoint().nic_mut().waker()?;
-    let shared = Arc::new(Shared::new(waker, driven.endpoint().peers_max()));
-    let (own, port) = lane::pair()?;
-    let (ready, started) = mpsc::sync_channel(1);
-    let engines = Arc::clone(&shared);
-    let thread = thread::Builder::new().name("sidelane-engine".into()).spawn(move || {
-        if let Some(core) = options.core
-            && let Err(error) = affinity::pin_to(core)
-        {
-            let _ = ready.send(Err(error));
-            return None;
+/// A thread that drives endpoints. It runs until this, its clones and all ports are dropped.
+#[derive(Clone)]
+pub struct Engine(Arc<Thread>);
+
+struct Thread {
+    company: Arc<Company>,
+    /// Taken when the last of those who need it is dropped.
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Begins the thread, without endpoints.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let company = Arc::<Company>::default();
+        let rounds = Rounds::new(Arc::clone(&company), options);
+        let (ready, started) = mpsc::sync_channel(1);
+        let handle = thread::Builder::new().name("sidelane-engine".into()).spawn(move || {
+            let pinned = options.core.map_or(Ok(()), affinity::pin_to);
+            let is_pinned = pinned.is_ok();
+            let _ = ready.send(pinned);
+            if is_pinned {
+                rounds.run();
+            }
+        })?;
+        let engine = Self(Arc::new(Thread { company, handle: Some(handle) }));
+        started.recv().unwrap_or_else(|_| Err(io::Error::other("the engine's thread did not start")))?;
+        Ok(engine)
+    }
+
+    /// Moves `driven` to the engine, which drives it until the [`Port`] is dropped. All that it drives take turns; the one that came
+    /// first wakes up soonest.
+    pub fn drive<D: Driven>(&self, mut driven: D) -> io::Result<Port<D>> {
+        let waker = driven.endpoint().nic_mut().waker()?;
+        let shared = Arc::new(Shared::new(waker, driven.endpoint().peers_max()));
+        let (own, lane) = lane::pair()?;
+        if self.0.handle.as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(io::Error::other("the engine's thread has ended"));
         }
-        let _ = ready.send(Ok(()));
-        let core = Core::new(driven, own, Arc::clone(&engines), options.spin);
-        let driven = catch_unwind(AssertUnwindSafe(|| core.run())).map_err(|panic| why(&*panic));
-        engines.end(driven.as_ref().err().cloned());
-        driven.ok()
-    })?;
-    let port = Port::new(port, shared, thread);
-    started.recv().unwrap_or_else(|_| Err(io::Error::other("the engine's thread did not start")))?;
-    Ok(port)
+        let (back, returned) = mpsc::sync_channel(1);
+        self.0.company.join(Box::new(Core::new(driven, own, Arc::clone(&shared), back)));
+        self.0.wake();
+        Ok(Port::new(lane, shared, returned, self.clone()))
+    }
+}
+
+impl Thread {
+    /// Of a thread that has no endpoint to sleep on.
+    fn wake(&self) {
+        if let Some(handle) = &self.handle {
+            handle.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.company.complete();
+        self.wake();
+        // Not by an order that held the last of them.
+        if let Some(handle) = self.handle.take()
+            && handle.thread().id() != thread::current().id()
+        {
+            // Everything on it has ended before, and told if it was by a panic.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Moves `driven` to an engine of its own, which ends with the [`Port`].
+pub fn start<D: Driven>(driven: D, options: Options) -> io::Result<Port<D>> {
+    Engine::start(options)?.drive(driven)
 }
 
 /// What a panic said.

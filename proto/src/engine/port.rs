@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
@@ -16,10 +16,10 @@ use super::gauge::{Gauge, cost};
 use super::order::{HEAD_LEN, Head, Order};
 use super::sender::Sender;
 use super::shared::Shared;
-use super::{ConnectError, Ended};
+use super::{ConnectError, Ended, Engine};
 use crate::{Counters, Endpoint, Event, PeerId, Refused, SendError};
 
-/// What one thread of the application has of an endpoint that an engine drives. Dropping it ends the engine: it takes what was
+/// What one thread of the application has of an endpoint that an engine drives. Dropping it ends that: the engine takes what was
 /// ordered before, and peers find out by their time-outs, as with an endpoint that is dropped.
 ///
 /// As with an endpoint, what was sent leaves with `flush` or `wait` at the latest; an engine that is awake needs neither.
@@ -31,13 +31,20 @@ pub struct Port<D: Driven> {
     sent: Box<[u64]>,
     /// Something was refused for want of room.
     was_full: bool,
-    thread: Option<JoinHandle<Option<D>>>,
+    /// Gives the endpoint back when the engine has ended with it; nothing, after a panic.
+    returned: mpsc::Receiver<D>,
+    engine: Engine,
 }
 
 impl<D: Driven> Port<D> {
-    pub(super) fn new(lane: End, shared: Arc<Shared<D>>, thread: JoinHandle<Option<D>>) -> Self {
+    pub(super) fn new(lane: End, shared: Arc<Shared<D>>, returned: mpsc::Receiver<D>, engine: Engine) -> Self {
         let sent = vec![0; shared.gauges.len()].into();
-        Self { lane, shared, sent, was_full: false, thread: Some(thread) }
+        Self { lane, shared, sent, was_full: false, returned, engine }
+    }
+
+    /// The engine, for more endpoints.
+    pub fn engine(&self) -> Engine {
+        self.engine.clone()
     }
 
     /// As [`Endpoint::connect`]. Waits for the engine's answer: a turn of it.
@@ -137,7 +144,7 @@ impl<D: Driven> Port<D> {
         Sender::new(Arc::clone(&self.shared))
     }
 
-    /// Ends the engine, and gives back what it drove, with what was ordered before in its FIFOs; but what a peer made no room
+    /// Takes the endpoint back from the engine, with what was ordered before in its FIFOs; but what a peer made no room
     /// for within 200 ms is not sent. Messages and events that the engine has handed over are gone with the port: take
     /// them before.
     pub fn stop(mut self) -> Result<D, Ended> {
@@ -149,7 +156,7 @@ impl<D: Driven> Port<D> {
 
     fn join(&mut self) -> Option<D> {
         self.shared.stop();
-        self.thread.take()?.join().ok().flatten()
+        self.returned.recv().ok()
     }
 
     /// It has ended, or does just now: waits for its last words.

@@ -8,6 +8,7 @@ use crossbeam_queue::ArrayQueue;
 use sidelane_nic::shm::lane::{Doorbell, Want};
 
 use super::Ended;
+use super::company::Ring;
 use super::gauge::Gauge;
 use super::order::Order;
 use crate::Event;
@@ -58,7 +59,7 @@ impl<D> Shared<D> {
         self.bell.ring_by(|| self.waker.wake_by_ref());
     }
 
-    /// Asks the engine to end.
+    /// Asks the engine to end with this endpoint.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.ring();
@@ -88,6 +89,12 @@ impl<D> Shared<D> {
             None => Ok(()),
             Some(panic) => Err(panic.clone().unwrap_or_else(|| Ended("it was stopped".into()))),
         }
+    }
+}
+
+impl<D> Ring for Shared<D> {
+    fn ring(&self) {
+        Shared::ring(self);
     }
 }
 

@@ -7,12 +7,14 @@ mod one_sided;
 mod outbox;
 mod precedence;
 mod region;
+mod served;
 
 pub use key::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
 pub(crate) use memory::Memory;
-pub(crate) use one_sided::{OneSided, Placed};
+pub(crate) use one_sided::OneSided;
 pub(crate) use outbox::OpSpan;
 pub(crate) use precedence::Progress;
+pub(crate) use served::Placed;
 
 use crate::counters::Reject;
 use region::Regions;

@@ -1,4 +1,5 @@
-//! The one-sided operations of one connection: ours that are under way, and the peer's that arrive.
+//! The one-sided operations of one connection: ours that are under way, and which of the peer's records is whose. Its operations are
+//! [`Served`]'s.
 //!
 //! Both sides count the operations of one direction (puts, gets, atomics) in the order in which their last bytes are sent,
 //! so that a put needs no number on the wire, and one count says that all before it are done.
@@ -9,12 +10,13 @@ use super::key::{OpError, Rights};
 use super::outbox::{BulkKind, Outbox, Source};
 use super::precedence::Precedence;
 use super::region::Regions;
+use super::served::{Placed, Served};
 use super::{Op, RmaError};
 use crate::PeerId;
 use crate::conn::TurnContext;
 use crate::counters::Reject;
 use crate::event::Event;
-use crate::wire::{ANSWER_LEN, Operation, Operations, Target, put_flags};
+use crate::wire::{Operation, Operations, Target, put_flags};
 
 /// One connection's operations in both directions. Exists from the first one on.
 #[derive(Debug)]
@@ -32,15 +34,8 @@ pub(crate) struct OneSided {
     requests: VecDeque<Request>,
     /// Puts may not be placed before what was sent before the fence, until all of that is acknowledged.
     fenced: bool,
-    // The peer's.
-    /// Operations of the peer that were taken in.
-    taken: u64,
-    /// Why the put whose parts arrive is refused, if it is.
-    failing: Option<OpError>,
-    /// Answers that find no room in the outbox.
-    replies: VecDeque<Reply>,
-    /// The endpoint knows that the peer wants a Done.
-    owes_done: bool,
+    /// The peer's.
+    served: Served,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,26 +50,6 @@ enum RequestKind {
     Atomic,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Reply {
-    /// Holds the region.
-    Answer {
-        op: u32,
-        region: u32,
-        at: usize,
-        len: usize,
-    },
-    Fetched {
-        op: u32,
-        value: u64,
-    },
-    Refused {
-        op: u32,
-        count: u32,
-        why: OpError,
-    },
-}
-
 impl OneSided {
     /// Nothing under way; room for `capacity` bytes of small operations, in frames of at most `longest`.
     pub const fn new(capacity: usize, longest: usize) -> Self {
@@ -86,10 +61,7 @@ impl OneSided {
             wanted: 0,
             requests: VecDeque::new(),
             fenced: false,
-            taken: 0,
-            failing: None,
-            replies: VecDeque::new(),
-            owes_done: false,
+            served: Served::new(),
         }
     }
 
@@ -200,11 +172,7 @@ impl OneSided {
     pub fn wind_up(&mut self, peer: PeerId, turn: &mut TurnContext) {
         self.fail_all(peer, turn);
         self.outbox.clear(&mut turn.rma.regions, &mut turn.spares, &mut turn.events);
-        for reply in self.replies.drain(..) {
-            if let Reply::Answer { region, .. } = reply {
-                turn.rma.regions.release(region, &mut turn.events);
-            }
-        }
+        self.served.drop_replies(turn);
     }
 
     // The peer's.
@@ -215,22 +183,16 @@ impl OneSided {
         let mut refused = None;
         for operation in Operations::new(body).flatten() {
             let outcome = match operation {
-                Operation::Put { to, flags, bytes } => self.on_put(turn, from, &to, flags, bytes),
-                Operation::Get { from: target, len } => self.on_get(turn, from, &target, len, serves),
-                Operation::Atomic { at, change } => {
-                    let allowed = if at.offset % 8 == 0 {
-                        turn.rma.regions.allow(&at, 8, Rights::ATOMIC, from)
-                    } else {
-                        Err(OpError::Misaligned)
-                    };
-                    let op = self.count(turn);
+                Operation::Put { to, flags, bytes } => self.served.on_put(turn, from, &to, flags, bytes),
+                Operation::Get { from: target, len } => {
+                    let allowed = self.served.on_get(turn, from, &target, len);
+                    // At once, as far as that goes: the bytes are read in the operation's turn.
+                    if serves && allowed.is_ok() {
+                        self.serve(turn);
+                    }
                     allowed
-                        .map(|(region, at)| {
-                            let value = turn.rma.regions.change(region, at, change);
-                            self.reply(Reply::Fetched { op, value });
-                        })
-                        .inspect_err(|why| self.refuse(op, *why))
                 }
+                Operation::Atomic { at, change } => self.served.on_atomic(turn, from, &at, change),
                 Operation::Answer { op, offset, last, bytes } => {
                     self.on_answer(turn, from, op, offset, last, bytes);
                     Ok(())
@@ -260,7 +222,7 @@ impl OneSided {
             turn.counters.reject_after_all(why.into());
         }
         if !serves {
-            self.drop_replies(turn);
+            self.served.drop_replies(turn);
         }
         Ok(())
     }
@@ -298,70 +260,35 @@ impl OneSided {
 
     /// It is the turn of a frame that was placed early.
     pub fn on_placed(&mut self, turn: &mut TurnContext, from: PeerId, placed: Placed) {
-        if placed.ops > 0
-            && let Some(why) = self.failing.take()
-        {
-            // Its first put is the end of one whose earlier parts were refused.
-            self.refuse(self.taken as u32, why);
-        }
-        self.taken += u64::from(placed.ops);
-        turn.counters.operations_taken += u64::from(placed.ops);
-        if placed.wants_done {
-            self.owe_done(turn, from);
-        }
+        self.served.on_placed(turn, from, placed);
     }
 
     /// Moves answers to the outbox as far as there is room.
     pub fn serve(&mut self, turn: &mut TurnContext) {
-        while let Some(&reply) = self.replies.front() {
-            let regions = &mut turn.rma.regions;
-            let pushed = match reply {
-                Reply::Answer { op, region, at, len } if len <= COPIED_MAX => {
-                    let bytes = regions.read(region, at, len);
-                    let pushed = self.outbox.push(&Operation::Answer { op, offset: 0, last: true, bytes });
-                    if pushed {
-                        regions.release(region, &mut turn.events);
-                    }
-                    pushed
-                }
-                Reply::Answer { op, region, at, len } => {
-                    let source = Source::Region { index: region, at };
-                    self.outbox.push_bulk(BulkKind::Answer { op }, source, len).is_ok()
-                }
-                Reply::Fetched { op, value } => self.outbox.push(&Operation::Fetched { op, value }),
-                Reply::Refused { op, count, why } => self.outbox.push(&Operation::Refused { op, count, why }),
-            };
-            if !pushed {
-                break;
-            }
-            self.replies.pop_front();
-        }
+        self.served.serve(&mut self.outbox, turn);
     }
 
     /// The turn has come to say what is done. False when there is no room for that.
     pub fn push_done(&mut self) -> bool {
-        // What was refused has to be known first.
-        let pushed = self.replies.is_empty() && self.outbox.push(&Operation::Done { ops: self.taken as u32 });
-        self.owes_done &= !pushed;
-        pushed
-    }
-
-    /// True when there is something to transmit.
-    #[inline]
-    pub fn has_unsent(&self) -> bool {
-        self.outbox.has_unsent() || !self.replies.is_empty()
-    }
-
-    /// True when nothing waits here that would have to go first, or could go along.
-    #[inline]
-    pub fn has_nothing_to_say(&self) -> bool {
-        !self.has_unsent() && !self.owes_done
+        self.served.push_done(&mut self.outbox)
     }
 
     /// True when so many answers wait that a frame had better come again later.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.replies.len() >= REPLIES_MAX
+        self.served.is_crowded()
+    }
+
+    /// True when there is something to transmit.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.outbox.has_unsent() || self.served.has_replies()
+    }
+
+    /// True when nothing waits here that would have to go first, or could go along.
+    #[inline]
+    pub fn has_nothing_to_say(&self) -> bool {
+        !self.has_unsent() && !self.served.owes_done()
     }
 
     /// Bytes of memory held.
@@ -369,11 +296,11 @@ impl OneSided {
         size_of::<Self>()
             + self.outbox.memory()
             + self.requests.capacity() * size_of::<Request>()
-            + self.replies.capacity() * size_of::<Reply>()
+            + self.served.memory()
     }
 
     /// Whether a peer that keeps to the rules could have sent this.
-    fn check(&self, body: &[u8]) -> Result<(), Reject> {
+    pub fn check(&self, body: &[u8]) -> Result<(), Reject> {
         for operation in Operations::new(body) {
             let sound = match operation? {
                 Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. } => true,
@@ -389,61 +316,6 @@ impl OneSided {
             if !sound {
                 return Err(Reject::Malformed);
             }
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn on_put(
-        &mut self,
-        turn: &mut TurnContext,
-        from: PeerId,
-        to: &Target,
-        flags: u8,
-        bytes: &[u8],
-    ) -> Result<(), OpError> {
-        let needs = if bytes.is_empty() { Rights::NONE } else { Rights::WRITE };
-        let allowed = turn.rma.regions.allow(to, bytes.len(), needs, from);
-        match allowed {
-            Ok((region, at)) => {
-                turn.rma.regions.write(region, at, bytes);
-                if flags & put_flags::SIGNAL != 0 && self.failing.is_none() {
-                    turn.rma.regions.signal(region);
-                }
-            }
-            Err(why) => self.failing = self.failing.or(Some(why)),
-        }
-        if flags & put_flags::LAST != 0 {
-            let op = self.count(turn);
-            if let Some(why) = self.failing.take() {
-                self.refuse(op, why);
-            }
-            if flags & put_flags::DONE != 0 {
-                self.owe_done(turn, from);
-            }
-        }
-        allowed.map(|_| ())
-    }
-
-    fn on_get(
-        &mut self,
-        turn: &mut TurnContext,
-        from: PeerId,
-        target: &Target,
-        len: u32,
-        serves: bool,
-    ) -> Result<(), OpError> {
-        let op = self.count(turn);
-        let (region, at) = turn
-            .rma
-            .regions
-            .allow(target, len as usize, Rights::READ, from)
-            .inspect_err(|why| self.refuse(op, *why))?;
-        turn.rma.regions.hold_at(region);
-        self.reply(Reply::Answer { op, region, at, len: len as usize });
-        // At once, as far as that goes: the bytes are read in the operation's turn.
-        if serves {
-            self.serve(turn);
         }
         Ok(())
     }
@@ -503,48 +375,6 @@ impl OneSided {
         self.done = self.done.max(request.number + 1);
         Some(request)
     }
-
-    /// The number of an operation of the peer's whose end has arrived.
-    #[inline]
-    fn count(&mut self, turn: &mut TurnContext) -> u32 {
-        let number = self.taken as u32;
-        turn.counters.operations_taken += 1;
-        self.taken += 1;
-        number
-    }
-
-    fn reply(&mut self, reply: Reply) {
-        self.replies.push_back(reply);
-    }
-
-    #[cold]
-    fn refuse(&mut self, op: u32, why: OpError) {
-        // A storm of puts into a region that is gone makes one record.
-        if let Some(Reply::Refused { op: first, count, why: same }) = self.replies.back_mut()
-            && *same == why
-            && first.wrapping_add(*count) == op
-        {
-            *count += 1;
-            return;
-        }
-        self.reply(Reply::Refused { op, count: 1, why });
-    }
-
-    #[inline]
-    fn owe_done(&mut self, turn: &mut TurnContext, from: PeerId) {
-        if !self.owes_done {
-            self.owes_done = true;
-            turn.rma.owing.push(from.index);
-        }
-    }
-
-    fn drop_replies(&mut self, turn: &mut TurnContext) {
-        for reply in self.replies.drain(..) {
-            if let Reply::Answer { region, .. } = reply {
-                turn.rma.regions.release(region, &mut turn.events);
-            }
-        }
-    }
 }
 
 /// An operation of ours has ended badly.
@@ -561,19 +391,7 @@ impl Request {
     }
 }
 
-/// What is left to do, in its turn, of a frame whose bytes were placed early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Placed {
-    /// Operations that ended in it.
-    ops: u32,
-    wants_done: bool,
-}
-
 /// Gets and atomics under way to one peer at once.
 const REQUESTS_MAX: usize = 64;
-/// Answers that may wait for room; a frame that comes when there are more is refused, and comes again.
-const REPLIES_MAX: usize = 1024;
-/// Answers up to this length are copied, larger ones sent from where they are: what fits every frame (path.rs, BODY_MIN).
-const COPIED_MAX: usize = 64 - ANSWER_LEN;
 /// Silent puts in a row, far less than what 32 bits tell apart.
 const SILENT_MAX: u64 = 1 << 16;

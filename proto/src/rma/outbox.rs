@@ -150,6 +150,12 @@ impl Outbox {
         self.unsent > 0
     }
 
+    /// True if nothing follows `span`, which is the next.
+    #[inline]
+    pub const fn ends_with(&self, span: OpSpan) -> bool {
+        matches!(span, OpSpan::Run { len, .. } if len == self.unsent)
+    }
+
     /// How far it was sent.
     pub const fn progress(&self) -> Progress {
         Progress { appended: self.appended, sent: self.appended - self.unsent as u64 }

@@ -1,6 +1,6 @@
 //! Endpoints on a simulated fabric in virtual time, with an oracle: everything about a run follows from its seed.
 //!
-//! A [`Scenario`] draws nodes, links, faults, partitions, crashes and traffic from a seed; [`run`] plays it and judges:
+//! A [`Scenario`] draws nodes, links, faults, partitions, crashes, pauses and traffic from a seed; [`run`] plays it and judges:
 //! each message exactly once, in order, unaltered, and every silence ends with an error in bounded time.
 
 #[cfg(test)]
@@ -13,4 +13,4 @@ mod scenario;
 
 pub use oracle::Violation;
 pub use play::{Outcome, run};
-pub use scenario::{Crash, Partition, Scenario};
+pub use scenario::{Crash, Partition, Pause, Scenario};

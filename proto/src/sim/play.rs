@@ -48,6 +48,7 @@ struct Game<'a> {
     gone: u64,
     crashed: bool,
     restarted: bool,
+    pause_begun: bool,
     partitions_begun: usize,
 }
 
@@ -94,6 +95,7 @@ impl<'a> Game<'a> {
             gone: 0,
             crashed: false,
             restarted: false,
+            pause_begun: false,
             partitions_begun: 0,
         };
         for node in 0..scenario.nodes {
@@ -162,6 +164,9 @@ impl<'a> Game<'a> {
     /// One turn of one node; true when something moved.
     fn turn(&mut self, number: u32) -> Result<bool, Violation> {
         let now = self.fabric.now();
+        if self.stands_still(number) {
+            return Ok(false);
+        }
         let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
         let mut busy = false;
         for outlet in &mut node.outlets {
@@ -215,7 +220,9 @@ impl<'a> Game<'a> {
             };
             self.oracle.end(number, life, peer)?;
             self.gone += 1;
-            if reason == GoneReason::NoAnswer && self.scenario.crash.is_none() && self.scenario.partitions.is_empty() {
+            let all_are_there =
+                self.scenario.crash.is_none() && self.scenario.partitions.is_empty() && self.scenario.pause.is_none();
+            if reason == GoneReason::NoAnswer && all_are_there {
                 return Err(Violation(format!("node {number}: nobody answered, though everybody is there")));
             }
             for outlet in node.outlets.iter_mut().filter(|outlet| outlet.peer == peer && !outlet.over) {
@@ -259,7 +266,7 @@ impl<'a> Game<'a> {
         })
     }
 
-    /// Partitions and crashes whose time has come.
+    /// Partitions, pauses and crashes whose time has come.
     fn strike(&mut self) {
         let now = self.fabric.now();
         let mut partitions = self.scenario.partitions.clone();
@@ -270,6 +277,14 @@ impl<'a> Game<'a> {
             if partition.until > self.silence_deadline() {
                 self.expect_silence(partition.a, partition.b);
                 self.expect_silence(partition.b, partition.a);
+            }
+        }
+        if let Some(pause) = self.scenario.pause.filter(|pause| pause.from <= now && !self.pause_begun) {
+            self.pause_begun = true;
+            if let Some(still) = pause.node.filter(|_| pause.until > self.silence_deadline()) {
+                for node in (0..self.scenario.nodes).filter(|&node| node != still) {
+                    self.expect_silence(node, still);
+                }
             }
         }
         if let Some(crash) = self.scenario.crash {
@@ -291,9 +306,18 @@ impl<'a> Game<'a> {
         }
     }
 
+    /// True while `node` takes no turns.
+    fn stands_still(&self, node: u32) -> bool {
+        let now = self.fabric.now();
+        let pause = self.scenario.pause.filter(|pause| pause.node.is_none_or(|paused| paused == node));
+        pause.is_some_and(|pause| pause.from <= now && now < pause.until)
+    }
+
     /// `node` hears nothing of its connection with `silent` from now on.
     fn expect_silence(&mut self, node: u32, silent: u32) {
-        let deadline = self.silence_deadline();
+        // Who stands still meanwhile notices when it goes on.
+        let still = self.scenario.pause.filter(|pause| pause.node.is_none_or(|paused| paused == node));
+        let deadline = self.silence_deadline() + still.map_or(Duration::ZERO, |pause| pause.until.since(pause.from));
         let outlets = self.nodes[node as usize].iter().flat_map(|node| &node.outlets);
         for outlet in outlets.filter(|outlet| outlet.to == silent && outlet.connected && !outlet.over) {
             self.oracle.silence(deadline, node, outlet.peer);
@@ -332,11 +356,13 @@ impl<'a> Game<'a> {
 
     fn next_time(&self) -> Option<Instant> {
         let now = self.fabric.now();
-        let timers = self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout());
+        let awake = self.nodes.iter().enumerate().filter(|&(number, _)| !self.stands_still(number as u32));
+        let timers = awake.filter_map(|(_, node)| node.as_ref()?.endpoint.poll_timeout());
         let users = self.nodes.iter().flatten().map(|node| node.receives_at).filter(|&at| at > now);
+        let pauses = self.scenario.pause.iter().flat_map(|pause| [pause.from, pause.until]).filter(|&at| at > now);
         let partitions = self.scenario.partitions.iter().map(|partition| partition.from).filter(|&at| at > now);
         let crashes = self.scenario.crash.iter().flat_map(|crash| [crash.at, crash.restart_at]).filter(|&at| at > now);
-        timers.chain(users).chain(partitions).chain(crashes).chain(self.fabric.next_arrival()).min()
+        timers.chain(users).chain(pauses).chain(partitions).chain(crashes).chain(self.fabric.next_arrival()).min()
     }
 
     /// Everything was sent, acknowledged and taken. A crash that is still to come is not waited for.

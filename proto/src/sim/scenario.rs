@@ -32,6 +32,8 @@ pub struct Scenario {
     pub partitions: Vec<Partition>,
     /// A node that dies and lives again.
     pub crash: Option<Crash>,
+    /// A time in which nodes take no turns.
+    pub pause: Option<Pause>,
     /// What protects the frames.
     pub protection: Protection,
     /// Ends with an error when there is still something to do by then.
@@ -62,6 +64,17 @@ pub struct Crash {
     pub restart_at: Instant,
 }
 
+/// Nodes that stand still for a while and then go on, as after SIGSTOP and SIGCONT. Frames come to them meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Which; `None`: all of them.
+    pub node: Option<u32>,
+    /// When it begins.
+    pub from: Instant,
+    /// When it ends.
+    pub until: Instant,
+}
+
 /// Any: the simulated attackers do not guess.
 const KEY: JobKey = JobKey::from_bytes([0x4b; JobKey::LEN]);
 
@@ -85,6 +98,7 @@ impl Scenario {
             receiver_pause: Duration::ZERO,
             partitions: Vec::new(),
             crash: None,
+            pause: None,
             protection: Protection::Checked,
             time_limit: Duration::from_millis(120_000),
         }
@@ -152,6 +166,14 @@ impl Scenario {
             let longest = if rng.chance(0.5) { 1_000_000 } else { 3_000_000_000 };
             let restart_at = at + Duration::from_nanos(rng.below(longest));
             scenario.crash = Some(Crash { node: rng.below(u64::from(nodes)) as u32, at, restart_at });
+        }
+        // Drawn apart, as above. With a death, whose silence is whose would be hard to judge.
+        if seed % 7 == 3 && scenario.crash.is_none() {
+            let mut rng = Rng::new(seed ^ 0x57a7);
+            let from = Instant::from_nanos(rng.below(horizon));
+            let longest = [10_000_000, 500_000_000, 5_000_000_000][rng.below(3) as usize];
+            let node = rng.chance(0.7).then(|| rng.below(u64::from(nodes)) as u32);
+            scenario.pause = Some(Pause { node, from, until: from + Duration::from_nanos(rng.below(longest)) });
         }
         scenario
     }

@@ -2,7 +2,7 @@
 
 use super::{
     FIRST_LEN, FULL_LEN, HELLO_LEN, Header, Hello, Kind, Operation, Operations, PING_LEN, PLAIN_LEN, PlainHeader,
-    RECORD_LEN, Record, Records, Tokens, is_operations, put_close, put_first, put_message, put_more,
+    RECORD_LEN, Record, Records, Tokens, is_operations, put_close, put_first, put_message, put_more, split_messages,
 };
 
 /// Reads `frame` by every parser. What can be read has to come out the same when it is written again, but for what nobody
@@ -24,7 +24,11 @@ pub fn read_and_write(frame: &[u8]) {
 
 fn read_body(kind: Kind, body: &[u8]) {
     match kind {
-        Kind::Data if is_operations(body) => read_operations(body),
+        Kind::Data if is_operations(body) => {
+            let Ok((operations, messages)) = split_messages(body) else { return };
+            read_operations(operations);
+            read_records(messages);
+        }
         Kind::Data => read_records(body),
         Kind::Ack => {}
         Kind::Hello | Kind::HelloAck => {

@@ -1,8 +1,11 @@
-//! CRC-32C of frames: short runs with the processor's instruction, long ones by a crate that folds with carry-less products.
+//! CRC-32C of frames: short runs with the processor's instruction, longer ones by folding, the longest by a crate's.
 //!
 //! For a 32-byte frame the crates take 160 instructions and more to set up; the instruction alone takes 20
 //! (`bench/NOTES.md`, "The frame check").
 #![allow(unsafe_code, reason = "calls a function compiled for SSE 4.2 after asking the processor")]
+
+#[cfg(target_arch = "x86_64")]
+use super::fold;
 
 /// The CRC of RFC 3720, 12.1.
 #[inline]
@@ -11,6 +14,12 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.len() <= SHORT_MAX && std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: The processor was asked just now.
         return unsafe { short(bytes) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() <= MEDIUM_MAX
+        && let Some(crc) = fold::crc32c(bytes)
+    {
+        return crc;
     }
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
@@ -25,6 +34,8 @@ pub(super) fn crc32c_parts(front: &[u8], tail: &[u8]) -> u32 {
 
 /// One dependent instruction per 8 bytes, 3 cycles each: above this length folding wins.
 const SHORT_MAX: usize = 256;
+/// The crate takes up to 384 bytes at an end by one dependent instruction per 8 bytes, which is nothing beside so many.
+const MEDIUM_MAX: usize = 8_192;
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]

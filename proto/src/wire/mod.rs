@@ -4,6 +4,8 @@
 mod again;
 mod check;
 mod crc;
+#[cfg(target_arch = "x86_64")]
+mod fold;
 mod header;
 mod hello;
 mod operation;
@@ -17,7 +19,7 @@ pub(crate) use header::{FULL_LEN, Header, Kind, NUMBER, PLAIN_LEN, PlainHeader, 
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
 pub(crate) use operation::{
     ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, operation_len, put_answer, put_flags,
-    put_put,
+    put_put, split_messages,
 };
 pub(crate) use record::{
     FIRST_LEN, RECORD_LEN, Record, Records, message_word, put_close, put_first, put_message, put_message_of_two,

@@ -1,5 +1,6 @@
-//! Records of one-sided operations (`crate::rma`). A frame carries either these or messages, never both.
+//! Records of one-sided operations (`crate::rma`). A frame carries these, or messages, or these and then messages.
 
+use super::record::is_whole_messages;
 use super::{RECORD_LEN, u16_at, u32_at, u64_at};
 use crate::counters::Reject;
 use crate::rma::OpError;
@@ -96,6 +97,25 @@ pub(crate) enum Operation<'a> {
 #[inline]
 pub(crate) fn is_operations(body: &[u8]) -> bool {
     body.first().is_some_and(|kind| *kind >= PUT && *kind <= REFUSED)
+}
+
+/// The operations at the front of `body`, and the whole messages behind them.
+#[inline]
+pub(crate) fn split_messages(body: &[u8]) -> Result<(&[u8], &[u8]), Reject> {
+    let mut at = 0;
+    while let Some(rest) = body.get(at..).filter(|rest| is_operations(rest)) {
+        if rest.len() < RECORD_LEN {
+            return Err(Reject::Malformed);
+        }
+        at += operation_len(rest);
+    }
+    let (operations, messages) = body.split_at_checked(at).ok_or(Reject::Malformed)?;
+    // A part of a message is alone in its frame.
+    if !messages.is_empty() && !is_whole_messages(messages) {
+        Err(Reject::Malformed)
+    } else {
+        Ok((operations, messages))
+    }
 }
 
 /// Length of the record at the front of `bytes`, which one of the writers here has written.

@@ -108,6 +108,12 @@ fn put(out: &mut [u8], kind: u8, len: u16) {
     out[..RECORD_LEN].copy_from_slice(&[kind, 0, low, high]);
 }
 
+/// True if `body` begins as one of whole messages does, or with Close.
+#[inline]
+pub(crate) fn is_whole_messages(body: &[u8]) -> bool {
+    matches!(body.first(), Some(&(MESSAGE | CLOSE)))
+}
+
 /// Walks the records of a frame's body; ends after the first that cannot be read.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],

@@ -1,12 +1,13 @@
 //! What an endpoint and a port have in common, so that a story can be told of either.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::udp::{self, Udp};
 use sidelane_nic::{LinkAddr, Nic, clock};
-use sidelane_proto::engine::{Options, Port, start};
+use sidelane_proto::engine::{Engine, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
 
 pub trait Face {
@@ -107,18 +108,18 @@ impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
     }
 }
 
-/// Who drives the endpoint.
+/// Who drives the endpoints.
 pub trait Drive {
     type Face<N: Nic + Send + 'static>: Face;
-    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Self::Face<N>;
+    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Self::Face<N>; C];
 }
 
 pub struct ByItsUser;
 
 impl Drive for ByItsUser {
     type Face<N: Nic + Send + 'static> = Endpoint<N>;
-    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Endpoint<N> {
-        endpoint
+    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Endpoint<N>; C] {
+        endpoints
     }
 }
 
@@ -126,8 +127,26 @@ pub struct ByAnEngine;
 
 impl Drive for ByAnEngine {
     type Face<N: Nic + Send + 'static> = Port<Endpoint<N>>;
-    fn drive<N: Nic + Send + 'static>(endpoint: Endpoint<N>) -> Port<Endpoint<N>> {
-        start(endpoint, Options::default()).unwrap()
+    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Port<Endpoint<N>>; C] {
+        endpoints.map(|endpoint| start(endpoint, Options::default()).unwrap())
+    }
+}
+
+/// All by the same, which drives another driver's endpoint too.
+pub struct ByOneEngine;
+
+/// What sleeps beside stories, until the process ends.
+static BESIDE: Mutex<Vec<Port<Endpoint<ShmNic>>>> = Mutex::new(Vec::new());
+
+impl Drive for ByOneEngine {
+    type Face<N: Nic + Send + 'static> = Port<Endpoint<N>>;
+    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Port<Endpoint<N>>; C] {
+        let engine = Engine::start(Options::default()).unwrap();
+        // Ends with the story's first turns, or sleeps beside it.
+        engine.drive(Endpoint::new(udp(), config())).unwrap();
+        let ports = endpoints.map(|endpoint| engine.drive(endpoint).unwrap());
+        BESIDE.lock().unwrap().push(engine.drive(Endpoint::new(Domain::new().open(), config())).unwrap());
+        ports
     }
 }
 

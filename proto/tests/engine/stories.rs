@@ -4,12 +4,13 @@ use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Endpoint, Event, GoneReason, SendError};
 
-use crate::face::{ByAnEngine, ByItsUser, Domain, Drive, Face, config, join, send, udp};
+use crate::face::{ByAnEngine, ByItsUser, ByOneEngine, Domain, Drive, Face, config, join, send, udp};
 
 macro_rules! stories {
     ($($story:ident)*) => {
         stories!(@ by_its_user ByItsUser $($story)*);
         stories!(@ by_an_engine ByAnEngine $($story)*);
+        stories!(@ by_one_engine ByOneEngine $($story)*);
     };
     (@ $module:ident $drive:ident $($story:ident)*) => {
         mod $module {
@@ -43,7 +44,8 @@ stories! {
 }
 
 fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>, D::Face<N>) {
-    (D::drive(Endpoint::new(open(), config())), D::drive(Endpoint::new(open(), config())))
+    let [a, b] = D::drive([(); 2].map(|()| Endpoint::new(open(), config())));
+    (a, b)
 }
 
 /// What message `number` is.
@@ -181,7 +183,7 @@ fn a_peer_that_ends_is_gone<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -
 
 fn nobody_answers<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
     let brief = Config { connect_timeout: Duration::from_millis(50), ..config() };
-    let mut a = D::drive(Endpoint::new(open(), brief));
+    let [mut a] = D::drive([Endpoint::new(open(), brief)]);
     let absent = open();
     let to = absent.caps().addr;
     // Of which on `shm` the other end is there, and never looks.
@@ -193,15 +195,14 @@ fn nobody_answers<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
 }
 
 fn a_message_that_the_peer_does_not_take_is_refused<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let mut a = D::drive(Endpoint::new(open(), config()));
-    let mut b = D::drive(Endpoint::new(open(), Config { message_max: 70_000, ..config() }));
+    let choosy = Config { message_max: 70_000, ..config() };
+    let [mut a, mut b, mut c] = D::drive([config(), choosy, config()].map(|config| Endpoint::new(open(), config)));
     let (to_b, to_a) = join(&mut a, &mut b);
     assert_eq!(a.send(to_b, &[0; 70_001]), Err(SendError::TooLong));
     assert_eq!(b.send(to_a, &[0; 70_001]), Err(SendError::TooLong));
     let refused = a.send_owned(to_b, vec![3; 70_001]).unwrap_err();
     assert_eq!((refused.reason, refused.buffer.len()), (SendError::TooLong, 70_001));
     // Sent before the other side could say so.
-    let mut c = D::drive(Endpoint::new(open(), config()));
     let at_b = b.addr();
     let from_c = c.connect(at_b);
     match c.send(from_c, &[0; 80_000]) {

@@ -275,6 +275,19 @@ fn memory_comes_back_when_the_last_operation_that_needs_it_is_over() {
 }
 
 #[test]
+fn few_bytes_are_copied_from_their_region_at_once() {
+    let (mut pair, region, key) = with_region(1_000, Rights::ALL);
+    let peer = pair.a().peer;
+    let endpoint = &mut pair.a().endpoint;
+    let source = endpoint.register(vec![7; 64]);
+    let put = endpoint.put_from(peer, &key, 8, source, 0..16, PutHow::default()).unwrap();
+    assert!(endpoint.is_source_free(put));
+    endpoint.region_mut(source).unwrap().fill(9);
+    pair.until(|pair| pair.a().endpoint.is_done(put));
+    assert_eq!(pair.b().endpoint.region(region).unwrap()[8..24], [7; 16]);
+}
+
+#[test]
 fn when_the_peer_is_gone_everything_ends_with_an_error() {
     let (mut pair, _, key) = with_region(500_000, Rights::ALL);
     let peer = pair.a().peer;

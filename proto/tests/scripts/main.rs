@@ -30,6 +30,8 @@ scripts! {
     ack_delayed
     ack_piggybacked
     atomic
+    away
+    away_while_connecting
     back_off
     close
     close_by_the_peer
@@ -56,6 +58,8 @@ scripts! {
     ping
     path_narrow
     put
+    put_and_message
+    put_and_message_in
     put_early
     put_in
     put_refused

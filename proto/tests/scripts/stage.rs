@@ -61,7 +61,7 @@ impl Stage {
             rx_frames: 128,
             burst: 64,
             rto_floor: Duration::from_millis(1),
-            direct: false,
+            host_delay: Some(Duration::from_micros(62)),
         };
         let mut config = Config { seed: 7, recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
         for setting in settings {
@@ -70,7 +70,7 @@ impl Stage {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
                 "rx_frames" => caps.rx_frames = number(value) as usize,
-                "direct" => caps.direct = value == "true",
+                "direct" => caps.host_delay = caps.host_delay.filter(|_| value != "true"),
                 "rto_floor" => caps.rto_floor = duration(value),
                 "keep_alive" => config.keep_alive = duration(value),
                 "connect_timeout" => config.connect_timeout = duration(value),
@@ -129,6 +129,7 @@ impl Stage {
             "connected" => self.shake_hands(words)?,
             "connect" => self.peer = Some(self.endpoint.connect(LinkAddr::Mem { node: PEER }).expect("room")),
             "close" => self.endpoint.close(self.peer.expect("a peer")),
+            "away" => self.wire.borrow_mut().now = self.now() + duration(words[0]),
             "link_gone" => self.wire.borrow_mut().gone = true,
             "send" => self.send(words)?,
             "send_owned" => {
@@ -366,6 +367,7 @@ impl Stage {
                 "credit_stalls" => counters.credit_stalls,
                 "frames_received" => counters.frames_received,
                 "rejected" => counters.rejected_total(),
+                "absences" => counters.absences,
                 "peers" => self.endpoint.peers() as u64,
                 reason => {
                     let reason = Reject::ALL.into_iter().find(|known| format!("{known:?}") == reason);

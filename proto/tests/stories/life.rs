@@ -125,6 +125,53 @@ fn a_longer_partition_ends_in_an_error_on_both_sides_and_a_new_connection_works(
     assert_eq!(world.node(1).got.len(), 1);
 }
 
+/// Nobody is polled meanwhile: a job that Ctrl-Z stops and `fg` continues.
+#[test]
+fn two_that_were_stopped_go_on_where_they_were() {
+    let (mut world, peer, back) = World::pair();
+    world.send(0, peer, b"before");
+    world.node(0).endpoint.flush();
+    world.fabric.advance_to(world.now() + Duration::from_millis(3_600_000));
+    world.send(1, back, b"after");
+    world.pass(Duration::from_millis(10));
+    assert!(world.node(0).events.is_empty() && world.node(1).events.is_empty());
+    assert_eq!(world.node(1).got, [(back, b"before".to_vec())]);
+    assert_eq!(world.node(0).got, [(peer, b"after".to_vec())]);
+    assert_eq!((world.counters(0).absences, world.counters(1).absences), (1, 1));
+}
+
+#[test]
+fn one_that_was_stopped_still_notices_a_dead_peer() {
+    let (mut world, peer, _) = World::pair();
+    world.crash(1);
+    world.fabric.advance_to(world.now() + Duration::from_millis(3_600_000));
+    let limit = Duration::from_nanos(config().keep_alive.as_nanos() * 4);
+    assert!(world.run(limit, |world| !world.node(0).events.is_empty()), "not noticed in {limit:?}");
+    assert_eq!(world.node(0).events, [Event::Gone { peer, reason: GoneReason::Silent }]);
+}
+
+/// Between two polls it may have slept, or done something else.
+#[test]
+fn one_that_is_seldom_polled_notices_a_dead_peer() {
+    let (mut world, _, _) = World::pair();
+    world.crash(1);
+    let mut polls = 0;
+    while world.node(0).events.is_empty() {
+        world.fabric.advance_to(world.now() + Duration::from_millis(1_000));
+        world.settle();
+        polls += 1;
+    }
+    assert_eq!(polls, 4, "each counts for a keep-alive");
+}
+
+#[test]
+fn an_endpoint_without_peers_is_not_missed() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.pass(Duration::from_millis(10_000));
+    assert_eq!(world.counters(0).absences, 0);
+}
+
 #[test]
 fn both_sides_connecting_at_once_get_one_connection() {
     let mut world = World::new(1, good_link());

@@ -6,11 +6,14 @@
 //! faults are counted off a [`Budget`], so every path ends; where nothing is possible any more, [`World::judge_end`] asks
 //! whether anything is missing. An endless path would be longer than `STEPS_MAX`.
 
+mod operations;
+mod talk;
 mod wire;
 mod world;
 
 use std::collections::HashSet;
 
+use operations::Operation;
 use world::{Step, World};
 
 /// Faults that a path may still contain.
@@ -30,6 +33,10 @@ struct Budget {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     budget: Budget,
+    /// What node 0 does on node 1's memory, before its messages.
+    operations: &'static [Operation],
+    /// Messages are requests of Active Messages, and node 1 replies to each.
+    active: bool,
     /// Lengths of the messages of each node.
     messages: [&'static [usize]; 2],
     dials: [bool; 2],
@@ -113,7 +120,22 @@ fn story(plan: &Plan, path: &[Step]) -> String {
 const STEPS_MAX: usize = 400;
 
 const CALM: Budget = Budget { losses: 0, copies: 0, overtakings: 0, early_timers: 0, restarts: 0 };
-const DIAL: Plan = Plan { budget: CALM, messages: [&[16, 200], &[16]], dials: [true, false], closes: [true, false] };
+const DIAL: Plan = Plan {
+    budget: CALM,
+    operations: &[],
+    active: false,
+    messages: [&[16, 200], &[16]],
+    dials: [true, false],
+    closes: [true, false],
+};
+/// A put, a get of what was put, an addition, and a message behind them; or a put of two frames.
+const OPERATE: Plan = Plan {
+    operations: &[Operation::Put { at: 0, len: 8 }, Operation::Get { at: 0, len: 8 }, Operation::Add],
+    messages: [&[16], &[]],
+    ..DIAL
+};
+const PUT: Plan = Plan { operations: &[Operation::Put { at: 0, len: 200 }], messages: [&[16], &[]], ..DIAL };
+const REQUEST: Plan = Plan { active: true, messages: [&[16, 16], &[]], ..DIAL };
 
 fn check(name: &str, plan: &Plan) {
     match explore(plan) {
@@ -142,4 +164,36 @@ fn both_dial_and_both_close() {
 #[test]
 fn a_peer_that_lives_anew() {
     check("restart", &Plan { budget: Budget { losses: 1, copies: 1, restarts: 1, ..CALM }, ..DIAL });
+}
+
+#[test]
+fn operations_under_loss() {
+    check("operations, loss", &Plan { budget: Budget { losses: 1, copies: 1, ..CALM }, ..OPERATE });
+    check("put, loss", &Plan { budget: Budget { losses: 2, ..CALM }, ..PUT });
+}
+
+#[test]
+fn operations_copied_and_overtaken() {
+    check("operations, copies", &Plan { budget: Budget { copies: 1, overtakings: 1, ..CALM }, ..PUT });
+}
+
+#[test]
+fn operations_on_a_peer_that_lives_anew() {
+    check("operations, restart", &Plan { budget: Budget { restarts: 1, ..CALM }, ..OPERATE });
+}
+
+#[test]
+fn active_messages_under_loss() {
+    check("active, loss", &Plan { budget: Budget { losses: 1, early_timers: 1, ..CALM }, ..REQUEST });
+}
+
+#[test]
+fn active_messages_copied_and_overtaken() {
+    let messages: [&[usize]; 2] = [&[16], &[]];
+    check("active, copies", &Plan { budget: Budget { copies: 1, overtakings: 1, ..CALM }, messages, ..REQUEST });
+}
+
+#[test]
+fn active_messages_to_a_peer_that_lives_anew() {
+    check("active, restart", &Plan { budget: Budget { losses: 1, restarts: 1, ..CALM }, ..REQUEST });
 }

@@ -25,7 +25,7 @@ impl WireNic {
             rx_frames: 8,
             burst: 64,
             rto_floor: Duration::from_millis(1),
-            direct: false,
+            host_delay: Some(Duration::from_micros(62)),
         };
         Self { caps, now, arriving: None, sent: Vec::new() }
     }

@@ -7,6 +7,8 @@ use std::hash::{Hash, Hasher};
 use sidelane_nic::LinkAddr;
 use sidelane_nic::time::{Duration, Instant};
 
+use super::operations::{Memory, Operations};
+use super::talk::Talk;
 use super::wire::WireNic;
 use super::{Budget, Plan};
 use crate::sim::oracle::{Oracle, Stream, message};
@@ -33,10 +35,13 @@ pub(super) struct World {
     /// Who they are for, and what they are; oldest first.
     frames: Vec<(usize, Vec<u8>)>,
     oracle: Oracle,
+    operations: Operations,
 }
 
 struct Node {
-    endpoint: Endpoint<WireNic>,
+    talk: Talk,
+    /// That of node 1, where node 0 has operations to do on it.
+    memory: Option<Memory>,
     life: u32,
     peer: Option<PeerId>,
     stream: Stream,
@@ -64,9 +69,10 @@ impl World {
             plan: *plan,
             now,
             budget: plan.budget,
-            nodes: [Node::new(0, 0, now), Node::new(1, 0, now)],
+            nodes: [Node::new(0, 0, now, plan), Node::new(1, 0, now, plan)],
             frames: Vec::new(),
             oracle: Oracle::default(),
+            operations: Operations::new(),
         };
         for (number, dials) in plan.dials.into_iter().enumerate() {
             if dials {
@@ -125,13 +131,13 @@ impl World {
                     self.budget.overtakings -= 1;
                 }
                 let (to, frame) = self.frames.remove(place);
-                self.nodes[to].endpoint.nic_mut().arriving = Some(frame);
+                self.nodes[to].talk.endpoint_mut().nic_mut().arriving = Some(frame);
                 self.turn(to)
             }
             Step::ArriveAndStay(place) => {
                 let (to, frame) = self.frames[place].clone();
                 self.budget.copies -= 1;
-                self.nodes[to].endpoint.nic_mut().arriving = Some(frame);
+                self.nodes[to].talk.endpoint_mut().nic_mut().arriving = Some(frame);
                 self.turn(to)
             }
             Step::Timer => {
@@ -140,7 +146,7 @@ impl World {
                 }
                 self.now = self.now.max(self.next_timer().expect("only where one runs"));
                 for number in 0..2 {
-                    let due = self.nodes[number].endpoint.poll_timeout();
+                    let due = self.nodes[number].talk.endpoint().poll_timeout();
                     if due.is_some_and(|due| due <= self.now) {
                         self.turn(number)?;
                     }
@@ -154,7 +160,8 @@ impl World {
             Step::Restart => {
                 self.budget.restarts -= 1;
                 self.oracle.forget_node(1);
-                self.nodes[1] = Node::new(1, self.nodes[1].life + 1, self.now);
+                self.operations.on_restart();
+                self.nodes[1] = Node::new(1, self.nodes[1].life + 1, self.now, &self.plan);
                 Ok(())
             }
         }
@@ -178,7 +185,7 @@ impl World {
             if lost && !restarted && !self.nodes[1 - number].ends.contains(&OVERTAKEN) {
                 return Err(format!("node {number} lost a peer that lives: {:?}", node.ends));
             }
-            if node.endpoint.peers() > 0 {
+            if node.talk.endpoint().peers() > 0 {
                 return Err(format!("node {number} keeps a connection for ever"));
             }
         }
@@ -189,7 +196,10 @@ impl World {
     pub fn digest(&self) -> u64 {
         let mut digest = Digest(DefaultHasher::new());
         for node in &self.nodes {
-            write!(digest, "{:?}", node.endpoint).expect("a digest takes all");
+            write!(digest, "{:?}", node.talk).expect("a digest takes all");
+            if !self.plan.operations.is_empty() {
+                write!(digest, "{:?}", node.talk.endpoint().router.turn.rma).expect("a digest takes all");
+            }
             (node.life, node.peer, node.sent, node.closed, node.dialled, &node.ends).hash(&mut digest.0);
             self.oracle.delivered_of(node.stream).hash(&mut digest.0);
         }
@@ -201,62 +211,112 @@ impl World {
             frames.sort_by_key(|(to, _)| *to);
         }
         frames.hash(&mut digest.0);
-        write!(digest, "{:?} {:?} {}", self.now, self.budget, self.oracle.delivered).expect("a digest takes all");
+        write!(digest, "{:?} {:?} {:?} {}", self.now, self.budget, self.operations, self.oracle.delivered)
+            .expect("a digest takes all");
         digest.0.finish()
     }
 
     /// One turn of a node's loop. Its user takes everything at once.
     fn turn(&mut self, number: usize) -> Result<(), String> {
-        let node = &mut self.nodes[number];
-        node.endpoint.nic_mut().now = self.now;
-        node.endpoint.poll();
-        while let Some(verdict) =
-            node.endpoint.recv(|peer, bytes| self.oracle.deliver(number as u32, node.life, peer, bytes))
-        {
+        let Self { nodes, oracle, operations, plan, .. } = self;
+        let [first, second] = nodes;
+        let (node, stream) = if number == 0 { (&mut *first, None) } else { (&mut *second, Some(first.stream)) };
+        node.talk.endpoint_mut().nic_mut().now = self.now;
+        node.talk.poll();
+        let mut behind = false;
+        while let Some(verdict) = node.talk.recv(|peer, bytes| {
+            behind |= stream.is_some_and(|stream| bytes.starts_with(&message(stream, 0, 0)[..12]));
+            oracle.deliver(number as u32, node.life, peer, bytes)
+        }) {
             verdict.map_err(|violation| violation.to_string())?;
         }
-        while let Some(event) = node.endpoint.poll_event() {
-            match event {
-                Event::Connected { peer, .. } if node.peer.is_none() => node.peer = Some(peer),
-                Event::Closed { peer } if node.peer == Some(peer) => node.end(End::Closed),
-                Event::Gone { peer, reason } if node.peer == Some(peer) => node.end(End::Gone(reason)),
-                Event::Connected { peer, .. } if node.peer == Some(peer) => {}
-                other => return Err(format!("node {number}: {other:?} of a peer that nobody knows")),
-            }
+        if let Some((stream, sent)) = node.talk.replied() {
+            (node.stream, node.sent) = (stream, sent);
         }
+        if behind {
+            operations.judge_message(plan.operations, second.memory().unwrap_or(&[]))?;
+        }
+        while let Some(event) = self.nodes[number].talk.poll_event() {
+            self.on_event(number, event)?;
+        }
+        if number == 0 {
+            self.judge_puts()?;
+        }
+        let node = &mut self.nodes[number];
         // Who lost its peer tries once more.
         let lost = node.peer.is_none() && matches!(node.ends[..], [End::Gone(_)]);
         if lost && node.dialled == 1 {
             node.dial_again(number);
+            self.operations.on_dial();
         }
-        node.endpoint.poll();
-        let sent = std::mem::take(&mut node.endpoint.nic_mut().sent);
+        node.talk.poll();
+        let sent = std::mem::take(&mut node.talk.endpoint_mut().nic_mut().sent);
         self.frames.extend(sent.into_iter().map(|frame| (1 - number, frame)));
         Ok(())
     }
 
+    fn on_event(&mut self, number: usize, event: Event) -> Result<(), String> {
+        if number == 0 && self.operations.on_event(&event, self.nodes[0].talk.endpoint())? {
+            return Ok(());
+        }
+        let node = &mut self.nodes[number];
+        let end = match event {
+            Event::Connected { peer, .. } if node.peer.is_none() => {
+                node.peer = Some(peer);
+                return Ok(());
+            }
+            Event::Connected { peer, .. } if node.peer == Some(peer) => return Ok(()),
+            Event::Closed { peer } if node.peer == Some(peer) => End::Closed,
+            Event::Gone { peer, reason } if node.peer == Some(peer) => End::Gone(reason),
+            other => return Err(format!("node {number}: {other:?} of a peer that nobody knows")),
+        };
+        node.end(end);
+        if number == 1 {
+            return Ok(());
+        }
+        self.judge_puts()?;
+        self.operations.judge_end(self.nodes[1].memory().unwrap_or(&[]))
+    }
+
+    /// Of those that are over. Whose failure was told is no more among them.
+    fn judge_puts(&mut self) -> Result<(), String> {
+        let [first, second] = &mut self.nodes;
+        self.operations.judge_puts(first.talk.endpoint_mut(), second.memory().unwrap_or(&[]))
+    }
+
     fn wants(&self, number: usize) -> bool {
         let node = &self.nodes[number];
-        let more = node.sent < self.plan.messages[number].len() as u32;
-        node.peer.is_some() && !node.closed && (more || self.plan.closes[number])
+        let more = self.has_operations(number) || node.sent < self.plan.messages[number].len() as u32;
+        let wants = node.peer.is_some() && !node.closed && (more || self.plan.closes[number]);
+        wants && node.peer.is_some_and(|peer| !more || node.talk.has_room(peer))
+    }
+
+    fn has_operations(&self, number: usize) -> bool {
+        number == 0 && self.operations.begun < self.plan.operations.len()
     }
 
     fn act(&mut self, number: usize) {
         let lengths = self.plan.messages[number];
-        let node = &mut self.nodes[number];
+        let has_operations = self.has_operations(number);
+        let [node, there] = &mut self.nodes;
+        let node = if number == 0 { node } else { &mut *there };
         let Some(peer) = node.peer else { return };
-        if let Some(&len) = lengths.get(node.sent as usize) {
+        if has_operations {
+            let operation = self.plan.operations[self.operations.begun];
+            let memory = self.nodes[1].memory.expect("there are operations");
+            self.operations.begin(self.nodes[0].talk.endpoint_mut(), peer, operation, &memory);
+        } else if let Some(&len) = lengths.get(node.sent as usize) {
             let bytes = message(node.stream, node.sent, len);
-            node.endpoint.send(peer, &bytes).expect("FIFOs are larger than all of it");
+            node.talk.send(peer, &bytes);
             node.sent += 1;
         } else {
-            node.endpoint.close(peer);
+            node.talk.close(peer);
             node.closed = true;
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.nodes.iter().filter_map(|node| node.endpoint.poll_timeout()).min()
+        self.nodes.iter().filter_map(|node| node.talk.endpoint().poll_timeout()).min()
     }
 }
 
@@ -273,7 +333,7 @@ impl fmt::Display for World {
 }
 
 impl Node {
-    fn new(number: u32, life: u32, now: Instant) -> Self {
+    fn new(number: u32, life: u32, now: Instant, plan: &Plan) -> Self {
         let config = Config {
             send_fifo: 1024,
             recv_fifo: 1024,
@@ -282,11 +342,15 @@ impl Node {
             seed: u64::from(number) << 8 | u64::from(life),
             ..Config::default()
         };
+        let stream = Stream { from: number, to: 1 - number, number: number << 16 | life << 8 };
+        let mut talk = Talk::new(Endpoint::new(WireNic::new(number, now), config), stream, plan.active);
+        let has_memory = number == 1 && !plan.operations.is_empty();
         Self {
-            endpoint: Endpoint::new(WireNic::new(number, now), config),
+            memory: has_memory.then(|| Memory::new(talk.endpoint_mut())),
+            talk,
             life,
             peer: None,
-            stream: Stream { from: number, to: 1 - number, number: number << 16 | life << 8 },
+            stream,
             sent: 0,
             closed: false,
             dialled: 0,
@@ -294,9 +358,14 @@ impl Node {
         }
     }
 
+    /// What is in the memory that the other node operates on.
+    fn memory(&self) -> Option<&[u8]> {
+        self.talk.endpoint().region(self.memory?.region)
+    }
+
     fn dial(&mut self, number: usize) {
         let to = LinkAddr::Mem { node: 1 - number as u32 };
-        self.peer = Some(self.endpoint.connect(to).expect("the table has room"));
+        self.peer = Some(self.talk.connect(to).expect("the table has room"));
         self.dialled += 1;
     }
 

@@ -6,6 +6,7 @@ use sidelane_nic::LinkAddr;
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Instant;
 
+use super::clocked::Clocked;
 use crate::{Config, Endpoint, Event, PeerId};
 
 /// What sends and receives in a load.
@@ -19,10 +20,16 @@ pub(super) trait Host {
 
 /// A node with an [`Endpoint`].
 pub(super) struct Ours {
-    endpoint: Endpoint<MemNic>,
+    endpoint: Endpoint<Clocked>,
     outlets: Vec<Outlet>,
     /// By connection: the message that is due.
     due: HashMap<PeerId, u64>,
+    /// By sender: its newest connection.
+    newest: HashMap<u32, PeerId>,
+    /// It sends no more.
+    stopped: bool,
+    /// Connections that ended.
+    pub gone: u64,
 }
 
 struct Outlet {
@@ -36,7 +43,37 @@ impl Ours {
     pub fn new(nic: MemNic, seed: u64, congestion_control: bool) -> Self {
         let config =
             Config { send_fifo: 400 << 10, recv_fifo: 400 << 10, congestion_control, seed, ..Config::default() };
-        Self { endpoint: Endpoint::new(nic, config), outlets: Vec::new(), due: HashMap::new() }
+        Self {
+            endpoint: Endpoint::new(Clocked::new(nic), config),
+            outlets: Vec::new(),
+            due: HashMap::new(),
+            newest: HashMap::new(),
+            stopped: false,
+            gone: 0,
+        }
+    }
+
+    pub fn leap(&mut self, nanos: i64) {
+        self.endpoint.nic_mut().leap(nanos);
+    }
+
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Everything that was sent is acknowledged.
+    pub fn is_settled(&mut self) -> bool {
+        self.outlets.iter().all(|outlet| self.endpoint.is_settled(outlet.peer))
+    }
+
+    /// Messages sent on the present connection.
+    pub fn sent_to(&self, to: u32) -> u64 {
+        self.outlets.iter().find(|outlet| outlet.to == to).map_or(0, |outlet| outlet.next)
+    }
+
+    /// Messages that came on the newest connection.
+    pub fn got_from(&self, from: u32) -> u64 {
+        self.newest.get(&from).map_or(0, |peer| self.due[peer])
     }
 }
 
@@ -49,8 +86,8 @@ impl Host for Ours {
     }
 
     fn turn(&mut self, looks: bool, mut taken: impl FnMut(u32, usize)) {
-        let Self { endpoint, outlets, due } = self;
-        for Outlet { peer, next, message, .. } in outlets.iter_mut() {
+        let Self { endpoint, outlets, due, newest, stopped, gone } = self;
+        for Outlet { peer, next, message, .. } in outlets.iter_mut().filter(|_| !*stopped) {
             message[8..16].copy_from_slice(&next.to_le_bytes());
             while endpoint.send(*peer, message).is_ok() {
                 *next += 1;
@@ -66,11 +103,15 @@ impl Host for Ours {
         {
             let due = due.entry(peer).or_default();
             assert_eq!(number, *due, "from {from}");
+            if number == 0 {
+                newest.insert(from, peer);
+            }
             *due += 1;
             taken(from, len);
         }
         while let Some(event) = endpoint.poll_event() {
             let Event::Gone { peer, .. } = event else { continue };
+            *gone += 1;
             for outlet in outlets.iter_mut().filter(|outlet| outlet.peer == peer) {
                 outlet.peer = endpoint.connect(LinkAddr::Mem { node: outlet.to }).expect("the table has room");
                 outlet.next = 0;
@@ -79,7 +120,7 @@ impl Host for Ours {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
+        self.endpoint.poll_timeout().map(|timeout| self.endpoint.nic().fabric_time(timeout))
     }
 }
 

@@ -4,14 +4,17 @@
 //! downlink, where an incast meets. Senders always have something to send. The same load is played with our protocol, with
 //! it but without congestion control, and with go-back-N.
 
+mod clocked;
 mod go_back_n;
 mod host;
 mod table;
+mod trouble;
 
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 
 pub use table::{LOADS, table};
+pub use trouble::{Recovery, Trouble, Who};
 
 use go_back_n::GoBackN;
 use host::{Host, Ours};
@@ -120,7 +123,13 @@ struct Run<'a, H> {
     pairs: Vec<(u32, u32)>,
     /// By receiver and sender: bytes taken in the measured time.
     taken: Vec<u64>,
+    /// When the first of them came, not counting those before `counts_from`.
+    first: Vec<Instant>,
+    counts_from: Instant,
     queues: Vec<u64>,
+    next_look: Instant,
+    /// Takes no turns.
+    still: Option<usize>,
     lives: u64,
 }
 
@@ -130,14 +139,18 @@ impl<'a, H: Host> Run<'a, H> {
         let faults = sidelane_nic::fault::Faults { loss: load.loss, ..Default::default() };
         fabric.set_default_link(LinkModel { delay: load.delay, faults, ..LinkModel::default() });
         let nodes = load.nodes();
-        let mut run = Self {
+        let run = Self {
             load,
             fabric,
             hosts: Vec::new(),
             begin: Box::new(begin),
             pairs: load.pairs(),
             taken: vec![0; (nodes * nodes) as usize],
+            first: vec![Instant::FAR_FUTURE; (nodes * nodes) as usize],
+            counts_from: Instant::ZERO,
             queues: Vec::new(),
+            next_look: Instant::ZERO,
+            still: None,
             lives: 0,
         };
         for node in 0..nodes {
@@ -146,10 +159,15 @@ impl<'a, H: Host> Run<'a, H> {
             run.fabric.set_uplink(node, LineModel { rate_bits_per_s, queue_limit_bytes: Some(UPLINK) });
             let rate_bits_per_s = Some(load.rate);
             run.fabric.set_downlink(node, LineModel { rate_bits_per_s, queue_limit_bytes: Some(load.queue) });
-            let host = run.start(node);
-            run.hosts.push(host);
         }
         run
+    }
+
+    fn start_all(&mut self) {
+        for node in 0..self.load.nodes() {
+            let host = self.start(node);
+            self.hosts.push(host);
+        }
     }
 
     fn start(&mut self, node: u32) -> H {
@@ -168,12 +186,9 @@ impl<'a, H: Host> Run<'a, H> {
         let warm = Instant::ZERO + Duration::from_nanos(span.as_nanos() / 10);
         let end = warm + span;
         let mut trouble = flap != Duration::ZERO || jump != Duration::ZERO || restart;
-        let mut next_look = Instant::ZERO;
-        loop {
+        self.start_all();
+        while self.fabric.now() < end {
             let now = self.fabric.now();
-            if now >= end {
-                return self.measured();
-            }
             if trouble && now >= fifth(1) {
                 trouble = false;
                 if flap != Duration::ZERO {
@@ -184,30 +199,48 @@ impl<'a, H: Host> Run<'a, H> {
                 }
                 self.fabric.advance_to(now + jump);
             }
-            let looks = now >= next_look;
-            if looks {
-                next_look = now + self.load.slow;
-            }
-            for (node, host) in self.hosts.iter_mut().enumerate() {
-                let taken = &mut self.taken;
-                let nodes = self.load.nodes() as usize;
-                host.turn(looks, |from, bytes| {
-                    if now >= warm {
-                        taken[node * nodes + from as usize] += bytes as u64;
-                    }
-                });
-            }
-            if now >= warm {
-                let receivers = if matches!(self.load.shape, Shape::ManyToOne(_)) { 1 } else { self.load.nodes() };
-                self.queues.extend((0..receivers).map(|node| self.fabric.downlink_wait(node).as_nanos()));
-            }
-            let timers = self.hosts.iter().filter_map(Host::next_timeout);
-            let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(end);
-            self.fabric.advance_to(next.max(now + TURN));
+            self.step(end, now >= warm);
+        }
+        self.measured()
+    }
+
+    fn step_until(&mut self, end: Instant, measures: bool) {
+        while self.fabric.now() < end {
+            self.step(end, measures);
         }
     }
 
-    fn measured(mut self) -> Measured {
+    /// One turn of everybody, and time moves on to what comes next; `end`, if nothing does.
+    fn step(&mut self, end: Instant, measures: bool) {
+        let now = self.fabric.now();
+        let looks = now >= self.next_look;
+        if looks {
+            self.next_look = now + self.load.slow;
+        }
+        let Self { taken, first, counts_from, still, .. } = self;
+        let nodes = self.load.nodes() as usize;
+        for (node, host) in self.hosts.iter_mut().enumerate().filter(|(node, _)| *still != Some(*node)) {
+            host.turn(looks, |from, bytes| {
+                if measures {
+                    let pair = node * nodes + from as usize;
+                    taken[pair] += bytes as u64;
+                    if now >= *counts_from {
+                        first[pair] = first[pair].min(now);
+                    }
+                }
+            });
+        }
+        if measures {
+            let receivers = if matches!(self.load.shape, Shape::ManyToOne(_)) { 1 } else { self.load.nodes() };
+            self.queues.extend((0..receivers).map(|node| self.fabric.downlink_wait(node).as_nanos()));
+        }
+        let awake = self.hosts.iter().enumerate().filter(|(node, _)| self.still != Some(*node));
+        let timers = awake.filter_map(|(_, host)| host.next_timeout());
+        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(end);
+        self.fabric.advance_to(next.max(now + TURN));
+    }
+
+    fn measured(&mut self) -> Measured {
         let nodes = self.load.nodes() as usize;
         let of_pairs: Vec<f64> =
             self.pairs.iter().map(|&(from, to)| self.taken[to as usize * nodes + from as usize] as f64).collect();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sidelane_nic::time::Duration;
 
-use super::{Load, Sender, Shape};
+use super::{Load, Sender, Shape, trouble};
 
 const BASE: Load = Load {
     name: "",
@@ -72,5 +72,9 @@ pub fn table(part: &str) -> String {
             );
         }
     }
-    table
+    table += "\nOf nodes that stand still, whose clocks leap, or that come late; at 1 Gbit/s where others go on meanwhile. Again: from its \
+              end until a\nmessage of every sender had come that was sent since. Gone: connections that ended, counted at both sides. Goodput and \
+              Jain's index: from then on.\n\n";
+    let _ = writeln!(table, "{:<38}{:>12}{:>7}{:>11}{:>8}", "trouble", "again", "gone", "goodput", "Jain");
+    table + &trouble::table(&BASE, part)
 }

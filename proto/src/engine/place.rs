@@ -1,29 +1,54 @@
-//! The engine's thread: its turns, and its sleep.
+//! One endpoint on an engine: its turns, and its sleep.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, mpsc};
 
 use sidelane_nic::Nic;
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
 use sidelane_nic::time::{Duration, Instant};
 
 use super::backlog::Source;
+use super::company::{Company, Ring};
 use super::driven::Driven;
-use super::idle::Idle;
 use super::intake::Intake;
 use super::order::{HEAD_LEN, Head};
 use super::shared::Shared;
 use crate::{Event, PeerId};
+
+/// An endpoint of any type, with the FIFOs between it and the application.
+pub(super) trait Place: Send {
+    /// One turn.
+    fn turn(&mut self) -> Turn;
+    /// Sleeps by the driver's means until there is something to do, here or for somebody else of the company.
+    fn sleep(&mut self, company: &Company) -> io::Result<()>;
+    /// The driver's time.
+    fn now(&mut self) -> Instant;
+    /// What ends [`Self::sleep`].
+    fn bell(&self) -> Arc<dyn Ring>;
+    /// Gives the endpoint back to the application, unless there is a reason why not.
+    fn end(self: Box<Self>, why: Option<String>);
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    Busy,
+    /// There was nothing to do.
+    Idle,
+    /// It was to end, and everything that was ordered before is done.
+    Over,
+}
 
 pub(super) struct Core<D: Driven> {
     driven: D,
     lane: End,
     shared: Arc<Shared<D>>,
     intake: Intake,
-    idle: Idle,
-    /// Never sleep.
-    spin: bool,
     /// What the application has to take before more can come.
     stuck: Stuck,
+    /// It is to end: when at the latest.
+    ends_at: Option<Instant>,
+    back: mpsc::SyncSender<D>,
 }
 
 #[derive(Default)]
@@ -33,48 +58,33 @@ struct Stuck {
 }
 
 impl<D: Driven> Core<D> {
-    pub fn new(driven: D, lane: End, shared: Arc<Shared<D>>, spin: bool) -> Self {
-        Self { driven, lane, shared, intake: Intake::default(), idle: Idle::new(), spin, stuck: Stuck::default() }
+    /// `back` is how the application gets `driven` again.
+    pub fn new(driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<D>) -> Self {
+        Self { driven, lane, shared, intake: Intake::default(), stuck: Stuck::default(), ends_at: None, back }
     }
 
-    /// Takes turns until it is to stop, and then what was ordered before that.
-    pub fn run(mut self) -> D {
-        while !self.shared.is_stopping() {
-            if self.turn() {
-                self.idle.on_work();
-            } else if !self.spin && self.idle.on_none(|| self.driven.endpoint().nic().now()) {
-                self.sleep();
+    /// A turn of one that is to end: takes what was ordered before that.
+    #[cold]
+    fn wind_up(&mut self) -> Turn {
+        let now = self.now();
+        let ends_at = self.ends_at.unwrap_or_else(|| {
+            for _ in 0..LAST_TURNS {
+                if !self.take_orders() {
+                    break;
+                }
+                self.driven.endpoint().flush();
             }
-        }
-        for _ in 0..LAST_TURNS {
-            if !self.take_orders() {
-                break;
-            }
-            self.driven.endpoint().flush();
-        }
+            now + LAST_WAIT
+        });
+        self.ends_at = Some(ends_at);
         // What waits for room finds it as peers take what was sent before. What comes meanwhile stays in the endpoint.
-        let end = self.now() + LAST_WAIT;
-        while self.intake.has_backlog() && self.now() < end {
-            self.driven.turn();
-            self.take_orders();
+        self.driven.turn();
+        self.take_orders();
+        if self.intake.has_backlog() && now < ends_at {
+            return Turn::Busy;
         }
         self.driven.endpoint().flush();
-        self.driven
-    }
-
-    fn now(&mut self) -> Instant {
-        self.driven.endpoint().nic().now()
-    }
-
-    /// True if there was anything to do.
-    fn turn(&mut self) -> bool {
-        let ordered = self.take_orders();
-        if ordered {
-            // Before anything is received: what is there already can wait until what was ordered is on its way.
-            self.driven.endpoint().flush();
-        }
-        let received = self.driven.turn();
-        self.deliver() | ordered | received
+        Turn::Over
     }
 
     fn take_orders(&mut self) -> bool {
@@ -138,24 +148,54 @@ impl<D: Driven> Core<D> {
         }
         told
     }
+}
 
-    #[cold]
-    fn sleep(&mut self) {
+impl<D: Driven> Place for Core<D> {
+    #[inline]
+    fn turn(&mut self) -> Turn {
+        if self.shared.is_stopping() {
+            return self.wind_up();
+        }
+        let ordered = self.take_orders();
+        if ordered {
+            // Before anything is received: what is there already can wait until what was ordered is on its way.
+            self.driven.endpoint().flush();
+        }
+        let received = self.driven.turn();
+        if self.deliver() | ordered | received { Turn::Busy } else { Turn::Idle }
+    }
+
+    fn sleep(&mut self, company: &Company) -> io::Result<()> {
         let Self { driven, lane, shared, stuck, .. } = self;
-        let began = driven.endpoint().nic().now();
         let has_messages = driven.endpoint().has_messages();
         let ready = || {
-            lane.is_ready()
+            company.is_up()
+                || lane.is_ready()
                 || !shared.orders.is_empty()
                 || shared.is_stopping()
                 || has_messages && lane.may_have_room()
                 || stuck.large && !shared.large.is_full()
                 || stuck.events && !shared.events.is_full()
         };
-        let slept = shared.bell.sleep_by(ready, || driven.sleep());
-        slept.unwrap_or_else(|error| panic!("the driver cannot sleep: {error}"));
-        let now = self.driven.endpoint().nic().now();
-        self.idle.on_wake(now.since(began));
+        shared.bell.sleep_by(ready, || driven.sleep())
+    }
+
+    fn now(&mut self) -> Instant {
+        self.driven.endpoint().nic().now()
+    }
+
+    fn bell(&self) -> Arc<dyn Ring> {
+        Arc::clone(&self.shared) as _
+    }
+
+    fn end(self: Box<Self>, why: Option<String>) {
+        let Self { driven, shared, back, .. } = *self;
+        if why.is_none() {
+            let _ = back.try_send(driven);
+        } else {
+            drop(driven);
+        }
+        shared.end(why);
     }
 }
 
@@ -188,7 +228,7 @@ fn note<D: Driven>(driven: &mut D, shared: &Shared<D>, event: &Event) {
 
 /// Orders of each kind that are taken in one turn.
 const BURST: usize = 64;
-/// Turns in which a stopping engine takes what was ordered before: all that the ring and the queue can hold.
+/// Turns in which an endpoint that is to end takes what was ordered before: all that the ring and the queue can hold.
 const LAST_TURNS: usize = 256;
-/// How long a stopping engine waits for peers to make room for it: what a peer that answers at all needs.
+/// How long it waits for peers to make room for it: what a peer that answers at all needs.
 const LAST_WAIT: Duration = Duration::from_millis(200);
