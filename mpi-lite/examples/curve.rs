@@ -11,7 +11,7 @@ use sidelane_mpi::adi::{
     Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Source, host_identity,
 };
 
-const SIZES: [usize; 13] = [
+const SIZES: [usize; 17] = [
     8,
     1 << 10,
     2 << 10,
@@ -20,9 +20,13 @@ const SIZES: [usize; 13] = [
     8 << 10,
     12 << 10,
     16 << 10,
+    20 << 10,
+    23 << 10,
     32 << 10,
     64 << 10,
     128 << 10,
+    256 << 10,
+    512 << 10,
     1 << 20,
     4 << 20,
 ];

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sidelane_nic::time::Duration;
+use sidelane_nic::time::{Duration, Instant};
 
 use super::config::Patience;
 use super::counters::Counters;
@@ -196,6 +196,18 @@ impl Device {
         }
     }
 
+    /// What a loop does whose last turn brought nothing, and that does not sleep: after a while it asks who is gone, as
+    /// [`Self::idle`] does.
+    pub fn stay_awake(&mut self, idle: &mut Idle) {
+        idle.count();
+        if idle.is_tired(self.patience) {
+            self.engine.reach_awaited(&mut self.ports);
+        }
+        if self.informant.is_some() && idle.is_due(self.patience) {
+            self.ask();
+        }
+    }
+
     /// From now on, while it waits for long, this asks `informant` for processes that are gone, of which it need not know from
     /// the network.
     pub fn on_idle_ask(&mut self, informant: Informant) {
@@ -270,6 +282,11 @@ impl Device {
         &self.engine.gone
     }
 
+    /// The time on its first port: virtual on a simulated network. Zero for a process that is alone.
+    pub fn now(&self) -> Instant {
+        self.ports.first().map_or(Instant::ZERO, Port::now)
+    }
+
     /// Answers questions whether this process lives, and takes in what came, but does nothing with it: for another thread than
     /// the one whose calls use the device, between those.
     pub fn stay_alive(&mut self) {
@@ -301,12 +318,15 @@ impl Device {
         }
     }
 
-    /// Fills `into` from `address` on in the memory of a process on this host, which has lent it. False where that cannot be
-    /// done, or shall not ([`Config::single_copy`](super::Config::single_copy)).
-    pub fn read_memory(&mut self, process: u32, address: u64, into: &mut [u8]) -> bool {
+    /// Fills `into` from `address` on in the memory of a process on this host, which has lent it. `NoAccess` where that cannot be
+    /// done, or shall not ([`Config::single_copy`](super::Config::single_copy)); `ProcFailed` where the process's memory is gone.
+    pub fn read_memory(&mut self, process: u32, address: u64, into: &mut [u8]) -> Result<(), Error> {
         let engine = &mut self.engine;
+        if !engine.single_copy {
+            return Err(Error::NoAccess);
+        }
         let state = &mut engine.peers[process as usize].pull;
-        engine.single_copy && pull(state, &engine.processes[process as usize], address, into)
+        pull(state, &engine.processes[process as usize], address, into)
     }
 
     /// What was counted since the device was opened.

@@ -87,9 +87,7 @@ impl Engine {
     #[inline]
     pub fn fill(&mut self, request: u32, process: u32, key: Key, bytes: &[u8]) {
         let slot = self.requests.at(request);
-        let room = slot.incoming.bytes_mut();
-        let taken = bytes.len().min(room.len());
-        room[..taken].copy_from_slice(&bytes[..taken]);
+        let taken = slot.incoming.fill(bytes);
         let error = (taken < bytes.len()).then_some(Error::Truncated);
         slot.process = process;
         self.requests

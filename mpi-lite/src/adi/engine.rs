@@ -97,8 +97,12 @@ impl Engine {
             moved = true;
             self.handle_message(at, peer, message);
         });
-        for peer in ended.into_iter().flatten() {
-            self.handle_end(ports, at, peer);
+        if let Some(ended) = ended {
+            // What has come as a whole stays so.
+            self.end_receives(ports);
+            for peer in ended {
+                self.handle_end(ports, at, peer);
+            }
         }
         if self.has_puts() {
             self.end_puts(ports);
@@ -123,13 +127,7 @@ impl Engine {
 
     /// Ends receives into whose room nothing is put any more, and says what waits to be said, as far as it goes.
     pub fn settle(&mut self, ports: &mut [Port]) {
-        while let Some((request, status)) = self.closing.pop() {
-            // A note that came twice, or the peer's end, may have ended it already.
-            if matches!(self.requests.at(request).state, State::Receiving { .. }) {
-                self.close_room(ports, request);
-                self.requests.complete(request, status);
-            }
-        }
+        self.end_receives(ports);
         for _ in 0..self.stirred.len() {
             let Some(process) = self.stirred.pop_front() else { break };
             let said = self.say_waiting(ports, process);
@@ -141,6 +139,16 @@ impl Engine {
             }
             if let (true, Way::Port { port, .. }) = (said, peer.way) {
                 ports[port].flush();
+            }
+        }
+    }
+
+    fn end_receives(&mut self, ports: &mut [Port]) {
+        while let Some((request, status)) = self.closing.pop() {
+            // A note that came twice, or the peer's end, may have ended it already.
+            if matches!(self.requests.at(request).state, State::Receiving { .. }) {
+                self.close_room(ports, request);
+                self.requests.complete(request, status);
             }
         }
     }
@@ -165,7 +173,7 @@ impl Engine {
     fn perform(&mut self, ports: &mut [Port], process: u32, item: Item) -> Result<(), (Stuck, Item)> {
         match item {
             Item::Send(request) => self.begin_send(ports, request),
-            Item::Accept(request) => self.accept(ports, request),
+            Item::Accept { receive, send } => self.accept(ports, process, receive, send),
             Item::Stream(request) => self.stream(ports, request),
             Item::Put { send, receive, at, len, key } => self.put(ports, send, receive, at..at + len, &key),
             Item::Note { note, request } => {

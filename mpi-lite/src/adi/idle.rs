@@ -36,6 +36,16 @@ impl Idle {
         self.turns == patience.spin.saturating_add(patience.yields)
     }
 
+    /// A turn brought nothing, and was not waited after.
+    pub(super) const fn count(&mut self) {
+        self.turns = self.turns.saturating_add(1);
+    }
+
+    /// Once in a while among turns in which others would sleep.
+    pub(super) fn is_due(&self, patience: Patience) -> bool {
+        self.has_slept(patience) && self.turns.is_multiple_of(SELDOM)
+    }
+
     /// A turn brought nothing.
     #[inline]
     pub(super) fn pass(&mut self, patience: Patience, ports: &mut [Port]) {
@@ -74,6 +84,8 @@ impl Idle {
     }
 }
 
+/// Turns of who does not sleep that cost little beside one question to the system, a microsecond.
+const SELDOM: u32 = 64;
 /// Longest sleep at one of two ports: what a message at the other one may be late, a few time slices of the kernel's.
 const SLICE: Duration = Duration::from_micros(500);
 /// Longest sleep at the only port: its news wake us, this is only how long a mistake would last.

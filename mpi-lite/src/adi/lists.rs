@@ -119,6 +119,21 @@ impl Lists {
         (first != NONE).then_some(first)
     }
 
+    /// Removes the oldest number in the list of `key`.
+    #[inline]
+    pub fn pop(&mut self, key: Key) -> Option<u32> {
+        let at = self.find(key)?;
+        let head = &mut self.heads[at];
+        let first = head.first;
+        head.first = self.links.get(first as usize)?.next;
+        match self.links.get_mut(head.first as usize) {
+            Some(next) => next.previous = NONE,
+            None => head.last = NONE,
+        }
+        self.len -= 1;
+        Some(first)
+    }
+
     /// Removes `number`, which is in the list of `key`.
     #[inline]
     pub fn remove(&mut self, key: Key, number: u32) {

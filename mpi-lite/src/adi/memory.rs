@@ -109,6 +109,26 @@ impl Incoming {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
+    /// Copies as many of `bytes` into the room as it takes, and returns how many.
+    #[inline]
+    pub(super) fn fill(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.len);
+        let (room, bytes) = (&mut self.bytes_mut()[..taken], &bytes[..taken]);
+        // The first eight and the last eight, which may be the same: a call would take longer than they do.
+        if taken <= 16
+            && let (Some(&first), Some(&last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>())
+            && let Some(place) = room.first_chunk_mut()
+        {
+            *place = first;
+            if let Some(place) = room.last_chunk_mut() {
+                *place = last;
+            }
+        } else {
+            room.copy_from_slice(bytes);
+        }
+        taken
+    }
+
     /// The bytes of `range` as a region that its peer may write.
     pub(super) fn register<N: Nic>(&self, range: std::ops::Range<usize>, endpoint: &mut Endpoint<N>) -> Region {
         debug_assert!(range.end <= self.len);

@@ -2,7 +2,7 @@
 
 use sidelane_nic::affinity;
 
-use super::config::Config;
+use super::config::{Config, Patience};
 use super::credit::Credit;
 use super::device::Device;
 use super::engine::Engine;
@@ -67,6 +67,8 @@ impl Device {
         }
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
+        let cost = ports.iter().map(Port::turn_cost).max().unwrap_or(1);
+        let patience = Patience { spin: patience.spin / cost, ..patience };
         Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None, informant: None })
     }
 }

@@ -53,8 +53,8 @@ pub(super) enum Pull {
 pub(super) enum Item {
     /// A message of ours: whole, or announced.
     Send(Request),
-    /// Its message was matched by our receive.
-    Accept(Request),
+    /// Its message, which its request `send` is for, was matched by our receive.
+    Accept { receive: Request, send: u64 },
     /// The next parts of a message of ours.
     Stream(Request),
     /// The rest of a message of ours, by `key` into the room of `receive`.

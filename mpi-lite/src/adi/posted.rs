@@ -35,12 +35,8 @@ impl Posted {
         if self.open != 0 {
             return self.take_oldest(key);
         }
-        if self.lists[EXACT].len() == 0 {
-            return None;
-        }
-        let request = self.lists[EXACT].first(key)?;
-        self.lists[EXACT].remove(key, request);
-        Some(request)
+        let list = &mut self.lists[EXACT];
+        if list.len() == 0 { None } else { list.pop(key) }
     }
 
     fn take_oldest(&mut self, key: Key) -> Option<u32> {

@@ -3,21 +3,29 @@
 
 use super::peer::Pull;
 use super::process::Process;
+use super::request::Error;
 
-/// Fills `room` from `address` on in the memory of `process`. False where that cannot be done; then nobody tries again.
+/// Fills `room` from `address` on in the memory of `process`. `ProcFailed` when that is not there any more.
 ///
 /// Linux allows it to who may trace the process (process_vm_readv(2)). Process numbers of two PID namespaces may be those of
-/// different processes, so its mark is looked at first.
-pub(super) fn pull(state: &mut Pull, process: &Process, address: u64, room: &mut [u8]) -> bool {
+/// different processes, so its mark is looked at first: where that is not to be read, nobody tries again.
+pub(super) fn pull(state: &mut Pull, process: &Process, address: u64, room: &mut [u8]) -> Result<(), Error> {
     if *state == Pull::Untried {
-        let mut mark = [0; 8];
-        let same = read(process.pid, process.mark_at, &mut mark) && u64::from_ne_bytes(mark) == process.mark;
-        *state = if same { Pull::Works } else { Pull::Never };
+        *state = if has_mark(process) { Pull::Works } else { Pull::Never };
     }
-    if *state == Pull::Works && !read(process.pid, address, room) {
-        *state = Pull::Never;
+    if *state == Pull::Never {
+        return Err(Error::NoAccess);
     }
-    *state == Pull::Works
+    if read(process.pid, address, room) {
+        return Ok(());
+    }
+    // Some memory is only its owner's to read, such as a device's; that says nothing of the rest.
+    Err(if has_mark(process) { Error::NoAccess } else { Error::ProcFailed })
+}
+
+fn has_mark(process: &Process) -> bool {
+    let mut mark = [0; 8];
+    read(process.pid, process.mark_at, &mut mark) && u64::from_ne_bytes(mark) == process.mark
 }
 
 fn read(pid: u32, address: u64, room: &mut [u8]) -> bool {
@@ -46,7 +54,7 @@ mod tests {
     fn memory_of_a_process_with_its_mark_is_read() {
         let (process, from, mut room) = (Process::here("here", &[]), vec![7u8; 10_000], vec![0; 10_000]);
         let mut state = Pull::Untried;
-        assert!(pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room));
+        assert_eq!(pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room), Ok(()));
         assert_eq!((room, state), (from, Pull::Works));
     }
 
@@ -55,15 +63,26 @@ mod tests {
         let process = Process { mark: 0, ..Process::here("here", &[]) };
         let (from, mut room, mut state) = ([7u8; 8], [0; 8], Pull::Untried);
         for _ in 0..2 {
-            assert!(!pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room));
+            let read = pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room);
+            assert_eq!(read, Err(Error::NoAccess));
         }
         assert_eq!((room, state), ([0; 8], Pull::Never));
     }
 
     #[test]
-    fn an_address_that_is_not_there_ends_it() {
-        let (process, mut room, mut state) = (Process::here("here", &[]), [0; 8], Pull::Untried);
-        assert!(!pull(&mut state, &process, 8, &mut room));
-        assert_eq!(state, Pull::Never);
+    fn an_address_that_is_not_there_says_nothing_of_others() {
+        let (process, from, mut room) = (Process::here("here", &[]), [7u8; 8], [0; 8]);
+        let mut state = Pull::Untried;
+        assert_eq!(pull(&mut state, &process, 8, &mut room), Err(Error::NoAccess));
+        assert_eq!(pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room), Ok(()));
+        assert_eq!(room, from);
+    }
+
+    #[test]
+    fn a_process_that_has_lost_its_mark_is_gone() {
+        let (mut process, mut room) = (Process::here("here", &[]), [0; 8]);
+        let mut state = Pull::Works;
+        process.mark ^= 1;
+        assert_eq!(pull(&mut state, &process, 8, &mut room), Err(Error::ProcFailed));
     }
 }

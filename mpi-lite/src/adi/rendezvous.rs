@@ -21,7 +21,7 @@ use super::peer::{Item, Peer, Way};
 use super::port::Port;
 use super::pull;
 use super::record::{self, Accept, Announce, Note};
-use super::request::{Error, Request, State, Status};
+use super::request::{Error, Request, Slot, State, Status};
 use sidelane_proto::{RemoteKey, RmaError};
 
 /// A message that came before its receive.
@@ -135,7 +135,7 @@ impl Engine {
             return self.requests.complete(request, Status::failed(Error::ProcFailed));
         }
         let handle = self.requests.handle(request);
-        self.say(process, Item::Accept(handle));
+        self.say(process, Item::Accept { receive: handle, send: announce.send });
     }
 
     /// Reads what is missing from the sender's memory. False where that cannot be done.
@@ -143,16 +143,20 @@ impl Engine {
         let peer = &mut self.peers[process as usize];
         let pulled = address != 0
             && self.single_copy
-            && pull::pull(&mut peer.pull, &self.processes[process as usize], address, room);
+            && pull::pull(&mut peer.pull, &self.processes[process as usize], address, room).is_ok();
         self.counters.pulled += u64::from(pulled);
         pulled
     }
 
     /// Tells a sender what is wanted of its message, and how.
-    pub fn accept(&mut self, ports: &mut [Port], request: Request) -> Result<(), Stuck> {
-        let Some(slot) = self.requests.get(request) else { return Ok(()) };
-        let State::Receiving { missing, region: None } = slot.state else { return Ok(()) };
-        let (from, wanted, send, room) = (slot.process, slot.status.bytes, slot.send, slot.incoming);
+    pub fn accept(&mut self, ports: &mut [Port], from: u32, request: Request, send: u64) -> Result<(), Stuck> {
+        let slot =
+            self.requests.get(request).filter(|slot| matches!(slot.state, State::Receiving { region: None, .. }));
+        let Some(Slot { state: State::Receiving { missing, .. }, status, incoming: room, .. }) = slot else {
+            // Revoked since it was matched: its sender waits for an answer all the same.
+            return self.emit(ports, from, |credit| record::note(credit, Note::Refused, send), &[]);
+        };
+        let (missing, wanted, room) = (*missing, status.bytes, *room);
         let at = wanted - missing;
         let peer = &self.peers[from as usize];
         let mut accept = Accept { send, receive: request.to_bits(), at: at as u64, want: missing as u64, key: None };

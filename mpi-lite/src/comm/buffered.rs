@@ -44,12 +44,15 @@ impl Buffered {
         self.sent.is_empty()
     }
 
-    /// Whether a message of so many bytes has room; those that have gone make some.
+    /// Whether a message of so many bytes has room; those that have gone make some, as far as their receivers were heard.
     pub fn reserve(&mut self, device: &mut Device, bytes: usize) -> Result<(), ErrorClass> {
         let fits =
             |used: usize, capacity: usize| bytes.checked_add(used + OVERHEAD).is_some_and(|needed| needed <= capacity);
         let capacity = self.capacity.ok_or(ErrorClass::Buffer)?;
         if !fits(self.used, capacity) {
+            // A receiver may have said already that it has taken one.
+            device.flush();
+            device.progress();
             self.reap(device);
         }
         if fits(self.used, capacity) { Ok(()) } else { Err(ErrorClass::Buffer) }

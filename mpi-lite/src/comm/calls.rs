@@ -7,22 +7,59 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::adi::Device;
 use crate::coll::{Buffers, Call, Reduction};
 use crate::datatype::{Datatype, Made, Predefined};
+use crate::host::FEW;
 use crate::op::Op;
 
-use super::collective::{Course, Execution, Lent, Ranks};
+use super::collective::{BoxedCombine as Combine, Course, Execution, Lent, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
+use super::local::State;
+use super::operator::{self, lock};
 use super::pending::Pending;
 use super::persistent::Persistent;
 use super::prepare::Prepared;
-use super::running::{Handle, Run};
-use super::{Communicator, ErrorClass, Status};
+use super::running::Run;
+use super::{Communicator, Equivalence, ErrorClass, Status};
 
-/// What a reduction does with two arrays of elements as in memory: `into = from OP into`.
-type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
+/// The operator of a call: what it is called with, and the operator.
+pub type Operator<'a> = Option<(&'a Operand, &'a Op)>;
 
-/// The operator of a call: the type that it is called with, and the operator.
-pub type Operator<'a> = Option<(&'a Datatype, &'a Op)>;
+/// The type that an operator is called with. For numbers nothing has to be found out.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "as the type says")]
+pub enum Operand {
+    Predefined(Predefined),
+    Datatype(Datatype),
+}
+
+impl Operand {
+    #[inline]
+    pub(super) fn of<T: Equivalence>() -> Self {
+        T::KIND.map_or_else(|| Self::Datatype(T::datatype()), Self::Predefined)
+    }
+
+    fn datatype(&self) -> Datatype {
+        match self {
+            Self::Predefined(kind) => (*kind).into(),
+            Self::Datatype(datatype) => datatype.clone(),
+        }
+    }
+
+    /// The predefined type that arrays of this type are arrays of.
+    #[inline]
+    fn kind(&self) -> Option<Predefined> {
+        match self {
+            Self::Predefined(kind) => Some(*kind),
+            Self::Datatype(datatype) => kind(datatype),
+        }
+    }
+}
+
+impl From<Datatype> for Operand {
+    fn from(datatype: Datatype) -> Self {
+        Self::Datatype(datatype)
+    }
+}
 
 impl Communicator {
     /// A collective call: what this rank gives, or `None` for what is in `room` already; what it gets; and the operator.
@@ -31,7 +68,56 @@ impl Communicator {
     /// # Safety
     ///
     /// All data of `given` can be read, and of `room` be written; nobody else uses them.
+    #[inline]
     pub unsafe fn call_raw(
+        &self,
+        call: Call,
+        given: Option<Elements>,
+        room: Elements,
+        operator: Operator,
+    ) -> Result<(), ErrorClass> {
+        if let Some(receive) = room.numbers()
+            && let Some(send) = given.as_ref().map_or(Some(None), |given| given.numbers().map(Some))
+            // SAFETY: as the caller says.
+            && let Some(done) = unsafe { self.call_few(&call, send, receive, operator) }
+        {
+            return done;
+        }
+        // SAFETY: passed on.
+        unsafe { self.call_many(call, given, room, operator) }
+    }
+
+    /// Of few numbers in memory that the ranks share, as most calls are. `None`: it is none of those, and was not made.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::call_raw`].
+    unsafe fn call_few(
+        &self,
+        call: &Call,
+        send: Option<*mut [u8]>,
+        receive: *mut [u8],
+        operator: Operator,
+    ) -> Option<Result<(), ErrorClass>> {
+        let function = match operator {
+            None => None,
+            Some((operand, op)) => Some(op.function(operand.kind()?)?),
+        };
+        if send.unwrap_or(receive).len() > FEW || self.0.local.has_threads() {
+            return None;
+        }
+        let mut state = self.0.local.lock();
+        // SAFETY: the caller's elements, lent for the call, which is over when this returns.
+        let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
+        let done = lock(&self.0.ranks).call_few(&mut *state, call, send, receive, function)?;
+        drop(state);
+        Some(done.map_err(|error| self.fail(error.into())))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::call_raw`].
+    unsafe fn call_many(
         &self,
         call: Call,
         given: Option<Elements>,
@@ -99,22 +185,26 @@ impl Communicator {
         operator: Operator,
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<(), ErrorClass> {
-        // SAFETY: the caller's elements.
-        let (send, receive) =
-            unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
         let ranks = self.ranks(&call)?;
+        // What most calls are of. Nothing is copied or given back.
+        if let Some(receive) = room.numbers()
+            && let Some(send) = given.as_ref().map_or(Some(None), |given| given.numbers().map(Some))
         {
+            let mut state = self.0.local.lock();
+            // SAFETY: the caller's elements, lent for the call, which is over when this returns.
+            let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
+            return Ok(lock(ranks).call(&mut *state, call, send, receive, combine)?);
+        }
+        // SAFETY: the caller's elements.
+        let (send, receive) = unsafe { Side::both(given, room, operator) }?;
+        let done = {
             let mut state = self.0.local.lock();
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
-            lock(ranks).call(&mut *state, call, send, receive, combine)?;
-        }
-        if let Some(send) = send {
-            // SAFETY: the call is over.
-            unsafe { send.forget() };
-        }
+            lock(ranks).call(&mut *state, call, send, receive, combine)
+        };
         // SAFETY: the call is over, and the room is the caller's.
-        unsafe { receive.deliver() }
+        unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) }
     }
 
     /// # Safety
@@ -127,16 +217,21 @@ impl Communicator {
         room: Elements,
         operator: Operator,
     ) -> Result<Pending, ErrorClass> {
-        let combine = combine(operator)?;
+        let (combine, ranks) = (combine(operator)?, self.ranks(&call)?);
         // SAFETY: the caller's elements.
-        let (send, receive) =
-            unsafe { (given.map(|given| Side::of(given, operator)).transpose()?, Side::of(room, operator)?) };
+        let (send, receive) = unsafe { Side::both(given, room, operator) }?;
+        let buffers = buffers(send.as_ref(), &receive);
+        let mut ranks = lock(ranks);
+        if let Some((queue, call)) = ranks.queue_for(call, buffers) {
+            // SAFETY: as the caller says.
+            return Ok(unsafe { self.begin_in(&queue, call, combine, send, receive) });
+        }
         let mut execution = Execution::default();
-        let mut ranks = lock(self.ranks(&call)?);
-        ranks.build(&mut execution, call, buffers(send.as_ref(), &receive));
+        ranks.build(&mut execution, call, buffers);
         let steps = Arc::new(Mutex::new(Steps { execution, combine }));
+        let tag = ranks.next_tag();
         // SAFETY: as the caller says.
-        Ok(Pending::Running(unsafe { self.begin_steps(&mut ranks, steps, send, receive) }))
+        Ok(unsafe { self.begin_steps(ranks.course(), steps, tag, send, receive) })
     }
 
     /// As [`Self::call_raw`], to be begun again and again. The persistent request is for all elements as they are at each start.
@@ -178,10 +273,18 @@ impl Communicator {
         let (given, room) = (given.map(native), native(room));
         let send = given.as_ref().map_or(Ok(0), Elements::len)?;
         let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
-        let mut execution = Execution::default();
-        lock(self.ranks(&call)?).build(&mut execution, call, buffers);
-        let steps = Arc::new(Mutex::new(Steps { execution, combine }));
-        Ok(self.persistent_call(RepeatedCall { steps, given, room }))
+        let mut ranks = lock(self.ranks(&call)?);
+        // By shared memory calls are made in one order.
+        let in_order = self.info().get(IN_ORDER) == Some("true");
+        let course = if in_order && let Some((queue, call)) = ranks.queue_for(call, buffers) {
+            RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
+        } else {
+            let mut execution = Execution::default();
+            ranks.build(&mut execution, call, buffers);
+            let tag = ranks.next_repeated_tag();
+            RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)
+        };
+        Ok(self.persistent_call(RepeatedCall { course, given, room }))
     }
 
     /// Begins what was built.
@@ -191,18 +294,45 @@ impl Communicator {
     /// The bytes of both sides that are the caller's are lent until the run is over.
     unsafe fn begin_steps(
         &self,
-        ranks: &mut Ranks,
+        course: Course,
         steps: Arc<Mutex<Steps>>,
+        tag: i32,
         send: Option<Side>,
         receive: Side,
-    ) -> Handle {
-        let none = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
+    ) -> Pending {
         // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
-        let lent = unsafe { Lent::new(send.as_ref().map_or(none, |side| side.bytes), receive.bytes) };
+        let lent = unsafe { lend(send.as_ref(), &receive) };
         let mut state = self.0.local.lock();
-        ranks.start_again(&mut state.device, &mut lock_steps(&steps).execution, lent);
-        let run = CollectiveRun { course: ranks.course(), steps, send, receive: Some(receive) };
-        state.runs.add(Box::new(run))
+        course.start(&mut state.device, &mut lock_steps(&steps).execution, lent, tag);
+        let way = Way::Messages(course, steps);
+        let run = CollectiveRun { way, send, receive: Some(receive) };
+        Pending::Running(state.runs.add(Box::new(run)))
+    }
+
+    /// Begins a call that does not wait in memory that the ranks share.
+    ///
+    /// # Safety
+    ///
+    /// The bytes of both sides that are the caller's are lent until the run is over.
+    unsafe fn begin_in(
+        &self,
+        queue: &Arc<Queue>,
+        call: Call<'static>,
+        combine: Combine,
+        send: Option<Side>,
+        receive: Side,
+    ) -> Pending {
+        // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
+        let lent = unsafe { lend(send.as_ref(), &receive) };
+        let way = Way::Memory(queue.begin(call, send.is_none(), lent, combine));
+        let mut run = CollectiveRun { way, send, receive: Some(receive) };
+        let mut state = self.0.local.lock();
+        let State { device, contexts, runs, .. } = &mut *state;
+        // Others may wait for what we give; and who only gives may be through.
+        match run.turn(device, contexts) {
+            Some(status) => Pending::Done(status),
+            None => Pending::Running(runs.add(Box::new(run))),
+        }
     }
 
     fn ranks(&self, call: &Call) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
@@ -217,9 +347,20 @@ impl Communicator {
 
 /// A collective call with its arguments, to be begun again and again.
 pub(super) struct RepeatedCall {
-    steps: Arc<Mutex<Steps>>,
+    course: RepeatedCourse,
     given: Option<Elements>,
     room: Elements,
+}
+
+/// By messages or by shared memory.
+enum RepeatedCourse {
+    /// With messages of this tag.
+    Steps(Course, Arc<Mutex<Steps>>, i32),
+    Queued {
+        queue: Arc<Queue>,
+        call: Call<'static>,
+        combine: Arc<Mutex<Combine>>,
+    },
 }
 
 impl RepeatedCall {
@@ -228,12 +369,21 @@ impl RepeatedCall {
     /// All elements are lent until the call is over; it is not under way.
     pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
         // SAFETY: the caller's elements, which are in their form already.
-        let (send, receive) = unsafe {
-            (self.given.clone().map(|given| Side::of(given, None)).transpose()?, Side::of(self.room.clone(), None)?)
-        };
-        let mut ranks = lock(&comm.0.ranks);
-        // SAFETY: as the caller says.
-        Ok(Pending::Running(unsafe { comm.begin_steps(&mut ranks, Arc::clone(&self.steps), send, receive) }))
+        let (send, receive) = unsafe { Side::both(self.given.clone(), self.room.clone(), None) }?;
+        Ok(match &self.course {
+            // SAFETY: as the caller says.
+            RepeatedCourse::Steps(course, steps, tag) => unsafe {
+                comm.begin_steps(course.clone(), Arc::clone(steps), *tag, send, receive)
+            },
+            RepeatedCourse::Queued { queue, call, combine } => {
+                let combine = Arc::clone(combine);
+                let combine = Box::new(move |into: &mut [u8], from: &[u8]| {
+                    (*combine.lock().unwrap_or_else(PoisonError::into_inner))(into, from);
+                });
+                // SAFETY: as the caller says.
+                unsafe { comm.begin_in(queue, *call, combine, send, receive) }
+            }
+        })
     }
 }
 
@@ -241,6 +391,20 @@ impl std::fmt::Debug for RepeatedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RepeatedCall").field("room", &self.room).finish_non_exhaustive()
     }
+}
+
+/// The hint that persistent calls are begun in the same order by all ranks (MPI-4.1 7.4.4).
+const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
+
+/// The bytes of both sides.
+///
+/// # Safety
+///
+/// As for [`Lent::new`].
+unsafe fn lend(send: Option<&Side>, receive: &Side) -> Lent {
+    let none = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
+    // SAFETY: passed on.
+    unsafe { Lent::new(send.map_or(none, |side| side.bytes), receive.bytes) }
 }
 
 /// What a call does, and with which operator.
@@ -258,11 +422,15 @@ fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
 }
 
 /// What is reduced, for a call with an operator.
-pub(super) fn reduction(datatype: &Datatype, op: &Op) -> Result<Reduction, ErrorClass> {
-    let element = match kind(datatype) {
-        // The program's own operators get whole elements of what they were called with.
-        Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
-        _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
+#[inline]
+pub(super) fn reduction(operand: &Operand, op: &Op) -> Result<Reduction, ErrorClass> {
+    let element = match operand {
+        Operand::Predefined(kind) => kind.extent(),
+        Operand::Datatype(datatype) => match kind(datatype) {
+            // The program's own operators get whole elements of what they were called with.
+            Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
+            _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
+        },
     };
     // Elements of no bytes are reduced as bytes that there are none of.
     Ok(Reduction { element: element.max(1), commutative: op.is_commutative() })
@@ -281,16 +449,16 @@ fn kind(datatype: &Datatype) -> Option<Predefined> {
 
 /// A predefined operator, with the type whose elements it gets.
 fn predefined(operator: Operator<'_>) -> Option<(Predefined, &Op)> {
-    let (datatype, op) = operator.filter(|(_, op)| !matches!(op, Op::User(_)))?;
-    Some((kind(datatype)?, op))
+    let (operand, op) = operator.filter(|(_, op)| !matches!(op, Op::User(_)))?;
+    Some((operand.kind()?, op))
 }
 
 fn combine(operator: Operator) -> Result<Combine, ErrorClass> {
-    let Some((datatype, op)) = operator else { return Ok(Box::new(|_, _| unreachable!("nothing is combined"))) };
+    let Some((operand, op)) = operator else { return Ok(Box::new(|_, _| unreachable!("nothing is combined"))) };
     let op = op.clone();
     // A user's operator gets the type that it was called with; a predefined one on a dense type its elements.
     let user = matches!(op, Op::User(_));
-    match kind(datatype) {
+    match operand.kind() {
         Some(kind) if !user => {
             if !op.is_defined_on(kind) {
                 return Err(ErrorClass::Op);
@@ -299,11 +467,12 @@ fn combine(operator: Operator) -> Result<Combine, ErrorClass> {
         }
         _ if !user => Err(ErrorClass::Op),
         _ => {
-            let datatype = datatype.clone();
+            let datatype = operand.datatype();
             let extent = usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?.max(1);
             Ok(Box::new(move |into, from| {
                 let count = into.len() / extent;
-                op.combine_any(&datatype, count, into, from).expect("users' operators take all types");
+                operator::run(|| op.combine_any(&datatype, count, into, from))
+                    .expect("users' operators take all types");
             }))
         }
     }
@@ -320,6 +489,48 @@ struct Side {
 unsafe impl Send for Side {}
 
 impl Side {
+    /// What is given and what is got.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::of`].
+    unsafe fn both(
+        given: Option<Elements>,
+        room: Elements,
+        operator: Operator,
+    ) -> Result<(Option<Self>, Self), ErrorClass> {
+        // SAFETY: passed on.
+        let send = given.map(|given| unsafe { Self::of(given, operator) }).transpose()?;
+        // SAFETY: passed on.
+        match unsafe { Self::of(room, operator) } {
+            Ok(receive) => Ok((send, receive)),
+            Err(class) => {
+                // SAFETY: no call has been begun.
+                send.into_iter().for_each(|send| unsafe { send.forget() });
+                Err(class)
+            }
+        }
+    }
+
+    /// Ends both. What was received is brought to its place if the call is `done` well.
+    ///
+    /// # Safety
+    ///
+    /// The call is over, and all data of the elements that were received can be written.
+    unsafe fn end(send: Option<Self>, receive: Self, done: Result<(), ErrorClass>) -> Result<(), ErrorClass> {
+        // SAFETY: passed on.
+        unsafe {
+            send.into_iter().for_each(|send| send.forget());
+            match done {
+                Ok(()) => receive.deliver(),
+                Err(class) => {
+                    receive.forget();
+                    Err(class)
+                }
+            }
+        }
+    }
+
     /// The elements' bytes in one piece, where they are or copied.
     ///
     /// # Safety
@@ -366,38 +577,43 @@ impl Side {
 
 /// A collective call under way.
 struct CollectiveRun {
-    course: Course,
-    steps: Arc<Mutex<Steps>>,
+    way: Way,
     send: Option<Side>,
     /// `None` once it was delivered.
     receive: Option<Side>,
 }
 
+enum Way {
+    Messages(Course, Arc<Mutex<Steps>>),
+    Memory(Queued),
+}
+
 impl Run for CollectiveRun {
     fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
-        let result = {
-            let mut steps = lock_steps(&self.steps);
-            let Steps { execution, combine } = &mut *steps;
-            self.course.advance(device, execution, &mut **combine)
+        let result = match &mut self.way {
+            Way::Messages(course, steps) => {
+                let mut steps = lock_steps(steps);
+                let Steps { execution, combine } = &mut *steps;
+                course.advance(device, execution, &mut **combine)
+            }
+            Way::Memory(queued) => queued.advance(device),
         };
         if result == Ok(false) {
             return None;
         }
-        if let Some(send) = self.send.take() {
-            // SAFETY: the call is over.
-            unsafe { send.forget() };
-        }
-        // SAFETY: the call is over, and who began it has lent the room until it is waited for.
-        let delivered = self.receive.take().map_or(Ok(()), |receive| unsafe { receive.deliver() });
-        let error = result.map_err(ErrorClass::from).and(delivered).err();
-        Some(Status { error, ..Status::EMPTY })
+        let done = result.map(drop).map_err(ErrorClass::from);
+        let ended = match self.receive.take() {
+            // SAFETY: the call is over, and who began it has lent the room until it is waited for.
+            Some(receive) => unsafe { Side::end(self.send.take(), receive, done) },
+            None => done,
+        };
+        Some(Status { error: ended.err(), ..Status::EMPTY })
     }
 
     fn context(&self) -> Option<u32> {
-        Some(self.course.context())
+        Some(match &self.way {
+            Way::Messages(course, _) => course.context(),
+            Way::Memory(queued) => queued.context(),
+        })
     }
-}
-
-fn lock(ranks: &Mutex<Ranks>) -> MutexGuard<'_, Ranks> {
-    ranks.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Communicators: a group of processes with messages of its own.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::adi::Device;
 use crate::coll::Table;
@@ -12,9 +12,10 @@ use super::collective::Ranks;
 use super::context::{self, Kind};
 use super::graph::{DistGraph, Graph};
 use super::info::Info;
-use super::local::Local;
+use super::local::{Left, Local};
 use super::movable::Movable;
-use super::{Comparison, ErrorClass, Group, failure};
+use super::operator::lock;
+use super::{Around, Comparison, ErrorClass, Group, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub(super) struct Inner {
     /// Of an intercommunicator: our side alone.
     pub side: Option<Communicator>,
     pub topology: Topology,
+    /// Who is around us in it, once somebody has asked.
+    pub around: OnceLock<Option<Around>>,
     /// For collective calls.
     pub ranks: Arc<Mutex<Ranks>>,
     pub acknowledged: Arc<failure::Acknowledged>,
@@ -154,6 +157,7 @@ impl Communicator {
             remote,
             side,
             topology,
+            around: OnceLock::new(),
             ranks,
             acknowledged,
             in_failures,
@@ -224,7 +228,7 @@ impl Communicator {
         name.clone_into(&mut lock(&self.0.name));
     }
 
-    /// Its hints. None is used so far.
+    /// Its hints. One is used: [`Repeated`](super::Repeated).
     pub fn info(&self) -> Info {
         lock(&self.0.info).clone()
     }
@@ -334,18 +338,11 @@ impl Communicator {
     }
 }
 
-/// Values are whole whenever the lock is free, also after a panic elsewhere.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.id > context::OWN {
-            let mut state = self.local.lock();
-            if failure::lock(self.local.failures()).forget(self.in_failures) {
-                state.contexts.retire(self.id);
-            }
+            let members = failure::members(&self.group, self.remote.as_ref());
+            self.local.leave(Left { id: self.id, name: self.in_failures, members });
         }
     }
 }

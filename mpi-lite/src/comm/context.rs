@@ -1,5 +1,6 @@
 //! Context ids, which tell the messages of communicators apart: numbers that all members of a new one have free.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Of one communicator's contexts, what a message belongs to.
@@ -15,46 +16,113 @@ pub(super) enum Kind {
     Partitioned = 3,
 }
 
-/// The numbers in use here. A communicator's is the same in all its processes.
+/// The ids in use here. A communicator's is the same in all its processes.
+///
+/// An id is a place, of which there are few, and a generation: when a communicator was given up of which something may still be said
+/// elsewhere, its place is used again in the next generation, so that nothing of the old one is taken for the new one's.
 #[derive(Debug, Clone)]
 pub(super) struct ContextIds {
     free: Mask,
     /// Given up by the program; what it has begun there may not be over.
     retired: Vec<u32>,
+    /// In which generation places are free, where that is not the first one.
+    generations: HashMap<u32, u32>,
     /// A thread is agreeing on an id with others, and may take any of those that are free.
     offered: bool,
 }
 
-/// One bit an id, set where it is free. Masks of several processes are agreed upon by "and".
+/// One bit a place, set where it is free. Masks of several processes are agreed upon by "and".
 pub(super) type Mask = [u64; WORDS];
 
 /// Of a mask.
-pub(super) const WORDS: usize = IDS / 64;
+const WORDS: usize = PLACES / 64;
+
+/// What processes say to agree on an id: a mask, and what is true of all of them ([`OFFERED`], [`FIRST`], [`SOUND`]).
+pub(super) type Offer = [u64; WORDS + 1];
+
+/// Of who has not heard from somebody: nobody gets an id.
+pub(super) const NOTHING: Offer = [0; WORDS + 1];
+
+/// A process has offered all that it has.
+const OFFERED: u64 = 1;
+/// All its places are in their first generation.
+const FIRST: u64 = 2;
+/// It has heard all that it had to hear.
+const SOUND: u64 = 4;
 
 /// Communicators that a process may be in at a time.
-const IDS: usize = 4096;
+const PLACES: usize = 4096;
+/// How often a place can be given up for good: as many as are agreed upon in one mask.
+const GENERATIONS: u32 = PLACES as u32;
 
 /// Of what is said about the communicators themselves: behind those of all ids.
-pub(super) const FAILURES: u32 = on_wire(IDS as u32, Kind::Point);
+pub(super) const FAILURES: u32 = on_wire(PLACES as u32 * GENERATIONS, Kind::Point);
 
 /// Of the communicators that there are from the start.
 pub(super) const WORLD: u32 = 0;
 pub(super) const OWN: u32 = 1;
 
-impl ContextIds {
-    pub const fn new() -> Self {
-        let mut free = [u64::MAX; WORDS];
-        free[0] = !(1 << WORLD | 1 << OWN);
-        Self { free, retired: Vec::new(), offered: false }
+/// What processes have found out together by their offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Id(u32),
+    /// A place, whose generation has to be agreed upon as well ([`ContextIds::offer_generation`]).
+    Place(u32),
+    /// Somebody is agreeing on another one: all try again.
+    NotNow,
+    /// All are in use.
+    None,
+    /// Somebody was not heard from.
+    Failed,
+}
+
+impl Found {
+    /// Of all offers combined by "and"; the same in all processes.
+    pub fn of(all: &Offer) -> Self {
+        match lowest(all) {
+            _ if all[WORDS] & SOUND == 0 => Self::Failed,
+            Some(place) if all[WORDS] & FIRST != 0 => Self::Id(place),
+            Some(place) => Self::Place(place),
+            None if all[WORDS] & OFFERED == 0 => Self::NotNow,
+            None => Self::None,
+        }
     }
 
-    /// What is free, for one thread at a time: it ends with [`Self::take`] or [`Self::withdraw`].
-    pub const fn offer(&mut self) -> Option<Mask> {
-        if self.offered {
-            return None;
+    /// Of all generations that were offered for a place.
+    pub fn of_generations(place: u32, all: &Offer) -> Self {
+        if all[WORDS] & SOUND == 0 {
+            return Self::Failed;
         }
-        self.offered = true;
-        Some(self.free)
+        lowest(all).map_or(Self::None, |generation| Self::Id(generation * PLACES as u32 + place))
+    }
+}
+
+impl ContextIds {
+    pub fn new() -> Self {
+        let mut free = [u64::MAX; WORDS];
+        free[0] = !(1 << WORLD | 1 << OWN);
+        Self { free, retired: Vec::new(), generations: HashMap::new(), offered: false }
+    }
+
+    /// What is free, and true; for one thread at a time until [`Self::take`] or [`Self::withdraw`], and nothing for others.
+    pub fn offer(&mut self) -> (bool, Offer) {
+        let mut offer = NOTHING;
+        offer[WORDS] = SOUND;
+        let now = !std::mem::replace(&mut self.offered, true);
+        if now {
+            offer[..WORDS].copy_from_slice(&self.free);
+            offer[WORDS] |= OFFERED | if self.generations.is_empty() { FIRST } else { 0 };
+        }
+        (now, offer)
+    }
+
+    /// In which generations a place may be used: all from one on. Offers combined by "and" begin with the latest.
+    pub fn offer_generation(&self, place: u32) -> Offer {
+        let first = self.generations.get(&place).copied().unwrap_or(0);
+        let mut offer = NOTHING;
+        offer[WORDS] = SOUND;
+        (first..GENERATIONS).for_each(|generation| offer[generation as usize / 64] |= 1 << (generation % 64));
+        offer
     }
 
     /// Nothing was agreed upon.
@@ -62,28 +130,33 @@ impl ContextIds {
         self.offered = false;
     }
 
-    /// The lowest id that is free in all of a mask; `None` when there is none, which all processes find alike.
-    pub fn lowest(mask: &Mask) -> Option<u32> {
-        let word = mask.iter().position(|word| *word != 0)?;
-        Some(word as u32 * 64 + mask[word].trailing_zeros())
-    }
-
     /// Takes an id that was agreed upon.
     pub fn take(&mut self, id: u32) {
         self.offered = false;
-        let bit = 1 << (id % 64);
-        let word = &mut self.free[id as usize / 64];
-        debug_assert!(*word & bit != 0, "an id that is agreed upon is free");
-        *word &= !bit;
+        let (word, bit) = bit(id);
+        debug_assert!(self.free[word] & bit != 0, "an id that is agreed upon is free");
+        self.free[word] &= !bit;
+        self.set_generation(id, generation(id));
     }
 
-    pub fn give_back(&mut self, id: u32) {
-        self.free[id as usize / 64] |= 1 << (id % 64);
+    /// For who has nothing to do with its communicator.
+    pub const fn give_back(&mut self, id: u32) {
+        let (word, bit) = bit(id);
+        self.free[word] |= bit;
     }
 
     /// Gives an id back when nothing is under way there any more.
     pub fn retire(&mut self, id: u32) {
         self.retired.push(id);
+    }
+
+    /// Gives an id up of which something may still be said, or wait here: its place is free in the next generation.
+    pub fn give_up(&mut self, id: u32) {
+        let next = generation(id) + 1;
+        if next < GENERATIONS {
+            self.set_generation(id, next);
+            self.give_back(id);
+        }
     }
 
     /// Gives back what was retired and is not in use.
@@ -93,6 +166,27 @@ impl ContextIds {
         self.retired = kept;
         over.into_iter().for_each(|id| self.give_back(id));
     }
+
+    fn set_generation(&mut self, id: u32, generation: u32) {
+        if generation > 0 {
+            self.generations.insert(id % PLACES as u32, generation);
+        }
+    }
+}
+
+/// The lowest that is set in a mask.
+fn lowest(offer: &Offer) -> Option<u32> {
+    let word = offer[..WORDS].iter().position(|word| *word != 0)?;
+    Some(word as u32 * 64 + offer[word].trailing_zeros())
+}
+
+const fn generation(id: u32) -> u32 {
+    id / PLACES as u32
+}
+
+/// Where an id's place is in a mask.
+const fn bit(id: u32) -> (usize, u64) {
+    (id as usize % PLACES / 64, 1 << (id % 64))
 }
 
 /// The number on the wire.
@@ -111,26 +205,70 @@ const KINDS: u32 = 4;
 mod tests {
     use super::*;
 
+    /// What processes agree on.
+    fn agree(all: &mut [&mut ContextIds]) -> Found {
+        let and = |mut all: Offer, other: Offer| {
+            all.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
+            all
+        };
+        let offers = all.iter_mut().map(|ids| ids.offer().1);
+        let found = Found::of(&offers.reduce(and).unwrap());
+        let found = match found {
+            Found::Place(place) => {
+                let offers = all.iter().map(|ids| ids.offer_generation(place));
+                Found::of_generations(place, &offers.reduce(and).unwrap())
+            }
+            other => other,
+        };
+        match found {
+            Found::Id(id) => all.iter_mut().for_each(|ids| ids.take(id)),
+            _ => all.iter_mut().for_each(|ids| ids.withdraw()),
+        }
+        found
+    }
+
     #[test]
     fn ids_are_taken_from_the_lowest_that_all_have() {
         let (mut here, mut there) = (ContextIds::new(), ContextIds::new());
         here.take(2);
         there.take(3);
-        let both = |here: &ContextIds, there: &ContextIds| {
-            let mut mask = here.free;
-            mask.iter_mut().zip(&there.free).for_each(|(a, b)| *a &= b);
-            ContextIds::lowest(&mask)
-        };
-        assert_eq!(both(&here, &there), Some(4));
-        assert!(here.offer().is_some() && here.offer().is_none());
+        assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(4));
+        let (first, _) = here.offer();
+        assert!(first && !here.offer().0, "one thread at a time");
+        assert_eq!(Found::of(&here.offer().1), Found::NotNow);
         here.withdraw();
-        assert!(here.offer().is_some());
         here.give_back(2);
         there.give_back(3);
-        assert_eq!(both(&here, &there), Some(2));
-        (2..IDS as u32).for_each(|id| here.take(id));
-        assert_eq!(both(&here, &there), None);
-        here.give_back(IDS as u32 - 1);
-        assert_eq!(both(&here, &there), Some(IDS as u32 - 1));
+        assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(2));
+        (3..PLACES as u32).filter(|id| *id != 4).for_each(|id| here.take(id));
+        assert_eq!(agree(&mut [&mut here, &mut there]), Found::None);
+        here.give_back(PLACES as u32 - 1);
+        assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(PLACES as u32 - 1));
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_anywhere_comes_again_as_another_id_everywhere() {
+        let [here, there, far] = &mut [(); 3].map(|()| ContextIds::new());
+        assert_eq!(agree(&mut [here, there]), Found::Id(2));
+        here.give_up(2);
+        there.give_back(2);
+        let second = PLACES as u32 + 2;
+        assert_eq!(agree(&mut [here, there]), Found::Id(second));
+        there.give_up(second);
+        here.give_back(second);
+        assert_eq!(agree(&mut [here, far]), Found::Id(second), "nobody in it has given that up");
+        far.give_back(second);
+        here.give_back(second);
+        assert_eq!(agree(&mut [far, there]), Found::Id(2 * PLACES as u32 + 2));
+        assert!(super::all(GENERATIONS * PLACES as u32 - 1).end <= FAILURES);
+    }
+
+    #[test]
+    fn a_place_without_another_generation_is_not_used_any_more() {
+        let mut ids = ContextIds::new();
+        let last = (GENERATIONS - 1) * PLACES as u32 + 2;
+        ids.take(last);
+        ids.give_up(last);
+        assert!(matches!(agree(&mut [&mut ids]), Found::Id(3..)));
     }
 }

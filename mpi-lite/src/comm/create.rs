@@ -6,7 +6,7 @@ use crate::op::Op;
 
 use super::cartesian::{Cartesian, Side};
 use super::communicator::Topology;
-use super::context::{ContextIds, WORDS};
+use super::context::{Found, NOTHING, Offer};
 use super::graph::{DistGraph, Edge, Graph, Link};
 use super::{Communicator, ErrorClass, Group};
 
@@ -25,26 +25,34 @@ impl Communicator {
 
     /// One communicator for each color, in which ranks are in the order of `key`, and of the ranks here where that is equal.
     /// Without a color (`MPI_UNDEFINED`) none.
+    ///
+    /// Of an intercommunicator one for each color between those who have it on both sides; none where it is only on one.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.within_one_group()?;
         let own = [color.map_or(-1, i64::from), key.into()];
-        let mut all = vec![[0; 2]; self.size() as usize];
+        let mut all = vec![[0; 2]; self.peers().size() as usize];
         self.allgather(&[own], &mut all)?;
-        let mut members: Vec<(i64, u32)> =
-            (0..).zip(&all).filter(|(_, [color, _])| *color == own[0]).map(|(rank, [_, key])| (*key, rank)).collect();
-        members.sort_unstable();
-        let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
-        let group = self.0.group.incl(&ranks).expect("the ranks are some of ours");
+        let peers = of_color(self.peers(), &all, own[0]);
+        let side = match &self.0.side {
+            None => None,
+            Some(side) => side.split(color, key)?,
+        };
         let id = self.agree_on_id()?;
-        if color.is_none() {
+        if color.is_none() || peers.size() == 0 {
             self.give_back(id);
             return Ok(None);
         }
-        Ok(self.member(id, group, Topology::None))
+        Ok(match side {
+            None => self.member(id, peers, Topology::None),
+            Some(side) => {
+                let (local, group, rank) = (Arc::clone(&self.0.local), side.group().clone(), side.rank());
+                Some(Self::between(local, id, group, rank, peers, side))
+            }
+        })
     }
 
     /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
     pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         let own = self.0.group.processes()[self.0.rank as usize];
         let color = {
             let state = self.0.local.lock();
@@ -74,18 +82,21 @@ impl Communicator {
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
         let id = self.agree_by(|offer| {
-            let (mut all, mut next) = (offer, [0; WORDS + 1]);
+            let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, tag)?;
                 self.hear(&mut all, leader, tag)?;
                 return Ok(all);
             }
+            let mut heard = Ok(());
             for rank in others.clone() {
-                self.hear(&mut next, rank, tag)?;
-                and(&mut all, &next);
+                let one = self.hear(&mut next, rank, tag);
+                and(&mut all, if one.is_ok() { &next } else { &NOTHING });
+                heard = heard.and(one);
             }
-            others.clone().try_for_each(|rank| self.tell(&all, rank, tag))?;
-            Ok(all)
+            // The others wait for this, whatever it is; who is gone does not, and is missed by the next call.
+            others.clone().for_each(|rank| _ = self.tell(&all, rank, tag));
+            heard.map(|()| all)
         })?;
         Ok(self.member(id, group.clone(), Topology::None).expect("we are in it"))
     }
@@ -94,26 +105,45 @@ impl Communicator {
     /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing.
     pub fn intercomm(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
         let leads = self.0.rank == leader;
-        // The leaders tell each other who is there, and then their own side.
-        let here = self.0.group.processes();
-        let mut len = [0u64];
-        if leads {
-            bridge.swap(&[here.len() as u64], &mut len, other, tag).map_err(|class| self.fail(class))?;
+        let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
+        let heard = if leads { bridge.exchange(&here, other, tag) } else { Ok(Vec::new()) };
+        let met = heard.is_ok();
+        let side = self.spread(leader, heard).and_then(|there| {
+            let there = there.into_iter().map(|process| process as u32).collect::<Vec<_>>();
+            let remote = Group::new(there).filter(|remote| remote.intersection(&self.0.group).size() == 0);
+            let remote = remote.ok_or_else(|| self.fail(ErrorClass::Group))?;
+            Ok((remote, self.dup()?))
+        });
+        if side.is_err() && leads && met {
+            // The other side waits for our offer.
+            let _ = bridge.swap(&NOTHING, &mut { NOTHING }, other, tag);
         }
-        self.broadcast(&mut len, leader)?;
-        let mut there = vec![0u32; len[0] as usize];
-        if leads {
-            bridge.swap(here, &mut there, other, tag).map_err(|class| self.fail(class))?;
-        }
-        self.broadcast(&mut there, leader)?;
-        let remote = Group::new(there).ok_or_else(|| self.fail(ErrorClass::Group))?;
-        if remote.intersection(&self.0.group).size() > 0 {
-            return Err(self.fail(ErrorClass::Group));
-        }
-        let side = self.dup()?;
+        let (remote, side) = side?;
         let id = side.agree_between(leader, bridge, other, tag)?;
         let (group, rank) = (self.0.group.clone(), self.0.rank);
         Ok(Self::between(Arc::clone(&self.0.local), id, group, rank, remote, side))
+    }
+
+    /// What both sides' leaders tell each other: how much it is, and that.
+    fn exchange(&self, here: &[u64], other: u32, tag: i32) -> Result<Vec<u64>, ErrorClass> {
+        let mut len = [0];
+        self.swap(&[here.len() as u64], &mut len, other, tag)?;
+        let mut there = vec![0; len[0] as usize];
+        self.swap(here, &mut there, other, tag)?;
+        Ok(there)
+    }
+
+    /// What the leader has heard from elsewhere, known to all of its group; also that it could not hear it.
+    fn spread(&self, leader: u32, heard: Result<Vec<u64>, ErrorClass>) -> Result<Vec<u64>, ErrorClass> {
+        let mut len = [heard.as_ref().map_or(UNHEARD, |heard| heard.len() as u64)];
+        self.broadcast(&mut len, leader)?;
+        let mut heard = heard.map_err(|class| self.fail(class))?;
+        if len[0] == UNHEARD {
+            return Err(self.fail(ErrorClass::ProcFailed));
+        }
+        heard.resize(len[0] as usize, 0);
+        self.broadcast(&mut heard, leader)?;
+        Ok(heard)
     }
 
     /// One group of both sides of an intercommunicator: those come first that say `high` is false; if both say the same, those
@@ -123,11 +153,9 @@ impl Communicator {
             return Err(self.fail(ErrorClass::Comm));
         };
         let first = |group: &Group| u64::from(group.processes()[0]);
-        let mut there = [0u64];
-        if side.rank() == 0 {
-            self.swap(&[u64::from(high)], &mut there, 0, MERGE).map_err(|class| self.fail(class))?;
-        }
-        side.broadcast(&mut there, 0)?;
+        let mut there = vec![0];
+        let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE) } else { Ok(()) };
+        let there = side.spread(0, heard.map(|()| there))?;
         let group = self.group();
         let we_first = (u64::from(high), first(group)) < (there[0], first(remote));
         let all = if we_first { group.union(remote) } else { remote.union(group) };
@@ -229,14 +257,17 @@ impl Communicator {
     /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
     fn agree_between(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
         self.agree_by(|mut offer| {
-            self.allreduce_in_place(&mut offer, &Op::Band)?;
+            let here = self.allreduce_in_place(&mut offer, &Op::Band);
+            let mut heard = Ok(());
             if self.0.rank == leader {
-                let mut there = [0; WORDS + 1];
-                bridge.swap(&offer, &mut there, other, tag)?;
-                and(&mut offer, &there);
+                let mut there = NOTHING;
+                // The other side waits for it also when there is nothing to offer.
+                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, tag);
+                and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
+            here?;
             self.broadcast(&mut offer, leader)?;
-            Ok(offer)
+            heard.map(|()| offer)
         })
     }
 
@@ -245,34 +276,39 @@ impl Communicator {
     /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
     pub(super) fn agree_by(&self, mut and: impl FnMut(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
         loop {
-            let offered = self.0.local.lock().offer();
-            let mut offer = [0; WORDS + 1];
-            if let Some(mask) = offered {
-                offer[..WORDS].copy_from_slice(&mask);
-                offer[WORDS] = 1;
+            let (offered, offer) = self.0.local.offer();
+            let mut found = and(offer).map(|all| Found::of(&all));
+            if let Ok(Found::Place(place)) = found {
+                let offer = self.0.local.lock().contexts.offer_generation(place);
+                found = and(offer).map(|all| Found::of_generations(place, &all));
             }
-            let result = and(offer);
-            let mut state = self.0.local.lock();
-            let agreed = match &result {
-                Ok(all) => ContextIds::lowest(all.first_chunk::<WORDS>().expect("it begins with a mask")),
-                Err(_) => None,
-            };
-            match agreed {
-                Some(id) => {
-                    state.contexts.take(id);
-                    return Ok(id);
+            {
+                let mut state = self.0.local.lock();
+                match found {
+                    Ok(Found::Id(id)) => {
+                        state.contexts.take(id);
+                        return Ok(id);
+                    }
+                    _ if offered => state.contexts.withdraw(),
+                    _ => {}
                 }
-                None if offered.is_some() => state.contexts.withdraw(),
-                None => {}
             }
-            drop(state);
-            // All have offered, and yet there is none: ids are used up.
-            if result?[WORDS] == 1 {
-                return Err(self.fail(ErrorClass::Other));
+            match found? {
+                Found::None => return Err(self.fail(ErrorClass::Other)),
+                Found::Failed => return Err(self.fail(ErrorClass::ProcFailed)),
+                _ => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
     }
+}
+
+/// Those of a group that have this color, in the order of their keys.
+fn of_color(group: &Group, all: &[[i64; 2]], color: i64) -> Group {
+    let mut members: Vec<(i64, u32)> =
+        (0..).zip(all).filter(|(_, [other, _])| *other == color).map(|(rank, [_, key])| (*key, rank)).collect();
+    members.sort_unstable();
+    let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+    group.incl(&ranks).expect("the ranks are some of the group's")
 }
 
 /// What two sides of an intercommunicator tell each other, apart from programs' tags in [`Communicator::create_group`],
@@ -280,8 +316,8 @@ impl Communicator {
 const AGREE: i32 = 0;
 const MERGE: i32 = 1;
 
-/// Ids that are free, and 1 when a process has offered all that it has.
-pub(super) type Offer = [u64; WORDS + 1];
+/// In place of a length: the leader has not heard from the other side.
+const UNHEARD: u64 = u64::MAX;
 
 fn and(into: &mut Offer, other: &Offer) {
     into.iter_mut().zip(other).for_each(|(into, other)| *into &= other);

@@ -9,8 +9,8 @@ use crate::adi::Device;
 use crate::coll::{Buffers, Call, Reduction};
 
 use super::collective::{Course, Execution, Lent};
-use super::context::{ContextIds, WORDS};
-use super::create::Offer;
+use super::context::{ContextIds, Found, NOTHING, Offer};
+use super::operator::lock;
 use super::pending::Pending;
 use super::running::Run;
 use super::{Communicator, ErrorClass, Status};
@@ -30,14 +30,15 @@ impl Communicator {
         self.within_one_group()?;
         let mut execution = Execution::default();
         let (course, tag) = {
-            let mut ranks = self.0.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ranks = lock(&self.0.ranks);
             let call = Call::Allreduce { reduction: Reduction { element: 8, commutative: true } };
             ranks.build(&mut execution, call, Buffers { send: 0, receive: size_of::<Offer>(), in_place: true });
             (ranks.course(), ranks.next_tag())
         };
         let id = Arc::new(Mutex::new(None));
-        let offer = Box::into_raw(Box::new([0; WORDS + 1]));
-        let run = Agreeing { course, tag, execution, offer, offered: false, begun: false, id: Arc::clone(&id) };
+        let offer = Box::into_raw(Box::new(NOTHING));
+        let id_here = Arc::clone(&id);
+        let run = Agreeing { course, tag, execution, offer, offered: false, step: Step::Next(None), id: id_here };
         let handle = self.0.local.lock().begin_run(Box::new(run));
         Ok(Duplicate { of: self.clone(), pending: Pending::Running(handle), id })
     }
@@ -82,13 +83,21 @@ impl Drop for Duplicate {
 /// it is agreeing on another one.
 struct Agreeing {
     course: Course,
-    /// Of all attempts: each is over before the next one begins.
+    /// Of all calls: each is over before the next one begins.
     tag: i32,
     execution: Execution,
     offer: *mut Offer,
     offered: bool,
-    begun: bool,
+    step: Step,
     id: Arc<Mutex<Option<u32>>>,
+}
+
+/// An attempt is one call, or two where the generation of a place has to be agreed upon.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The next call: about all places, or about this one's generations.
+    Next(Option<u32>),
+    UnderWay(Option<u32>),
 }
 
 // SAFETY: the offer is this value's own.
@@ -97,27 +106,36 @@ unsafe impl Send for Agreeing {}
 impl Run for Agreeing {
     fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> Option<Status> {
         loop {
-            if !std::mem::replace(&mut self.begun, true) {
-                self.begin(device, contexts);
+            if let Step::Next(place) = self.step {
+                self.begin(device, contexts, place);
+                self.step = Step::UnderWay(place);
             }
+            let Step::UnderWay(place) = self.step else { unreachable!("it was just begun") };
             let done = self.course.advance(device, &mut self.execution, &mut |into, from| {
                 into.iter_mut().zip(from).for_each(|(into, from)| *into &= from);
             });
             if done == Ok(false) {
                 return None;
             }
-            // SAFETY: no attempt is under way, and the offer is ours.
+            // SAFETY: no call is under way, and the offer is ours.
             let all = unsafe { *self.offer };
-            let agreed = done.map(|_| ContextIds::lowest(all.first_chunk().expect("it begins with a mask")));
-            let error = match agreed {
-                Ok(Some(id)) => {
+            let found = done.map(|_| match place {
+                None => Found::of(&all),
+                Some(place) => Found::of_generations(place, &all),
+            });
+            let error = match found {
+                Ok(Found::Id(id)) => {
                     contexts.take(id);
                     *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
                     return Some(Status::EMPTY);
                 }
-                // All have offered, and yet there is none.
-                Ok(None) if all[WORDS] == 1 => Some(ErrorClass::Other),
-                Ok(None) => None,
+                Ok(Found::Place(place)) => {
+                    self.step = Step::Next(Some(place));
+                    continue;
+                }
+                Ok(Found::NotNow) => None,
+                Ok(Found::None) => Some(ErrorClass::Other),
+                Ok(Found::Failed) => Some(ErrorClass::ProcFailed),
                 Err(error) => Some(error.into()),
             };
             if self.offered {
@@ -126,7 +144,7 @@ impl Run for Agreeing {
             if error.is_some() {
                 return Some(Status { error, ..Status::EMPTY });
             }
-            self.begun = false;
+            self.step = Step::Next(None);
         }
     }
 
@@ -136,19 +154,20 @@ impl Run for Agreeing {
 }
 
 impl Agreeing {
-    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds) {
-        let mut offer = [0; WORDS + 1];
-        let mask = contexts.offer();
-        self.offered = mask.is_some();
-        if let Some(mask) = mask {
-            offer[..WORDS].copy_from_slice(&mask);
-            offer[WORDS] = 1;
-        }
-        // SAFETY: no attempt is under way, and the offer is ours.
+    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds, place: Option<u32>) {
+        let offer = match place {
+            Some(place) => contexts.offer_generation(place),
+            None => {
+                let (offered, offer) = contexts.offer();
+                self.offered = offered;
+                offer
+            }
+        };
+        // SAFETY: no call is under way, and the offer is ours.
         unsafe { *self.offer = offer };
         let bytes = std::ptr::slice_from_raw_parts_mut(self.offer.cast::<u8>(), size_of::<Offer>());
         let none = slice_from_raw_parts(std::ptr::NonNull::dangling().as_ptr(), 0);
-        // SAFETY: the offer stays, and is not touched, until the attempt is over: `drop` is called only then, or with the device.
+        // SAFETY: the offer stays, and is not touched, until the call is over: `drop` is called only then, or with the device.
         let lent = unsafe { Lent::new(none, bytes) };
         self.course.start(device, &mut self.execution, lent, self.tag);
     }

@@ -6,7 +6,7 @@
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::slice;
 
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Made};
 
 use super::pending::Memory;
 use super::{Equivalence, ErrorClass};
@@ -53,15 +53,18 @@ impl Elements {
     }
 
     /// A slice, to be read.
+    #[inline]
     pub(super) fn of<T: Equivalence>(data: &[T]) -> Self {
         Self::of_slice::<T>(data.as_ptr().cast::<u8>().cast_mut(), data.len())
     }
 
     /// A slice, to be written.
+    #[inline]
     pub(super) fn of_mut<T: Equivalence>(data: &mut [T]) -> Self {
         Self::of_slice::<T>(data.as_mut_ptr().cast(), data.len())
     }
 
+    #[inline]
     fn of_slice<T: Equivalence>(memory: *mut u8, count: usize) -> Self {
         match T::KIND {
             Some(kind) => Self { memory: Memory(memory), of: Of::Numbers { size: kind.extent(), count } },
@@ -71,7 +74,12 @@ impl Elements {
 
     /// `count` elements at an address.
     pub fn at(memory: *mut u8, count: usize, datatype: &Datatype) -> Self {
-        Self::new(memory, &[(0, count)], datatype)
+        match datatype.made() {
+            Made::Named(kind) if kind.size() == kind.extent() => {
+                Self { memory: Memory(memory), of: Of::Numbers { size: kind.size(), count } }
+            }
+            _ => Self::new(memory, &[(0, count)], datatype),
+        }
     }
 
     /// Pieces of a buffer, in the order of ranks: their bytes from its address, and their numbers of elements.
@@ -94,6 +102,12 @@ impl Elements {
             Of::Numbers { size, count } => Ok(size * count),
             Of::Pieces(pieces) => pieces.len(),
         }
+    }
+
+    /// The bytes of numbers one after the other, whatever is done with them.
+    #[inline]
+    pub(super) fn numbers(&self) -> Option<*mut [u8]> {
+        if matches!(self.of, Of::Numbers { .. }) { self.in_place() } else { None }
     }
 
     /// Their bytes where they are, if they are in one piece.
@@ -164,14 +178,14 @@ impl Pieces {
     /// Their bytes where they are, if they are in one piece.
     fn in_place(&self) -> Option<*mut [u8]> {
         let gapless = self.datatype.extent() == self.datatype.size() as isize;
-        // The gaps of predefined pairs are the caller's memory too: a C struct has them.
-        let native = self.form == Form::Native && self.datatype.element_count() == 1;
+        // The gaps of predefined pairs are the caller's memory too: a C struct has them. Those of other types may not be.
+        let native = self.form == Form::Native && matches!(self.datatype.made(), Made::Named(_));
         let mut end = None;
         let mut start = 0;
         for (at, count) in self.pieces.iter().filter(|(_, count)| *count > 0) {
             let (offset, len) = match self.datatype.contiguous_run(*count) {
                 Some(run) if gapless || self.form == Form::Packed => run,
-                _ if native && self.datatype.lower_bound() == 0 => (0, count * self.element()),
+                _ if native => (0, count * self.element()),
                 _ => return None,
             };
             let first = at + offset;
@@ -246,13 +260,11 @@ impl Pieces {
         Ok(())
     }
 
-    /// The address of an element whose extent is the front of `bytes`: refused where data is outside of its extent.
+    /// The address of an element whose data begins with `bytes`: refused where it is longer than its extent.
     fn native_origin(&self, bytes: &mut [u8]) -> Result<*mut u8, ErrorClass> {
-        let (low, high) = (self.datatype.true_lower_bound(), self.datatype.true_extent() as isize);
-        let (first, extent) = (self.datatype.lower_bound(), self.datatype.extent());
-        if low < first || low + high > first + extent {
+        if self.datatype.true_extent() > self.element() {
             return Err(ErrorClass::Type);
         }
-        Ok(bytes.as_mut_ptr().wrapping_offset(-first))
+        Ok(bytes.as_mut_ptr().wrapping_offset(-self.datatype.true_lower_bound()))
     }
 }

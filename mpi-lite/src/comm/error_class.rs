@@ -119,7 +119,8 @@ impl From<adi::Error> for ErrorClass {
         match error {
             adi::Error::Truncated => Self::Truncate,
             adi::Error::ProcFailed => Self::ProcFailed,
-            adi::Error::NoAccess => Self::RmaRange,
+            // Of collective calls, which read others' buffers: windows have errors of their own.
+            adi::Error::NoAccess => Self::Buffer,
             adi::Error::Revoked => Self::Revoked,
         }
     }

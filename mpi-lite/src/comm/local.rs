@@ -1,6 +1,6 @@
 //! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 
 use crate::adi::{Config, Device, Idle, Process};
 use crate::coll::Table;
@@ -9,9 +9,10 @@ use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::collective::Turns;
-use super::context::{self, ContextIds, Mask};
-use super::failure::{Failures, Watch};
+use super::context::{self, ContextIds, Offer};
+use super::failure::{self, Failures, Name, Watch};
 use super::movable::Movable;
+use super::operator;
 use super::partitioned;
 use super::pending::{Pending, Transfer};
 use super::running::{Handle, Run, Runs};
@@ -24,11 +25,22 @@ pub struct Local {
     /// and does not sleep in the driver.
     threads: bool,
     failures: Arc<Mutex<Failures>>,
+    /// Dropped while this process was in a call, such as with an operator that ended in it.
+    left: Mutex<Vec<Left>>,
     /// Which algorithms collective calls go by.
     table: Arc<Table>,
 }
 
-/// Behind the lock, which is held while an operator of the program's own runs: it must not call into communicators.
+/// What is left of a communicator that nobody here has any more.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub id: u32,
+    pub name: Name,
+    /// Processes of both sides.
+    pub members: Box<[u32]>,
+}
+
+/// Behind the lock, which is held while an operator of the program's own runs ([`super::operator`]).
 pub(super) struct State {
     pub device: Movable,
     pub runs: Runs,
@@ -56,8 +68,17 @@ impl State {
         !self.runs.is_empty() && self.runs.turn(&mut self.device, &mut self.contexts) || moved
     }
 
-    /// Context ids that are free here, for one thread at a time.
-    pub fn offer(&mut self) -> Option<Mask> {
+    fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
+        // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
+        let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
+        if failure::lock(failures).forget(left.name) && !has_failed {
+            self.contexts.retire(left.id);
+        } else {
+            self.contexts.give_up(left.id);
+        }
+    }
+
+    fn offer(&mut self) -> (bool, Offer) {
         let Self { contexts, device, runs, .. } = self;
         contexts.reclaim(|id| device.uses(context::all(id)) || runs.use_any(context::all(id)));
         contexts.offer()
@@ -77,7 +98,13 @@ impl State {
                 }
                 status
             }
-            Pending::Running(handle) => self.runs.poll(*handle),
+            Pending::Running(handle) if !self.runs.is_over(*handle) => None,
+            Pending::Running(handle) => {
+                let handle = *handle;
+                // Also when the panic of its operator goes on from here.
+                *pending = Pending::Null;
+                self.runs.poll(handle)
+            }
         }?;
         *pending = Pending::Null;
         Some(status)
@@ -125,7 +152,7 @@ impl Local {
             orphans: Vec::new(),
             partitions: 0,
         };
-        Self { state: Mutex::new(state), threads, failures, table }
+        Self { state: Mutex::new(state), threads, failures, left: Mutex::default(), table }
     }
 
     /// Locked after the state, by who locks both.
@@ -145,20 +172,39 @@ impl Local {
     pub(super) fn take_device(&self) -> Device {
         let alone = vec![Process::here("", &[])];
         let nobody = Device::open(0, alone, Vec::new(), &Config::default()).expect("a process reaches itself");
-        std::mem::replace(&mut self.lock().device, Movable::new(nobody)).into_inner()
+        let mut state = self.lock();
+        // What a program has given up and not ended has lent its memory to the device, which goes on.
+        std::mem::forget(std::mem::take(&mut state.runs));
+        std::mem::replace(&mut state.device, Movable::new(nobody)).into_inner()
     }
 
     /// # Panics
     ///
-    /// Never: of what a thread that panicked has left behind only the collective call is torn whose operator it was in.
+    /// When an operator calls it. Else never: of what a thread that panicked has left behind only the collective call is torn whose operator it was in.
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        operator::lock(&self.state)
     }
 
     /// The state, if nobody is in a call.
     pub(super) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, State>> {
         self.state.try_lock()
+    }
+
+    /// Context ids that are free here, for one thread at a time: whether for this one, and what it offers.
+    pub(super) fn offer(&self) -> (bool, Offer) {
+        let mut state = self.lock();
+        operator::lock(&self.left).drain(..).for_each(|left| state.leave(&self.failures, &left));
+        state.offer()
+    }
+
+    /// Gives up a communicator: now, or, within a call of this process, when ids are wanted next.
+    pub(super) fn leave(&self, left: Left) {
+        match self.try_lock() {
+            Ok(mut state) => state.leave(&self.failures, &left),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().leave(&self.failures, &left),
+            Err(TryLockError::WouldBlock) => operator::lock(&self.left).push(left),
+        }
     }
 
     /// Takes turns until `found` finds something.
@@ -173,6 +219,11 @@ impl Local {
             }
             let moved = state.turn();
             if self.threads {
+                if moved {
+                    idle.reset();
+                } else {
+                    state.device.stay_awake(&mut idle);
+                }
                 drop(state);
                 if !moved {
                     std::thread::yield_now();
@@ -229,6 +280,10 @@ impl Local {
     }
 
     /// Waits until it is over, in any case. What may never be fails, with `ProcFailed`.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the panic of an operator of the program's, of a collective call, which is over then.
     pub fn finish(&self, pending: &mut Pending) -> Status {
         let mut given_up = false;
         let status = self.wait_for(|state| {
@@ -290,13 +345,14 @@ impl Local {
         pending.iter_mut().map(|each| self.wait(each)).collect()
     }
 
-    /// How all ended, if all have. Else none has changed.
+    /// How all ended, if all have. Else none has changed. What may never be over counts as [`Self::wait`] says.
     pub fn test_all(&self, pending: &mut [Pending]) -> Option<Vec<Status>> {
         self.try_for(|state| {
             let over = pending.iter().all(|each| match each {
                 Pending::Null | Pending::Done(_) => true,
-                Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => {
-                    state.device.is_complete(transfer.request)
+                Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
+                Pending::FromAnybody(transfer, acknowledged) => {
+                    state.device.is_complete(transfer.request) || acknowledged.is_behind(state.device.gone())
                 }
                 Pending::Running(handle) => state.runs.is_over(*handle),
             });

@@ -10,6 +10,7 @@
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `duplicate` | new communicators, and what all agree on for them |
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
+//! | `operator` | that operators of the program's own call nothing here |
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
@@ -39,6 +40,7 @@ mod lending;
 mod local;
 mod movable;
 mod neighborhood;
+mod operator;
 mod partitioned;
 mod pending;
 mod persistent;
@@ -55,7 +57,7 @@ mod threads;
 mod typed;
 
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
-pub use calls::Operator;
+pub use calls::{Operand, Operator};
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use duplicate::Duplicate;
 pub use elements::Elements;

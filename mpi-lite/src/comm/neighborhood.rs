@@ -7,16 +7,22 @@ use super::{Communicator, ErrorClass};
 
 impl Communicator {
     /// Our neighbours, in the order of blocks.
-    pub fn around(&self) -> Result<Around, ErrorClass> {
+    pub fn around(&self) -> Result<&Around, ErrorClass> {
+        // Topologies are for good.
+        let around = self.0.around.get_or_init(|| self.find_around());
+        around.as_ref().ok_or_else(|| self.fail(ErrorClass::Topology))
+    }
+
+    fn find_around(&self) -> Option<Around> {
         let ranks = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self.topology() {
-            Topology::None => Err(self.fail(ErrorClass::Topology)),
-            Topology::Cartesian(grid) => Ok(Around { sources: grid.neighbors(self.rank()), destinations: None }),
+            Topology::None => None,
+            Topology::Cartesian(grid) => Some(Around { sources: grid.neighbors(self.rank()), destinations: None }),
             Topology::Graph(graph) => {
                 let both: Vec<Option<u32>> = ranks(graph.neighbors(self.rank()));
-                Ok(Around { sources: both.clone(), destinations: Some(both) })
+                Some(Around { sources: both.clone(), destinations: Some(both) })
             }
-            Topology::DistGraph(graph) => Ok(Around {
+            Topology::DistGraph(graph) => Some(Around {
                 sources: graph.sources().iter().map(|edge| Some(edge.rank)).collect(),
                 destinations: Some(graph.destinations().iter().map(|edge| Some(edge.rank)).collect()),
             }),

@@ -1,6 +1,8 @@
 #![allow(unsafe_code)]
 //! Calls that are begun again and again (MPI-4.1 3.9, 4.2 and 6.13). Unsafe, since their memory is lent for all times that they are.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::datatype::Datatype;
 
 use super::calls::RepeatedCall;
@@ -152,7 +154,8 @@ impl Drop for Persistent {
         }
         if self.is_active() {
             let _ = local.cancel(&self.active);
-            local.finish(&mut self.active);
+            // A panic of its operator's was for who would have waited.
+            let _ = catch_unwind(AssertUnwindSafe(|| local.finish(&mut self.active)));
         }
     }
 }

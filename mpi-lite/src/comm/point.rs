@@ -50,18 +50,40 @@ impl Communicator {
         to: Destination,
         tag: i32,
     ) -> Result<Pending, ErrorClass> {
+        // SAFETY: passed on.
+        unsafe { self.begin_send(mode, memory, count, datatype, to, tag) }.map_err(|class| self.fail(class))
+    }
+
+    /// The same without the error handler, for who has lent something else: a handler may panic.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::start_send`].
+    pub(super) unsafe fn begin_send(
+        &self,
+        mode: Mode,
+        memory: *const u8,
+        count: usize,
+        datatype: &Datatype,
+        to: Destination,
+        tag: i32,
+    ) -> Result<Pending, ErrorClass> {
         let Destination::Rank(rank) = to else { return Ok(Pending::Done(Status::EMPTY)) };
-        let (process, envelope) = self.envelope(rank, tag).map_err(|class| self.fail(class))?;
-        // SAFETY: the caller's promise, until the send is over.
-        let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }.map_err(|class| self.fail(class))?;
-        let mut state = self.0.local.lock();
+        let (process, envelope) = self.envelope(rank, tag)?;
         if mode == Mode::Buffered {
-            let result = state.send_buffered(process, envelope, bytes, stage);
-            // The error handler may call back.
-            drop(state);
-            return result.map(|()| Pending::Done(Status::EMPTY)).map_err(|class| self.fail(class));
+            let len = datatype.pack_size(count).map_err(|_| ErrorClass::Count)?;
+            let mut state = self.0.local.lock();
+            let State { buffered, device, .. } = &mut *state;
+            buffered.reserve(device, len)?;
+            // SAFETY: the caller's elements are copied here.
+            let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
+            let request = device.send(process, envelope, bytes, adi::Mode::Standard);
+            buffered.add(Transfer { request, stage }, len);
+            return Ok(Pending::Done(Status::EMPTY));
         }
-        let request = state.device.send(process, envelope, bytes, mode.of_device());
+        // SAFETY: the caller's promise, until the send is over.
+        let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
+        let request = self.0.local.lock().device.send(process, envelope, bytes, mode.of_device());
         Ok(Pending::Transfer(Transfer { request, stage }))
     }
 
@@ -326,22 +348,6 @@ impl Communicator {
             return Ok(None);
         }
         self.pattern(from, tag).map(Some).map_err(|class| self.fail(class))
-    }
-}
-
-impl State {
-    fn send_buffered(
-        &mut self,
-        process: u32,
-        envelope: Envelope,
-        bytes: Outgoing,
-        stage: Stage,
-    ) -> Result<(), ErrorClass> {
-        let len = bytes.len();
-        self.buffered.reserve(&mut self.device, len)?;
-        let request = self.device.send(process, envelope, bytes, adi::Mode::Standard);
-        self.buffered.add(Transfer { request, stage }, len);
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::coll::{Blocks, Call};
 use crate::datatype::Predefined;
 use crate::op::Op;
 
-use super::calls::{Operator, reduction};
+use super::calls::{Operand, Operator, reduction};
 use super::collective::NOBODY;
 use super::elements::Elements;
 use super::pending::Pending;
@@ -52,6 +52,7 @@ impl Communicator {
     /// # Safety
     ///
     /// What was prepared is lent until this returns.
+    #[inline]
     pub(super) unsafe fn call(&self, it: Prepared<'_>) -> Result<(), ErrorClass> {
         // SAFETY: passed on.
         unsafe { self.call_raw(it.call, it.given, it.room, it.operator) }
@@ -90,12 +91,12 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
-        let datatype = T::datatype();
-        let call = Call::Reduce { root: part.root, reduction: reduction(&datatype, op)? };
+        let operand = Operand::of::<T>();
+        let call = Call::Reduce { root: part.root, reduction: reduction(&operand, op)? };
         let count = if part.is_other { data.len() } else { result.len() };
         let room = if part.is_root { self.same(count, result)? } else { Elements::none() };
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
-        run(Prepared { call, given: Some(given), room, operator: Some((&datatype, op)) })
+        run(Prepared { call, given: Some(given), room, operator: Some((&operand, op)) })
     }
 
     pub(super) fn prepare_allreduce<T: Equivalence, R>(
@@ -115,9 +116,9 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
-        let datatype = T::datatype();
-        let call = Call::Allreduce { reduction: reduction(&datatype, op)? };
-        run(Prepared { call, given: None, room: Elements::of_mut(data), operator: Some((&datatype, op)) })
+        let operand = Operand::of::<T>();
+        let call = Call::Allreduce { reduction: reduction(&operand, op)? };
+        run(Prepared { call, given: None, room: Elements::of_mut(data), operator: Some((&operand, op)) })
     }
 
     pub(super) fn prepare_scan<T: Equivalence, R>(
@@ -150,11 +151,11 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         self.check(result.len().checked_mul(self.size() as usize) == Some(data.len()))?;
-        let datatype = T::datatype();
+        let operand = Operand::of::<T>();
         let blocks = Blocks::Equal(size_of_val(result));
-        let call = Call::ReduceScatter { blocks, reduction: reduction(&datatype, op)? };
+        let call = Call::ReduceScatter { blocks, reduction: reduction(&operand, op)? };
         let (given, room) = (Some(Elements::of(data)), Elements::of_mut(result));
-        run(Prepared { call, given, room, operator: Some((&datatype, op)) })
+        run(Prepared { call, given, room, operator: Some((&operand, op)) })
     }
 
     pub(super) fn prepare_reduce_scatter<T: Equivalence, R>(
@@ -167,11 +168,11 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         // Also between two groups these are blocks of our own: each gets what the other group gives.
         self.check_blocks(counts, self.size(), data.len())?;
-        let datatype = T::datatype();
+        let operand = Operand::of::<T>();
         let blocks = Blocks::Counts { counts, element: size_of::<T>() };
-        let call = Call::ReduceScatter { blocks, reduction: reduction(&datatype, op)? };
+        let call = Call::ReduceScatter { blocks, reduction: reduction(&operand, op)? };
         let room = self.same(counts[self.rank() as usize], result)?;
-        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&datatype, op)) })
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&operand, op)) })
     }
 
     pub(super) fn prepare_gather<T: Equivalence, R>(
@@ -338,18 +339,20 @@ impl Communicator {
         call: impl Fn(crate::coll::Reduction) -> Call<'static>,
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
-        let datatype = T::datatype();
-        let call = call(reduction(&datatype, op)?);
+        let operand = Operand::of::<T>();
+        let call = call(reduction(&operand, op)?);
         let room = self.same(data.len(), result)?;
-        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&datatype, op)) })
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&operand, op)) })
     }
 
+    #[inline]
     fn part(&self, root: impl Into<Root>) -> Result<Part, ErrorClass> {
         let between = self.remote_group().is_some();
         match root.into() {
             Root::Rank(rank) if rank < self.peers().size() => {
                 let is_root = !between && rank == self.rank();
-                Ok(Part { root: self.number_of(rank), is_root, is_other: true })
+                let root = if between { self.number_of(rank) } else { rank as usize };
+                Ok(Part { root, is_root, is_other: true })
             }
             Root::Here if between => Ok(Part { root: self.own_number(), is_root: true, is_other: false }),
             Root::Elsewhere if between => Ok(Part { root: NOBODY, is_root: false, is_other: false }),

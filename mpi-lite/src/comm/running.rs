@@ -1,13 +1,15 @@
 //! Operations of several messages that are under way: each turn of the process moves them on, whatever it waits for
 //! (MPI-4.1 2.9 and 3.7.4: progress).
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::adi::Device;
 
+use super::Status;
 use super::context::ContextIds;
-use super::{ErrorClass, Status};
 
 /// An operation that goes on by turns.
 pub(super) trait Run: Send {
@@ -44,6 +46,8 @@ enum State {
     /// As before, and nobody waits for it.
     Orphan(Box<dyn Run>),
     Over(Status),
+    /// An operator of the program's has panicked, which is for who waits for this, not for whose turn it was.
+    Panicked(Box<dyn Any + Send>),
 }
 
 impl Runs {
@@ -71,7 +75,7 @@ impl Runs {
             State::UnderWay(run) | State::Orphan(run) => {
                 run.context().is_some_and(|context| contexts.contains(&context))
             }
-            State::Over(_) | State::Free => false,
+            State::Over(_) | State::Panicked(_) | State::Free => false,
         })
     }
 
@@ -79,47 +83,42 @@ impl Runs {
     pub fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> bool {
         let mut ended = false;
         for slot in &mut self.slots {
-            // An operator of the program's that panics ends its run.
-            let (mut run, orphan) = match std::mem::replace(&mut slot.state, State::Free) {
-                State::UnderWay(run) => {
-                    slot.state = State::Over(Status { error: Some(ErrorClass::Other), ..Status::EMPTY });
-                    (run, false)
-                }
-                State::Orphan(run) => (run, true),
-                other => {
-                    slot.state = other;
-                    continue;
-                }
+            let (State::UnderWay(run) | State::Orphan(run)) = &mut slot.state else { continue };
+            // Whoever has this turn may have lent its memory to something else, and goes on. A run whose operator panics is between
+            // its messages: it can be dropped.
+            let over = match catch_unwind(AssertUnwindSafe(|| run.turn(device, contexts))) {
+                Ok(None) => continue,
+                Ok(Some(status)) => State::Over(status),
+                Err(panic) => State::Panicked(panic),
             };
+            slot.state = if matches!(slot.state, State::Orphan(_)) { State::Free } else { over };
             self.under_way -= 1;
-            match run.turn(device, contexts) {
-                None => {
-                    slot.state = if orphan { State::Orphan(run) } else { State::UnderWay(run) };
-                    self.under_way += 1;
-                }
-                Some(result) => {
-                    if !orphan {
-                        slot.state = State::Over(result);
-                    }
-                    ended = true;
-                }
-            }
+            ended = true;
         }
         ended
     }
 
     /// Whether it has ended.
     pub fn is_over(&self, handle: Handle) -> bool {
-        matches!(self.at(handle).state, State::Over(_))
+        matches!(self.at(handle).state, State::Over(_) | State::Panicked(_))
     }
 
     /// How it ended, and forgets it.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the panic of its operator.
     pub fn poll(&mut self, handle: Handle) -> Option<Status> {
-        let State::Over(status) = self.at(handle).state else { return None };
+        if !self.is_over(handle) {
+            return None;
+        }
         let slot = &mut self.slots[handle.index];
-        slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
-        Some(status)
+        match std::mem::replace(&mut slot.state, State::Free) {
+            State::Over(status) => Some(status),
+            State::Panicked(panic) => resume_unwind(panic),
+            State::Free | State::UnderWay(_) | State::Orphan(_) => unreachable!("it is over"),
+        }
     }
 
     /// Lets it end by itself.
@@ -128,7 +127,7 @@ impl Runs {
         slot.generation = slot.generation.wrapping_add(1);
         slot.state = match std::mem::replace(&mut slot.state, State::Free) {
             State::UnderWay(run) => State::Orphan(run),
-            State::Orphan(_) | State::Over(_) | State::Free => State::Free,
+            State::Orphan(_) | State::Over(_) | State::Panicked(_) | State::Free => State::Free,
         };
     }
 

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::pending::Pending;
 use super::point::Mode;
@@ -134,11 +135,19 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// The first error.
+    /// The first error. All are over also when one goes on with the panic of its operator: then so does this.
     fn wait_all(&self) -> Option<ErrorClass> {
-        let mut pending = self.pending.borrow_mut();
-        let statuses = pending.iter_mut().map(|each| self.comm.local().finish(each));
-        statuses.fold(None, |first, status| first.or(status.error))
+        let (mut error, mut panicked) = (None, None);
+        for each in self.pending.borrow_mut().iter_mut() {
+            match catch_unwind(AssertUnwindSafe(|| self.comm.local().finish(each))) {
+                Ok(status) => error = error.or(status.error),
+                Err(panic) => panicked = panicked.or(Some(panic)),
+            }
+        }
+        match panicked {
+            Some(panic) if !std::thread::panicking() => resume_unwind(panic),
+            _ => error,
+        }
     }
 }
 

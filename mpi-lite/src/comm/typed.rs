@@ -90,7 +90,7 @@ impl Communicator {
         let mut receive = receive?;
         // SAFETY: as above.
         let send = unsafe {
-            self.start_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), send_tag)
+            self.begin_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), send_tag)
         };
         self.both(send, &mut receive)
     }
@@ -108,17 +108,18 @@ impl Communicator {
         self.sendrecv(&sent, to, send_tag, data, from, tag)
     }
 
-    /// Waits for a send and a receive; the receive is ended when the send could not be begun.
+    /// Waits for a send and a receive; the receive is ended when the send could not be begun. The error handler runs when nothing is
+    /// lent any more.
     fn both(&self, send: Result<Pending, ErrorClass>, receive: &mut Pending) -> Result<Status, ErrorClass> {
         let sent = match send {
-            Ok(mut send) => self.status(self.local().finish(&mut send)).map(drop),
+            Ok(mut send) => self.local().finish(&mut send).ok().map(drop),
             Err(class) => {
                 let _ = self.local().cancel(receive);
                 Err(class)
             }
         };
         let received = self.local().finish(receive);
-        sent?;
+        sent.map_err(|class| self.fail(class))?;
         self.status(received)
     }
 }

@@ -1,13 +1,14 @@
 //! Each shows its array. Short ones are combined by everybody for itself, or, with more ranks than cores, by whoever comes
 //! last, for all; of long ones each combines a part of all, and all copy the parts.
 
+use super::slots::Slots;
 use super::{Host, Peers, SHORT_ALL, What};
 use crate::coll::Blocks;
 
 impl Host {
     /// Everybody's `input`, of elements of `element` bytes, combined in the order of ranks in everybody's `output`. In
     /// place, the input is there.
-    pub fn allreduce<P: Peers>(
+    pub async fn allreduce<P: Peers>(
         &mut self,
         input: Option<&[u8]>,
         output: &mut [u8],
@@ -17,25 +18,28 @@ impl Host {
     ) -> Result<(), P::Error> {
         let (what, len) = (What::new(What::ALLREDUCE, element), output.len());
         if len > SHORT_ALL {
-            return self.allreduce_long(what, input, output, element, combine, peers);
+            return self.allreduce_long(what, input, output, element, combine, peers).await;
         }
-        self.slots.show(what, input.unwrap_or(output), peers)?;
+        if !self.slots.show_now(what, input.unwrap_or(output), peers) {
+            self.slots.show(what, input.unwrap_or(output), peers).await?;
+        }
         if self.slots.ground.crowded {
-            self.slots.await_last(peers, |slots, _| {
-                slots.combine::<P>(what, len, 0, output, combine)?;
+            let last = |slots: &mut Slots, _: &mut P| {
+                slots.combine::<P>((what, len), 0, (input, output), element, combine)?;
                 slots.show_result(output);
                 Ok(())
-            })?;
+            };
+            self.slots.await_last(peers, last).await?;
             self.slots.read_result(output);
         } else {
-            self.slots.await_all(peers)?;
-            self.slots.combine::<P>(what, len, 0, output, combine)?;
+            self.slots.await_all(peers).await?;
+            self.slots.combine::<P>((what, len), 0, (input, output), element, combine)?;
         }
         self.slots.finish(peers);
         Ok(())
     }
 
-    fn allreduce_long<P: Peers>(
+    async fn allreduce_long<P: Peers>(
         &mut self,
         what: What,
         input: Option<&[u8]>,
@@ -45,8 +49,8 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let len = output.len();
-        self.slots.show_address(what, input.unwrap_or(output), peers)?;
-        self.slots.await_all(peers)?;
+        self.slots.show_address(what, input.unwrap_or(output), peers).await?;
+        self.slots.await_all(peers).await?;
         let parts = Blocks::cut(len, element, self.size);
         let at = parts.start(self.me);
         let own = at..at + parts.len(self.me);
@@ -54,9 +58,9 @@ impl Host {
         let given = input.map(|input| &input[own.clone()]);
         self.combine_read((what, len), at, (given, &mut output[own.clone()]), element, combine, peers)?;
         self.slots.finish(peers);
-        self.slots.show_address(what, &raw const output[own.clone()], peers)?;
+        self.slots.show_address(what, &raw const output[own.clone()], peers).await?;
         // Nobody reads our array any more.
-        self.slots.await_all(peers)?;
+        self.slots.await_all(peers).await?;
         for turn in 1..self.size {
             let member = (self.me + turn) % self.size;
             let into = &mut output[parts.start(member)..][..parts.len(member)];
@@ -64,6 +68,6 @@ impl Host {
             peers.read(member, self.slots.address(member), into)?;
         }
         self.slots.finish(peers);
-        self.slots.await_taken(peers)
+        self.slots.await_taken(peers).await
     }
 }

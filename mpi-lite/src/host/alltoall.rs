@@ -5,7 +5,7 @@ use crate::coll::Blocks;
 
 impl Host {
     /// Block r of `input`, of `len` bytes, to rank r, and its block for us to block r of `output`. In place, the input is there.
-    pub fn alltoall<P: Peers>(
+    pub async fn alltoall<P: Peers>(
         &mut self,
         len: usize,
         input: Option<&[u8]>,
@@ -16,8 +16,8 @@ impl Host {
         let long = whole > SHORT_ALL;
         let kept = if long && input.is_none() { self.keep(output) } else { Vec::new() };
         let shown = input.unwrap_or(if long { &kept } else { output });
-        self.offer(what, &shown[..whole], SHORT_ALL, peers)?;
-        self.slots.await_all(peers)?;
+        self.offer(what, &shown[..whole], SHORT_ALL, peers).await?;
+        self.slots.await_all(peers).await?;
         let at = self.me * len;
         for turn in 1..self.size {
             // Each begins with another, so that not all read the same memory.
@@ -30,24 +30,24 @@ impl Host {
         }
         self.slots.finish(peers);
         if long {
-            self.slots.await_taken(peers)?;
+            self.slots.await_taken(peers).await?;
             self.came = kept;
         }
         Ok(())
     }
 
     /// As [`Self::alltoall`], blocks `to` of the input to blocks `from` of the output. In place they are the same.
-    pub fn alltoall_varying<P: Peers>(
+    pub async fn alltoall_varying<P: Peers>(
         &mut self,
-        (input, to): (Option<&[u8]>, Blocks),
-        (output, from): (&mut [u8], Blocks),
+        (input, to): (Option<&[u8]>, Blocks<'_>),
+        (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let detail = What::ALLTOALL as usize;
         let kept = if input.is_none() { self.keep(output) } else { Vec::new() };
         let shown = input.unwrap_or(&kept);
-        let long = self.show_blocks(detail, self.size, shown, to, peers)?;
-        self.slots.await_all(peers)?;
+        let long = self.show_blocks(detail, self.size, shown, to, peers).await?;
+        self.slots.await_all(peers).await?;
         for turn in 0..self.size {
             let member = (self.me + turn) % self.size;
             let into = &mut output[from.start(member)..][..from.len(member)];
@@ -60,7 +60,7 @@ impl Host {
         }
         self.slots.finish(peers);
         if long {
-            self.slots.await_taken(peers)?;
+            self.slots.await_taken(peers).await?;
         }
         if input.is_none() {
             self.came = kept;

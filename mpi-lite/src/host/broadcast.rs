@@ -4,14 +4,16 @@ use super::{Host, Peers, What};
 
 impl Host {
     /// The root's `data` to all.
-    pub fn broadcast<P: Peers>(&mut self, root: usize, data: &mut [u8], peers: &mut P) -> Result<(), P::Error> {
+    pub async fn broadcast<P: Peers>(&mut self, root: usize, data: &mut [u8], peers: &mut P) -> Result<(), P::Error> {
         let what = What::new(What::BROADCAST, root);
         if self.me == root {
-            let long = self.offer(what, data, self.short, peers)?;
+            let long = !self.slots.show_now(what, data, peers) && self.offer(what, data, self.short, peers).await?;
             self.slots.finish(peers);
-            return if long { self.slots.await_taken(peers) } else { Ok(()) };
+            return if long { self.slots.await_taken(peers).await } else { Ok(()) };
         }
-        self.slots.await_member(root, peers)?;
+        if !self.slots.has_shown(root) {
+            self.slots.await_member(root, peers).await?;
+        }
         self.take(what, root, (data.len(), 0), data, self.short, peers)?;
         self.slots.finish(peers);
         Ok(())

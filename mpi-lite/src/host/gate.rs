@@ -39,14 +39,25 @@ pub(super) fn come(ground: &Ground, at: usize) -> Turn {
 
 impl Closed {
     /// Waits until the last one has opened it.
-    pub(super) fn wait<P: Peers>(
+    pub(super) async fn wait<P: Peers>(
         self,
         ground: &Ground,
         peers: &mut P,
         awaits: impl Fn(usize) -> bool,
     ) -> Result<(), P::Error> {
         let phase = ground.shared.word(self.at + PHASE);
-        ground.until(peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
+        ground.until(peers, || phase.load(Ordering::Acquire) != self.phase, awaits).await
+    }
+
+    /// As [`Self::wait`], of a rank that waits.
+    pub(super) fn stay<P: Peers>(
+        self,
+        ground: &Ground,
+        peers: &mut P,
+        awaits: impl Fn(usize) -> bool,
+    ) -> Result<(), P::Error> {
+        let phase = ground.shared.word(self.at + PHASE);
+        ground.wait(peers, || phase.load(Ordering::Acquire) != self.phase, awaits)
     }
 
     /// Lets all go on.

@@ -6,29 +6,30 @@ use crate::coll::Blocks;
 impl Host {
     /// Everybody's `block` to its place in the `output` of `root`, who alone knows how long all `blocks` are. In place, the
     /// root's is there already.
-    pub fn gather<P: Peers>(
+    pub async fn gather<P: Peers>(
         &mut self,
         root: usize,
         block: Option<&[u8]>,
-        output: Option<(&mut [u8], Blocks)>,
+        output: Option<(&mut [u8], Blocks<'_>)>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let what = What::new(What::GATHER, root);
         if let Some((output, blocks)) = output {
-            self.take_blocks(what, blocks, block, output, peers)?;
+            self.take_blocks(what, blocks, block, output, peers).await?;
             self.slots.finish(peers);
             return Ok(());
         }
-        let long = self.offer(what, block.unwrap_or_default(), self.short, peers)?;
+        let block = block.unwrap_or_default();
+        let long = !self.slots.show_now(what, block, peers) && self.offer(what, block, self.short, peers).await?;
         self.slots.finish(peers);
-        if long { self.slots.await_taken_by(root, peers) } else { Ok(()) }
+        if long { self.slots.await_taken_by(root, peers).await } else { Ok(()) }
     }
 
     /// What all have shown, each to its place; of ours only what is not in place.
-    pub(super) fn take_blocks<P: Peers>(
+    pub(super) async fn take_blocks<P: Peers>(
         &self,
         what: What,
-        blocks: Blocks,
+        blocks: Blocks<'_>,
         own: Option<&[u8]>,
         output: &mut [u8],
         peers: &mut P,
@@ -38,7 +39,9 @@ impl Host {
             let member = (self.me + turn) % self.size;
             let into = &mut output[blocks.start(member)..][..blocks.len(member)];
             if member != self.me {
-                self.slots.await_member(member, peers)?;
+                if !self.slots.has_shown(member) {
+                    self.slots.await_member(member, peers).await?;
+                }
                 self.take(what, member, (into.len(), 0), into, self.short, peers)?;
             } else if let Some(own) = own {
                 self.fits::<P>(own.len(), into.len())?;

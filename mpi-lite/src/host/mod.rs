@@ -7,6 +7,9 @@
 //! Chakraborty, Subramoni, Panda, "Contention-aware kernel-assisted MPI collectives for multi-/many-core systems", 2017, have
 //! much of this.)
 //!
+//! A call is a future. Of a rank that waits ([`Peers::WAITS`]) it is over when it was polled once, as [`at_once`] does; of others it
+//! is pending until the members that it needs have come.
+//!
 //! Each says what it was called with, so that ranks whose calls do not fit notice; and a rank whose call fails says so, and all
 //! others' fail.
 
@@ -14,9 +17,12 @@ mod allgather;
 mod allreduce;
 mod alltoall;
 mod broadcast;
+mod few;
 mod gate;
 mod gather;
+mod membarrier;
 mod neighbor;
+mod prefetch;
 mod reduce;
 mod reduce_scatter;
 mod scan;
@@ -29,6 +35,8 @@ mod wait;
 
 use std::io;
 use std::num::NonZeroU32;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use sidelane_nic::share::{Shared, Ticket};
 
@@ -39,14 +47,23 @@ pub trait Peers {
     /// Why a call cannot go on, such as that a rank is gone.
     type Error;
 
-    /// Does what others may need of us before they can come. Called again and again by who waits. True if somebody came for
-    /// something; an error if a member is gone that `awaits` is true of. One that has done its part may go.
+    /// Whether a call waits for other members, so that it is never pending.
+    const WAITS: bool;
+
+    /// Does what others may need of us before they can come. Called again and again while a call waits or is pending. True if
+    /// somebody came for something; an error if a member is gone that `awaits` is true of. One that has done its part may go.
     fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Self::Error>;
 
     /// Sleeps until there may be something to do, such as a member's [`Self::wake`], or for a while.
     fn sleep(&mut self);
 
-    /// After [`Self::sleep`]: whether a member wakes us, or has already.
+    /// Whether who polls a pending call may sleep before it polls again. Only asked for where calls don't wait.
+    fn may_sleep(&self) -> bool;
+
+    /// It may: from now on a member's [`Self::wake`] wakes us.
+    fn doze(&mut self);
+
+    /// After [`Self::sleep`] or [`Self::doze`]: whether a member wakes us, or has already.
     fn slept(&mut self, woken: bool);
 
     /// Wakes a member that sleeps.
@@ -61,6 +78,15 @@ pub trait Peers {
 
     /// What a number of another's stands for. [`DIFFER`]: members were called with what does not fit.
     fn error(code: NonZeroU32) -> Self::Error;
+}
+
+/// Makes a call of a rank that waits.
+#[inline]
+pub fn at_once<F: Future>(call: F) -> F::Output {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("a call that waits is never pending"),
+    }
 }
 
 /// Members' calls do not fit.
@@ -108,6 +134,11 @@ impl Host {
         Self { slots, me, size, reads: false, short, work: Vec::new(), came: Vec::new() }
     }
 
+    /// Which member we are.
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
     /// For the other members.
     pub fn ticket(&self) -> Ticket {
         self.slots.ground.shared.ticket()
@@ -115,31 +146,28 @@ impl Host {
 
     /// All members have joined: lets long arrays be read out of their owners' memory, from now on, if every member says that it
     /// can.
-    pub fn allow_reads<P: Peers>(&mut self, can: bool, peers: &mut P) -> Result<(), P::Error> {
+    pub async fn allow_reads<P: Peers>(&mut self, can: bool, peers: &mut P) -> Result<(), P::Error> {
         let what = What::new(What::READS, 0);
-        self.slots.show(what, &[u8::from(can)], peers)?;
-        self.slots.await_all(peers)?;
+        let light = membarrier::register();
+        self.slots.show(what, &[u8::from(can), u8::from(light)], peers).await?;
+        self.slots.await_all(peers).await?;
         self.slots.ground.shared.close();
-        let mut all = true;
+        let mut all = [true; 2];
         for member in 0..self.size {
-            let mut said = [0];
-            self.slots.check::<P>(member, what, 1)?;
-            self.slots.read(member, 1, 0, &mut said);
-            all &= said == [1];
+            let mut said = [0; 2];
+            self.slots.check::<P>(member, what, 2)?;
+            self.slots.read(member, 2, 0, &mut said);
+            all = [all[0] && said[0] == 1, all[1] && said[1] == 1];
         }
         self.slots.finish(peers);
-        self.reads = all;
+        // Whoever sleeps before it knows that all can waits only for who does not know it either.
+        [self.reads, self.slots.ground.light] = all;
         Ok(())
     }
 
-    /// Whether calls in which every member shows this many bytes, and as many in all, can be done here.
-    pub fn takes(&self, shown: usize) -> bool {
-        self.reads || shown <= self.short
-    }
-
-    /// Whether calls can be done here in which nobody knows what others show.
-    pub fn takes_varying(&self) -> bool {
-        self.reads && table::fits(self.size)
+    /// Which calls can be done here: as all members find alike.
+    pub fn limits(&self) -> Limits {
+        Limits { reads: self.reads, short: self.short, size: self.size }
     }
 
     /// Ends this and all later calls of all members with an error.
@@ -159,21 +187,29 @@ impl Host {
     }
 
     /// Nobody leaves before everybody has come.
-    pub fn barrier<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        self.slots.come(peers);
-        self.slots.await_all(peers)?;
+    pub async fn barrier<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
+        let what = What::new(What::BARRIER, 0);
+        if !self.slots.show_now(what, &[], peers) {
+            self.slots.show(what, &[], peers).await?;
+        }
+        self.slots.await_all(peers).await?;
         self.slots.finish(peers);
         Ok(())
     }
 
     /// Shows `bytes`, copied if they are no more than `most`; else true, and they are to stay until they are taken.
-    #[inline]
-    fn offer<P: Peers>(&mut self, what: What, bytes: &[u8], most: usize, peers: &mut P) -> Result<bool, P::Error> {
+    async fn offer<P: Peers>(
+        &mut self,
+        what: What,
+        bytes: &[u8],
+        most: usize,
+        peers: &mut P,
+    ) -> Result<bool, P::Error> {
         let long = bytes.len() > most;
         if long {
-            self.slots.show_address(what, bytes, peers)?;
+            self.slots.show_address(what, bytes, peers).await?;
         } else {
-            self.slots.show(what, bytes, peers)?;
+            self.slots.show(what, bytes, peers).await?;
         }
         Ok(long)
     }
@@ -204,6 +240,43 @@ impl Host {
     }
 }
 
+/// Which calls the members' common memory takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    reads: bool,
+    short: usize,
+    size: usize,
+}
+
+impl Limits {
+    /// How many members there are.
+    pub fn size(self) -> usize {
+        self.size
+    }
+
+    /// Those in which every member shows this many bytes, and as many in all.
+    pub fn take(self, shown: usize) -> bool {
+        self.reads || shown <= self.short
+    }
+
+    /// Those in which nobody knows what others show.
+    pub fn take_varying(self) -> bool {
+        self.reads && table::fits(self.size)
+    }
+
+    /// Of those in which nobody knows what others show, the ones in which this member shows few bytes: `count` blocks of `len`
+    /// bytes together.
+    #[inline]
+    pub fn are_few(self, count: usize, len: usize) -> bool {
+        self.reads && table::is_few(count, len)
+    }
+
+    /// Those with so many neighbours, as many for all.
+    pub fn take_neighbors(self, count: usize) -> bool {
+        self.reads && table::fits(count)
+    }
+}
+
 /// What a member was called with, as far as all were called with the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct What {
@@ -225,6 +298,7 @@ impl What {
     const ALLTOALL: u32 = 10;
     const BLOCKS: u32 = 11;
     const NEIGHBORS: u32 = 12;
+    const BARRIER: u32 = 13;
 
     const fn new(call: u32, detail: usize) -> Self {
         Self { call, detail: detail as u32 }
@@ -236,12 +310,20 @@ impl What {
     }
 }
 
+/// The most that a small slot takes: what calls show that are made without a future.
+pub const FEW: usize = 1024 + 64;
+
 /// Blocks up to here are copied through shared memory where each rank has a core. Beyond, to wait for the readers of what one
 /// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
 const SHORT: usize = 8 * 1024;
 
 /// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
 const SHORT_ALL: usize = 16 * 1024;
+
+/// Elements of `element` bytes that have `most` bytes together, or one.
+fn whole(element: usize, most: usize) -> usize {
+    (most / element).max(1) * element
+}
 
 /// What is reduced at a time, so that it is in the cache when it is combined.
 const PIECE: usize = 128 * 1024;

@@ -1,69 +1,70 @@
 //! Each shows its block, or its blocks, and copies those of its neighbours.
 
-use super::{Host, Peers, What, table};
+use super::{Host, Peers, What};
 use crate::coll::Blocks;
 
 impl Host {
     /// Our `block` to all `destinations`, and one of each of `sources` to its place in `output`. `None` is nobody.
-    pub fn neighbor_allgather<P: Peers>(
+    pub async fn neighbor_allgather<P: Peers>(
         &mut self,
         (sources, destinations): (&[Option<u32>], &[Option<u32>]),
         block: &[u8],
-        (output, from): (&mut [u8], Blocks),
+        (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let what = What::new(What::NEIGHBORS, 0);
-        let long = self.offer(what, block, self.short, peers)?;
+        let long = !self.slots.show_now(what, block, peers) && self.offer(what, block, self.short, peers).await?;
         for (index, source) in present(sources) {
             let into = &mut output[from.start(index)..][..from.len(index)];
             if source == self.me {
                 self.fits::<P>(block.len(), into.len())?;
                 into.copy_from_slice(block);
             } else {
-                self.slots.await_member(source, peers)?;
+                if !self.slots.has_shown(source) {
+                    self.slots.await_member(source, peers).await?;
+                }
                 self.take(what, source, (into.len(), 0), into, self.short, peers)?;
             }
         }
         self.slots.finish(peers);
-        if long { self.await_readers(destinations, peers) } else { Ok(()) }
+        if long { self.await_readers(destinations, peers).await } else { Ok(()) }
     }
 
     /// Block i of `input` to the i-th of a grid's neighbours, and one of it to block i of `output`: neighbours come in pairs, of
     /// which what one sends backwards comes to the other from the front.
-    pub fn neighbor_alltoall<P: Peers>(
+    pub async fn neighbor_alltoall<P: Peers>(
         &mut self,
         neighbors: &[Option<u32>],
-        (input, to): (&[u8], Blocks),
-        (output, from): (&mut [u8], Blocks),
+        (input, to): (&[u8], Blocks<'_>),
+        (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let detail = What::NEIGHBORS as usize;
-        let long = self.show_blocks(detail, neighbors.len(), input, to, peers)?;
+        let long = self.show_blocks(detail, neighbors.len(), input, to, peers).await?;
         for (index, source) in present(neighbors) {
             let (into, its) = (&mut output[from.start(index)..][..from.len(index)], index ^ 1);
             if source == self.me {
                 self.fits::<P>(to.len(its), into.len())?;
                 into.copy_from_slice(&input[to.start(its)..][..to.len(its)]);
             } else {
-                self.slots.await_member(source, peers)?;
+                if !self.slots.has_shown(source) {
+                    self.slots.await_member(source, peers).await?;
+                }
                 self.take_block(detail, source, its, into, peers)?;
             }
         }
         self.slots.finish(peers);
-        if long { self.await_readers(neighbors, peers) } else { Ok(()) }
+        if long { self.await_readers(neighbors, peers).await } else { Ok(()) }
     }
 
-    /// Whether calls can be done here with so many neighbours, as many for all.
-    pub fn takes_neighbors(&self, count: usize) -> bool {
-        self.reads && table::fits(count)
-    }
-
-    fn await_readers<P: Peers>(&self, readers: &[Option<u32>], peers: &mut P) -> Result<(), P::Error> {
-        let mut others = present(readers).filter(|(_, reader)| *reader != self.me);
-        others.try_for_each(|(_, reader)| self.slots.await_taken_by(reader, peers))
+    async fn await_readers<P: Peers>(&self, readers: &[Option<u32>], peers: &mut P) -> Result<(), P::Error> {
+        for (_, reader) in present(readers).filter(|(_, reader)| *reader != self.me) {
+            self.slots.await_taken_by(reader, peers).await?;
+        }
+        Ok(())
     }
 }
 
-fn present(neighbors: &[Option<u32>]) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn present(neighbors: &[Option<u32>]) -> impl Iterator<Item = (usize, usize)> {
     neighbors.iter().enumerate().filter_map(|(index, rank)| Some((index, (*rank)? as usize)))
 }

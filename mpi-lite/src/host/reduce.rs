@@ -1,13 +1,13 @@
-//! Each shows its array. Of short ones the root combines all, and of two long ones too; of more long ones each combines a part of
-//! all, and the root copies the parts.
+//! Each shows its array. Of short ones the root combines all, and of long ones too while that is soon done; else each combines a
+//! part of all, and the root copies the parts.
 
-use super::{Host, PIECE, Peers, SHORT_ALL, What};
+use super::{Host, PIECE, Peers, SHORT_ALL, What, whole};
 use crate::coll::Blocks;
 
 impl Host {
     /// Everybody's `input`, of elements of `element` bytes, combined in the order of ranks in the `output` of `root`. In
     /// place, the root's input is there.
-    pub fn reduce<P: Peers>(
+    pub async fn reduce<P: Peers>(
         &mut self,
         root: usize,
         input: Option<&[u8]>,
@@ -17,33 +17,65 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let what = What::new(What::REDUCE, root);
-        let shown = input.or(output.as_deref()).unwrap_or_default();
-        let len = shown.len();
+        let len = input.or(output.as_deref()).unwrap_or_default().len();
         if len <= SHORT_ALL {
-            // The root's is combined from its slot, like everybody's.
-            self.slots.show(what, shown, peers)?;
-            if let Some(output) = output {
-                self.slots.await_members(0..self.size, peers)?;
-                self.slots.combine::<P>(what, len, 0, output, combine)?;
+            return self.reduce_short((what, input, output), element, combine, peers).await;
+        }
+        if len.saturating_mul(self.size - 1) > ALONE {
+            return self.reduce_parts(what, input, output, element, combine, peers).await;
+        }
+        self.reduce_long(what, input, output, element, combine, peers).await
+    }
+
+    async fn reduce_short<P: Peers>(
+        &mut self,
+        (what, input, output): (What, Option<&[u8]>, Option<&mut [u8]>),
+        element: usize,
+        combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let Some(output) = output else {
+            if !self.slots.show_now(what, input.unwrap_or_default(), peers) {
+                self.slots.show(what, input.unwrap_or_default(), peers).await?;
             }
             self.slots.finish(peers);
             return Ok(());
-        }
-        if self.size != 2 {
-            return self.reduce_parts(what, input, output, element, combine, peers);
-        }
-        let Some(output) = output else {
-            self.slots.show_address(what, shown, peers)?;
-            self.slots.finish(peers);
-            return self.slots.await_taken_by(root, peers);
         };
-        self.slots.await_member(1 - root, peers)?;
-        self.combine_read((what, len), 0, (input, output), element, combine, peers)?;
+        if input.is_none() {
+            // What is combined there is read from the slot.
+            if !self.slots.show_now(what, output, peers) {
+                self.slots.show(what, output, peers).await?;
+            }
+        }
+        self.slots.await_members(0..self.me, peers).await?;
+        self.slots.await_members(self.me + 1..self.size, peers).await?;
+        self.slots.combine::<P>((what, output.len()), 0, (input, output), element, combine)?;
         self.slots.finish(peers);
         Ok(())
     }
 
-    fn reduce_parts<P: Peers>(
+    async fn reduce_long<P: Peers>(
+        &mut self,
+        what: What,
+        input: Option<&[u8]>,
+        output: Option<&mut [u8]>,
+        element: usize,
+        combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        let Some(output) = output else {
+            self.slots.show_address(what, input.unwrap_or_default(), peers).await?;
+            self.slots.finish(peers);
+            return self.slots.await_taken_by(what.detail as usize, peers).await;
+        };
+        self.slots.await_members(0..self.me, peers).await?;
+        self.slots.await_members(self.me + 1..self.size, peers).await?;
+        self.combine_read((what, output.len()), 0, (input, output), element, combine, peers)?;
+        self.slots.finish(peers);
+        Ok(())
+    }
+
+    async fn reduce_parts<P: Peers>(
         &mut self,
         what: What,
         input: Option<&[u8]>,
@@ -54,8 +86,8 @@ impl Host {
     ) -> Result<(), P::Error> {
         let shown = input.or(output.as_deref()).unwrap_or_default();
         let len = shown.len();
-        self.slots.show_address(what, shown, peers)?;
-        self.slots.await_all(peers)?;
+        self.slots.show_address(what, shown, peers).await?;
+        self.slots.await_all(peers).await?;
         let parts = Blocks::cut(len, element, self.size);
         let (at, own) = (parts.start(self.me), parts.len(self.me));
         let mut part = std::mem::take(&mut self.work);
@@ -63,9 +95,9 @@ impl Host {
         let given = Some(&shown[at..at + own]);
         self.combine_read((what, len), at, (given, &mut part), element, combine, peers)?;
         self.slots.finish(peers);
-        self.slots.show_address(what, &raw const part[..], peers)?;
+        self.slots.show_address(what, &raw const part[..], peers).await?;
         // Nobody reads our array any more.
-        self.slots.await_all(peers)?;
+        self.slots.await_all(peers).await?;
         if let Some(output) = output {
             for member in 0..self.size {
                 let into = &mut output[parts.start(member)..][..parts.len(member)];
@@ -78,7 +110,7 @@ impl Host {
             }
         }
         self.slots.finish(peers);
-        self.slots.await_taken(peers)?;
+        self.slots.await_taken(peers).await?;
         self.work = part;
         Ok(())
     }
@@ -98,7 +130,7 @@ impl Host {
         others.clone().try_for_each(|member| self.slots.check::<P>(member, what, len))?;
         let addresses: Vec<u64> =
             (0..self.size).map(|member| if member == self.me { 0 } else { self.slots.address(member) }).collect();
-        let piece = (PIECE / element).max(1) * element;
+        let piece = whole(element, PIECE);
         let (mut room, mut kept) = (std::mem::take(&mut self.came), Vec::new());
         room.resize(room.len().max(piece.min(into.len())), 0);
         let mut done = 0;
@@ -131,3 +163,7 @@ impl Host {
         Ok(())
     }
 }
+
+/// Bytes that the root reads and combines alone: to meet twice for parts, and to read these too, is dearer (measured:
+/// `bench/NOTES.md`, 33).
+pub(super) const ALONE: usize = 4 << 20;

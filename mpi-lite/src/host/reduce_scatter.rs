@@ -6,11 +6,11 @@ use crate::coll::Blocks;
 impl Host {
     /// Our block of everybody's `input`, combined in the order of ranks, to the beginning of `output`. In place, the input
     /// is there.
-    pub fn reduce_scatter<P: Peers>(
+    pub async fn reduce_scatter<P: Peers>(
         &mut self,
         input: Option<&[u8]>,
         output: &mut [u8],
-        blocks: Blocks,
+        blocks: Blocks<'_>,
         element: usize,
         combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
@@ -20,27 +20,30 @@ impl Host {
         let (at, len) = (blocks.start(self.me), blocks.len(self.me));
         let shown = given.len();
         if shown <= SHORT_ALL {
-            self.slots.show(what, given, peers)?;
-            self.slots.await_all(peers)?;
-            self.slots.combine::<P>(what, shown, at, &mut output[..len], combine)?;
+            if !self.slots.show_now(what, given, peers) {
+                self.slots.show(what, given, peers).await?;
+            }
+            self.slots.await_all(peers).await?;
+            let own = input.map(|input| &input[at..at + len]);
+            self.slots.combine::<P>((what, shown), at, (own, &mut output[..len]), element, combine)?;
             self.slots.finish(peers);
             return Ok(());
         }
-        self.slots.show_address(what, given, peers)?;
-        self.slots.await_all(peers)?;
+        self.slots.show_address(what, given, peers).await?;
+        self.slots.await_all(peers).await?;
         let own = Some(&given[at..at + len]);
         if let Some(input) = input {
             let own = Some(&input[at..at + len]);
             self.combine_read((what, shown), at, (own, &mut output[..len]), element, combine, peers)?;
             self.slots.finish(peers);
-            return self.slots.await_taken(peers);
+            return self.slots.await_taken(peers).await;
         }
         // Not to the output yet: others still read there.
         let mut block = std::mem::take(&mut self.work);
         block.resize(len, 0);
         self.combine_read((what, shown), at, (own, &mut block), element, combine, peers)?;
         self.slots.finish(peers);
-        self.slots.await_taken(peers)?;
+        self.slots.await_taken(peers).await?;
         output[..len].copy_from_slice(&block);
         self.work = block;
         Ok(())

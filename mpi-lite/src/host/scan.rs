@@ -1,12 +1,12 @@
-//! A chain: each adds its array to what the one before it shows, and shows that. The next call's chain follows at once.
+//! A chain: each adds its array to what the one before it shows, and shows that. The next call's chain follows at once. Long arrays
+//! go piece by piece, so that a piece is on its way while the one before it still is.
 
-use super::slots::FEW;
-use super::{Host, PIECE, Peers, What};
+use super::{FEW, Host, PIECE, Peers, What, whole};
 
 impl Host {
     /// The combination, in the order of ranks, of the inputs of all before us and of ours in `output`. In place, the input is
     /// there.
-    pub fn scan<P: Peers>(
+    pub async fn scan<P: Peers>(
         &mut self,
         input: Option<&[u8]>,
         output: &mut [u8],
@@ -14,36 +14,56 @@ impl Host {
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let what = What::new(What::SCAN, 1);
+        let (what, piece) = (What::new(What::SCAN, 1), whole(element, PIECE));
+        let mut at = 0;
+        while at == 0 || at < output.len() {
+            let end = output.len().min(at + piece);
+            let input = input.map(|input| &input[at..end]);
+            self.scan_link(what, input, &mut output[at..end], &mut combine, peers).await?;
+            at += piece;
+        }
+        self.end_chain(output.len(), peers).await
+    }
+
+    /// One link's part of a piece.
+    async fn scan_link<P: Peers>(
+        &mut self,
+        what: What,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        mut combine: impl FnMut(&mut [u8], &[u8]),
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
         if self.me == 0 {
             // The next one can begin before we have copied it.
-            let long = self.offer_next(what, input.unwrap_or(output), peers)?;
+            let shown = input.unwrap_or(output);
+            if !self.passes_now(what, shown, peers) {
+                self.offer_next(what, shown, peers).await?;
+            }
             if let Some(input) = input {
                 self.fits::<P>(input.len(), output.len())?;
                 output.copy_from_slice(input);
             }
-            return self.end_link(long, peers);
+            self.slots.finish(peers);
+            return Ok(());
         }
         let len = output.len();
-        self.slots.await_member(self.me - 1, peers)?;
-        let piece = (PIECE / element).max(1) * element;
-        let mut came = std::mem::take(&mut self.came);
-        came.resize(came.len().max(piece.min(len)), 0);
-        for (index, output) in output.chunks_mut(piece).enumerate() {
-            let at = index * piece;
-            if let Some(input) = input {
-                output.copy_from_slice(&input[at..at + output.len()]);
-            }
-            let came = &mut came[..output.len()];
-            self.take(what, self.me - 1, (len, at), came, self.short, peers)?;
-            combine(output, came);
+        if !self.slots.has_shown(self.me - 1) {
+            self.slots.await_member(self.me - 1, peers).await?;
         }
+        let mut came = std::mem::take(&mut self.came);
+        came.resize(came.len().max(len), 0);
+        if let Some(input) = input {
+            output.copy_from_slice(input);
+        }
+        self.take(what, self.me - 1, (len, 0), &mut came[..len], self.short, peers)?;
+        combine(output, &came[..len]);
         self.came = came;
-        self.pass_on(what, output, peers)
+        self.pass_on(what, output, peers).await
     }
 
     /// As [`Self::scan`], without our input. The output stays as it is where there is nobody before us.
-    pub fn exscan<P: Peers>(
+    pub async fn exscan<P: Peers>(
         &mut self,
         input: Option<&[u8]>,
         output: &mut [u8],
@@ -51,51 +71,62 @@ impl Host {
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let what = What::new(What::SCAN, 0);
-        if self.me == 0 {
-            let long = self.offer_next(what, input.unwrap_or(output), peers)?;
-            return self.end_link(long, peers);
-        }
-        let (len, before) = (output.len(), self.me - 1);
-        if self.me + 1 == self.size {
-            self.slots.await_member(before, peers)?;
-            self.take(what, before, (len, 0), output, self.short, peers)?;
-            return self.pass_on(what, output, peers);
-        }
+        let (what, piece) = (What::new(What::SCAN, 0), whole(element, PIECE));
+        // What is passed on of a long array stays until it is taken.
         let mut all = std::mem::take(&mut self.work);
         all.clear();
-        all.extend_from_slice(input.unwrap_or(output));
-        self.slots.await_member(before, peers)?;
-        let piece = (PIECE / element).max(1) * element;
-        for (index, output) in output.chunks_mut(piece).enumerate() {
-            let at = index * piece;
-            self.take(what, before, (len, at), output, self.short, peers)?;
-            combine(&mut all[at..at + output.len()], output);
+        if self.me > 0 && self.me + 1 < self.size {
+            all.extend_from_slice(input.unwrap_or(output));
         }
-        let done = self.pass_on(what, &all, peers);
+        let mut at = 0;
+        while at == 0 || at < output.len() {
+            let end = output.len().min(at + piece);
+            if self.me == 0 {
+                self.pass_on(what, &input.unwrap_or(output)[at..end], peers).await?;
+            } else {
+                let (output, before) = (&mut output[at..end], self.me - 1);
+                if !self.slots.has_shown(before) {
+                    self.slots.await_member(before, peers).await?;
+                }
+                self.take(what, before, (output.len(), 0), output, self.short, peers)?;
+                let all = all.get_mut(at..end).unwrap_or_default();
+                if !all.is_empty() {
+                    combine(all, output);
+                }
+                self.pass_on(what, all, peers).await?;
+            }
+            at += piece;
+        }
+        let done = self.end_chain(output.len(), peers).await;
         self.work = all;
         done
     }
 
-    /// Shows the next one what it needs.
-    fn pass_on<P: Peers>(&mut self, what: What, all: &[u8], peers: &mut P) -> Result<(), P::Error> {
-        if self.me + 1 < self.size {
-            let long = self.offer_next(what, all, peers)?;
-            return self.end_link(long, peers);
-        }
-        self.slots.come(peers);
-        self.end_link(false, peers)
+    /// Nothing that was passed on is needed any more, of an array of `len` bytes.
+    async fn end_chain<P: Peers>(&mut self, len: usize, peers: &mut P) -> Result<(), P::Error> {
+        let long = len > self.short && self.me + 1 < self.size;
+        if long { self.slots.await_taken_by(self.me + 1, peers).await } else { Ok(()) }
     }
 
-    fn offer_next<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> Result<bool, P::Error> {
-        if bytes.len() <= FEW && self.me + 1 < self.size {
-            return self.slots.show_next(what, bytes, peers).map(|()| false);
+    /// Shows the next one what it needs, if there is one, and ends the call.
+    async fn pass_on<P: Peers>(&mut self, what: What, all: &[u8], peers: &mut P) -> Result<(), P::Error> {
+        let last = self.me + 1 == self.size;
+        if !last && !self.passes_now(what, all, peers) {
+            self.offer_next(what, all, peers).await?;
         }
-        self.offer(what, bytes, self.short, peers)
-    }
-
-    fn end_link<P: Peers>(&mut self, long: bool, peers: &mut P) -> Result<(), P::Error> {
         self.slots.finish(peers);
-        if long && self.me + 1 < self.size { self.slots.await_taken_by(self.me + 1, peers) } else { Ok(()) }
+        Ok(())
+    }
+
+    #[inline]
+    fn passes_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
+        self.me + 1 < self.size && self.slots.show_next_now(what, bytes, peers)
+    }
+
+    async fn offer_next<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> Result<(), P::Error> {
+        if bytes.len() <= FEW && self.me + 1 < self.size {
+            return self.slots.show_next(what, bytes, peers).await;
+        }
+        self.offer(what, bytes, self.short, peers).await.map(|_| ())
     }
 }

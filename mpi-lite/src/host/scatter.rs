@@ -5,7 +5,7 @@ use crate::coll::Blocks;
 
 impl Host {
     /// A block of `len` bytes of the root's `input` to each. In place, the root's stays where it is.
-    pub fn scatter<P: Peers>(
+    pub async fn scatter<P: Peers>(
         &mut self,
         root: usize,
         len: usize,
@@ -16,15 +16,18 @@ impl Host {
         let what = What::new(What::SCATTER, root);
         let (at, whole) = (self.me * len, self.size * len);
         if let Some(input) = input {
-            let long = self.offer(what, &input[..whole], SHORT_ALL, peers)?;
+            let long = !self.slots.show_now(what, &input[..whole], peers)
+                && self.offer(what, &input[..whole], SHORT_ALL, peers).await?;
             if let Some(block) = block {
                 self.fits::<P>(block.len(), len)?;
                 block.copy_from_slice(&input[at..at + len]);
             }
             self.slots.finish(peers);
-            return if long { self.slots.await_taken(peers) } else { Ok(()) };
+            return if long { self.slots.await_taken(peers).await } else { Ok(()) };
         }
-        self.slots.await_member(root, peers)?;
+        if !self.slots.has_shown(root) {
+            self.slots.await_member(root, peers).await?;
+        }
         if let Some(block) = block {
             self.take(what, root, (whole, at), block, SHORT_ALL, peers)?;
         }
@@ -33,24 +36,26 @@ impl Host {
     }
 
     /// As [`Self::scatter`], of `blocks` that only the root knows.
-    pub fn scatter_varying<P: Peers>(
+    pub async fn scatter_varying<P: Peers>(
         &mut self,
         root: usize,
-        input: Option<(&[u8], Blocks)>,
+        input: Option<(&[u8], Blocks<'_>)>,
         block: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let detail = What::SCATTER as usize + root;
         if let Some((input, blocks)) = input {
-            let long = self.show_blocks(detail, self.size, input, blocks, peers)?;
+            let long = self.show_blocks(detail, self.size, input, blocks, peers).await?;
             if let Some(block) = block {
                 self.fits::<P>(block.len(), blocks.len(self.me))?;
                 block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
             }
             self.slots.finish(peers);
-            return if long { self.slots.await_taken(peers) } else { Ok(()) };
+            return if long { self.slots.await_taken(peers).await } else { Ok(()) };
         }
-        self.slots.await_member(root, peers)?;
+        if !self.slots.has_shown(root) {
+            self.slots.await_member(root, peers).await?;
+        }
         if let Some(block) = block {
             self.take_block(detail, root, self.me, block, peers)?;
         }

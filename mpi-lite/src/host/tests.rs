@@ -11,6 +11,8 @@ struct Thread;
 impl Peers for Thread {
     type Error = NonZeroU32;
 
+    const WAITS: bool = true;
+
     fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<bool, NonZeroU32> {
         Ok(false)
     }
@@ -18,6 +20,12 @@ impl Peers for Thread {
     fn sleep(&mut self) {
         std::thread::park();
     }
+
+    fn may_sleep(&self) -> bool {
+        false
+    }
+
+    fn doze(&mut self) {}
 
     fn slept(&mut self, _: bool) {}
 
@@ -58,7 +66,7 @@ fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec
                     let mut host = first.unwrap_or_else(|| Host::join(ticket, me, size).unwrap());
                     SLEEPERS.lock().unwrap().push((me, std::thread::current()));
                     all_have_joined.wait();
-                    host.allow_reads(true, &mut Thread).unwrap();
+                    at_once(host.allow_reads(true, &mut Thread)).unwrap();
                     rank(me, &mut host)
                 })
             })
@@ -98,19 +106,19 @@ fn data_gets_where_it_belongs() {
                     let what = format!("{len} bytes, rank {me} of {size}, root {root}, in place {in_place}");
                     let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, len)).collect();
                     let mut data = if me == root { input(root, len) } else { vec![0; len] };
-                    host.broadcast(root, &mut data, &mut Thread).unwrap();
+                    at_once(host.broadcast(root, &mut data, &mut Thread)).unwrap();
                     assert!(data == input(root, len), "broadcast: {what}");
 
                     let mut output = if in_place { all.clone() } else { vec![0; all.len()] };
                     let (own, is_root) = (input(me, len), me == root);
                     let given = (!(in_place && is_root)).then_some(&own[..]);
                     let room = is_root.then_some((&mut output[..], Blocks::Equal(len)));
-                    host.gather(root, given, room, &mut Thread).unwrap();
+                    at_once(host.gather(root, given, room, &mut Thread)).unwrap();
                     assert!(!is_root || output == all, "gather: {what}");
 
                     let mut block = vec![0; len];
                     let room = (!(in_place && is_root)).then_some(&mut block[..]);
-                    host.scatter(root, len, is_root.then_some(&all[..]), room, &mut Thread).unwrap();
+                    at_once(host.scatter(root, len, is_root.then_some(&all[..]), room, &mut Thread)).unwrap();
                     assert!((in_place && is_root) || block == own, "scatter: {what}");
                 }
                 let what = format!("{len} bytes, rank {me} of {size}, in place {in_place}");
@@ -118,15 +126,16 @@ fn data_gets_where_it_belongs() {
                 let mut output = vec![0; all.len()];
                 output[me * len..][..len].copy_from_slice(&input(me, len));
                 let own = input(me, len);
-                host.allgather(Blocks::Equal(len), (!in_place).then_some(&own[..]), &mut output, &mut Thread).unwrap();
+                at_once(host.allgather(Blocks::Equal(len), (!in_place).then_some(&own[..]), &mut output, &mut Thread))
+                    .unwrap();
                 assert!(output == all, "allgather: {what}");
 
                 let given: Vec<u8> = (0..size).flat_map(|rank| input(me * size + rank, len)).collect();
                 let expected: Vec<u8> = (0..size).flat_map(|rank| input(rank * size + me, len)).collect();
                 let mut output = if in_place { given.clone() } else { vec![0; given.len()] };
-                host.alltoall(len, (!in_place).then_some(&given[..]), &mut output, &mut Thread).unwrap();
+                at_once(host.alltoall(len, (!in_place).then_some(&given[..]), &mut output, &mut Thread)).unwrap();
                 assert!(output == expected, "alltoall: {what}");
-                host.barrier(&mut Thread).unwrap();
+                at_once(host.barrier(&mut Thread)).unwrap();
             }
         });
     }
@@ -145,25 +154,174 @@ fn reductions_keep_the_order_of_ranks() {
                     let (mut output, is_root) = (output(), me == root);
                     let given = if is_root { given } else { Some(&own[..]) };
                     let room = is_root.then_some(&mut output[..]);
-                    host.reduce(root, given, room, 2, compose, &mut Thread).unwrap();
+                    at_once(host.reduce(root, given, room, 2, compose, &mut Thread)).unwrap();
                     assert!(!is_root || output == combined(size, len), "reduce: {what}, root {root}");
                 }
                 let mut all = output();
-                host.allreduce(given, &mut all, 2, compose, &mut Thread).unwrap();
+                at_once(host.allreduce(given, &mut all, 2, compose, &mut Thread)).unwrap();
                 assert!(all == combined(size, len), "allreduce: {what}");
 
                 let mut prefix = output();
-                host.scan(given, &mut prefix, 2, compose, &mut Thread).unwrap();
+                at_once(host.scan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
                 assert!(prefix == combined(me + 1, len), "scan: {what}");
                 let mut prefix = output();
-                host.exscan(given, &mut prefix, 2, compose, &mut Thread).unwrap();
+                at_once(host.exscan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
                 assert!(me == 0 || prefix == combined(me, len), "exscan: {what}");
 
                 let blocks = Blocks::cut(len, 2, size);
                 let mut block = if in_place { own.clone() } else { vec![0; blocks.len(me)] };
-                host.reduce_scatter(given, &mut block, blocks, 2, compose, &mut Thread).unwrap();
+                at_once(host.reduce_scatter(given, &mut block, blocks, 2, compose, &mut Thread)).unwrap();
                 let expected = &combined(size, len)[blocks.start(me)..][..blocks.len(me)];
                 assert!(&block[..blocks.len(me)] == expected, "reduce_scatter: {what}");
+            }
+        });
+    }
+}
+
+#[test]
+fn arrays_too_long_for_the_root_alone_are_reduced_in_parts() {
+    run(3, |me, host| {
+        let len = super::reduce::ALONE / 2 + 2;
+        let own = input(me, len);
+        for (root, in_place) in [(0, false), (2, true)] {
+            let mut output = if in_place { own.clone() } else { vec![0; len] };
+            let room = (me == root).then_some(&mut output[..]);
+            let given = (!(in_place && me == root)).then_some(&own[..]);
+            at_once(host.reduce(root, given, room, 2, compose, &mut Thread)).unwrap();
+            assert!(me != root || output == combined(3, len), "root {root}, rank {me}");
+        }
+    });
+}
+
+/// What some ranks do at once fits what others do by a future.
+#[test]
+fn few_bytes_fit_whatever_others_do() {
+    // None, what a head takes, what lengths of their own are copied, what a small slot takes.
+    const LENS: [usize; 7] = [0, 2, 4, 8, 40, 42, FEW];
+    for size in SIZES {
+        run(size, |me, host| {
+            for turn in 0..200 {
+                let (len, root, few) = (LENS[turn % LENS.len()], turn % size, (me + turn) % 3 > 0);
+                let what = format!("{len} bytes, rank {me} of {size}, turn {turn}, few {few}");
+                let (own, peers) = (input(me, len), &mut Thread);
+                let in_place = turn % 5 == 0;
+                let given = (!in_place).then_some(&own[..]);
+                let output = || if in_place { own.clone() } else { vec![0; len] };
+
+                let mut data = if me == root { input(turn, len) } else { vec![0; len] };
+                match few {
+                    true => host.broadcast_few(root, &mut data, peers),
+                    false => at_once(host.broadcast(root, &mut data, peers)),
+                }
+                .unwrap();
+                assert!(data == input(turn, len), "broadcast: {what}");
+
+                let mut result = output();
+                let room = (me == root).then_some(&mut result[..]);
+                let own_part = if me == root { given } else { Some(&own[..]) };
+                match few {
+                    true => host.reduce_few(root, own_part, room, compose, peers),
+                    false => at_once(host.reduce(root, own_part, room, 2, compose, peers)),
+                }
+                .unwrap();
+                assert!(me != root || result == combined(size, len), "reduce: {what}");
+
+                let mut result = output();
+                match few {
+                    true => host.allreduce_few(given, &mut result, 2, compose, peers),
+                    false => at_once(host.allreduce(given, &mut result, 2, compose, peers)),
+                }
+                .unwrap();
+                assert!(result == combined(size, len), "allreduce: {what}");
+
+                let mut result = output();
+                match few {
+                    true => host.scan_few(given, &mut result, compose, peers),
+                    false => at_once(host.scan(given, &mut result, 2, compose, peers)),
+                }
+                .unwrap();
+                assert!(result == combined(me + 1, len), "scan: {what}");
+
+                let mut result = output();
+                match few {
+                    true => host.exscan_few(given, &mut result, compose, peers),
+                    false => at_once(host.exscan(given, &mut result, 2, compose, peers)),
+                }
+                .unwrap();
+                assert!(me == 0 || result == combined(me, len), "exscan: {what}");
+
+                let blocks = Blocks::cut(len, 2, size);
+                let mut block = if in_place { own.clone() } else { vec![0; blocks.len(me)] };
+                match few {
+                    true => host.reduce_scatter_few(given, &mut block, blocks, 2, compose, peers),
+                    false => at_once(host.reduce_scatter(given, &mut block, blocks, 2, compose, peers)),
+                }
+                .unwrap();
+                let expected = &combined(size, len)[blocks.start(me)..][..blocks.len(me)];
+                assert!(&block[..blocks.len(me)] == expected, "reduce_scatter: {what}");
+
+                // Blocks for all, together no more than a few bytes.
+                let len = len / size / 2;
+                let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, len)).collect();
+                let (own, blocks) = (input(me, len), Blocks::Equal(len));
+                let mut output = vec![0; all.len()];
+                let room = (me == root).then_some((&mut output[..], blocks));
+                match few {
+                    true => host.gather_few(root, Some(&own), room, peers),
+                    false => at_once(host.gather(root, Some(&own), room, peers)),
+                }
+                .unwrap();
+                assert!(me != root || output == all, "gather: {what}");
+
+                let mut block = vec![0; len];
+                let input_of_root = (me == root).then_some(&all[..]);
+                match few {
+                    true => host.scatter_few(root, len, input_of_root, Some(&mut block), peers),
+                    false => at_once(host.scatter(root, len, input_of_root, Some(&mut block), peers)),
+                }
+                .unwrap();
+                assert!(block == own, "scatter: {what}");
+
+                let mut block = vec![0; len];
+                let input_of_root = (me == root).then_some((&all[..], blocks));
+                match few {
+                    true => host.scatter_varying_few(root, input_of_root, Some(&mut block), peers),
+                    false => at_once(host.scatter_varying(root, input_of_root, Some(&mut block), peers)),
+                }
+                .unwrap();
+                assert!(block == own, "scatter_varying: {what}");
+
+                let mut output = vec![0; all.len()];
+                match few {
+                    true => host.allgather_few(blocks, Some(&own), &mut output, peers),
+                    false => at_once(host.allgather(blocks, Some(&own), &mut output, peers)),
+                }
+                .unwrap();
+                assert!(output == all, "allgather: {what}");
+
+                let given: Vec<u8> = (0..size).flat_map(|rank| input(me * size + rank, len)).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|rank| input(rank * size + me, len)).collect();
+                let mut output = if in_place { given.clone() } else { vec![0; given.len()] };
+                let from_us = (!in_place).then_some(&given[..]);
+                match few {
+                    true => host.alltoall_few(len, from_us, &mut output, peers),
+                    false => at_once(host.alltoall(len, from_us, &mut output, peers)),
+                }
+                .unwrap();
+                assert!(output == expected, "alltoall: {what}");
+
+                let mut output = vec![0; all.len()];
+                match few {
+                    true => host.alltoall_varying_few((&given, blocks), (&mut output, blocks), peers),
+                    false => at_once(host.alltoall_varying((Some(&given), blocks), (&mut output, blocks), peers)),
+                }
+                .unwrap();
+                assert!(output == expected, "alltoall_varying: {what}");
+                match few {
+                    true => host.barrier_few(peers),
+                    false => at_once(host.barrier(peers)),
+                }
+                .unwrap();
             }
         });
     }
@@ -176,13 +334,18 @@ fn chains_of_any_length_stand_between_other_calls() {
             // Longer and shorter than a ring.
             for link in 0..turn * 5 {
                 let mut prefix = [0; 2];
-                host.scan(Some(&input(me + link, 2)), &mut prefix, 2, compose, &mut Thread).unwrap();
+                let given = input(me + link, 2);
+                match (me + turn) % 2 {
+                    0 => host.scan_few(Some(&given), &mut prefix, compose, &mut Thread),
+                    _ => at_once(host.scan(Some(&given), &mut prefix, 2, compose, &mut Thread)),
+                }
+                .unwrap();
                 let mut expected = input(me + link, 2);
                 (0..me).rev().for_each(|rank| compose(&mut expected, &input(rank + link, 2)));
                 assert_eq!(prefix[..], expected, "rank {me}, turn {turn}, link {link}");
             }
             let mut data = if me == 3 { input(turn, 100) } else { vec![0; 100] };
-            host.broadcast(3, &mut data, &mut Thread).unwrap();
+            at_once(host.broadcast(3, &mut data, &mut Thread)).unwrap();
             assert_eq!(data, input(turn, 100));
         }
     });
@@ -191,8 +354,8 @@ fn chains_of_any_length_stand_between_other_calls() {
 #[test]
 fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
     let takes = run(3, |me, host| {
-        host.allow_reads(me != 1, &mut Thread).unwrap();
-        (host.takes(SHORT), host.takes(SHORT_ALL + 1))
+        at_once(host.allow_reads(me != 1, &mut Thread)).unwrap();
+        (host.limits().take(SHORT), host.limits().take(SHORT_ALL + 1))
     });
     assert_eq!(takes, [(true, false); 3]);
 }
@@ -208,9 +371,79 @@ fn who_waits_long_sleeps_and_is_woken() {
                     std::hint::spin_loop();
                 }
             }
-            host.barrier(&mut Thread).unwrap();
+            at_once(host.barrier(&mut Thread)).unwrap();
         }
     });
+}
+
+/// A rank that does not wait in calls, and sleeps between turns as soon as it may.
+struct Sleeper;
+
+impl Peers for Sleeper {
+    type Error = NonZeroU32;
+
+    const WAITS: bool = false;
+
+    fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<bool, NonZeroU32> {
+        Ok(false)
+    }
+
+    fn sleep(&mut self) {
+        unreachable!("it does not wait");
+    }
+
+    fn may_sleep(&self) -> bool {
+        true
+    }
+
+    fn doze(&mut self) {}
+
+    fn slept(&mut self, _: bool) {}
+
+    fn wake(&mut self, member: usize) {
+        Thread.wake(member);
+    }
+
+    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
+        Thread.read(member, address, into)
+    }
+
+    fn code(error: &NonZeroU32) -> NonZeroU32 {
+        *error
+    }
+
+    fn error(code: NonZeroU32) -> NonZeroU32 {
+        code
+    }
+}
+
+fn sleeping<F: Future>(call: F) -> F::Output {
+    let mut call = pin!(call);
+    loop {
+        if let Poll::Ready(done) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
+
+#[test]
+fn who_sleeps_while_a_call_is_pending_is_woken() {
+    for size in SIZES {
+        run(size, |me, host| {
+            for turn in 0..50 {
+                let root = turn % size;
+                let len = LENS[turn % LENS.len()];
+                let mut data = if me == root { input(turn, len) } else { vec![0; len] };
+                sleeping(host.broadcast(root, &mut data, &mut Sleeper)).unwrap();
+                assert!(data == input(turn, len), "broadcast of rank {me}, turn {turn}");
+                let mut all = vec![0; len];
+                sleeping(host.allreduce(Some(&input(me, len)), &mut all, 2, compose, &mut Sleeper)).unwrap();
+                assert!(all == combined(size, len), "allreduce of rank {me}, turn {turn}");
+                sleeping(host.barrier(&mut Sleeper)).unwrap();
+            }
+        });
+    }
 }
 
 #[test]
@@ -227,23 +460,23 @@ fn blocks_of_any_length_get_where_they_belong() {
                 let from: Vec<usize> = (0..size).map(|from| len(from, me)).collect();
                 let mut output = vec![0; expected.len()];
                 let (to, from) = (Blocks::Lens(&to), Blocks::Lens(&from));
-                host.alltoall_varying((Some(&given), to), (&mut output, from), &mut Thread).unwrap();
+                at_once(host.alltoall_varying((Some(&given), to), (&mut output, from), &mut Thread)).unwrap();
                 assert!(output == expected, "alltoall: {what}");
 
                 let lens: Vec<usize> = (0..size).map(|rank| len(rank, 1)).collect();
                 let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, lens[rank])).collect();
                 let (own, blocks) = (input(me, lens[me]), Blocks::Lens(&lens));
                 let mut output = vec![0; all.len()];
-                host.allgather(blocks, Some(&own), &mut output, &mut Thread).unwrap();
+                at_once(host.allgather(blocks, Some(&own), &mut output, &mut Thread)).unwrap();
                 assert!(output == all, "allgather: {what}");
                 for root in [0, size - 1] {
                     let mut output = vec![0; all.len()];
                     let room = (me == root).then_some((&mut output[..], blocks));
-                    host.gather(root, Some(&own), room, &mut Thread).unwrap();
+                    at_once(host.gather(root, Some(&own), room, &mut Thread)).unwrap();
                     assert!(me != root || output == all, "gather: {what}, root {root}");
                     let mut block = vec![0; own.len()];
                     let given = (me == root).then_some((&all[..], blocks));
-                    host.scatter_varying(root, given, Some(&mut block), &mut Thread).unwrap();
+                    at_once(host.scatter_varying(root, given, Some(&mut block), &mut Thread)).unwrap();
                     assert!(block == own, "scatter: {what}, root {root}");
                 }
 
@@ -253,7 +486,7 @@ fn blocks_of_any_length_get_where_they_belong() {
                 let mut data: Vec<u8> = (0..size).flat_map(|to| input(me * size + to, len(me, to))).collect();
                 let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + me, len(me, from))).collect();
                 let blocks = Blocks::Lens(&lens);
-                host.alltoall_varying((None, blocks), (&mut data, blocks), &mut Thread).unwrap();
+                at_once(host.alltoall_varying((None, blocks), (&mut data, blocks), &mut Thread)).unwrap();
                 assert!(data == expected, "alltoall in place: {what}");
             }
         });
@@ -274,7 +507,12 @@ fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
                 let what = format!("{len} bytes, rank {me} of {size}, periodic {periodic}");
                 let mut output = vec![9; 2 * len];
                 let room = (&mut output[..], Blocks::Equal(len));
-                host.neighbor_allgather((&ranks, &ranks), &input(me, len), room, &mut Thread).unwrap();
+                let few = len + 2 * 4 <= FEW && me % 2 == 0;
+                match few {
+                    true => host.neighbor_allgather_few(&ranks, &input(me, len), room, &mut Thread),
+                    false => at_once(host.neighbor_allgather((&ranks, &ranks), &input(me, len), room, &mut Thread)),
+                }
+                .unwrap();
                 let of = |at: usize, bytes: &dyn Fn(usize) -> Vec<u8>| both[at].map_or(vec![9; len], bytes);
                 let expected = [of(0, &|from| input(from, len)), of(1, &|from| input(from, len))].concat();
                 assert!(output == expected, "allgather: {what}");
@@ -282,7 +520,13 @@ fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
                 let given = [input(2 * me, len), input(2 * me + 1, len)].concat();
                 let mut output = vec![9; 2 * len];
                 let blocks = Blocks::Equal(len);
-                host.neighbor_alltoall(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread).unwrap();
+                match few && 2 * len + 2 * 4 <= FEW {
+                    true => host.neighbor_alltoall_few(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread),
+                    false => {
+                        at_once(host.neighbor_alltoall(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread))
+                    }
+                }
+                .unwrap();
                 // From the one before us what it sent forwards, from the one behind us what it sent backwards.
                 let expected = [of(0, &|from| input(2 * from + 1, len)), of(1, &|from| input(2 * from, len))].concat();
                 assert!(output == expected, "alltoall: {what}");
@@ -296,38 +540,54 @@ type Part = fn(&mut Host) -> Result<(), NonZeroU32>;
 
 #[test]
 fn calls_that_do_not_fit_fail_everywhere() {
-    let cases: [(&str, Part, Part); 5] = [
+    let cases: [(&str, Part, Part); 8] = [
+        (
+            "another root, of few bytes",
+            |host| host.broadcast_few(if host.me() == 2 { 1 } else { 0 }, &mut [0; 8], &mut Thread),
+            |host| host.broadcast_few(0, &mut [0; 8], &mut Thread),
+        ),
+        (
+            "a longer block, of few bytes",
+            |host| host.scatter_varying_few(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread),
+            |host| host.scatter_varying_few(0, None, Some(&mut [0; 4]), &mut Thread),
+        ),
+        (
+            "another root",
+            // The first one is what two expect of it, and nobody is what the last one does.
+            |host| at_once(host.broadcast(if host.me() == 2 { 1 } else { 0 }, &mut [0; 8], &mut Thread)),
+            |host| at_once(host.broadcast(0, &mut [0; 8], &mut Thread)),
+        ),
         (
             "another length",
-            |host| host.broadcast(0, &mut [0; 8], &mut Thread),
-            |host| host.broadcast(0, &mut vec![0; 100_000], &mut Thread),
+            |host| at_once(host.broadcast(0, &mut [0; 8], &mut Thread)),
+            |host| at_once(host.broadcast(0, &mut vec![0; 100_000], &mut Thread)),
         ),
         (
             "another call",
-            |host| host.broadcast(0, &mut [0; 8], &mut Thread),
-            |host| host.scatter(0, 8, None, Some(&mut [0; 8]), &mut Thread),
+            |host| at_once(host.broadcast(0, &mut [0; 8], &mut Thread)),
+            |host| at_once(host.scatter(0, 8, None, Some(&mut [0; 8]), &mut Thread)),
         ),
         (
             "other counts",
-            |host| host.allgather(Blocks::Lens(&[3, 4, 5]), Some(&[0; 3]), &mut [0; 12], &mut Thread),
-            |host| host.allgather(Blocks::Lens(&[3, 3, 6]), Some(&[0; 3]), &mut [0; 12], &mut Thread),
+            |host| at_once(host.allgather(Blocks::Lens(&[3, 4, 5]), Some(&[0; 3]), &mut [0; 12], &mut Thread)),
+            |host| at_once(host.allgather(Blocks::Lens(&[3, 3, 6]), Some(&[0; 3]), &mut [0; 12], &mut Thread)),
         ),
         (
             "a longer block",
-            |host| host.scatter_varying(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread),
-            |host| host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread),
+            |host| at_once(host.scatter_varying(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread)),
+            |host| at_once(host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread)),
         ),
         (
             "a longer array",
-            |host| host.allreduce(None, &mut [0; 20_000], 1, |_, _| (), &mut Thread),
-            |host| host.allreduce(None, &mut [0; 30_000], 1, |_, _| (), &mut Thread),
+            |host| at_once(host.allreduce(None, &mut [0; 20_000], 1, |_, _| (), &mut Thread)),
+            |host| at_once(host.allreduce(None, &mut [0; 30_000], 1, |_, _| (), &mut Thread)),
         ),
     ];
     for (what, most, odd) in cases {
         let ended = run(3, |me, host| {
             let done = if me == 1 { odd(host) } else { most(host) };
             // As who calls this does: and then all meet, if not in this call, then in the next one.
-            let done = done.and_then(|()| host.barrier(&mut Thread));
+            let done = done.and_then(|()| at_once(host.barrier(&mut Thread)));
             if let Err(code) = done {
                 host.fail(code);
                 host.tell(&mut Thread);
@@ -347,7 +607,7 @@ fn one_member_s_failure_is_everybody_s() {
             host.tell(&mut Thread);
             return Err(WHY);
         }
-        host.barrier(&mut Thread)
+        at_once(host.barrier(&mut Thread))
     });
     assert_eq!(ended, [Err(WHY); 5]);
 }
@@ -358,11 +618,19 @@ fn an_error_while_waiting_ends_the_call() {
     impl Peers for Gone {
         type Error = &'static str;
 
+        const WAITS: bool = true;
+
         fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Self::Error> {
             if awaits(1) { Err("rank 1 is gone") } else { Ok(false) }
         }
 
         fn sleep(&mut self) {}
+
+        fn may_sleep(&self) -> bool {
+            false
+        }
+
+        fn doze(&mut self) {}
 
         fn slept(&mut self, _: bool) {}
 
@@ -381,5 +649,5 @@ fn an_error_while_waiting_ends_the_call() {
         }
     }
     let mut host = Host::create(2).unwrap();
-    assert_eq!(host.barrier(&mut Gone), Err("rank 1 is gone"));
+    assert_eq!(at_once(host.barrier(&mut Gone)), Err("rank 1 is gone"));
 }

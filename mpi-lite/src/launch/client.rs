@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use super::inherited;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
-use super::request::Request;
+use super::request::{GET_MANY, Request};
 use super::watch::Watch;
 
 /// A rank's connection to its launcher. Every call blocks until the launcher has answered.
@@ -22,6 +22,8 @@ pub struct Client {
     maxes: Maxes,
     /// Exchanges so far; each has keys of its own.
     pub(super) exchanges: usize,
+    /// Once it is known.
+    gets_many: Option<bool>,
 }
 
 /// Why the launcher was of no help.
@@ -105,7 +107,8 @@ impl Client {
     pub fn start(stream: UnixStream, rank: usize, size: usize) -> Result<Self, PmiError> {
         assert!(rank < size, "ranks are below the job's size");
         let maxes = Maxes { space: 0, key: 0, value: 0 };
-        let mut client = Self { stream: BufReader::new(stream), rank, size, space: String::new(), maxes, exchanges: 0 };
+        let (stream, space) = (BufReader::new(stream), String::new());
+        let mut client = Self { stream, rank, size, space, maxes, exchanges: 0, gets_many: None };
         let init = Request::Init { version: 1, subversion: 1 };
         client.ask(&init, |reply| match reply {
             Reply::ResponseToInit { rc: 0, .. } => Some(Ok(())),
@@ -182,6 +185,28 @@ impl Client {
         let space = std::mem::take(&mut self.space);
         let found = self.ask(&Request::Get { space: &space, key }, |reply| match reply {
             Reply::GetResult(found) => Some(Ok(found.ok().map(str::to_owned))),
+            _ => None,
+        });
+        self.space = space;
+        found
+    }
+
+    /// Whether the launcher answers [`Self::get_many`].
+    pub(super) fn gets_many(&mut self) -> Result<bool, PmiError> {
+        if self.gets_many.is_none() {
+            self.gets_many = Some(self.get(GET_MANY)?.is_some());
+        }
+        Ok(self.gets_many == Some(true))
+    }
+
+    /// What ranks from one on had put before the last barrier, without `;`, under keys that have their number where `keys` has
+    /// `*`: as many as the launcher tells at once, and at least one.
+    pub(super) fn get_many(&mut self, keys: &str, from: usize) -> Result<Vec<String>, PmiError> {
+        let space = std::mem::take(&mut self.space);
+        let found = self.ask(&Request::GetMany { space: &space, keys, from }, |reply| match reply {
+            Reply::ManyResult(found) => {
+                Some(found.map(|values| values.split(';').map(str::to_owned).collect()).map_err(str::to_owned))
+            }
             _ => None,
         });
         self.space = space;

@@ -1,6 +1,7 @@
 //! What a process's environment says of its launcher.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::LaunchError;
 
@@ -71,14 +72,16 @@ impl<'a> Environment<'a> {
         Self(lookup)
     }
 
-    /// Who started this process. PMI-1 goes first: other launchers' variables are inherited by what they started.
+    /// Who started this process. PMI-1 goes first: other launchers' variables are inherited by what they started. Of several the one
+    /// counts that was started by a rank of another.
     pub fn launcher(&self) -> Result<Launcher, LaunchError> {
-        if let Some(fd) = self.number("PMI_FD")? {
+        let within = self.text(SOCKET).is_some() && self.text("PMI_PORT").is_some();
+        if let Some(fd) = self.number("PMI_FD")?.filter(|_| !within) {
             let (rank, size) = (self.needed("PMI_RANK")?, self.needed("PMI_SIZE")?);
             if rank >= size {
                 return Err(LaunchError::BadEnvironment(format!("PMI_RANK={rank} and PMI_SIZE={size}")));
             }
-            return Ok(Launcher::Descriptor { fd, inode: self.number(SOCKET)?, rank, size });
+            return Ok(Launcher::Descriptor { fd, inode: self.socket()?.map(|socket| socket.inode), rank, size });
         }
         if let Some(address) = self.text("PMI_PORT") {
             return Ok(Launcher::Port { address, id: self.number("PMI_ID")?.unwrap_or(0) });
@@ -94,7 +97,16 @@ impl<'a> Environment<'a> {
 
     /// Whether the launcher goes on without ranks that end too early, and tells of them.
     pub fn keeps_going(&self) -> bool {
-        self.text(KEEPS_GOING).is_some()
+        self.text(KEEPS_GOING).is_some() && self.socket().is_ok_and(|socket| socket.is_some())
+    }
+
+    /// What `sidelane run` says of our connection; nothing, if another launcher was started by a rank of its and has started us.
+    fn socket(&self) -> Result<Option<Socket>, LaunchError> {
+        let Some(socket) = self.number::<Socket>(SOCKET)? else { return Ok(None) };
+        let same = [("PMI_FD", socket.fd as usize), ("PMI_RANK", socket.rank), ("PMI_SIZE", socket.size)];
+        let same = same.into_iter().all(|(name, told)| self.text(name).is_some_and(|text| text == told.to_string()));
+        let other = OF_OTHERS.iter().any(|name| self.text(name).is_some());
+        Ok(Some(socket).filter(|_| same && !other))
     }
 
     /// A launcher that started this very process, and how many it started.
@@ -135,9 +147,49 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// Besides `PMI_FD`, `sidelane run` tells the inode of the socket that it means: whoever inherits the environment but not the
-/// socket knows that the number is another file's.
+/// Besides `PMI_FD`, `sidelane run` tells which socket it means ([`Socket`]): whoever inherits the environment but not the socket
+/// knows that the number is another file's.
 pub const SOCKET: &str = "SIDELANE_PMI_SOCKET";
+
+/// What a rank finds as [`SOCKET`]. The first three are those of `PMI_FD`, `PMI_RANK` and `PMI_SIZE`: where these are others, another
+/// launcher has set them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Socket {
+    /// The descriptor.
+    pub fd: i32,
+    /// The rank.
+    pub rank: usize,
+    /// Ranks of the job.
+    pub size: usize,
+    /// Of the socket.
+    pub inode: u64,
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{},{}", self.fd, self.rank, self.size, self.inode)
+    }
+}
+
+/// A text that is none.
+#[derive(Debug)]
+pub struct NoSocket;
+
+impl FromStr for Socket {
+    type Err = NoSocket;
+
+    fn from_str(text: &str) -> Result<Self, NoSocket> {
+        let parts: Vec<&str> = text.split(',').collect();
+        let [fd, rank, size, inode] = parts[..] else { return Err(NoSocket) };
+        let read = || Some((fd.parse().ok()?, rank.parse().ok()?, size.parse().ok()?, inode.parse().ok()?));
+        let (fd, rank, size, inode) = read().ok_or(NoSocket)?;
+        Ok(Self { fd, rank, size, inode })
+    }
+}
+
+/// What launchers of others tell the ranks that they start: those by port, and MPICH's hydra. `sidelane run` takes them away, so that
+/// who finds them was started by one of those since.
+pub const OF_OTHERS: [&str; 4] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD"];
 
 /// Set by `sidelane run --keep-going`.
 pub const KEEPS_GOING: &str = "SIDELANE_KEEPS_GOING";

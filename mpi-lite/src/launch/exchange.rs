@@ -14,13 +14,23 @@ pub fn all(client: &mut Client, text: &str) -> Result<Vec<String>, PmiError> {
         client.put(&key(round, own, number), &part)?;
     }
     client.barrier()?;
-    (0..client.size()).map(|rank| if rank == own { Ok(text.to_owned()) } else { one(client, round, rank) }).collect()
+    let mut told = Vec::new();
+    if client.gets_many()? {
+        // Many at a time: a question for each would be as many as ranks, from each rank, and one launcher answers all.
+        while told.len() < client.size() {
+            told.extend(client.get_many(&key(round, "*", 0), told.len())?);
+        }
+    } else {
+        for rank in 0..client.size() {
+            told.push(client.get(&key(round, rank, 0))?.ok_or(PmiError::OtherVersion(rank))?);
+        }
+    }
+    told.into_iter().enumerate().map(|(rank, first)| whole(client, round, rank, &first)).collect()
 }
 
-/// What `rank` has put.
-fn one(client: &mut Client, round: usize, rank: usize) -> Result<String, PmiError> {
+/// What `rank` has put, of which the first part is known.
+fn whole(client: &mut Client, round: usize, rank: usize, first: &str) -> Result<String, PmiError> {
     let strange = || PmiError::OtherVersion(rank);
-    let first = client.get(&key(round, rank, 0))?.ok_or_else(strange)?;
     let (count, first) = first.split_once(':').ok_or_else(strange)?;
     let count: usize = count.parse().map_err(|_| strange())?;
     let mut escaped = first.to_owned();
@@ -30,7 +40,7 @@ fn one(client: &mut Client, round: usize, rank: usize) -> Result<String, PmiErro
     unescape(&escaped).ok_or_else(strange)
 }
 
-fn key(round: usize, rank: usize, part: usize) -> String {
+fn key(round: usize, rank: impl std::fmt::Display, part: usize) -> String {
     format!("sidelane-{round}-{rank}-{part}")
 }
 
@@ -56,7 +66,7 @@ fn split(text: &str, max: usize) -> Vec<String> {
     if parts.is_empty() { vec![String::new()] } else { parts }
 }
 
-/// ASCII without white space: other bytes as `%` and two digits. Launchers take values apart at spaces.
+/// ASCII without white space or `;`: other bytes as `%` and two digits. Launchers take values apart at spaces, and many of them at `;`.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -93,7 +103,7 @@ mod tests {
         fn every_text_survives_in_words(text in ".*", max in 16usize..200) {
             let parts = split(&text, max);
             prop_assert!(parts.iter().all(|part| part.len() <= max));
-            prop_assert!(parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')));
+            prop_assert!(parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=' && byte != b';')));
             prop_assert_eq!(unescape(&parts.concat()), Some(text));
         }
 

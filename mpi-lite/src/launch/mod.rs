@@ -25,7 +25,9 @@ mod server;
 mod watch;
 
 pub use client::{Client, PmiError};
-pub use environment::{Environment, KEEPS_GOING, Launcher, SOCKET, Scheduler, SilentSingletons};
+pub use environment::{
+    Environment, KEEPS_GOING, Launcher, NoSocket, OF_OTHERS, SOCKET, Scheduler, SilentSingletons, Socket,
+};
 pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};
 pub use request::Request;

@@ -37,6 +37,8 @@ pub enum Reply<'a> {
     PutResult(Result<(), &'a str>),
     /// To [`super::Request::Get`].
     GetResult(Result<&'a str, &'a str>),
+    /// To [`super::Request::GetMany`]: at least one value, as many as fit a line, with a `;` between two.
+    ManyResult(Result<&'a str, &'a str>),
     /// To [`super::Request::BarrierIn`], when all ranks have said it.
     BarrierOut,
     /// To [`super::Request::Finalize`].
@@ -94,6 +96,10 @@ impl<'a> Reply<'a> {
                 Ok(()) => Self::GetResult(Ok(line.need("value")?)),
                 Err(why) => Self::GetResult(Err(why)),
             },
+            "many_result" => match outcome() {
+                Ok(()) => Self::ManyResult(Ok(line.need("values")?)),
+                Err(why) => Self::ManyResult(Err(why)),
+            },
             "barrier_out" => Self::BarrierOut,
             "finalize_ack" => Self::FinalizeAck,
             "watching" => Self::Watching,
@@ -122,6 +128,8 @@ impl fmt::Display for Reply<'_> {
             Self::PutResult(outcome) => write!(f, "cmd=put_result {}", Outcome(*outcome)),
             Self::GetResult(Ok(value)) => write!(f, "cmd=get_result rc=0 msg=success value={value}"),
             Self::GetResult(Err(why)) => write!(f, "cmd=get_result rc=-1 msg={why} value=unknown"),
+            Self::ManyResult(Ok(values)) => write!(f, "cmd=many_result rc=0 values={values}"),
+            Self::ManyResult(Err(why)) => write!(f, "cmd=many_result rc=-1 msg={why}"),
             Self::BarrierOut => f.write_str("cmd=barrier_out"),
             Self::FinalizeAck => f.write_str("cmd=finalize_ack"),
             Self::Watching => f.write_str("cmd=watching"),

@@ -43,6 +43,15 @@ pub enum Request<'a> {
         /// One word.
         key: &'a str,
     },
+    /// What did all ranks put, from this one on? Only a launcher that has put `GET_MANY` knows it.
+    GetMany {
+        /// The key-value space.
+        space: &'a str,
+        /// Their keys, each of which has the rank's number where this has `*`.
+        keys: &'a str,
+        /// The first rank.
+        from: usize,
+    },
     /// Tell me when all are here.
     BarrierIn,
     /// My end will be as it should.
@@ -60,6 +69,9 @@ pub enum Request<'a> {
     Spawn,
 }
 
+/// A key that is there from the start where [`Request::GetMany`] is known.
+pub const GET_MANY: &str = "sidelane_get_many";
+
 impl<'a> Request<'a> {
     /// Ends a spawn request.
     pub const SPAWN_END: &'static [u8] = b"endcmd";
@@ -75,6 +87,9 @@ impl<'a> Request<'a> {
             "get_my_kvsname" => Self::GetMyKvsname,
             "put" => Self::Put { space: line.need("kvsname")?, key: line.need("key")?, value: line.need("value")? },
             "get" => Self::Get { space: line.need("kvsname")?, key: line.need("key")? },
+            "get_many" => {
+                Self::GetMany { space: line.need("kvsname")?, keys: line.need("keys")?, from: line.number("from")? }
+            }
             "barrier_in" => Self::BarrierIn,
             "finalize" => Self::Finalize,
             // MPICH gives the code as `exitcode`; some clients give none.
@@ -100,6 +115,7 @@ impl fmt::Display for Request<'_> {
             Self::GetMyKvsname => f.write_str("cmd=get_my_kvsname"),
             Self::Put { space, key, value } => write!(f, "cmd=put kvsname={space} key={key} value={value}"),
             Self::Get { space, key } => write!(f, "cmd=get kvsname={space} key={key}"),
+            Self::GetMany { space, keys, from } => write!(f, "cmd=get_many kvsname={space} keys={keys} from={from}"),
             Self::BarrierIn => f.write_str("cmd=barrier_in"),
             Self::Finalize => f.write_str("cmd=finalize"),
             Self::Abort { code, why: "" } => write!(f, "cmd=abort exitcode={code}"),

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use super::line::{Line, Malformed};
+use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
-use super::request::Request;
+use super::request::{GET_MANY, Request};
 
 /// Answers the ranks of one job, which share one key-value space.
 ///
@@ -96,7 +96,8 @@ impl Server {
             replies: VecDeque::new(),
             events: VecDeque::new(),
         };
-        server.values.insert("PMI_process_mapping".to_owned(), mapping.to_string());
+        server.keep("PMI_process_mapping", &mapping.to_string());
+        server.keep(GET_MANY, "1");
         server
     }
 
@@ -179,6 +180,11 @@ impl Server {
                 let line = Reply::GetResult(found.map(String::as_str).ok_or("key_not_found")).to_string();
                 self.replies.push_back((rank, line + "\n"));
             }
+            Request::GetMany { space, keys, from } => {
+                let found = self.many(space, keys, from);
+                let line = Reply::ManyResult(found.as_deref().map_err(|why| *why)).to_string();
+                self.replies.push_back((rank, line + "\n"));
+            }
             Request::BarrierIn => {
                 self.ranks[rank] = Stage::Waiting;
                 // All means all: one that has finalized is missed for ever, as in other launchers.
@@ -217,11 +223,32 @@ impl Server {
         if self.bytes + bytes > SPACE_BYTES_MAX {
             return Err("space_is_full");
         }
-        self.bytes += bytes;
+        self.keep(key, value);
+        Ok(())
+    }
+
+    fn keep(&mut self, key: &str, value: &str) {
+        self.bytes += key.len() + value.len();
         if let Some(before) = self.values.insert(key.to_owned(), value.to_owned()) {
             self.bytes -= key.len() + before.len();
         }
-        Ok(())
+    }
+
+    /// What ranks from one on have put, as far as it fits a line.
+    fn many(&self, space: &str, keys: &str, from: usize) -> Result<String, &'static str> {
+        let (before, after) = keys.split_once('*').filter(|_| space == self.name).ok_or("no_such_space")?;
+        let mut values = String::new();
+        for rank in from..self.ranks.len() {
+            let value = self.values.get(&format!("{before}{rank}{after}")).ok_or("key_not_found")?;
+            if rank > from {
+                values.push(';');
+            }
+            values += value;
+            if values.len() > MANY_MAX {
+                break;
+            }
+        }
+        if values.is_empty() { Err("key_not_found") } else { Ok(values) }
     }
 
     /// When a request comes that must not come now.
@@ -269,6 +296,9 @@ impl Server {
 
 /// As MPICH's launcher has them (hydra, `PMI_MAXKVSLEN`, `PMI_MAXKEYLEN`, `PMI_MAXVALLEN`).
 const MAXES: Maxes = Maxes { space: 256, key: 64, value: 1024 };
+
+/// Values in one line: with one more it is half as long as the longest.
+const MANY_MAX: usize = LINE_MAX / 2 - MAXES.value - 64;
 
 /// Ten thousand ranks with some KiB each; a rank that puts without end gets a refusal, not the launcher's memory.
 const SPACE_BYTES_MAX: usize = 64 << 20;

@@ -71,6 +71,45 @@ fn everybody_learns_what_everybody_said() {
 }
 
 #[test]
+fn a_rank_that_replaces_a_value_of_the_launchers_harms_nobody() {
+    let mut server = Server::new("job", &Mapping(vec![0; 2]));
+    let lines = [
+        "cmd=init pmi_version=1 pmi_subversion=1",
+        "cmd=put kvsname=job key=PMI_process_mapping value=x",
+        "cmd=get kvsname=job key=PMI_process_mapping",
+    ];
+    lines.iter().for_each(|line| server.handle_line(0, line.as_bytes()));
+    let last = std::iter::from_fn(|| server.poll_reply()).last().unwrap().1;
+    assert!(last.contains("value=x") && server.poll_event().is_none(), "{last}");
+}
+
+#[test]
+fn a_launcher_tells_many_values_at_once_and_all_of_them_in_the_end() {
+    let mut server = Server::new("job", &Mapping(vec![0; 200]));
+    server.handle_line(0, b"cmd=init pmi_version=1 pmi_subversion=1");
+    (0..200).for_each(|rank| {
+        let value = format!("{rank}:{}", "x".repeat(1000));
+        server.handle_line(0, format!("cmd=put kvsname=job key=k-{rank}-0 value={value}").as_bytes());
+    });
+    std::iter::from_fn(|| server.poll_reply()).for_each(drop);
+    let (mut told, mut asked) = (Vec::<usize>::new(), 0);
+    while told.len() < 200 {
+        server.handle_line(0, format!("cmd=get_many kvsname=job keys=k-*-0 from={}", told.len()).as_bytes());
+        let (_, line) = server.poll_reply().unwrap();
+        let line = Line::parse(line.as_bytes()).unwrap();
+        let Ok(Some(Reply::ManyResult(Ok(values)))) = Reply::parse(&line) else { panic!("{line:?}") };
+        told.extend(values.split(';').map(|value| value.split_once(':').unwrap().0.parse::<usize>().unwrap()));
+        asked += 1;
+    }
+    assert!(told.into_iter().eq(0..200) && (2..20).contains(&asked), "{asked}");
+    for beyond in ["kvsname=job keys=k-*-0 from=200", "kvsname=job keys=k-*-1 from=0", "kvsname=job keys=k from=0"] {
+        server.handle_line(0, format!("cmd=get_many {beyond}").as_bytes());
+        let (_, line) = server.poll_reply().unwrap();
+        assert!(line.contains("rc=-1"), "{line}");
+    }
+}
+
+#[test]
 fn who_is_alone_needs_nobody() {
     let mut launch = Launch::Alone;
     assert_eq!((launch.rank(), launch.size()), (0, 1));
@@ -213,6 +252,8 @@ fn requests_out_of_place_are_violations() {
         ("cmd=get_maxes", "!R!.!"),
         ("cmd=put kvsname=job key=k value=v", "!R!.!"),
         ("cmd=get kvsname=job key=k", "!R!.!"),
+        ("cmd=get_many kvsname=job keys=k* from=0", "!R!.!"),
+        ("cmd=get_many kvsname=job from=0", "!!!.!"),
         ("cmd=barrier_in", "!.!.!"),
         ("cmd=finalize", "!R!.!"),
         ("cmd=abort exitcode=3", "AAA.A"),
@@ -240,6 +281,11 @@ fn requests_out_of_place_are_violations() {
     }
 }
 
+fn keeps_going(variables: &[(&str, &str)]) -> bool {
+    let variables: HashMap<_, _> = variables.iter().copied().collect();
+    Environment::new(&|name| variables.get(name).map(|value| (*value).to_owned())).keeps_going()
+}
+
 fn launcher_of(variables: &[(&str, &str)]) -> Result<Launcher, LaunchError> {
     let variables: HashMap<_, _> = variables.iter().copied().collect();
     Environment::new(&|name| variables.get(name).map(|value| (*value).to_owned())).launcher()
@@ -250,6 +296,18 @@ fn the_environment_says_who_launched() {
     assert_eq!(launcher_of(&[]).unwrap(), Launcher::None { warning: None });
     let pmi = [("PMI_FD", "5"), ("PMI_RANK", "2"), ("PMI_SIZE", "3")];
     assert_eq!(launcher_of(&pmi).unwrap(), Launcher::Descriptor { fd: 5, inode: None, rank: 2, size: 3 });
+    let run = [&pmi[..], &[("SIDELANE_PMI_SOCKET", "5,2,3,77"), ("SIDELANE_KEEPS_GOING", "1")]].concat();
+    let ours = Launcher::Descriptor { fd: 5, inode: Some(77), rank: 2, size: 3 };
+    assert_eq!(launcher_of(&run).unwrap(), ours);
+    assert!(keeps_going(&run));
+    // Another launcher, started by one of our ranks, has set some anew.
+    for set in [("PMI_FD", "6"), ("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("HYDI_CONTROL_FD", "9")] {
+        let within = [&run[..], &[set]].concat();
+        assert!(matches!(launcher_of(&within), Ok(Launcher::Descriptor { inode: None, .. })), "{set:?}");
+        assert!(!keeps_going(&within), "{set:?}");
+    }
+    let within = [&run[..], &[("PMI_PORT", "h:1"), ("PMI_ID", "4")]].concat();
+    assert!(matches!(launcher_of(&within), Ok(Launcher::Port { id: 4, .. })) && !keeps_going(&within));
     let port = Launcher::Port { address: "h:1".to_owned(), id: 4 };
     assert_eq!(launcher_of(&[("PMI_PORT", "h:1"), ("PMI_ID", "4")]).unwrap(), port);
     // Slurm's own variables stand beside those of its plugin pmi2.
@@ -313,6 +371,7 @@ proptest! {
             Request::Put { space: &space, key: &key, value: &value },
             Request::Get { space: &space, key: &key },
             Request::Abort { code: i32::from(number), why: &key },
+            Request::GetMany { space: &space, keys: &key, from: usize::from(number) },
             Request::GetMaxes,
             Request::BarrierIn,
             Request::Spawn,
@@ -338,6 +397,8 @@ proptest! {
             Reply::GetResult(Ok(&value)),
             Reply::GetResult(Err(&why)),
             Reply::SpawnResult(Err(&why)),
+            Reply::ManyResult(Ok(&value)),
+            Reply::ManyResult(Err(&why)),
             Reply::BarrierOut,
             Reply::FinalizeAck,
         ] {

@@ -60,13 +60,22 @@ impl Op {
             Self::User(user) => user.call(&kind.into(), into.len() / kind.extent(), into, from),
             Self::Minloc => location::fold(kind, into, from, Ordering::Less),
             Self::Maxloc => location::fold(kind, into, from, Ordering::Greater),
-            _ => match kind.repr() {
-                Repr::One(number) => self.combine_numbers(number, into, from),
-                Repr::Complex(part) => self.combine_complex(part, into, from),
-                Repr::Pair(..) => unreachable!("pairs take Minloc and Maxloc only, as checked above"),
-            },
+            _ => self.function(kind).expect("all others are arithmetic")(into, from),
         }
         Ok(())
+    }
+
+    /// [`Self::combine`] on arrays of one type and equal lengths, found once for many of them. Only of arithmetic that is defined
+    /// on the type.
+    pub fn function(&self, kind: Predefined) -> Option<Function> {
+        if !self.is_defined_on(kind) {
+            return None;
+        }
+        match kind.repr() {
+            Repr::One(number) => self.on_numbers(number),
+            Repr::Complex(part) => self.on_complex(part),
+            Repr::Pair(..) => None,
+        }
     }
 
     /// As [`Self::combine`], for `count` elements of any type. Only the program's own operators take types that are not
@@ -132,60 +141,63 @@ impl Op {
         }
     }
 
-    fn combine_numbers(&self, number: Number, into: &mut [u8], from: &[u8]) {
+    fn on_numbers(&self, number: Number) -> Option<Function> {
         match number {
-            Number::I8 => self.combine_integers::<i8, _>(into, from),
-            Number::I16 => self.combine_integers::<i16, _>(into, from),
-            Number::I32 => self.combine_integers::<i32, _>(into, from),
-            Number::I64 => self.combine_integers::<i64, _>(into, from),
-            Number::I128 => self.combine_integers::<i128, _>(into, from),
-            Number::U8 => self.combine_integers::<u8, _>(into, from),
-            Number::U16 => self.combine_integers::<u16, _>(into, from),
-            Number::U32 => self.combine_integers::<u32, _>(into, from),
-            Number::U64 => self.combine_integers::<u64, _>(into, from),
-            Number::F16 => self.combine_real::<element::F16, _>(into, from),
-            Number::F32 => self.combine_real::<f32, _>(into, from),
-            Number::F64 => self.combine_real::<f64, _>(into, from),
-            Number::F80 => self.combine_real::<element::F80, _>(into, from),
-            Number::F128 => self.combine_real::<element::F128, _>(into, from),
+            Number::I8 => self.on_integers::<i8, _>(),
+            Number::I16 => self.on_integers::<i16, _>(),
+            Number::I32 => self.on_integers::<i32, _>(),
+            Number::I64 => self.on_integers::<i64, _>(),
+            Number::I128 => self.on_integers::<i128, _>(),
+            Number::U8 => self.on_integers::<u8, _>(),
+            Number::U16 => self.on_integers::<u16, _>(),
+            Number::U32 => self.on_integers::<u32, _>(),
+            Number::U64 => self.on_integers::<u64, _>(),
+            Number::F16 => self.on_real::<element::F16, _>(),
+            Number::F32 => self.on_real::<f32, _>(),
+            Number::F64 => self.on_real::<f64, _>(),
+            Number::F80 => self.on_real::<element::F80, _>(),
+            Number::F128 => self.on_real::<element::F128, _>(),
         }
     }
 
-    fn combine_integers<T: Integral<N>, const N: usize>(&self, into: &mut [u8], from: &[u8]) {
-        match self {
-            Self::Band => fold(into, from, |a: T, b| a & b),
-            Self::Bor => fold(into, from, |a: T, b| a | b),
-            Self::Bxor => fold(into, from, |a: T, b| a ^ b),
-            Self::Land => fold(into, from, |a: T, b| T::truth(a != T::ZERO && b != T::ZERO)),
-            Self::Lor => fold(into, from, |a: T, b| T::truth(a | b != T::ZERO)),
-            Self::Lxor => fold(into, from, |a: T, b| T::truth((a != T::ZERO) != (b != T::ZERO))),
-            _ => self.combine_real::<T, N>(into, from),
-        }
+    fn on_integers<T: Integral<N>, const N: usize>(&self) -> Option<Function> {
+        Some(match self {
+            Self::Band => |into, from| fold(into, from, |a: T, b| a & b),
+            Self::Bor => |into, from| fold(into, from, |a: T, b| a | b),
+            Self::Bxor => |into, from| fold(into, from, |a: T, b| a ^ b),
+            Self::Land => |into, from| fold(into, from, |a: T, b| T::truth(a != T::ZERO && b != T::ZERO)),
+            Self::Lor => |into, from| fold(into, from, |a: T, b| T::truth(a | b != T::ZERO)),
+            Self::Lxor => |into, from| fold(into, from, |a: T, b| T::truth((a != T::ZERO) != (b != T::ZERO))),
+            _ => return self.on_real::<T, N>(),
+        })
     }
 
-    fn combine_real<T: Real<N>, const N: usize>(&self, into: &mut [u8], from: &[u8]) {
-        match self {
-            Self::Sum => fold(into, from, T::plus),
-            Self::Prod => fold(into, from, T::times),
-            Self::Max => fold(into, from, |a: T, b| if a > b { a } else { b }),
-            Self::Min => fold(into, from, |a: T, b| if a < b { a } else { b }),
-            _ => unreachable!("checked by `combine`"),
-        }
+    fn on_real<T: Real<N>, const N: usize>(&self) -> Option<Function> {
+        Some(match self {
+            Self::Sum => |into, from| fold(into, from, T::plus),
+            Self::Prod => |into, from| fold(into, from, T::times),
+            Self::Max => |into, from| fold(into, from, |a: T, b| if a > b { a } else { b }),
+            Self::Min => |into, from| fold(into, from, |a: T, b| if a < b { a } else { b }),
+            _ => return None,
+        })
     }
 
-    fn combine_complex(&self, part: Number, into: &mut [u8], from: &[u8]) {
-        match (self, part) {
+    fn on_complex(&self, part: Number) -> Option<Function> {
+        Some(match (self, part) {
             // A sum of complex numbers is the sum of their parts.
-            (Self::Sum, _) => self.combine_numbers(part, into, from),
-            (Self::Prod, Number::F16) => fold_complex(into, from, product::<element::F16, _>),
-            (Self::Prod, Number::F32) => fold_complex(into, from, product::<f32, _>),
-            (Self::Prod, Number::F64) => fold_complex(into, from, product::<f64, _>),
-            (Self::Prod, Number::F80) => fold_complex(into, from, product::<element::F80, _>),
-            (Self::Prod, Number::F128) => fold_complex(into, from, product::<element::F128, _>),
-            _ => unreachable!("checked by `combine`, and by the table of types"),
-        }
+            (Self::Sum, _) => return self.on_numbers(part),
+            (Self::Prod, Number::F16) => |into, from| fold_complex(into, from, product::<element::F16, _>),
+            (Self::Prod, Number::F32) => |into, from| fold_complex(into, from, product::<f32, _>),
+            (Self::Prod, Number::F64) => |into, from| fold_complex(into, from, product::<f64, _>),
+            (Self::Prod, Number::F80) => |into, from| fold_complex(into, from, product::<element::F80, _>),
+            (Self::Prod, Number::F128) => |into, from| fold_complex(into, from, product::<element::F128, _>),
+            _ => return None,
+        })
     }
 }
+
+/// What [`Op::function`] finds.
+pub type Function = fn(into: &mut [u8], from: &[u8]);
 
 /// An operator was to combine what it is not defined for (`MPI_ERR_OP`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -17,10 +17,11 @@ type Function = dyn Fn(&Datatype, usize, &mut [u8], &[u8]) + Send + Sync;
 
 impl UserOp {
     /// An operator that `function` computes: given a type and a number of elements, it sets `into[i] = from[i] OP into[i]`
-    /// for each element of two arrays, `into` and `from`. They are as in memory and begin where the first element's data
-    /// does, at [`Datatype::true_lower_bound`].
+    /// for each element of two arrays, `into` and `from`. They are as in memory, each element at its [`Datatype::extent`] from the
+    /// one before, and begin where the first element's data does, at [`Datatype::true_lower_bound`].
     ///
-    /// It has to be associative (MPI-4.1 6.9.5). The order of operands is kept unless it is `commutative`.
+    /// It has to be associative, and calls nothing of MPI (MPI-4.1 6.9.5): other threads' calls wait while it runs, and a call of its
+    /// own panics. The order of operands is kept unless it is `commutative`.
     pub fn new(
         commutative: bool,
         function: impl Fn(&Datatype, usize, &mut [u8], &[u8]) + Send + Sync + 'static,

@@ -122,13 +122,18 @@ impl Window {
             return Err(RmaError::Shared);
         }
         let (memory, parts) = match memory.filter(|_| of_all(&|rank| on_host[rank])) {
-            Some(memory) => (memory, parts),
+            Some(memory) => (Some(memory), parts),
             // Memory of our own, that nobody else maps.
             None => {
                 let alone = (0..members.size()).map(|rank| (rank == members.rank).then_some((0, len, unit)));
-                (Shared::new(len.max(1)).map_err(|_| RmaError::Shared)?, alone.collect())
+                (Shared::new(len.max(1)).ok(), alone.collect())
             }
         };
+        if mapped.contains(&0) {
+            // Nobody waits for one that has no memory of its own either.
+            tell(device, &mut ranks, &[u8::from(memory.is_some())], &mut mapped)?;
+        }
+        let memory = memory.filter(|_| !mapped.contains(&0)).ok_or(RmaError::NoMemory)?;
         let mapped = Mapped::new(&memory, parts.into_iter());
         let (own, _) =
             mapped.share(members.rank).unwrap_or((std::ptr::slice_from_raw_parts_mut(std::ptr::null_mut(), 0), 1));
@@ -151,12 +156,12 @@ impl Window {
         let ranks = ranks(device, &members);
         let mut window = Self::new(members, exposure, ranks, mapped, flavor);
         // Nobody asks before everybody serves.
-        if let Err(error) = window.barrier(device) {
-            // Who has come through the barrier may ask; what is asked of memory that its owner has back must not be done.
-            device.end_service(window.members.contexts.requests);
-            return Err(error);
+        let met = window.barrier(device);
+        if met.is_err() {
+            // Who has come through the barrier may ask, and has perhaps; the caller has its memory back.
+            window.end(device, false);
         }
-        Ok(window)
+        met.map(|()| window)
     }
 }
 

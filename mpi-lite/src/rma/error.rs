@@ -30,6 +30,9 @@ pub enum RmaError {
     /// The ranks are not all on one host, or cannot map one another's memory.
     #[error("the memory can't be shared")]
     Shared,
+    /// A rank has no memory for its part of the window.
+    #[error("no memory left")]
+    NoMemory,
     /// A target has got what this version would not have sent.
     #[error("a request that makes no sense")]
     Malformed,
@@ -50,6 +53,7 @@ impl RmaError {
             Self::Flavor => ErrorClass::RmaFlavor,
             Self::Attach => ErrorClass::RmaAttach,
             Self::Shared => ErrorClass::RmaShared,
+            Self::NoMemory => ErrorClass::NoMem,
             Self::Malformed => ErrorClass::Intern,
             Self::Device(_) => return None,
         })

@@ -23,7 +23,7 @@ pub(super) struct Exposure {
     members: Members,
     pub regions: Regions,
     /// What they are part of, where that is not the user's.
-    _memory: Option<Shared>,
+    memory: Option<Shared>,
     locks: LockTable,
     origins: Vec<Origin>,
     /// Origins whose stream waits for something.
@@ -74,7 +74,7 @@ impl Exposure {
         Self {
             members,
             regions,
-            _memory: memory,
+            memory,
             locks: LockTable::default(),
             origins,
             waiting: Vec::new(),
@@ -82,6 +82,16 @@ impl Exposure {
             places: Places::default(),
             gone: 0,
         }
+    }
+
+    /// Shows nothing any more: whatever is asked from now on is refused.
+    pub fn close(&mut self) {
+        self.regions = Regions::dynamic();
+    }
+
+    /// Gives its own memory back. It is closed and idle.
+    pub fn release(&mut self) {
+        self.memory = None;
     }
 
     /// Nothing was asked that is not answered.

@@ -79,10 +79,22 @@ impl Window {
         let closed = matches!(self.epoch, Epoch::None | Epoch::Fence) && self.exposed.is_none();
         let flushed = self.flush_ranks(device, 0..self.size());
         let met = self.barrier(device);
-        let exposure = Arc::clone(&self.exposure);
-        wait_until(device, |_| lock(&exposure).is_idle().then_some(()));
-        device.end_service(self.members.contexts.requests);
+        self.end(device, met.is_ok());
         if closed { flushed.and(met) } else { Err(RmaError::Sync) }
+    }
+
+    /// Waits until nobody accesses this rank's memory. Where ranks have not met, others may still ask for some: who does is refused, as
+    /// long as the device lives, and does not wait in vain.
+    pub(super) fn end(&self, device: &mut Device, met: bool) {
+        if !met {
+            lock(&self.exposure).close();
+        }
+        wait_until(device, |_| lock(&self.exposure).is_idle().then_some(()));
+        if met {
+            device.end_service(self.members.contexts.requests);
+        } else {
+            lock(&self.exposure).release();
+        }
     }
 
     /// How an operation has ended, of those that the standard calls request-based: its buffers are the caller's again. `None`

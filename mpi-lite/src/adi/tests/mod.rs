@@ -1,5 +1,6 @@
 //! Devices over the simulated fabric, in one thread and in virtual time; and over shared memory, a thread each.
 
+mod ends;
 mod job;
 mod messages;
 mod one_sided;

@@ -5,7 +5,7 @@ use sidelane_nic::time::Duration;
 
 use super::job::bytes;
 use crate::adi::threads::in_changed_threads;
-use crate::adi::{Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process, Source};
+use crate::adi::{Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Process, Source};
 
 /// Runs `each` as every process of a job on one host.
 fn job(size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut Device) + Sync) {
@@ -34,6 +34,11 @@ fn recv(device: &mut Device, from: u32, tag: i32, len: usize) -> Vec<u8> {
     room
 }
 
+/// The longest messages are pulled.
+fn pulling() -> Config {
+    Config { on_host: Limits { pull_min: 1 << 20, ..Limits::SHARED_MEMORY }, ..Config::default() }
+}
+
 /// Back and forth around every limit.
 fn ping_pong(device: &mut Device) {
     let other = 1 - device.own();
@@ -52,14 +57,14 @@ fn ping_pong(device: &mut Device) {
 }
 
 #[test]
-fn long_messages_are_read_from_their_senders_memory() {
+fn the_longest_messages_are_read_from_their_senders_memory_and_long_ones_put() {
     job(
         2,
-        &Config::default(),
+        &pulling(),
         |_| {},
         |device| {
             ping_pong(device);
-            assert!(device.counters().pulled > 0 && device.counters().put == 0);
+            assert_eq!((device.counters().pulled, device.counters().put), (20, 20));
         },
     );
 }
@@ -69,7 +74,7 @@ fn long_messages_are_put_where_memory_cannot_be_read() {
     // A mark that is not there: as if the process were another.
     job(
         2,
-        &Config::default(),
+        &pulling(),
         |process| process.mark ^= 1,
         |device| {
             ping_pong(device);
@@ -82,7 +87,7 @@ fn long_messages_are_put_where_memory_cannot_be_read() {
 fn long_messages_are_put_where_nobody_wants_memory_to_be_read() {
     job(
         2,
-        &Config { single_copy: false, ..Config::default() },
+        &Config { single_copy: false, ..pulling() },
         |_| {},
         |device| {
             ping_pong(device);

@@ -8,7 +8,7 @@ use crate::coll::fold::{Fold, Role};
 use crate::coll::{Reduction, Schedule, Span, Team};
 
 /// Partial results of twice as many neighbours with every message time. In place, `input` is `output`.
-pub fn recursive_doubling(schedule: &mut Schedule, team: Team, input: Span, output: Span, reduction: Reduction) {
+pub fn recursive_doubling(schedule: &mut Schedule, team: Team, input: Span, output: Span, _: Reduction) {
     let fold = Fold::of(team);
     let (number, takes_from) = match fold.role {
         Role::Aside { to } => {
@@ -21,7 +21,9 @@ pub fn recursive_doubling(schedule: &mut Schedule, team: Team, input: Span, outp
     };
     schedule.copy(output, input);
     let room = schedule.scratch(if team.size > 1 { input.len() } else { 0 });
-    let mut partial = Accumulator::new(output, room, reduction.commutative);
+    // In the order of ranks also where that does not matter: of two that combine the same, both get the same, bit by bit (MPI_MAX of
+    // a NaN, or of zeros of both signs, may be either operand).
+    let mut partial = Accumulator::new(output, room, false);
     if let Some(member) = takes_from {
         schedule.receive(team.rank(member), partial.room());
         partial.append(schedule);

@@ -1,7 +1,7 @@
 //! A schedule under way: posts a round's messages, waits for them, does the local steps, and goes on.
 #![allow(unsafe_code)] // The caller's buffers are read and written while other calls go on: it lends their addresses.
 
-use std::time::{Duration, Instant};
+use sidelane_nic::time::{Duration, Instant};
 
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source};
 use crate::coll::{Memory, Schedule, Span, Step, Transfer};
@@ -26,6 +26,15 @@ impl Lent {
     /// send buffer meanwhile, and nobody else touches the receive buffer.
     pub unsafe fn new(send: *const [u8], receive: *mut [u8]) -> Self {
         Self { send, receive }
+    }
+
+    /// Both.
+    ///
+    /// # Safety
+    /// The call is not over, and nobody else has them.
+    pub(super) unsafe fn slices<'a>(self) -> (&'a [u8], &'a mut [u8]) {
+        // SAFETY: as `new` and the caller say.
+        unsafe { (&*self.send, &mut *self.receive) }
     }
 
     /// Bytes of each.
@@ -179,7 +188,8 @@ impl Execution {
         if self.error.is_some() || !device.gone().iter().any(|gone| route.processes.contains(gone)) {
             return;
         }
-        if self.stalled_since.get_or_insert_with(Instant::now).elapsed() > GRACE {
+        let now = device.now();
+        if now.since(*self.stalled_since.get_or_insert(now)) > GRACE {
             self.fail(device, Error::ProcFailed);
         }
     }

@@ -3,10 +3,13 @@
 
 mod between;
 mod execution;
+mod on_host;
+mod queue;
 mod ranks;
 #[cfg(test)]
 mod tests;
 
 pub use between::NOBODY;
 pub use execution::{Execution, Lent};
+pub use queue::{Combine as BoxedCombine, Queue, Queued};
 pub use ranks::{Combine, Course, Ranks, Turns};

@@ -2,18 +2,19 @@
 #![allow(unsafe_code)] // A call that waits lends what it has borrowed.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
 use super::execution::{Execution, Lent, Route};
-use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request};
-use crate::coll::neighbor::Neighbors;
-use crate::coll::{Blocks, Buffers, Call, Table, Team};
-use crate::host::{DIFFER, Host, Peers};
+use super::on_host::{Members, Waiting, make, make_few, takes};
+use super::queue::Queue;
+use crate::adi::{Device, Error, Request};
+use crate::coll::{Buffers, Call, Table, Team};
+use crate::host::{Host, at_once};
+use crate::op::Function;
 
 /// An operator: the second operand and result, and the first.
 pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) + 'a;
@@ -30,8 +31,12 @@ pub struct Ranks {
     table: Arc<Table>,
     /// Messages of one call have its number as their tag.
     calls: u32,
+    /// Calls that are begun again and again, each with a tag of its own.
+    repeated: u32,
     execution: Execution,
     host: Shared,
+    /// Of calls that do not wait; made with `host`.
+    queue: Option<Arc<Queue>>,
     /// Of ranks in two groups.
     groups: Option<Groups>,
     /// A receive for who wakes us out of a wait for shared memory.
@@ -58,7 +63,7 @@ impl Course {
         execution.start(device, route, lent, tag);
     }
 
-    /// As [`Ranks::advance`].
+    /// Goes on with a call, as far as it can without waiting. True once it is over.
     pub fn advance(
         &self,
         device: &mut Device,
@@ -120,8 +125,10 @@ impl Ranks {
             hosts,
             table,
             calls: 0,
+            repeated: 0,
             execution: Execution::default(),
             host,
+            queue: None,
             groups: None,
             wake: None,
         }
@@ -151,7 +158,7 @@ impl Ranks {
 
     /// By messages only, from now on. All ranks do so.
     pub fn without_shared_memory(mut self) -> Self {
-        self.host = Shared::None;
+        (self.host, self.queue) = (Shared::None, None);
         self
     }
 
@@ -170,40 +177,53 @@ impl Ranks {
         // Others may wait for it while we wait, or are away, without a turn.
         turns.device().flush();
         if matches!(self.host, Shared::Unmade) {
-            self.host = self.make_host(turns)?;
+            self.make_host(turns)?;
         }
         if let Shared::Failed(error) = self.host {
             return Err(error);
         }
         let given = send.map_or(receive.len(), <[u8]>::len);
         if let Shared::Made(host) = &mut self.host
-            && takes(host, call, given, receive.len(), self.processes.len())
+            && takes(host.limits(), call, given, receive.len(), self.processes.len())
         {
-            let mut peers = OnHost {
-                turns,
-                context: self.context,
-                rank: self.rank,
-                processes: &self.processes,
-                wake: &mut self.wake,
-                idle: Idle::tired(),
-            };
-            // An operator of the program's may panic; the others are not to wait for us then.
-            let done =
-                catch_unwind(AssertUnwindSafe(|| by_memory(host, &mut peers, self.rank, call, send, receive, combine)));
-            let failed = match done {
-                Ok(Ok(())) => match host.failure() {
-                    None => return Ok(()),
-                    Some(code) => Ok(error(code)),
-                },
-                Ok(Err(error)) => Ok(error),
-                Err(panic) => Err(panic),
-            };
-            host.fail(code(*failed.as_ref().unwrap_or(&Error::ProcFailed)));
-            host.tell(&mut peers);
-            self.host = Shared::Failed(*failed.as_ref().unwrap_or(&Error::ProcFailed));
-            return failed.map_or_else(|panic| resume_unwind(panic), Err);
+            let members = Members { context: self.context, rank: self.rank, processes: &self.processes, tag: WAKE };
+            let mut peers = Waiting::new(turns, members, &mut self.wake);
+            let done = at_once(make(host, &mut peers, call, (send, receive), combine));
+            if let Ok(Ok(())) = done {
+                return Ok(());
+            }
+            self.host = Shared::Failed(done.as_ref().map_or(Error::ProcFailed, |ended| ended.err().unwrap()));
+            return done.unwrap_or_else(|panic| resume_unwind(panic));
         }
         self.call_by_messages(turns, call, send, receive, combine)
+    }
+
+    /// As [`Self::call`], of a call of few bytes in memory that the ranks share. `None`: it is none of those, or that was not made
+    /// yet; then nothing was done.
+    #[inline]
+    pub fn call_few(
+        &mut self,
+        turns: &mut impl Turns,
+        call: &Call,
+        send: Option<&[u8]>,
+        receive: &mut [u8],
+        function: Option<Function>,
+    ) -> Option<Result<(), Error>> {
+        let Shared::Made(host) = &mut self.host else { return None };
+        turns.device().flush();
+        let members = Members { context: self.context, rank: self.rank, processes: &self.processes, tag: WAKE };
+        let mut peers = Waiting::new(turns, members, &mut self.wake);
+        let done = make_few(host, &mut peers, call, (send, receive), function)?;
+        if let Err(error) = done {
+            self.host = Shared::Failed(error);
+        }
+        Some(done)
+    }
+
+    /// Where a call is begun that does not wait, and the call, if by shared memory: as all ranks find alike.
+    pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(Arc<Queue>, Call<'static>)> {
+        let queue = self.queue.as_ref()?;
+        Some((Arc::clone(queue), queue.takes(call, buffers)?))
     }
 
     /// Begins a call in `execution`, which is not under way.
@@ -212,10 +232,11 @@ impl Ranks {
     pub fn start(&mut self, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
         let (send, receive) = lent.lens();
         self.build(execution, call, Buffers { send, receive, in_place });
-        self.start_again(device, execution, lent);
+        let tag = self.next_tag();
+        execution.start(device, self.route(), lent, tag);
     }
 
-    /// Prepares a call in `execution`, which is not under way, for [`Self::start_again`].
+    /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
     pub fn build(&self, execution: &mut Execution, call: Call, buffers: Buffers) {
         let schedule = execution.schedule();
         if let Some(groups) = &self.groups {
@@ -225,32 +246,6 @@ impl Ranks {
         if !call.build_on_hosts(schedule, self.rank, buffers, &self.hosts) {
             call.build(schedule, team, buffers, &self.table);
         }
-    }
-
-    /// Begins once more what `execution` did last, for a persistent call, with buffers of the same lengths.
-    pub fn start_again(&mut self, device: &mut Device, execution: &mut Execution, lent: Lent) {
-        let tag = self.next_tag();
-        execution.start(device, self.route(), lent, tag);
-    }
-
-    /// Goes on with a call, as far as it can without waiting. True once it is over.
-    pub fn advance(
-        &self,
-        device: &mut Device,
-        execution: &mut Execution,
-        combine: &mut Combine,
-    ) -> Result<bool, Error> {
-        execution.advance(device, self.route(), combine)
-    }
-
-    /// Waits until a call is over.
-    pub fn finish(
-        &self,
-        turns: &mut impl Turns,
-        execution: &mut Execution,
-        combine: &mut Combine,
-    ) -> Result<(), Error> {
-        execution.finish(turns, self.route(), combine)
     }
 
     /// What calls that are under way need of this, for who moves them on while other calls are made.
@@ -277,19 +272,24 @@ impl Ranks {
 
     /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
     #[cold]
-    fn make_host(&mut self, turns: &mut impl Turns) -> Result<Shared, Error> {
+    fn make_host(&mut self, turns: &mut impl Turns) -> Result<(), Error> {
         let (rank, size) = (self.rank, self.processes.len());
-        let made = if rank == 0 { Host::create(size).ok() } else { None };
-        let mut ticket = made.as_ref().map_or([0; Ticket::LEN], |host| host.ticket().to_bytes());
+        self.host = Shared::None;
+        // For calls that wait, and for those that do not.
+        let made =
+            if rank == 0 { Host::create(size).and_then(|host| Ok([host, Host::create(size)?])).ok() } else { None };
+        let mut tickets =
+            made.as_ref().map_or([[0; Ticket::LEN]; 2], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
         let broadcast = Call::Broadcast { root: 0 };
-        self.call_by_messages(turns, broadcast, Some(&[]), &mut ticket, &mut |_, _| ())?;
-        let host = match made {
-            None if rank > 0 => Host::join(Ticket::from_bytes(ticket), rank, size).ok(),
+        self.call_by_messages(turns, broadcast, Some(&[]), tickets.as_flattened_mut(), &mut |_, _| ())?;
+        let join = |ticket| Host::join(Ticket::from_bytes(ticket), rank, size).ok();
+        let hosts = match made {
+            None if rank > 0 => join(tickets[0]).and_then(|host| Some([host, join(tickets[1])?])),
             made => made,
         };
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
-        self.call_by_messages(turns, all, Some(&[u8::from(host.is_some())]), &mut have, &mut |_, _| ())?;
-        let Some(mut host) = host.filter(|_| !have.contains(&0)) else { return Ok(Shared::None) };
+        self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
+        let Some(mut hosts) = hosts.filter(|_| !have.contains(&0)) else { return Ok(()) };
         // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
         let word = 0u64;
         let mut words = vec![0; size * 8];
@@ -298,17 +298,15 @@ impl Ranks {
         self.call_by_messages(turns, all, Some(&address), &mut words, &mut |_, _| ())?;
         let other = usize::from(rank == 0);
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
-        let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]);
-        let mut peers = OnHost {
-            turns,
-            context: self.context,
-            rank,
-            processes: &self.processes,
-            wake: &mut self.wake,
-            idle: Idle::tired(),
-        };
-        host.allow_reads(can, &mut peers)?;
-        Ok(Shared::Made(host))
+        let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
+        for host in &mut hosts {
+            let members = Members { context: self.context, rank, processes: &self.processes, tag: WAKE };
+            at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
+        }
+        let [host, later] = hosts;
+        self.host = Shared::Made(host);
+        self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later)));
+        Ok(())
     }
 
     fn route(&self) -> Route<'_> {
@@ -321,181 +319,18 @@ impl Ranks {
         // Calls under way at the same time are fewer than tags.
         (self.calls & i32::MAX as u32) as i32
     }
-}
 
-/// The other ranks, beside the memory that all share.
-struct OnHost<'a, T> {
-    turns: &'a mut T,
-    context: u32,
-    rank: usize,
-    processes: &'a [u32],
-    wake: &'a mut Option<Request>,
-    idle: Idle,
-}
-
-impl<T: Turns> OnHost<'_, T> {
-    /// A receive of somebody's word that wakes us.
-    fn await_word(&mut self) {
-        if self.wake.is_none() {
-            let pattern = Pattern { context: self.context, source: None, tag: Some(WAKE) };
-            *self.wake = Some(self.turns.device().recv(pattern, Incoming::EMPTY));
-        }
-    }
-
-    fn hear_word(&mut self) {
-        if self.wake.is_some_and(|request| self.turns.device().poll(request).is_some()) {
-            *self.wake = None;
-        }
+    /// The same of a call that is begun again and again, in whatever order with others (MPI-4.1 6.13): it is made in the same one by
+    /// all ranks.
+    pub fn next_repeated_tag(&mut self) -> i32 {
+        self.repeated += 1;
+        // Fewer are made than there are tags.
+        REPEATED - (self.repeated & (i32::MAX as u32 >> 1)) as i32
     }
 }
 
-impl<T: Turns> Peers for OnHost<'_, T> {
-    type Error = Error;
-
-    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
-        let moved = self.turns.turn();
-        self.hear_word();
-        let device = self.turns.device();
-        let gone = device.gone();
-        if !gone.is_empty() {
-            let mut members = self.processes.iter().enumerate();
-            if members.any(|(member, process)| gone.contains(process) && awaits(member)) {
-                return Err(Error::ProcFailed);
-            }
-        }
-        if device.is_revoked(self.context) { Err(Error::Revoked) } else { Ok(moved) }
-    }
-
-    fn sleep(&mut self) {
-        self.await_word();
-        let device = self.turns.device();
-        device.flush();
-        device.idle(&mut self.idle);
-    }
-
-    fn slept(&mut self, woken: bool) {
-        if woken {
-            // It comes, if it has not come.
-            self.await_word();
-        } else if let Some(request) = *self.wake {
-            self.turns.device().cancel(request);
-        }
-        self.hear_word();
-    }
-
-    fn wake(&mut self, member: usize) {
-        let envelope = Envelope { context: self.context, source: self.rank as u32, tag: WAKE };
-        let device = self.turns.device();
-        let word = device.send(self.processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
-        device.free(word);
-        device.flush();
-    }
-
-    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
-        // It was tried when the memory was made: now only its owner's end can be the reason.
-        let read = self.turns.device().read_memory(self.processes[member], address, into);
-        if read { Ok(()) } else { Err(Error::ProcFailed) }
-    }
-
-    fn code(error: &Error) -> NonZeroU32 {
-        code(*error)
-    }
-
-    fn error(code: NonZeroU32) -> Error {
-        error(code)
-    }
-}
-
-fn code(error: Error) -> NonZeroU32 {
-    match error {
-        Error::Truncated => DIFFER,
-        Error::ProcFailed => const { NonZeroU32::new(2).unwrap() },
-        Error::NoAccess => const { NonZeroU32::new(3).unwrap() },
-        Error::Revoked => const { NonZeroU32::new(4).unwrap() },
-    }
-}
-
-fn error(code: NonZeroU32) -> Error {
-    let known =
-        [Error::Truncated, Error::NoAccess, Error::Revoked].into_iter().find(|known| self::code(*known) == code);
-    known.unwrap_or(Error::ProcFailed)
-}
-
-/// The tag of words that wake a rank: no call's.
+/// The tag of words that wake a rank out of a call that waits: no call's.
 const WAKE: i32 = -1;
 
-/// Whether all ranks can do this call in the memory that they share, which all find alike.
-fn takes(host: &Host, call: Call, given: usize, receive: usize, size: usize) -> bool {
-    match call {
-        Call::Barrier => true,
-        Call::Broadcast { .. } => host.takes(receive),
-        Call::Reduce { .. }
-        | Call::Allreduce { .. }
-        | Call::Scan { .. }
-        | Call::Exscan { .. }
-        | Call::ReduceScatter { .. } => host.takes(given),
-        Call::Gather { len, .. } | Call::Allgather { len } => host.takes(len),
-        Call::Scatter { len, .. } | Call::Alltoall { len } => host.takes(len * size),
-        Call::Gatherv { .. } | Call::Scatterv { .. } | Call::Allgatherv { .. } | Call::Alltoallv { .. } => {
-            host.takes_varying()
-        }
-        Call::NeighborAllgather { .. } => host.takes_neighbors(0),
-        Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), .. } => host.takes_neighbors(both.len()),
-        // Which of several blocks between two ranks is which, only messages know.
-        Call::NeighborAlltoall { .. } => false,
-    }
-}
-
-fn by_memory(
-    host: &mut Host,
-    peers: &mut OnHost<impl Turns>,
-    me: usize,
-    call: Call,
-    send: Option<&[u8]>,
-    receive: &mut [u8],
-    combine: &mut Combine,
-) -> Result<(), Error> {
-    match call {
-        Call::Barrier => host.barrier(peers),
-        Call::Broadcast { root } => host.broadcast(root, receive, peers),
-        Call::Reduce { root, reduction } => {
-            host.reduce(root, send, (me == root).then_some(receive), reduction.element, combine, peers)
-        }
-        Call::Allreduce { reduction } => host.allreduce(send, receive, reduction.element, combine, peers),
-        Call::ReduceScatter { blocks, reduction } => {
-            host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers)
-        }
-        Call::Scan { reduction } => host.scan(send, receive, reduction.element, combine, peers),
-        Call::Exscan { reduction } => host.exscan(send, receive, reduction.element, combine, peers),
-        Call::Gather { root, len } => {
-            host.gather(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers)
-        }
-        Call::Gatherv { root, blocks } => host.gather(root, send, blocks.map(|blocks| (receive, blocks)), peers),
-        Call::Scatter { root, len } => {
-            host.scatter(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers)
-        }
-        Call::Scatterv { root, blocks } => {
-            host.scatter_varying(root, send.zip(blocks), scattered(me == root, receive), peers)
-        }
-        Call::Allgather { len } => host.allgather(Blocks::Equal(len), send, receive, peers),
-        Call::Allgatherv { blocks } => host.allgather(blocks, send, receive, peers),
-        Call::Alltoall { len } => host.alltoall(len, send, receive, peers),
-        Call::Alltoallv { to, from } => host.alltoall_varying((send, to), (receive, from), peers),
-        Call::NeighborAllgather { neighbors, from } => {
-            let (sources, destinations) = match neighbors {
-                Neighbors::Graph { sources, destinations } => (sources, destinations),
-                Neighbors::Grid(both) => (both, both),
-            };
-            host.neighbor_allgather((sources, destinations), send.unwrap_or_default(), (receive, from), peers)
-        }
-        Call::NeighborAlltoall { neighbors, to, from } => {
-            let (Neighbors::Grid(both) | Neighbors::Graph { sources: both, .. }) = neighbors;
-            host.neighbor_alltoall(both, (send.unwrap_or_default(), to), (receive, from), peers)
-        }
-    }
-}
-
-/// In place, the root that scatters has nothing to receive into.
-fn scattered(is_root: bool, receive: &mut [u8]) -> Option<&mut [u8]> {
-    (!is_root || !receive.is_empty()).then_some(receive)
-}
+/// Above the tags of calls that are begun again: that of words which wake queues.
+const REPEATED: i32 = -2;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sidelane_nic::time::Duration;
 
 use super::*;
+use crate::adi::Idle;
 use crate::adi::{self, Config, Device, Error};
-use crate::coll::{Blocks, Call, Reduction, Table};
+use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
@@ -42,13 +43,9 @@ fn combined(members: usize, len: usize) -> Vec<u8> {
 }
 
 /// Every call once, with blocks of `len` bytes.
-fn every_call(device: &mut Device, ranks: &mut Ranks, rank: usize, len: usize) {
-    let size = ranks.size();
+fn every_call(size: usize, rank: usize, len: usize, mut call: impl FnMut(Call, Option<&[u8]>, &mut [u8])) {
     let root = size / 2;
     let (own, all): (_, Vec<u8>) = (input(rank, len), (0..size).flat_map(|rank| input(rank, len)).collect());
-    let mut call = |call, send: Option<&[u8]>, receive: &mut [u8]| {
-        ranks.call(device, call, send, receive, &mut compose).unwrap();
-    };
     let what = format!("rank {rank} of {size}, {len} bytes");
     let at_root = |len| vec![0; if rank == root { len } else { 0 }];
     call(Call::Barrier, None, &mut []);
@@ -69,6 +66,12 @@ fn every_call(device: &mut Device, ranks: &mut Ranks, rank: usize, len: usize) {
     let mut output = vec![0; blocks.len(rank)];
     call(Call::ReduceScatter { blocks, reduction: COMPOSE }, Some(&own), &mut output);
     assert!(output == combined(size, len)[blocks.start(rank)..][..blocks.len(rank)], "reduce_scatter: {what}");
+    let mut output = vec![0; len];
+    call(Call::ReduceScatter { blocks: Blocks::Equal(len), reduction: COMPOSE }, Some(&all), &mut output);
+    // All give the same.
+    let mut expected = own.clone();
+    (1..size).for_each(|_| compose(&mut expected, &own));
+    assert!(output == expected, "reduce_scatter of equal blocks: {what}");
 
     let mut output = vec![0; len];
     call(Call::Scan { reduction: COMPOSE }, Some(&own), &mut output);
@@ -119,7 +122,9 @@ fn every_call_by_messages() {
         job(size, |device, ranks| {
             let (mut ranks, rank) = (ranks.without_shared_memory(), (size - 1 - device.own()) as usize);
             for len in [0, 2, 1000, 20_000, 200_000] {
-                every_call(device, &mut ranks, rank, len);
+                every_call(size as usize, rank, len, |call, send, receive| {
+                    ranks.call(device, call, send, receive, &mut compose).unwrap();
+                });
             }
         });
     }
@@ -131,10 +136,138 @@ fn every_call_by_shared_memory() {
         job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
             for len in [0, 2, 1000, 20_000, 200_000] {
-                every_call(device, &mut ranks, rank, len);
+                every_call(size as usize, rank, len, |call, send, receive| {
+                    ranks.call(device, call, send, receive, &mut compose).unwrap();
+                });
             }
         });
     }
+}
+
+/// Begins a call that goes by shared memory without waiting.
+fn begin(ranks: &Ranks, call: Call, send: Option<&[u8]>, receive: &mut [u8]) -> Option<Queued> {
+    let lens = Buffers { send: send.map_or(0, <[u8]>::len), receive: receive.len(), in_place: send.is_none() };
+    let (queue, call) = ranks.queue_for(call, lens)?;
+    // SAFETY: both live, untouched, until the call is over.
+    let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
+    Some(queue.begin(call, send.is_none(), lent, Box::new(compose)))
+}
+
+fn finish(device: &mut Device, queued: &mut Queued) -> Result<(), Error> {
+    let mut idle = Idle::new();
+    while !queued.advance(device)? {
+        if !device.progress() {
+            device.idle(&mut idle);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_call_that_does_not_wait() {
+    for size in [2, 3, 5] {
+        job(size, |device, mut ranks| {
+            let rank = (size - 1 - device.own()) as usize;
+            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+            for len in [0, 2, 1000, 20_000, 200_000] {
+                let mut queued = 0;
+                every_call(size as usize, rank, len, |call, send, receive| match begin(&ranks, call, send, receive) {
+                    Some(mut call) => {
+                        finish(device, &mut call).unwrap();
+                        queued += 1;
+                    }
+                    None => ranks.call(device, call, send, receive, &mut compose).unwrap(),
+                });
+                assert_eq!(queued, 12, "all but those with lengths of their own");
+            }
+        });
+    }
+}
+
+#[test]
+fn calls_that_do_not_wait_go_on_beside_those_that_do() {
+    job(5, |device, mut ranks| {
+        let rank = 4 - device.own() as usize;
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        for len in [2, 3_000, 60_000] {
+            let (scan, all) = (Call::Scan { reduction: COMPOSE }, Call::Allreduce { reduction: COMPOSE });
+            let own = input(rank, len);
+            let mut rooms = vec![vec![0; len]; 5];
+            rooms[0].copy_from_slice(&input(rank, len));
+            let mut calls: Vec<_> = rooms
+                .iter_mut()
+                .enumerate()
+                .map(|(at, room)| match at {
+                    0 => begin(&ranks, Call::Broadcast { root: 3 }, Some(&[]), room).unwrap(),
+                    1 => begin(&ranks, scan, Some(&own), room).unwrap(),
+                    2 => begin(&ranks, Call::Barrier, Some(&[]), &mut []).unwrap(),
+                    3 => begin(&ranks, all, Some(&own), room).unwrap(),
+                    _ => begin(&ranks, Call::Broadcast { root: 0 }, Some(&[]), room).unwrap(),
+                })
+                .collect();
+            // One that waits moves them on, as every turn of a process does.
+            let mut turns = Beside { device, calls: &mut calls, over: [false; 5] };
+            let mut output = vec![0; len];
+            ranks.call(&mut turns, all, Some(&own), &mut output, &mut compose).unwrap();
+            assert!(output == combined(5, len));
+            while turns.over != [true; 5] {
+                turns.turn();
+            }
+            drop(calls);
+            assert!(rooms[0] == input(3, len), "broadcast, rank {rank}, {len} bytes");
+            assert!(rooms[1] == combined(rank + 1, len), "scan, rank {rank}, {len} bytes");
+            assert!(rooms[3] == combined(5, len), "allreduce, rank {rank}, {len} bytes");
+        }
+    });
+}
+
+/// Moves calls on in any order.
+struct Beside<'a> {
+    device: &'a mut Device,
+    calls: &'a mut [Queued],
+    over: [bool; 5],
+}
+
+impl Turns for Beside<'_> {
+    fn device(&mut self) -> &mut Device {
+        self.device
+    }
+
+    fn turn(&mut self) -> bool {
+        for (call, over) in self.calls.iter_mut().zip(&mut self.over).rev() {
+            *over = *over || call.advance(self.device).unwrap();
+        }
+        self.device.progress()
+    }
+}
+
+#[test]
+fn a_call_that_does_not_fit_fails_and_all_behind_it() {
+    job(3, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let (mut room, barrier) = (vec![0; if device.own() == 1 { 9 } else { 8 }], Call::Barrier);
+        let mut first = begin(&ranks, Call::Broadcast { root: 2 }, Some(&[]), &mut room).unwrap();
+        let mut second = begin(&ranks, barrier, Some(&[]), &mut []).unwrap();
+        let first = finish(device, &mut first);
+        let second = finish(device, &mut second);
+        assert_eq!(first.and(second), Err(Error::Truncated));
+        let mut third = begin(&ranks, barrier, Some(&[]), &mut []).unwrap();
+        assert_eq!(finish(device, &mut third), Err(Error::Truncated));
+        ranks.call(device, barrier, None, &mut [], &mut compose).unwrap();
+    });
+}
+
+#[test]
+fn a_revoked_call_that_does_not_wait_ends() {
+    job(2, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        if device.own() == 0 {
+            let mut call = begin(&ranks, Call::Barrier, Some(&[]), &mut []).unwrap();
+            assert_eq!(call.advance(device), Ok(false));
+            device.revoke(5);
+            assert_eq!(finish(device, &mut call), Err(Error::Revoked));
+        }
+    });
 }
 
 #[test]
@@ -154,7 +287,7 @@ fn calls_under_way_at_the_same_time_do_not_mix() {
         // Calls that wait go on meanwhile.
         ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
         for execution in executions.iter_mut().rev() {
-            ranks.finish(device, execution, &mut compose).unwrap();
+            finish_steps(&ranks, device, execution);
             assert!(!execution.is_under_way());
         }
         for (call, output) in outputs.iter().enumerate() {
@@ -163,6 +296,12 @@ fn calls_under_way_at_the_same_time_do_not_mix() {
             assert!(*output == expected, "call {call}");
         }
     });
+}
+
+fn finish_steps(ranks: &Ranks, device: &mut Device, execution: &mut Execution) {
+    while !ranks.course().advance(device, execution, &mut compose).unwrap() {
+        device.progress();
+    }
 }
 
 #[test]
@@ -178,9 +317,9 @@ fn a_persistent_call_is_made_again() {
             let lent = unsafe { Lent::new(&[], &raw mut data[..]) };
             match turn {
                 0 => ranks.start(device, &mut execution, Call::Broadcast { root: 1 }, true, lent),
-                _ => ranks.start_again(device, &mut execution, lent),
+                _ => ranks.course().start(device, &mut execution, lent, turn as i32),
             }
-            ranks.finish(device, &mut execution, &mut compose).unwrap();
+            finish_steps(&ranks, device, &mut execution);
             assert!(data == input(turn, 500), "turn {turn}");
         }
     });

@@ -22,7 +22,7 @@ use self::agreement::Verdict;
 pub(super) use self::record::Name;
 pub(super) use self::watch::{Failures, Watch, lock};
 use super::communicator::Topology;
-use super::context::WORDS;
+use super::context::NOTHING;
 use super::{Communicator, ErrorClass, Group};
 
 /// What all members agreed on.
@@ -74,8 +74,6 @@ impl Communicator {
 
     /// Agrees with all members that are alive, of both sides of an intercommunicator: all get the same, whoever dies
     /// meanwhile, also in a communicator that was revoked (`MPIX_Comm_agree`).
-    ///
-    /// The id of a communicator in which was agreed is not used again: a process can make some four thousand of them.
     pub fn agree(&self, flag: i32) -> Agreed {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let acknowledged = self.acknowledged_of_all();
@@ -110,12 +108,12 @@ impl Communicator {
     fn agree_with_the_living(&self) -> Result<(u32, Group), ErrorClass> {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let mut living = Group::empty();
-        let id = self.agree_by(|mut offer| {
+        let id = self.agree_by(|offer| {
             let Verdict { alive, value } = self.decide(offer.to_vec());
             living = Group::new(alive.iter().map(|rank| members[rank])).expect("each is a member once");
-            offer = [0; WORDS + 1];
-            offer.iter_mut().zip(value).for_each(|(into, word)| *into = word);
-            Ok(offer)
+            let mut all = NOTHING;
+            all.iter_mut().zip(value).for_each(|(into, word)| *into = word);
+            Ok(all)
         })?;
         Ok((id, living))
     }

@@ -20,6 +20,8 @@ pub struct Failures {
     /// Of the messages about failures.
     context: u32,
     circles: HashMap<Name, Circle>,
+    /// Those that this process has left and others may not have, oldest first.
+    left: VecDeque<Name>,
     /// What was said of communicators that are not known here yet, by which process.
     early: VecDeque<(Name, u32, Box<[u8]>)>,
     /// Of the processes that the device says are gone, how many all circles know of.
@@ -56,6 +58,7 @@ impl Failures {
             own,
             context,
             circles: HashMap::new(),
+            left: VecDeque::new(),
             early: VecDeque::new(),
             seen: 0,
             unsaid: Vec::new(),
@@ -83,8 +86,15 @@ impl Failures {
         let unused = self.circles.get(&name).is_none_or(|circle| !circle.revoked && circle.agreements.is_empty());
         if unused {
             self.circles.remove(&name);
+            return true;
         }
-        unused
+        self.left.push_back(name);
+        if self.left.len() > LEFT_MAX
+            && let Some(oldest) = self.left.pop_front()
+        {
+            self.circles.remove(&oldest);
+        }
+        false
     }
 
     /// Begins the next agreement of a communicator, with what this process offers.
@@ -239,6 +249,9 @@ pub fn lock(failures: &Mutex<Failures>) -> MutexGuard<'_, Failures> {
 
 /// More than any record has: a mask of context ids and two sets of a million ranks.
 const RECORD_MAX: usize = 1 << 20;
+/// Communicators whose agreements others may still ask for: as many as a process can be in at a time. Who is so far behind has been
+/// in an agreement while all others have left thousands.
+const LEFT_MAX: usize = 4096;
 /// What is kept of communicators that are being made. A process says a word of one agreement, and Revoke, before all have it: a thousand
 /// processes in the worst case that anybody has seen; the oldest are of communicators that are no more.
 const EARLY_MAX: usize = 4096;

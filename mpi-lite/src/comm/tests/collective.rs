@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::coll::{Blocks, Call, Reduction};
+use crate::comm::calls::reduction;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::{Op, UserOp};
 
@@ -140,12 +141,12 @@ fn pairs_are_reduced_with_their_gaps() {
             own[at + 8..at + 12].copy_from_slice(&comm.rank().to_ne_bytes());
         }
         let mut result = vec![0x77; own.len()];
-        let datatype = kind.into();
+        let datatype: Datatype = kind.into();
         let call = Call::Allreduce { reduction: Reduction { element: kind.extent(), commutative: true } };
         let given = Elements::at(own.as_mut_ptr(), 2, &datatype);
         let room = Elements::at(result.as_mut_ptr(), 2, &datatype);
         // SAFETY: both are ours until this returns.
-        unsafe { comm.call_raw(call, Some(given), room, Some((&datatype, &Op::Maxloc))) }.unwrap();
+        unsafe { comm.call_raw(call, Some(given), room, Some((&datatype.clone().into(), &Op::Maxloc))) }.unwrap();
         let index = |at: usize| u32::from_ne_bytes(result[at + 8..at + 12].try_into().unwrap());
         assert_eq!((index(0), index(kind.extent())), (2, 1));
     });
@@ -225,4 +226,51 @@ fn calls_under_way_go_on_while_a_rank_is_in_another_call() {
             assert_eq!(data, [9; 2]);
         }
     });
+}
+
+/// Two doubles apart, and no memory behind the last one's data: its gap is another's.
+#[test]
+fn a_users_operator_leaves_the_gaps_of_elements_alone() {
+    let add = Op::User(UserOp::new(true, |datatype: &Datatype, count, into, from| {
+        for at in (0..count).map(|element| element * datatype.extent() as usize) {
+            let number = |bytes: &[u8]| f64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+            let sum = number(from) + number(into);
+            into[at..at + 8].copy_from_slice(&sum.to_ne_bytes());
+        }
+    }));
+    // The second one's data does not begin at its lower bound.
+    let double = Datatype::from(Predefined::Double);
+    let types = [double.resized(0, 16).unwrap(), double.resized(-8, 16).unwrap()];
+    job(2, |comm| {
+        for datatype in &types {
+            let own = f64::from(comm.rank());
+            let mut memory = [[own, -1.0 - own]; 10];
+            let elements = Elements::at(memory.as_mut_ptr().cast(), 10, datatype);
+            let operand = datatype.clone().into();
+            let call = Call::Allreduce { reduction: reduction(&operand, &add).unwrap() };
+            // SAFETY: all elements' data is in `memory`, which nobody else uses.
+            unsafe { comm.call_raw(call, None, elements, Some((&operand, &add))) }.unwrap();
+            assert_eq!(memory, [[1.0, -1.0 - own]; 10]);
+        }
+    });
+}
+
+/// By messages, as between hosts.
+#[test]
+fn all_ranks_get_the_same_also_of_what_has_no_order() {
+    for size in 2..=5 {
+        in_threads(size, &Config::default(), true, |comm| {
+            for odd in 0..size {
+                let is_odd = comm.rank() == odd;
+                let given = if is_odd { [f64::NAN, -0.0] } else { [1.0, 0.0] };
+                for op in [Op::Max, Op::Min] {
+                    let mut result = [0.0; 2];
+                    comm.allreduce(&given, &mut result, &op).unwrap();
+                    let mut all = vec![[0; 2]; size as usize];
+                    comm.allgather(&[result.map(f64::to_bits)], &mut all).unwrap();
+                    assert!(all.iter().all(|each| *each == all[0]), "{op:?}, {size} ranks, odd is {odd}: {all:x?}");
+                }
+            }
+        });
+    }
 }

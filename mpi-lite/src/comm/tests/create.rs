@@ -241,7 +241,7 @@ fn what_is_under_way_in_a_freed_communicator_ends_undisturbed() {
         let (first, second) = (comm.dup().unwrap(), comm.dup().unwrap());
         let (mut room, mut sum, given) = ([0u8; 2], [0u32], [comm.rank() + 1]);
         let call = Call::Allreduce { reduction: Reduction { element: 4, commutative: true } };
-        let datatype = u32::datatype();
+        let (datatype, operand) = (u32::datatype(), u32::datatype().into());
         // SAFETY: All of it stays until both are over.
         let mut begun = unsafe {
             [
@@ -251,7 +251,7 @@ fn what_is_under_way_in_a_freed_communicator_ends_undisturbed() {
                         call,
                         Some(Elements::at(given.as_ptr().cast_mut().cast(), 1, &datatype)),
                         Elements::at(sum.as_mut_ptr().cast(), 1, &datatype),
-                        Some((&datatype, &Op::Sum)),
+                        Some((&operand, &Op::Sum)),
                     )
                     .unwrap(),
             ]
@@ -276,5 +276,65 @@ fn what_is_under_way_in_a_freed_communicator_ends_undisturbed() {
         }
         assert!(comm.local().wait_all(&mut begun).iter().all(|status| status.error.is_none()));
         assert_eq!((room, sum), ([7, 7], [3]));
+    });
+}
+
+#[test]
+fn communicators_that_were_revoked_or_agreed_in_do_not_use_ids_up() {
+    // More than there are places, also of each kind alone.
+    job(1, |world| {
+        for number in 0..10_000 {
+            let comm = if number % 16 == 0 { world.idup().unwrap().wait() } else { world.dup() }.unwrap();
+            match number % 2 {
+                0 => assert_eq!(comm.agree(1).ok(), Ok(1)),
+                _ => comm.revoke(),
+            }
+        }
+        assert_eq!(world.dup().unwrap().barrier(), Ok(()));
+    });
+}
+
+/// Each has the place of the one before.
+#[test]
+fn nothing_of_a_revoked_communicator_is_taken_for_the_next_ones() {
+    job(2, |world| {
+        let (rank, other) = (world.rank(), 1 - world.rank());
+        for number in 0..300u32 {
+            let comm = if number % 16 == 0 { world.idup().unwrap().wait() } else { world.dup() }.unwrap();
+            let mut came = [0];
+            comm.sendrecv(&[number], other, 0, &mut came, other, 0).unwrap();
+            assert_eq!(came, [number]);
+            match number % 2 {
+                0 => assert_eq!(comm.agree(1).ok(), Ok(1)),
+                // The other one may hear of it only when it has given the communicator up.
+                _ if rank == 0 => comm.revoke(),
+                _ => {}
+            }
+        }
+        assert!(!world.is_revoked());
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn an_intercommunicator_is_split_by_colors_of_both_sides() {
+    job(5, |comm| {
+        let (rank, left) = (comm.rank(), comm.rank() < 3);
+        let part = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &comm, if left { 3 } else { 0 }, 0).unwrap();
+        // Ranks 0 and 2, the other way round, and 3; 1 has a color of its own, and 4 none.
+        let color = [Some(7), Some(8), Some(7), Some(7), None][rank as usize];
+        let split = between.split(color, -(rank as i32)).unwrap();
+        assert_eq!(split.is_some(), [0, 2, 3].contains(&rank), "{rank}");
+        if let Some(split) = split {
+            let (here, there): (&[u32], &[u32]) = if left { (&[2, 0], &[3]) } else { (&[3], &[2, 0]) };
+            assert_eq!((split.group().processes(), split.remote_group().unwrap().processes()), (here, there));
+            let mut sum = [rank];
+            split.allreduce(&[rank], &mut sum, &crate::op::Op::Sum).unwrap();
+            assert_eq!(sum, [if left { 3 } else { 2 }]);
+            split.merge(left).unwrap().barrier().unwrap();
+        }
+        // Ids are agreed upon as before.
+        comm.dup().unwrap().barrier().unwrap();
     });
 }

@@ -1,3 +1,4 @@
+#![allow(unsafe_code)] // A receive on raw memory.
 //! Ranks that leave while others count on them.
 
 use sidelane_nic::time::Duration;
@@ -141,5 +142,45 @@ fn groups_on_both_sides_shrink_together() {
             assert_eq!(from_both, [0, 1]);
         }
         assert_eq!(smaller.merge(left).unwrap().size(), 3);
+    });
+}
+
+/// By messages, as between hosts: what a call that failed has sent to who never made it is nobody else's.
+#[test]
+fn what_is_left_of_a_failed_call_is_not_taken_for_a_new_communicators() {
+    in_threads(3, &Config::default(), true, |world| {
+        let old = world.dup().unwrap();
+        if world.rank() == 2 {
+            (0..2).for_each(|rank| _ = world.recv(&mut [0u8], rank, GOODBYE).unwrap());
+            return leave(world);
+        }
+        world.send(&[0u8], 2, GOODBYE).unwrap();
+        assert_eq!(world.recv(&mut [0u8], 2, 0).map(drop), Err(ErrorClass::ProcFailed));
+        if world.rank() == 1 {
+            old.broadcast(&mut [7u32], 1).unwrap_err();
+        }
+        drop(old);
+        let new = world.shrink().unwrap();
+        let mut came = [8 + new.rank()];
+        new.broadcast(&mut came, 1).unwrap();
+        assert_eq!(came, [9]);
+    });
+}
+
+#[test]
+fn all_are_tested_as_far_as_they_can_end() {
+    job_without_the_last(2, |comm| {
+        let mut room = [0u8; 2];
+        comm.recv(&mut room, 1, 0).unwrap_err();
+        // SAFETY: the room stays until the receive is over.
+        let receive = unsafe { comm.start_recv(room.as_mut_ptr(), 2, &u8::datatype(), Source::Any, Some(1)) };
+        let mut all = [receive.unwrap()];
+        let told = comm.local().test_all(&mut all).map(|all| all[0].error);
+        assert_eq!(told, Some(Some(ErrorClass::ProcFailedPending)));
+        comm.failure_ack();
+        assert_eq!(comm.local().test_all(&mut all), None);
+        let [mut receive] = all;
+        comm.local().cancel(&receive).unwrap();
+        assert!(comm.local().finish(&mut receive).cancelled);
     });
 }

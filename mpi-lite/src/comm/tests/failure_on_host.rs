@@ -1,6 +1,7 @@
 //! Ranks that leave, or fail, in collective calls by shared memory: nobody waits for ever.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sidelane_nic::time::Duration;
 
@@ -18,6 +19,28 @@ fn job_without(leaver: u32, size: u32, each: impl Fn(Communicator) + Sync) {
         all_are_through.wait();
         if comm.rank() != leaver {
             each(comm.clone());
+        }
+        comm.local().lock().device.close(Duration::from_millis(100));
+    });
+}
+
+/// The same, with what all of them have done `before`; and the others stay until all are through, so that nobody is told by their end.
+fn job_without_one<T>(
+    leaver: u32,
+    size: u32,
+    before: impl Fn(&Communicator) -> T + Sync,
+    each: impl Fn(&Communicator, T) + Sync,
+) {
+    let (all_are_through, under_way) = (std::sync::Barrier::new(size as usize), AtomicU32::new(size - 1));
+    adi::in_threads(size, &Config::default(), |device| {
+        let comm = Communicator::world(device, false);
+        comm.barrier().unwrap();
+        let done = before(&comm);
+        all_are_through.wait();
+        if comm.rank() != leaver {
+            each(&comm, done);
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            comm.local().wait_for(|_| (under_way.load(Ordering::Relaxed) == 0).then_some(()));
         }
         comm.local().lock().device.close(Duration::from_millis(100));
     });
@@ -46,6 +69,54 @@ fn who_only_gives_learns_of_it_too() {
         // It may be some calls ahead.
         let calls = (0..1_000).take_while(|_| comm.gather(&[0u8; 8], &mut [0; 32], 0).is_ok()).count();
         assert!(calls < 1_000, "rank {}", comm.rank());
+    });
+}
+
+#[test]
+fn who_makes_a_communicator_with_one_that_has_left_is_told() {
+    job_without_one(
+        2,
+        3,
+        |_| (),
+        |comm, ()| {
+            assert_eq!(comm.create_group(comm.group(), 5).map(drop), Err(ErrorClass::ProcFailed));
+        },
+    );
+}
+
+#[test]
+fn who_makes_a_communicator_with_a_group_whose_leader_has_left_is_told() {
+    job_without_one(
+        2,
+        4,
+        |_| (),
+        |comm, ()| {
+            if comm.rank() < 3 {
+                let part = comm.create_group(&Group::new([0, 1]).unwrap(), 1).unwrap();
+                assert_eq!(part.intercomm(0, comm, 2, 0).map(drop), Err(ErrorClass::ProcFailed));
+            }
+        },
+    );
+}
+
+#[test]
+fn who_makes_a_communicator_with_a_group_of_which_one_has_left_is_told() {
+    let halves = |comm: &Communicator| comm.split(Some(comm.rank() / 2), 0).unwrap().unwrap();
+    job_without_one(1, 4, halves, |comm, half| {
+        let made = half.intercomm(0, comm, if comm.rank() == 0 { 2 } else { 0 }, 0);
+        assert_eq!(made.map(drop), Err(ErrorClass::ProcFailed), "rank {}", comm.rank());
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_fails_calls_under_way() {
+    job_without(3, 4, |comm| {
+        let mut sum = [0u64; 1];
+        let ended = comm.scope(|scope| {
+            let (all, barrier) = (scope.allreduce(&[1u64], &mut sum, &Op::Sum)?, scope.barrier()?);
+            Ok::<_, ErrorClass>([all.wait().map(drop), barrier.wait().map(drop)])
+        });
+        assert_eq!(ended, Ok([Err(ErrorClass::ProcFailed); 2]));
     });
 }
 
@@ -84,6 +155,12 @@ fn an_operator_that_panics_ends_a_call_under_way() {
         let mut came = [0];
         comm.sendrecv(&[comm.rank()], 1 - comm.rank(), 0, &mut came, 1 - comm.rank(), 0).unwrap();
         comm.barrier().unwrap();
+        // By shared memory, which there is now, it has failed for all.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            comm.scope(|scope| scope.allreduce(&[1u8], &mut result, &panics_in(0))?.wait().map(drop))
+        }));
+        assert!(outcome.is_err() || outcome.is_ok_and(|ended| ended == Err(ErrorClass::ProcFailed)));
+        comm.barrier().unwrap();
     });
 }
 
@@ -94,5 +171,19 @@ fn lengths_that_do_not_fit_are_an_error_everywhere() {
         let first = comm.broadcast(&mut data, 0);
         let second = comm.barrier();
         assert_eq!(first.and(second), Err(ErrorClass::Truncate));
+    });
+}
+
+#[test]
+fn an_operator_that_calls_mpi_is_told_so() {
+    job(2, |comm| {
+        comm.barrier().unwrap();
+        let same = comm.clone();
+        let op = Op::User(UserOp::new(true, move |_: &Datatype, _, _: &mut [u8], _: &[u8]| same.barrier().unwrap()));
+        // The root combines.
+        let reduced = catch_unwind(AssertUnwindSafe(|| comm.reduce(&[1u64], &mut [0], &op, 1)));
+        let panic = reduced.err().and_then(|panic| panic.downcast::<&str>().ok());
+        assert_eq!(panic.is_some_and(|text| text.contains("MPI-4.1 6.9.5")), comm.rank() == 1);
+        assert_eq!(comm.barrier(), Err(ErrorClass::ProcFailed));
     });
 }

@@ -117,3 +117,40 @@ fn persistent_messages_and_calls_are_waited_for_together() {
         met.start().unwrap();
     });
 }
+
+#[test]
+fn persistent_calls_are_begun_in_any_order() {
+    job(4, |comm| {
+        comm.barrier().unwrap();
+        let backwards = comm.rank() % 2 == 1;
+        for round in 0..ROUNDS {
+            let [mut ones, mut tens] =
+                [1, 10].map(|value| comm.allreduce_in_place_init(vec![value + round], &Op::Sum).unwrap());
+            let mut both = [ones.request(), tens.request()];
+            if backwards {
+                both.reverse();
+            }
+            Persistent::start_all(both.iter_mut().map(|each| &mut **each)).unwrap();
+            Persistent::wait_all(&mut both);
+            let sums = [ones.room().unwrap()[0], tens.room().unwrap()[0]];
+            assert_eq!(sums, [4 * (1 + round), 4 * (10 + round)]);
+        }
+    });
+}
+
+#[test]
+fn persistent_calls_that_are_begun_in_one_order_give_the_same() {
+    job(4, |comm| {
+        comm.barrier().unwrap();
+        let mut hints = comm.info();
+        hints.set("mpi_assert_strict_persistent_collective_ordering", "true").unwrap();
+        comm.set_info(&hints);
+        let mut sum = comm.allreduce_in_place_init(vec![0i64], &Op::Sum).unwrap();
+        for round in 0..ROUNDS {
+            sum.room().unwrap()[0] = round;
+            sum.start().unwrap();
+            sum.wait().unwrap();
+            assert_eq!(sum.room().unwrap(), [4 * round]);
+        }
+    });
+}

@@ -151,7 +151,7 @@ fn calls_that_are_not_defined_between_groups_are_refused() {
     between(1, 2, |comm, _| {
         assert_eq!(comm.scan(&[1], &mut [0], &Op::Sum), Err(ErrorClass::Comm));
         assert_eq!(comm.allreduce_in_place(&mut [1], &Op::Sum), Err(ErrorClass::Comm));
-        assert_eq!(comm.split(Some(0), 0).map(drop), Err(ErrorClass::Comm));
+        assert_eq!(comm.idup().map(drop), Err(ErrorClass::Comm));
         assert_eq!(comm.broadcast(&mut [0], 7), Err(ErrorClass::Root));
     });
 }

@@ -7,6 +7,7 @@ mod failure_on_host;
 mod forms;
 mod groups;
 mod multiple;
+mod panics;
 mod partitioned;
 mod persistent;
 mod point;

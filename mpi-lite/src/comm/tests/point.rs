@@ -2,6 +2,7 @@
 //! Point to point: every mode, wildcard, way of waiting and error.
 
 use super::*;
+use crate::adi::Limits;
 use crate::datatype::{Datatype, Predefined};
 
 /// Lengths on both sides of the eager limit, in `u64`s.
@@ -243,6 +244,31 @@ fn elements_apart_are_packed_on_the_way() {
             assert!(row.iter().enumerate().all(|(index, value)| *value == (index * SIDE + 7) as f64));
             // Fewer than the other side has room for.
             comm.send(&[0.0, 1.0, 2.0, 3.0, 4.0], 0, 1).unwrap();
+        }
+    });
+}
+
+#[test]
+fn room_for_buffered_sends_is_free_again_when_they_were_received() {
+    let received = std::sync::Barrier::new(2);
+    // The receiver takes the messages from our memory, without a turn of ours.
+    let config = Config { on_host: Limits { pull_min: 0, ..Limits::SHARED_MEMORY }, ..Config::default() };
+    in_threads(2, &config, false, |comm| {
+        let data = vec![7u8; 100_000];
+        if comm.rank() == 0 {
+            comm.attach_buffer(data.len() + BUFFERED_OVERHEAD).unwrap();
+            // From now on messages go out without a turn of ours.
+            comm.sendrecv(&[0u8], 1, 1, &mut [0u8], 1, 1).unwrap();
+            comm.bsend(&data, 1, 0).unwrap();
+            received.wait();
+            comm.bsend(&data, 1, 0).unwrap();
+            comm.detach_buffer().unwrap();
+        } else {
+            let mut room = vec![0; data.len()];
+            comm.sendrecv(&[0u8], 0, 1, &mut [0u8], 0, 1).unwrap();
+            comm.recv(&mut room, 0, 0).unwrap();
+            received.wait();
+            comm.recv(&mut room, 0, 0).unwrap();
         }
     });
 }

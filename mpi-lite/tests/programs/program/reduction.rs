@@ -171,7 +171,8 @@ impl Reduction {
         };
         let give = (!in_place).then(|| Elements::at(given.as_ptr().cast_mut(), given.len() / size, &datatype));
         let into = Elements::at(room.as_mut_ptr(), room.len() / size, &datatype);
-        let operator = Some((&datatype, &op));
+        let operand = datatype.clone().into();
+        let operator = Some((&operand, &op));
         // SAFETY: Both stay where they are until the call is over, and only `room` is written.
         unsafe {
             if self.started {

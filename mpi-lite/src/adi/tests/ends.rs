@@ -1,0 +1,59 @@
+//! Messages whose context or process ends while they are on the way.
+
+use super::job::{CONTEXT, Job, bytes, small_limits};
+use crate::adi::{Config, Error};
+use sidelane_nic::time::Duration;
+
+#[test]
+fn an_announced_send_ends_though_its_receive_was_revoked_before_it_could_be_answered() {
+    let mut job = Job::pair(&small_limits());
+    let announced = job.send(0, 1, 2, &bytes(1, 50_000));
+    job.steps(30);
+    let sends: Vec<_> = (0..400).map(|tag| job.send(1, 0, tag, &bytes(0, 200))).collect();
+    assert!(!job.devices[1].is_complete(*sends.last().unwrap()), "the FIFO is full");
+    let receive = job.recv(1, Some(0), Some(2), 50_000);
+    job.devices[1].revoke(CONTEXT);
+    let ended = job.devices[1].poll(receive.request).and_then(|status| status.error);
+    assert_eq!(ended, Some(Error::Revoked));
+    job.devices[0].revoke(CONTEXT);
+    job.steps(2_000);
+    let ended = job.devices[0].poll(announced).and_then(|status| status.error);
+    assert_eq!(ended, Some(Error::Revoked));
+}
+
+/// The receiver computes meanwhile; its pulse takes in what comes.
+#[test]
+fn a_message_that_has_come_as_a_whole_outlives_its_sender() {
+    let quick = sidelane_proto::Config { keep_alive: Duration::from_millis(5), ..Config::default().endpoint };
+    let mut job = Job::pair(&Config { endpoint: quick, ..small_limits() });
+    let receive = job.recv(1, Some(0), Some(2), 50_000);
+    let send = job.send(0, 1, 2, &bytes(1, 50_000));
+    while job.devices[1].counters().put == 0 {
+        job.step();
+    }
+    while !job.devices[0].is_complete(send) {
+        job.devices[0].progress();
+        computes(&mut job, 1);
+    }
+    // And says so.
+    job.devices[0].progress();
+    job.devices[0].flush();
+    // Much longer than it may be silent.
+    computes(&mut job, 100_000);
+    assert!(job.devices[1].gone().is_empty());
+    let status = (0..2).find_map(|_| {
+        job.devices[1].progress();
+        job.devices[1].poll(receive.request)
+    });
+    assert_eq!(status.map(|status| status.error), Some(None));
+    assert_eq!(job.received(receive), bytes(1, 50_000));
+    assert_eq!(job.devices[1].gone(), [0]);
+}
+
+/// The second process does nothing for so many times ten microseconds.
+fn computes(job: &mut Job, turns: usize) {
+    for _ in 0..turns {
+        job.devices[1].stay_alive();
+        job.fabric.advance_to(job.fabric.now() + Duration::from_micros(10));
+    }
+}

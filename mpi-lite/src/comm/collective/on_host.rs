@@ -1,0 +1,347 @@
+//! What a rank does in a call by shared memory, and the words by which others wake it out of a wait for that.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use super::ranks::{Combine, Turns};
+use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request};
+use crate::coll::neighbor::Neighbors;
+use crate::coll::{Blocks, Call};
+use crate::host::{DIFFER, FEW, Host, Limits, Peers};
+use crate::op::Function;
+
+/// Who shares memory, and how words to them go that wake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Members<'a> {
+    /// The communicator's context for collectives.
+    pub context: u32,
+    /// Our rank.
+    pub rank: usize,
+    /// Which process each rank is.
+    pub processes: &'a [u32],
+    /// Of words; no call's.
+    pub tag: i32,
+}
+
+/// The way to them, for a while.
+pub(super) struct Words<'a> {
+    pub members: Members<'a>,
+    pub device: &'a mut Device,
+    /// A receive for who wakes us.
+    pub wake: &'a mut Option<Request>,
+}
+
+impl Words<'_> {
+    /// Whether those that `awaits` is true of are all there, and calls may go on.
+    pub fn check(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
+        self.hear();
+        let gone = self.device.gone();
+        if !gone.is_empty() {
+            let mut members = self.members.processes.iter().enumerate();
+            if members.any(|(member, process)| gone.contains(process) && awaits(member)) {
+                return Err(Error::ProcFailed);
+            }
+        }
+        if self.device.is_revoked(self.members.context) { Err(Error::Revoked) } else { Ok(()) }
+    }
+
+    /// A receive of somebody's word that wakes us.
+    pub fn expect(&mut self) {
+        if self.wake.is_none() {
+            let pattern = Pattern { context: self.members.context, source: None, tag: Some(self.members.tag) };
+            *self.wake = Some(self.device.recv(pattern, Incoming::EMPTY));
+        }
+    }
+
+    /// As [`Peers::slept`].
+    pub fn slept(&mut self, woken: bool) {
+        if woken {
+            // It comes, if it has not come.
+            self.expect();
+        } else if let Some(request) = *self.wake {
+            self.device.cancel(request);
+        }
+        self.hear();
+    }
+
+    /// As [`Peers::wake`].
+    pub fn say(&mut self, member: usize) {
+        let Members { context, rank, processes, tag } = self.members;
+        let envelope = Envelope { context, source: rank as u32, tag };
+        let word = self.device.send(processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
+        self.device.free(word);
+        self.device.flush();
+    }
+
+    /// As [`Peers::read`].
+    pub fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.device.read_memory(self.members.processes[member], address, into)
+    }
+
+    fn hear(&mut self) {
+        if self.wake.is_some_and(|request| self.device.poll(request).is_some()) {
+            *self.wake = None;
+        }
+    }
+}
+
+/// The other ranks, for a call that waits.
+pub(super) struct Waiting<'a, T> {
+    turns: &'a mut T,
+    members: Members<'a>,
+    wake: &'a mut Option<Request>,
+    idle: Idle,
+}
+
+impl<'a, T: Turns> Waiting<'a, T> {
+    pub fn new(turns: &'a mut T, members: Members<'a>, wake: &'a mut Option<Request>) -> Self {
+        Self { turns, members, wake, idle: Idle::tired() }
+    }
+
+    fn words(&mut self) -> Words<'_> {
+        Words { members: self.members, device: self.turns.device(), wake: self.wake }
+    }
+}
+
+impl<T: Turns> Peers for Waiting<'_, T> {
+    type Error = Error;
+
+    const WAITS: bool = true;
+
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
+        let moved = self.turns.turn();
+        self.words().check(awaits).map(|()| moved)
+    }
+
+    fn sleep(&mut self) {
+        self.words().expect();
+        let device = self.turns.device();
+        device.flush();
+        device.idle(&mut self.idle);
+    }
+
+    fn may_sleep(&self) -> bool {
+        false
+    }
+
+    fn doze(&mut self) {}
+
+    fn slept(&mut self, woken: bool) {
+        self.words().slept(woken);
+    }
+
+    fn wake(&mut self, member: usize) {
+        self.words().say(member);
+    }
+
+    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.words().read(member, address, into)
+    }
+
+    fn code(error: &Error) -> NonZeroU32 {
+        code(*error)
+    }
+
+    fn error(code: NonZeroU32) -> Error {
+        error(code)
+    }
+}
+
+pub(super) fn code(error: Error) -> NonZeroU32 {
+    match error {
+        Error::Truncated => DIFFER,
+        Error::ProcFailed => const { NonZeroU32::new(2).unwrap() },
+        Error::NoAccess => const { NonZeroU32::new(3).unwrap() },
+        Error::Revoked => const { NonZeroU32::new(4).unwrap() },
+    }
+}
+
+pub(super) fn error(code: NonZeroU32) -> Error {
+    let known =
+        [Error::Truncated, Error::NoAccess, Error::Revoked].into_iter().find(|known| self::code(*known) == code);
+    known.unwrap_or(Error::ProcFailed)
+}
+
+/// Whether all ranks can do this call in the memory that they share, which all find alike.
+pub(super) fn takes(limits: Limits, call: Call, given: usize, receive: usize, size: usize) -> bool {
+    match call {
+        Call::Barrier => true,
+        Call::Broadcast { .. } => limits.take(receive),
+        Call::Reduce { .. }
+        | Call::Allreduce { .. }
+        | Call::Scan { .. }
+        | Call::Exscan { .. }
+        | Call::ReduceScatter { .. } => limits.take(given),
+        Call::Gather { len, .. } | Call::Allgather { len } => limits.take(len),
+        Call::Scatter { len, .. } | Call::Alltoall { len } => limits.take(len * size),
+        Call::Gatherv { .. } | Call::Scatterv { .. } | Call::Allgatherv { .. } | Call::Alltoallv { .. } => {
+            limits.take_varying()
+        }
+        Call::NeighborAllgather { .. } => limits.take_neighbors(0),
+        Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), .. } => limits.take_neighbors(both.len()),
+        // Which of several blocks between two ranks is which, only messages know.
+        Call::NeighborAlltoall { .. } => false,
+    }
+}
+
+/// Makes a call, of which [`takes`] is true. When it fails, here or elsewhere, it has failed for all members. An operator of the
+/// program's may panic; the others are not to wait for us then, and the panic is what comes back.
+pub(super) async fn make<P: Peers<Error = Error>>(
+    host: &mut Host,
+    peers: &mut P,
+    call: Call<'_>,
+    (send, receive): (Option<&[u8]>, &mut [u8]),
+    combine: &mut Combine<'_>,
+) -> Result<Result<(), Error>, Box<dyn Any + Send>> {
+    let done = {
+        let mut course = pin!(by_memory(host, peers, call, send, receive, combine));
+        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| course.as_mut().poll(context))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        })
+        .await
+    };
+    let failed = match done {
+        Ok(Ok(())) => match host.failure() {
+            None => return Ok(Ok(())),
+            Some(code) => Ok(error(code)),
+        },
+        Ok(Err(error)) => Ok(error),
+        Err(panic) => Err(panic),
+    };
+    host.fail(code(*failed.as_ref().unwrap_or(&Error::ProcFailed)));
+    host.tell(peers);
+    failed.map(Err)
+}
+
+/// A call, of which `takes` is true.
+async fn by_memory(
+    host: &mut Host,
+    peers: &mut impl Peers<Error = Error>,
+    call: Call<'_>,
+    send: Option<&[u8]>,
+    receive: &mut [u8],
+    combine: &mut Combine<'_>,
+) -> Result<(), Error> {
+    let me = host.me();
+    match call {
+        Call::Barrier => host.barrier(peers).await,
+        Call::Broadcast { root } => host.broadcast(root, receive, peers).await,
+        Call::Reduce { root, reduction } => {
+            host.reduce(root, send, (me == root).then_some(receive), reduction.element, combine, peers).await
+        }
+        Call::Allreduce { reduction } => host.allreduce(send, receive, reduction.element, combine, peers).await,
+        Call::ReduceScatter { blocks, reduction } => {
+            host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers).await
+        }
+        Call::Scan { reduction } => host.scan(send, receive, reduction.element, combine, peers).await,
+        Call::Exscan { reduction } => host.exscan(send, receive, reduction.element, combine, peers).await,
+        Call::Gather { root, len } => {
+            host.gather(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers).await
+        }
+        Call::Gatherv { root, blocks } => host.gather(root, send, blocks.map(|blocks| (receive, blocks)), peers).await,
+        Call::Scatter { root, len } => {
+            host.scatter(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers).await
+        }
+        Call::Scatterv { root, blocks } => {
+            host.scatter_varying(root, send.zip(blocks), scattered(me == root, receive), peers).await
+        }
+        Call::Allgather { len } => host.allgather(Blocks::Equal(len), send, receive, peers).await,
+        Call::Allgatherv { blocks } => host.allgather(blocks, send, receive, peers).await,
+        Call::Alltoall { len } => host.alltoall(len, send, receive, peers).await,
+        Call::Alltoallv { to, from } => host.alltoall_varying((send, to), (receive, from), peers).await,
+        Call::NeighborAllgather { neighbors, from } => {
+            let (sources, destinations) = match neighbors {
+                Neighbors::Graph { sources, destinations } => (sources, destinations),
+                Neighbors::Grid(both) => (both, both),
+            };
+            host.neighbor_allgather((sources, destinations), send.unwrap_or_default(), (receive, from), peers).await
+        }
+        Call::NeighborAlltoall { neighbors, to, from } => {
+            let (Neighbors::Grid(both) | Neighbors::Graph { sources: both, .. }) = neighbors;
+            host.neighbor_alltoall(both, (send.unwrap_or_default(), to), (receive, from), peers).await
+        }
+    }
+}
+
+/// Makes a call in which this rank shows a few bytes, and waits for it. `None`: it is none of those, and was not made. When it
+/// fails it has failed for all members.
+#[inline]
+pub(super) fn make_few(
+    host: &mut Host,
+    peers: &mut impl Peers<Error = Error>,
+    call: &Call<'_>,
+    (send, receive): (Option<&[u8]>, &mut [u8]),
+    function: Option<Function>,
+) -> Option<Result<(), Error>> {
+    let done = by_few(host, peers, call, (send, receive), function)?;
+    let Some(error) = done.err().or_else(|| host.failure().map(error)) else { return Some(Ok(())) };
+    host.fail(code(error));
+    host.tell(peers);
+    Some(Err(error))
+}
+
+#[inline]
+fn by_few(
+    host: &mut Host,
+    peers: &mut impl Peers<Error = Error>,
+    call: &Call<'_>,
+    (send, receive): (Option<&[u8]>, &mut [u8]),
+    function: Option<Function>,
+) -> Option<Result<(), Error>> {
+    let (me, limits) = (host.me(), host.limits());
+    let given = send.map_or(receive.len(), <[u8]>::len);
+    let are_short = |blocks: Blocks| (0..limits.size()).all(|member| blocks.len(member) <= FEW);
+    Some(match *call {
+        Call::Barrier => host.barrier_few(peers),
+        Call::Broadcast { root } if receive.len() <= FEW => host.broadcast_few(root, receive, peers),
+        Call::Reduce { root, .. } if given <= FEW => {
+            host.reduce_few(root, send, (me == root).then_some(receive), function?, peers)
+        }
+        Call::Allreduce { reduction } if given <= FEW => {
+            host.allreduce_few(send, receive, reduction.element, function?, peers)
+        }
+        Call::ReduceScatter { blocks, reduction } if given <= FEW => {
+            host.reduce_scatter_few(send, receive, blocks, reduction.element, function?, peers)
+        }
+        Call::Scan { .. } if given <= FEW => host.scan_few(send, receive, function?, peers),
+        Call::Exscan { .. } if given <= FEW => host.exscan_few(send, receive, function?, peers),
+        Call::Gather { root, len } if len <= FEW => {
+            host.gather_few(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers)
+        }
+        Call::Gatherv { root, blocks } if limits.take_varying() && blocks.is_none_or(are_short) => {
+            host.gather_few(root, send, blocks.map(|blocks| (receive, blocks)), peers)
+        }
+        Call::Scatter { root, len } if limits.size() * len <= FEW => {
+            host.scatter_few(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers)
+        }
+        Call::Scatterv { root, blocks } if limits.are_few(limits.size(), send.map_or(0, <[u8]>::len)) => {
+            host.scatter_varying_few(root, send.zip(blocks), scattered(me == root, receive), peers)
+        }
+        Call::Allgather { len } if len <= FEW => host.allgather_few(Blocks::Equal(len), send, receive, peers),
+        Call::Allgatherv { blocks } if limits.take_varying() && are_short(blocks) => {
+            host.allgather_few(blocks, send, receive, peers)
+        }
+        Call::Alltoall { len } if limits.size() * len <= FEW => host.alltoall_few(len, send, receive, peers),
+        Call::Alltoallv { to, from } if limits.are_few(limits.size(), given) => {
+            host.alltoall_varying_few((send?, to), (receive, from), peers)
+        }
+        Call::NeighborAllgather { neighbors, from } if given <= FEW && limits.take_neighbors(0) => {
+            let (Neighbors::Grid(sources) | Neighbors::Graph { sources, .. }) = neighbors;
+            host.neighbor_allgather_few(sources, send.unwrap_or_default(), (receive, from), peers)
+        }
+        Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), to, from } if limits.are_few(both.len(), given) => {
+            host.neighbor_alltoall_few(both, (send.unwrap_or_default(), to), (receive, from), peers)
+        }
+        _ => return None,
+    })
+}
+
+/// In place, the root that scatters has nothing to receive into.
+fn scattered(is_root: bool, receive: &mut [u8]) -> Option<&mut [u8]> {
+    (!is_root || !receive.is_empty()).then_some(receive)
+}

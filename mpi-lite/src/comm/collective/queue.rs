@@ -1,0 +1,261 @@
+#![allow(unsafe_code)]
+//! Collective calls that do not wait, by shared memory: one after the other, in the order in which they were begun, which is the same
+//! in all ranks (MPI-4.1 6.12). So the first one that is not over needs nothing of those behind it.
+//!
+//! Unsafe, since what a call was lent is used as long as it is under way, and the device while it is moved on.
+
+use std::any::Any;
+use std::num::NonZeroU32;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::execution::Lent;
+use super::on_host::{self, Members, Words, make, takes};
+use crate::adi::{Device, Error, Request};
+use crate::coll::{Blocks, Buffers, Call};
+use crate::host::{Host, Limits, Peers};
+
+/// What combines, for as long as a call is under way.
+pub type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
+
+/// Those of a communicator's ranks.
+#[derive(Debug)]
+pub struct Queue {
+    context: u32,
+    rank: usize,
+    processes: Arc<[u32]>,
+    limits: Limits,
+    line: Mutex<Line>,
+    /// Only while a call is moved on.
+    device: AtomicPtr<Device>,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// `None` while the first call has it.
+    host: Option<Box<Host>>,
+    /// Calls so far, and those of them that are over.
+    begun: u64,
+    over: u64,
+    /// A call has failed: so do all that follow.
+    failed: Option<Error>,
+    /// A receive for who wakes us.
+    wake: Option<Request>,
+}
+
+/// A call of the queue.
+#[derive(Debug)]
+pub struct Queued {
+    queue: Arc<Queue>,
+    number: u64,
+    course: Course,
+}
+
+enum Course {
+    /// Others come first, for so many turns now.
+    InLine(Arguments, u32),
+    UnderWay(Pin<Box<dyn Future<Output = (Box<Host>, Done)>>>),
+    Over,
+}
+
+struct Arguments {
+    call: Call<'static>,
+    in_place: bool,
+    lent: Lent,
+    combine: Combine,
+}
+
+/// How a call ended, or with which panic.
+type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
+
+// SAFETY: all that a call under way has may go to other threads: the mapped memory, and what it was lent, as the lender has promised.
+// What it borrows is its own.
+unsafe impl Send for Queued {}
+
+impl Queue {
+    /// Of rank `rank` among `processes`, in memory that all have joined.
+    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host) -> Self {
+        let limits = host.limits();
+        let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None };
+        let device = AtomicPtr::new(ptr::null_mut());
+        Self { context, rank, processes, limits, line: Mutex::new(line), device }
+    }
+
+    /// The call as it can be begun here again and again, if it can be: as all ranks find alike. Not those whose blocks have lengths
+    /// of their own.
+    pub fn takes(&self, call: Call, buffers: Buffers) -> Option<Call<'static>> {
+        let kept = match call {
+            Call::Barrier => Call::Barrier,
+            Call::Broadcast { root } => Call::Broadcast { root },
+            Call::Reduce { root, reduction } => Call::Reduce { root, reduction },
+            Call::Allreduce { reduction } => Call::Allreduce { reduction },
+            Call::ReduceScatter { blocks: Blocks::Equal(len), reduction } => {
+                Call::ReduceScatter { blocks: Blocks::Equal(len), reduction }
+            }
+            Call::Scan { reduction } => Call::Scan { reduction },
+            Call::Exscan { reduction } => Call::Exscan { reduction },
+            Call::Gather { root, len } => Call::Gather { root, len },
+            Call::Scatter { root, len } => Call::Scatter { root, len },
+            Call::Allgather { len } => Call::Allgather { len },
+            Call::Alltoall { len } => Call::Alltoall { len },
+            _ => return None,
+        };
+        let given = if buffers.in_place { buffers.receive } else { buffers.send };
+        takes(self.limits, call, given, buffers.receive, self.processes.len()).then_some(kept)
+    }
+
+    /// What its words are told from others by.
+    pub fn context(&self) -> u32 {
+        self.context
+    }
+
+    /// The next call: one that this takes.
+    pub fn begin(self: &Arc<Self>, call: Call<'static>, in_place: bool, lent: Lent, combine: Combine) -> Queued {
+        let mut line = self.line();
+        let number = line.begun;
+        line.begun += 1;
+        let course = Course::InLine(Arguments { call, in_place, lent, combine }, 0);
+        Queued { queue: Arc::clone(self), number, course }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queued {
+    /// What its words are told from others by.
+    pub fn context(&self) -> u32 {
+        self.queue.context
+    }
+
+    /// Goes on as far as it can without waiting. True once it is over; not to be called then any more.
+    pub fn advance(&mut self, device: &mut Device) -> Result<bool, Error> {
+        if let Course::InLine(_, turns) = &mut self.course {
+            let mut line = self.queue.line();
+            if line.over != self.number {
+                *turns += 1;
+                return Ok(false);
+            }
+            if let Some(error) = line.failed {
+                line.over += 1;
+                self.course = Course::Over;
+                return Err(error);
+            }
+            let host = line.host.take().expect("the call before has given it back");
+            drop(line);
+            if let Course::InLine(arguments, turns) = std::mem::replace(&mut self.course, Course::Over) {
+                let peers = Polled { queue: Arc::clone(&self.queue), turns };
+                self.course = Course::UnderWay(Box::pin(course(host, peers, arguments)));
+            }
+        }
+        let Course::UnderWay(course) = &mut self.course else { return Ok(true) };
+        self.queue.device.store(device, Ordering::Relaxed);
+        let polled = course.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.queue.device.store(ptr::null_mut(), Ordering::Relaxed);
+        let Poll::Ready((host, done)) = polled else { return Ok(false) };
+        self.course = Course::Over;
+        let mut line = self.queue.line();
+        line.host = Some(host);
+        line.over += 1;
+        line.failed = match &done {
+            Ok(ended) => ended.err(),
+            Err(_) => Some(Error::ProcFailed),
+        };
+        drop(line);
+        done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true)
+    }
+}
+
+impl std::fmt::Debug for Course {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::InLine(..) => "InLine",
+            Self::UnderWay(_) => "UnderWay",
+            Self::Over => "Over",
+        })
+    }
+}
+
+async fn course(mut host: Box<Host>, mut peers: Polled, mut it: Arguments) -> (Box<Host>, Done) {
+    // SAFETY: lent until the call is over, which is when this is.
+    let (send, receive) = unsafe { it.lent.slices() };
+    let send = (!it.in_place).then_some(send);
+    let done = make(&mut host, &mut peers, it.call, (send, receive), &mut *it.combine).await;
+    (host, done)
+}
+
+/// The other ranks, for a call that does not wait.
+struct Polled {
+    queue: Arc<Queue>,
+    /// In which it was not over.
+    turns: u32,
+}
+
+impl Polled {
+    fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
+        let queue = &self.queue;
+        let mut line = queue.line();
+        let device = queue.device.load(Ordering::Relaxed);
+        assert!(!device.is_null(), "a call goes on while it is moved on");
+        // SAFETY: we are called by the call's future, which only `advance` polls; and it has borrowed the device for that, and does
+        // not use it meanwhile.
+        let device = unsafe { &mut *device };
+        let Queue { context, rank, ref processes, .. } = **queue;
+        let members = Members { context, rank, processes, tag: WAKE };
+        does(&mut Words { members, device, wake: &mut line.wake })
+    }
+}
+
+impl Peers for Polled {
+    type Error = Error;
+
+    const WAITS: bool = false;
+
+    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
+        self.turns += 1;
+        self.with(|words| words.check(awaits)).map(|()| false)
+    }
+
+    fn sleep(&mut self) {
+        unreachable!("a call that does not wait does not sleep");
+    }
+
+    fn may_sleep(&self) -> bool {
+        self.turns >= AWAKE
+    }
+
+    fn doze(&mut self) {
+        self.with(|words| words.expect());
+    }
+
+    fn slept(&mut self, woken: bool) {
+        self.with(|words| words.slept(woken));
+    }
+
+    fn wake(&mut self, member: usize) {
+        self.with(|words| words.say(member));
+    }
+
+    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.with(|words| words.read(member, address, into))
+    }
+
+    fn code(error: &Error) -> NonZeroU32 {
+        on_host::code(*error)
+    }
+
+    fn error(code: NonZeroU32) -> Error {
+        on_host::error(code)
+    }
+}
+
+/// The tag of words that wake a rank in which a call of the queue is under way: no call's.
+const WAKE: i32 = -2;
+
+/// Turns in which nobody sleeps who waits: fewer than `adi`'s least patience, and more than a call takes with more ranks than cores.
+const AWAKE: u32 = 100;
