@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 /// What runs under callgrind, and how it is called.
 type Study = (&'static str, fn(u64));
 
-const STUDIES: [Study; 10] = [
+const STUDIES: [Study; 12] = [
     ("mem raw ping-pong", |messages| raw_ping_pong(on_fabric(), messages)),
     ("mem proto ping-pong", |messages| proto_ping_pong(on_fabric(), messages)),
     ("mem proto flood", |messages| proto_flood(on_fabric(), messages)),
@@ -40,6 +40,8 @@ const STUDIES: [Study; 10] = [
     ("shm proto flood", |messages| proto_flood(on_shared_memory(), messages)),
     ("shm am ping-pong", |messages| am_ping_pong(on_shared_memory(), messages)),
     ("shm am flood", |messages| am_flood(on_shared_memory(), messages)),
+    ("shm mpi ping-pong", |messages| mpi::ping_pong(on_shared_memory(), messages)),
+    ("shm mpi flood", |messages| mpi::flood(on_shared_memory(), messages)),
 ];
 
 fn table() -> ExitCode {
@@ -225,6 +227,104 @@ mod am {
     }
 
     const WORD: u64 = u64::from_le_bytes(MESSAGE);
+}
+
+mod mpi {
+    use sidelane_mpi::adi::{
+        Config, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Port, Process, Request, Source, host_identity,
+    };
+    use sidelane_nic::Nic;
+
+    use super::MESSAGE;
+
+    /// Messages back and forth, each into a receive that waits.
+    pub fn ping_pong<N: Nic + 'static>(nics: (N, N), messages: u64) {
+        let (mut a, mut b) = devices(nics);
+        let mut rooms = [[0; 8]; 2];
+        for _ in 0..messages / 2 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let [sender, receiver] = if from == 0 { [&mut a, &mut b] } else { [&mut b, &mut a] };
+                let room = &mut rooms[to];
+                let receive = post(receiver, room, from);
+                send_side(sender, to as u32, 1);
+                while !receive_side(receiver, receive) {}
+                assert_eq!(*room, MESSAGE);
+            }
+        }
+    }
+
+    /// Messages one way, 64 between two flushes. The turns that take credit count as the sender's.
+    pub fn flood<N: Nic + 'static>(nics: (N, N), messages: u64) {
+        const BURST: u64 = 64;
+        let (mut a, mut b) = devices(nics);
+        let mut rooms = [[0; 8]; BURST as usize];
+        for _ in 0..messages / BURST {
+            let receives = rooms.each_mut().map(|room| post(&mut b, room, 0));
+            send_side(&mut a, 1, BURST);
+            receives.into_iter().for_each(|receive| while !receive_side(&mut b, receive) {});
+            turn_of_send_side(&mut a);
+        }
+    }
+
+    #[inline(never)]
+    fn send_side(device: &mut Device, to: u32, messages: u64) {
+        for _ in 0..messages {
+            let envelope = Envelope { context: 1, source: device.own(), tag: 1 };
+            // SAFETY: a constant.
+            let bytes = unsafe { Outgoing::lend(&raw const MESSAGE_AT) };
+            let send = device.send(to, envelope, bytes, Mode::Standard);
+            assert!(device.poll(send).is_some(), "it goes at once");
+        }
+        device.flush();
+    }
+
+    #[inline(never)]
+    fn turn_of_send_side(device: &mut Device) {
+        device.progress();
+    }
+
+    /// True when the receive is over.
+    #[inline(never)]
+    fn receive_side(device: &mut Device, receive: Request) -> bool {
+        let status = device.poll(receive).or_else(|| {
+            device.progress();
+            device.poll(receive)
+        });
+        status.is_some()
+    }
+
+    /// Not counted in either column.
+    #[inline(never)]
+    fn post(device: &mut Device, room: &mut [u8; 8], from: u32) -> Request {
+        // SAFETY: the room outlives the exchange, which ends when the receive is over.
+        let room = unsafe { Incoming::lend(room) };
+        device.recv(Pattern { context: 1, source: Some(Source { rank: from, process: from }), tag: Some(1) }, room)
+    }
+
+    fn devices<N: Nic + 'static>((a, b): (N, N)) -> (Device, Device) {
+        let config = Config::default();
+        let port = |nic| vec![Port::new(nic, &config).expect("it runs on this driver")];
+        let (port_a, port_b) = (port(a), port(b));
+        let host = host_identity();
+        let processes = vec![Process::here(&host, &port_a), Process::here(&host, &port_b)];
+        let open = |own, ports| Device::open(own, processes.clone(), ports, &config).expect("both reach each other");
+        let (mut a, mut b) = (open(0, port_a), open(1, port_b));
+        // The first message also waits for the connection.
+        let mut room = [0; 8];
+        let receive = post(&mut b, &mut room, 0);
+        // SAFETY: a constant.
+        let bytes = unsafe { Outgoing::lend(&raw const MESSAGE_AT) };
+        let send = a.send(1, Envelope { context: 1, source: 0, tag: 1 }, bytes, Mode::Standard);
+        a.free(send);
+        while b.poll(receive).is_none() {
+            a.progress();
+            b.progress();
+            std::thread::yield_now();
+        }
+        (a, b)
+    }
+
+    static MESSAGE_AT: [u8; 8] = MESSAGE;
 }
 
 fn on_fabric() -> (mem::MemNic, mem::MemNic) {

@@ -87,11 +87,17 @@ pub fn connect(at: SocketAddr, patience: Duration) -> Result<(TcpStream, Greetin
 fn hear(connection: &mut TcpStream) -> io::Result<String> {
     connection.set_nodelay(true)?;
     sockopt::keep_alive(connection.as_fd())?;
-    connection.set_read_timeout(Some(GREETS_WITHIN))?;
+    let until = Instant::now() + GREETS_WITHIN;
     let mut line = Vec::new();
     let mut byte = [0];
     while line.len() < GREETING_MAX {
+        // A duration of zero would mean for ever.
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        connection.set_read_timeout(Some(left))?;
         connection.read_exact(&mut byte)?;
+        if Instant::now() > until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         if byte[0] == b'\n' {
             break;
         }

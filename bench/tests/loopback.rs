@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
-use sidelane_bench::pattern::Kind;
+use sidelane_bench::pattern::{Kind, Outcome, Pattern};
 use sidelane_bench::report::{Report, SCHEMA};
 use sidelane_bench::side;
 use sidelane_bench::study::chang;
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
     both_ends_of_the_fabric_run_in_one_side();
     our_rungs_run_on_udp_sockets();
     our_rungs_run_on_shared_memory();
+    rungs_that_answer_have_floods_with_a_depth();
+    beside_a_contender_mpi_sends_in_windows();
     the_study_of_chang_has_every_figure();
     a_side_that_dies_ends_the_run_with_its_name();
     a_side_that_is_silent_ends_the_run_with_its_name();
@@ -92,6 +95,60 @@ fn our_rungs_have_every_figure(nic: NicKind) {
     assert!(report.rungs[1].over_below_ns.is_some());
 }
 
+fn rungs_that_answer_have_floods_with_a_depth() {
+    for nic in [NicKind::Shm, NicKind::Udp, NicKind::Mem] {
+        let rungs = vec![Rung::TcpPoll, Rung::UdpPoll, Rung::Raw, Rung::Proto, Rung::Am, Rung::Put];
+        let plan = Plan { depth: Some(8), sizes: vec![8, 1_000], ..tiny(nic, rungs) };
+        let plan = Plan { regimes: vec![(Regime::DefaultOffloads, vec![Kind::Flood])], ..plan };
+        let report = ladder::run(&plan, |_| Ok((place(nic, 0), place(nic, 1))), |_| true).unwrap();
+        for row in &report.rungs {
+            assert_eq!(row.msgs_per_s.is_some(), row.name != Rung::Put, "{row:?}");
+        }
+        assert!(report.to_table().contains("8 B, 8 deep"));
+    }
+}
+
+/// Says the same each time.
+struct Other(usize);
+
+impl Contender for Other {
+    fn name(&self) -> &str {
+        "other"
+    }
+
+    fn version(&self) -> Option<&str> {
+        Some("1")
+    }
+
+    fn play(&mut self, _: Regime, patterns: &[Pattern]) -> Result<Vec<Outcome>, String> {
+        self.0 += 1;
+        Ok(vec![Outcome { msgs_per_s: Some(1e3), ..Outcome::default() }; patterns.len()])
+    }
+}
+
+fn beside_a_contender_mpi_sends_in_windows() {
+    for nic in [NicKind::Shm, NicKind::Udp, NicKind::Mem] {
+        let plan = tiny(nic, vec![Rung::Mpi]);
+        let (mut other, mut told) = (Other(0), Vec::new());
+        let report = ladder::run_beside(
+            &plan,
+            |_| Ok((place(nic, 0), place(nic, 1))),
+            &mut [&mut other],
+            |progress| {
+                told.push((progress.done, progress.total, progress.round));
+                true
+            },
+        )
+        .unwrap();
+        assert_eq!(other.0, plan.rounds, "it warms itself");
+        assert!(told.windows(2).all(|two| two[0].0 + 1 == two[1].0 && two[0].2 <= two[1].2), "{told:?}");
+        assert!(told.last().is_some_and(|(done, total, round)| done + 1 == *total && *round == plan.rounds));
+        let lead = report.rungs[1].leads[0];
+        assert!(lead.msgs_per_s.is_some() && lead.gbit_per_s.is_some(), "{nic}: {report:?}");
+        assert!(report.to_table().contains("windows of 64 messages"));
+    }
+}
+
 /// This program as side number `side`, on a driver that needs no lab.
 fn place(nic: NicKind, side: usize) -> Host {
     let nics = match nic {
@@ -142,7 +199,8 @@ fn tiny(nic: NicKind, rungs: Vec<Rung>) -> Plan {
         nics: vec![nic],
         regimes: vec![(Regime::DefaultOffloads, vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth])],
         sizes: vec![8],
-        bandwidth_size: 200_000,
+        depth: None,
+        bandwidth_size: Some(200_000),
         rounds: 2,
         warm: Duration::from_millis(2),
         // Several of the scheduler's slices, so that a side that has to wait for its core still has something to measure.

@@ -1,36 +1,87 @@
-//! Ctrl-C and SIGTERM: the children end before the command does.
+//! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
+use std::fs;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sidelane::lab::process::{self, Process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What a shell reports for a command that Ctrl-C ended: 128 and SIGINT.
-pub const INTERRUPTED: i32 = 130;
+/// Whether an ending signal has come.
+#[derive(Debug, Clone)]
+pub struct Interrupted(Arc<AtomicUsize>);
 
-/// From now on such a signal sets the flag that is returned, kills every direct child, waits until each is gone, and exits
-/// with [`INTERRUPTED`]. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
+impl Interrupted {
+    /// True once one has.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// The exit code that then is due.
+    pub fn code(&self) -> i32 {
+        self.0.load(Ordering::Relaxed) as i32
+    }
+}
+
+/// What a shell reports for a command that `signal` ended.
+pub const fn code_of(signal: i32) -> i32 {
+    128 + signal
+}
+
+/// From now on such a signal sets what is returned, kills every direct child, waits until each is gone, and exits
+/// with [`code_of`] it. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
 /// Starts a thread, so nothing after it can enter a user namespace.
-pub fn end_children_on_signal() -> io::Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
+pub fn end_children_on_signal() -> io::Result<Interrupted> {
+    let interrupted = Interrupted(Arc::default());
     for signal in ENDING {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        signal_hook::flag::register_usize(signal, Arc::clone(&interrupted.0), code_of(signal) as usize)?;
     }
     let mut signals = Signals::new(ENDING)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
+        if let Some(signal) = signals.forever().next() {
             kill_children();
-            std::process::exit(INTERRUPTED);
+            // Nobody else goes on with them: the lock is kept.
+            let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+            unfinished.iter().for_each(|file| drop(fs::remove_file(file)));
+            std::process::exit(code_of(signal));
         }
     })?;
     Ok(interrupted)
 }
 
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// A file that is not yet what it shall be: it goes with this value, or with the command that a signal ends.
+#[derive(Debug)]
+pub struct Unfinished(PathBuf);
+
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+impl Unfinished {
+    /// The file may be written to from now on.
+    pub fn new(file: PathBuf) -> Self {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(file.clone());
+        Self(file)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that got its final name is not there any more.
+        let _ = fs::remove_file(&self.0);
+        unfinished.retain(|file| *file != self.0);
+    }
+}
 
 /// Kills every direct child and waits until all are gone.
 fn kill_children() {

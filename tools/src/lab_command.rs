@@ -1,5 +1,7 @@
 //! `sidelane lab`: keeps labs, enters them, ends them.
 
+mod args;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -15,9 +17,9 @@ use sidelane::qemu::QemuError;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{LabCommand, SpecArgs};
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::code_of;
 use crate::{qemu_command, say};
+pub use args::{EXAMPLES, LabCommand, QemuArgs, SpecArgs};
 
 /// Why a `lab` command failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,18 @@ pub enum Failure {
 
 /// Runs a `lab` command; returns the exit code.
 pub fn run(command: LabCommand) -> Result<i32, Failure> {
+    match obey(command) {
+        // As a shell has it.
+        Err(Failure::Run(program, error)) => {
+            let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            eprintln!("error: {}", Failure::Run(program, error));
+            Ok(code)
+        }
+        outcome => outcome,
+    }
+}
+
+fn obey(command: LabCommand) -> Result<i32, Failure> {
     match command {
         LabCommand::Up { spec, name } => up(&spec, &name.name),
         LabCommand::Down { name } => down(&name.name),
@@ -175,7 +189,7 @@ fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
             if signal != SIGCHLD && !left_to_child(signal) {
                 child.kill()?;
                 child.wait()?;
-                return Ok(INTERRUPTED);
+                return Ok(code_of(signal));
             }
         }
     }
@@ -183,7 +197,7 @@ fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
 
 /// As a shell reports it.
 fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    status.code().unwrap_or_else(|| code_of(status.signal().unwrap_or(0)))
 }
 
 fn split(command: &[OsString]) -> (&OsString, &[OsString]) {

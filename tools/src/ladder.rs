@@ -1,5 +1,6 @@
 //! `sidelane ladder`: makes a lab or meets another machine, has both sides measured, prints and writes what came out.
 
+mod args;
 mod breakdown;
 mod collectives;
 mod mpi;
@@ -8,29 +9,29 @@ mod place;
 mod plans;
 mod serve;
 
-use std::cell::RefCell;
-use std::fs;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use sidelane::lab::{Lab, LabSpec};
 use sidelane_bench::breakdown::Messages;
 use sidelane_bench::collectives::CollectivesError;
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
+use sidelane_bench::machine::Machine;
 use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
-use crate::args::{LadderArgs, NicArg};
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
+use crate::out_file::{OutFile, WriteError};
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
 
+pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg};
 pub use collectives::run as collectives;
 pub use serve::serve;
 
@@ -61,35 +62,48 @@ pub enum Failure {
     Serve(SocketAddr, io::Error),
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
-    #[error("cannot write {}: {source}", file.display())]
-    Write { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("nothing to measure: {0} has none of these rungs with these patterns here")]
+    Nothing(String),
 }
 
 /// Runs the ladder; returns the exit code.
 pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     // Before the minute of measuring, not after it.
-    for file in [&args.json, &args.csv].into_iter().flatten() {
-        write(file, "")?;
-    }
+    let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
+    if args.breakdown {
+        return break_down(args, &place, &nics, json, &interrupted);
+    }
     if !args.mpi.is_empty() && !matches!(place, Place::Lab) {
         return Err(Failure::MpiWithoutLab);
     }
-    if args.breakdown {
-        return break_down(args, &place, &nics, &interrupted);
-    }
-    let mpis = Installation::find_all(&args.mpi, Program::P2p)?;
+    let mpis = match Installation::find_all(&args.mpi, Program::P2p) {
+        _ if interrupted.is_set() => return Ok(interrupted.code()),
+        mpis => mpis?,
+    };
     let mut whole: Option<Report> = None;
+    let (mut failure, mut without) = (None, Vec::new());
     for group in place.groups(&nics) {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
             eprintln!("{}: no frames on a wire here, so no --real-frames", names(&group));
         }
         let plan = plans::plan(args, &group, &place);
+        if plan.cells().is_empty() {
+            without.extend(group);
+            continue;
+        }
         let mut report = match measure(&plan, &place, &mpis, &interrupted) {
             // Its sides are gone by now, whoever ended them.
-            _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
-            report => report?,
+            _ if interrupted.is_set() => return Ok(interrupted.code()),
+            Ok(report) => report,
+            // What was measured before is kept.
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         };
         report.peer = place.peer_machine();
         crate::say(report.to_table());
@@ -98,17 +112,27 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
             Some(whole) => whole.rungs.extend(report.rungs),
         }
     }
-    let Some(report) = whole else { return Ok(0) };
-    if let Some(file) = &args.json {
-        write(file, &report.to_json())?;
+    if !without.is_empty() {
+        let nothing = Failure::Nothing(names(&without));
+        if whole.is_none() && failure.is_none() {
+            return Err(nothing);
+        }
+        eprintln!("{nothing}");
     }
-    if let Some(file) = &args.csv {
-        write(file, &report.to_csv())?;
+    if let Some(report) = whole {
+        json.map_or(Ok(()), |file| file.write(&report.to_json()))?;
+        csv.map_or(Ok(()), |file| file.write(&report.to_csv()))?;
     }
-    Ok(0)
+    failure.map_or(Ok(0), Err)
 }
 
-fn break_down(args: &LadderArgs, place: &Place, nics: &[NicKind], interrupted: &AtomicBool) -> Result<i32, Failure> {
+fn break_down(
+    args: &LadderArgs,
+    place: &Place,
+    nics: &[NicKind],
+    json: Option<OutFile>,
+    interrupted: &Interrupted,
+) -> Result<i32, Failure> {
     let sizes = if args.sizes.is_empty() { &[8][..] } else { &args.sizes };
     let rungs = if args.rungs.is_empty() { &[Rung::Proto][..] } else { &args.rungs };
     let messages = |rung: &Rung| match rung {
@@ -120,12 +144,13 @@ fn break_down(args: &LadderArgs, place: &Place, nics: &[NicKind], interrupted: &
     let mut all = Vec::new();
     for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
         match breakdown::measure(nic, messages, sizes, place) {
-            _ if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::INTERRUPTED),
+            _ if interrupted.is_set() => return Ok(interrupted.code()),
             measured => all.extend(measured?),
         }
     }
-    if let Some(file) = &args.json {
-        write(file, &serde_json::to_string_pretty(&all).expect("only plain fields and finite numbers"))?;
+    if let Some(file) = json {
+        let (schema, machine) = ("sidelane-breakdown/1", Machine::describe());
+        file.write(&format!("{:#}\n", json!({ "schema": schema, "machine": machine, "breakdowns": all })))?;
     }
     Ok(0)
 }
@@ -165,8 +190,8 @@ fn names(nics: &[NicKind]) -> String {
     nics.iter().map(NicKind::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &AtomicBool) -> Result<Report, Failure> {
-    let steps = Steps::start(plan, mpis.len());
+fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &Interrupted) -> Result<Report, Failure> {
+    let steps = Steps::start(plan);
     let stages: Stages = RefCell::default();
     let hosts = |regime| {
         let mut labs = Vec::new();
@@ -183,27 +208,22 @@ fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &Atom
     let mut contenders: Vec<&mut dyn Contender> = launches.iter_mut().map(|one| one as &mut dyn Contender).collect();
     let outcome = sidelane_bench::ladder::run_beside(plan, hosts, &mut contenders, |progress| {
         steps.show(&progress);
-        !interrupted.load(Ordering::Relaxed)
+        !interrupted.is_set()
     });
     steps.end();
     outcome.map_err(|error| Failure::Ladder(names(&plan.nics), error))
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|source| Failure::Write { file: file.to_owned(), source })
-}
-
 /// How far it is: a bar on a terminal, a line each round elsewhere.
 enum Steps {
     Bar(ProgressBar),
-    Lines { nics: String, per_round: usize, rounds: usize },
+    Lines { nics: String, rounds: usize, shown: Cell<Option<usize>> },
 }
 
 impl Steps {
-    fn start(plan: &Plan, contenders: usize) -> Self {
-        let per_round = plan.cells().len() + contenders * plan.regimes.len();
+    fn start(plan: &Plan) -> Self {
         if !io::stderr().is_terminal() {
-            return Self::Lines { nics: names(&plan.nics), per_round, rounds: plan.rounds };
+            return Self::Lines { nics: names(&plan.nics), rounds: plan.rounds, shown: Cell::new(None) };
         }
         let style = "{prefix} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
         let style = ProgressStyle::with_template(style).expect("a constant template").progress_chars("=> ");
@@ -219,8 +239,8 @@ impl Steps {
                 bar.set_position(progress.done as u64);
                 bar.set_message(progress.next.to_string());
             }
-            Self::Lines { nics, per_round, rounds } if progress.done.is_multiple_of(*per_round) => {
-                match progress.done / per_round {
+            Self::Lines { nics, rounds, shown } if shown.replace(Some(progress.round)) != Some(progress.round) => {
+                match progress.round {
                     0 => eprintln!("{nics}: warming up"),
                     round => eprintln!("{nics}: round {round} of {rounds}"),
                 }

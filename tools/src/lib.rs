@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod cache;
 pub mod doctor;
 pub mod lab;
 pub mod nic_list;

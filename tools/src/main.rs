@@ -7,6 +7,7 @@ mod interrupt;
 mod lab_command;
 mod ladder;
 mod nic_command;
+mod out_file;
 mod qemu_command;
 mod run;
 mod run_command;
@@ -22,7 +23,8 @@ use clap::Parser;
 use sidelane::doctor::Report;
 use tracing_subscriber::EnvFilter;
 
-use args::{Cli, Command, LadderCommand};
+use args::{Cli, Command};
+use ladder::LadderCommand;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -3,13 +3,43 @@
 use std::any::Any;
 use std::thread;
 
+use clap::Subcommand;
 use sidelane::nic_list::NicList;
 use sidelane_nic::conformance::{self, Report, Setup};
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
 use sidelane_nic::{LinkAddr, Nic, dpdk, mem, shm, udp, uring, xdp};
 
-use crate::args::NicCommand;
 use crate::say;
+
+/// What can be done with NICs.
+#[derive(Debug, Subcommand)]
+pub enum NicCommand {
+    /// Show the NICs: driver, PCI address, NUMA node, MTU, offloads, XDP, and what to open them as
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the conformance suite: everything that a driver promises, tried on the NICs that are named
+    #[command(after_help = TEST_EXAMPLES)]
+    Test {
+        /// Two or three drivers of one kind that reach each other, as strings; three for all cases
+        #[arg(value_name = "DRIVER", env = "SIDELANE_NICS", value_delimiter = ' ', required = true, num_args = 1..)]
+        nics: Vec<Spec>,
+        /// Frames overtake one another on this wire, and that is no fault of the driver's
+        #[arg(long)]
+        overtaking: bool,
+    },
+}
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  sidelane nic test udp:127.0.0.1:0 udp:127.0.0.1:0 udp:127.0.0.1:0
+  sidelane nic test uring:lo,endpoint=1 uring:lo,endpoint=2 uring:lo,endpoint=3
+  sidelane nic test uring:eth1 uring:eth2           two interfaces on one cable or switch
+
+Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire
+does not keep order: QEMU's queues let new frames pass those that wait for a receiver whose ring was full.";
 
 /// Runs a `nic` command; returns the exit code.
 pub fn run(command: &NicCommand) -> i32 {
@@ -33,9 +63,18 @@ fn list(json: bool) -> i32 {
 
 fn test(nics: &[Spec], overtaking: bool) -> i32 {
     // What cannot be opened at all would only be a reason to skip case after case.
-    if let Err(reason) = nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
-        eprintln!("error: {reason}");
-        return 1;
+    match nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
+        Ok(opened) => {
+            for (spec, nic) in nics.iter().zip(&opened) {
+                if let Some(nic) = nic.downcast_ref::<dpdk::Dpdk>() {
+                    say(format_args!("{spec}: {}", nic.about()));
+                }
+            }
+        }
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            return 1;
+        }
     }
     let reports = match &nics[0] {
         Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, overtaking),

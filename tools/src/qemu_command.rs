@@ -1,15 +1,14 @@
 //! `sidelane lab qemu`: proves drivers on emulated PCI NICs, or runs a command beside one.
 
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use sidelane::qemu::{Kernel, Model, News, Qemu, QemuError, Spec};
+use sidelane::qemu::{Binding, Kernel, Model, News, Qemu, QemuError, Spec};
 
-use crate::args::QemuArgs;
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
+use crate::lab_command::QemuArgs;
 use crate::say;
 
 /// Runs the command line; returns the exit code.
@@ -25,7 +24,7 @@ pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     eprintln!("guests run by {how}");
     let outcome = if args.command.is_empty() { prove(args, &qemu, &interrupted) } else { run_in(args, &qemu) };
     // The guests were ended by the signal, and what they did not do is no news.
-    if interrupted.load(Ordering::Relaxed) { Ok(interrupt::INTERRUPTED) } else { outcome }
+    if interrupted.is_set() { Ok(interrupted.code()) } else { outcome }
 }
 
 /// The user's command in guest A, for each model in turn. The exit code is that of the first one that failed.
@@ -42,33 +41,39 @@ fn run_in(args: &QemuArgs, qemu: &Qemu) -> Result<i32, QemuError> {
 }
 
 /// The conformance suite in one guest, and a ladder between two, on each model.
-fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &AtomicBool) -> Result<i32, QemuError> {
+fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32, QemuError> {
     let models = if args.model.is_empty() { &Model::ALL[..] } else { &args.model };
     // One after the other: more guests than cores starve each other until threads of a guest miss each other's time.
-    let conformance: Vec<Step> = models
-        .iter()
-        .map(|&model| Step::run(args, qemu, model, 1, ENDPOINTS, &CONFORMANCE, |_| {}))
-        .collect::<Result<_, _>>()?;
+    let (nics, suite) = conformance(args.driver);
+    let conformance: Vec<Step> =
+        models.iter().map(|&model| Step::run(args, qemu, model, 1, nics, suite, |_| {})).collect::<Result<_, _>>()?;
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(["model", "driver", "conformance", "ladder"]);
-    let mut failed = false;
+    let mut failures = Vec::new();
     for (&model, conformance) in models.iter().zip(conformance) {
         say(format_args!("{model}, conformance:\n{}", conformance.lines.join("\n")));
-        if interrupted.load(Ordering::Relaxed) {
+        if interrupted.is_set() {
             break;
         }
         let run = || Step::run(args, qemu, model, 2, 1, &LADDER, |line| say(line));
         let mut ladder = run()?;
-        if ladder.failed && !interrupted.load(Ordering::Relaxed) {
+        if ladder.failed && !interrupted.is_set() {
             // One lost frame ends a measurement of raw frames, and emulators on an overloaded machine do lose one.
             eprintln!("{model}: the ladder is tried again");
             ladder = run()?;
         }
-        failed |= conformance.failed || ladder.failed;
+        for (what, step) in [("conformance", &conformance), ("ladder", &ladder)] {
+            if step.failed {
+                failures.push(format!("{model}, {what}, {}:", step.outcome));
+                failures.extend(step.reasons().into_iter().map(|line| format!("    {line}")));
+            }
+        }
         table.add_row([model.to_string(), args.driver.to_string(), conformance.outcome, ladder.outcome]);
     }
     say(table);
-    Ok(i32::from(failed))
+    // Once more, at the end: what is above may be hundreds of lines away.
+    failures.iter().for_each(say);
+    Ok(i32::from(!failures.is_empty()))
 }
 
 /// A run of the guests, and what came of it.
@@ -105,13 +110,25 @@ impl Step {
             // What is missing for one is missing for all.
             Err(error @ (QemuError::Missing { .. } | QemuError::NoKernel(_))) => return Err(error),
             Err(error) => {
-                lines.push(format!("{model}: {error}"));
-                line(&lines[lines.len() - 1]);
+                let text = format!("error: {model}: {error}");
+                line(&text);
+                lines.extend(text.lines().map(str::to_owned));
                 ("failed".to_owned(), true)
             }
         };
         Ok(Self { lines, outcome, failed })
     }
+
+    /// The lines that say what failed; where none does, the last ones.
+    fn reasons(&self) -> Vec<&str> {
+        let tells = |line: &&str| ["FAILED", "error", "panicked"].iter().any(|word| line.contains(word));
+        let told: Vec<&str> = self.lines.iter().map(String::as_str).filter(tells).take(REASONS_MAX).collect();
+        if told.is_empty() { last(&self.lines) } else { told }
+    }
+}
+
+fn last(lines: &[String]) -> Vec<&str> {
+    lines[lines.len().saturating_sub(REASONS_MAX)..].iter().map(String::as_str).collect()
 }
 
 /// What guest B does, unless it is alone.
@@ -135,11 +152,30 @@ fn show(model: Model, news: &News<'_>) {
     }
 }
 
-/// Some cases of the suite need three.
-const ENDPOINTS: usize = 3;
-/// The NICs come from SIDELANE_NICS. QEMU delivers a frame at once when the receiver can take it, also when older ones
+/// Lines about one failure: those of all models fit a screen.
+const REASONS_MAX: usize = 6;
+
+/// The suite with three endpoints, which some cases need: on how many NICs, and its command.
+fn conformance(binding: Binding) -> (usize, &'static [&'static str]) {
+    match binding {
+        // The interfaces' names come from SIDELANE_NICS.
+        Binding::Kernel => (3, &CONFORMANCE[..4]),
+        // Two endpoints share the second NIC.
+        Binding::Uio | Binding::Vfio => (2, &CONFORMANCE),
+    }
+}
+
+/// QEMU delivers a frame at once when the receiver can take it, also when older ones
 /// still wait in its queue (net/queue.c, qemu_net_queue_send), so frames overtake once a ring was full.
-const CONFORMANCE: [&str; 4] = ["sidelane", "nic", "test", "--overtaking"];
+const CONFORMANCE: [&str; 7] = [
+    "sidelane",
+    "nic",
+    "test",
+    "--overtaking",
+    "dpdk:0000:00:04.0",
+    "dpdk:0000:00:05.0,endpoint=1,shared",
+    "dpdk:0000:00:05.0,endpoint=2,shared",
+];
 /// The driver and the peer come from SIDELANE_NIC and SIDELANE_PEER. One round: an emulator's times are no figures, and
 /// every measurement opens its NICs anew. No floods: emulated wires lose frames of one, and bare frames are not sent again.
 const LADDER: [&str; 8] =

@@ -60,7 +60,7 @@ The exit code is 0 when all ranks ended well, else that of the rank that failed 
 signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
 or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless they wait for this command; the
 exit code is the same. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
-ranks have started ends with the job, also when this command is killed.
+ranks have started ends with the job, also when this command is killed, but for what has left its rank's process group.
 
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
 --mpi=pmi2 ./program` start them too, across machines.";

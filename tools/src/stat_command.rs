@@ -3,9 +3,36 @@
 use std::io::{self, Write};
 use std::thread;
 
+use clap::Args;
 use sidelane::stat::{Live, Snapshot, once};
 
-use crate::args::StatArgs;
+use crate::args::Seconds;
+
+/// Which processes to look at, and how.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Process ids; all that use Sidelane unless some are said
+    #[arg(value_name = "PID")]
+    pub pids: Vec<u32>,
+    /// Print JSON, an object a reading, instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds between two readings
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    pub interval: Seconds,
+    /// Show what was counted until now, and end
+    #[arg(long, conflicts_with = "interval")]
+    pub once: bool,
+}
+
+pub const NOTES: &str = "\
+Examples:
+  sidelane stat                       rates of every endpoint on this machine, each second
+  sidelane stat 1234 --interval 0.2   those of one process
+  sidelane stat --once --json         totals for a program
+
+Ends when the processes have; exits with 1 when there is none. Processes in other network namespaces (labs, containers)
+are seen too, those of other users only by root. `turns` are calls of poll: one that falls to 0 no longer polls.";
 
 /// Shows processes until they have ended; returns the exit code.
 pub fn run(args: &StatArgs) -> io::Result<i32> {

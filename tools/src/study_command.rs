@@ -1,18 +1,41 @@
 //! `sidelane study`: published studies in our terms.
 
-use std::fs;
-use std::sync::atomic::Ordering;
+use std::io;
+use std::path::PathBuf;
 
-use sidelane_bench::ladder::NicKind;
+use clap::Subcommand;
+use sidelane_bench::ladder::{LadderError, NicKind, Regime};
 use sidelane_bench::study::chang;
 
-use crate::args::StudyCommand;
 use crate::interrupt;
 use crate::ladder::{Failure, Place};
+use crate::out_file::OutFile;
+
+/// The studies.
+#[derive(Debug, Subcommand)]
+pub enum StudyCommand {
+    /// SP Active Messages (Chang and others, 1996): round trips by words over the raw driver; what request, reply and poll cost
+    Chang {
+        /// The driver: uring, xdp, udp, shm, memif, vhost
+        #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", default_value_t = NicKind::Uring)]
+        nic: NicKind,
+        /// Fewer and shorter rounds
+        #[arg(long)]
+        quick: bool,
+        /// Write all figures as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+}
 
 /// Runs a study; returns the exit code.
 pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
     let StudyCommand::Chang { nic, quick, json } = command;
+    if *nic == NicKind::Mem {
+        let none = io::Error::other("the study is one of two processes, and the fabric is in one");
+        return Err(Failure::Ladder(nic.to_string(), LadderError::Hosts(Regime::DefaultOffloads, none)));
+    }
+    let json = OutFile::new_if_any(json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let place = match Place::lab() {
         Ok(place) => place,
@@ -21,14 +44,14 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
     };
     let mut labs = Vec::new();
     let hosts = |regime| place.hosts(&[*nic], regime, &mut labs);
-    let study = chang::run(*nic, *quick, hosts, |_| !interrupted.load(Ordering::Relaxed));
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(interrupt::INTERRUPTED);
+    let study = chang::run(*nic, *quick, hosts, |_| !interrupted.is_set());
+    if interrupted.is_set() {
+        return Ok(interrupted.code());
     }
     let study = study.map_err(|error| Failure::Ladder(nic.to_string(), error))?;
     crate::say(&study);
     if let Some(file) = json {
-        fs::write(file, study.to_json()).map_err(|source| Failure::Write { file: file.clone(), source })?;
+        file.write(&study.to_json())?;
     }
     Ok(0)
 }

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane::lab::{self, Lab, LabSpec};
+use sidelane::lab::{self, HOSTS_MAX, Lab, LabSpec};
 use sidelane_bench::ladder::{LadderError, NicKind, Pair, PairError, Regime};
 use sidelane_bench::tune::collectives::{self, Gain, Taken};
 use sidelane_bench::tune::{self, Driver, Effort, Tuned};
@@ -16,8 +15,9 @@ use sidelane_mpi::coll::Table;
 use sidelane_mpi::world::tuning;
 use sidelane_nic::spec::Spec;
 
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
 use crate::ladder::Place;
+use crate::out_file::{OutFile, WriteError};
 
 /// What to tune, and where to put it.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub struct TuneArgs {
     #[arg(long, value_delimiter = ',', value_name = "DRIVER")]
     pub nic: Vec<NicKind>,
     /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out
-    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8")]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8", value_parser = ranks)]
     pub ranks: Vec<usize>,
     /// Fewer and shorter rounds: a minute instead of three or four
     #[arg(long)]
@@ -60,8 +60,10 @@ ends the job. Let nothing else run meanwhile.";
 pub enum Failure {
     #[error("nowhere to write to: neither XDG_CONFIG_HOME nor HOME is set; name a file with --output")]
     NoHome,
-    #[error("cannot write {}: {source}", file.display())]
-    Write { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("cannot make {}: {source}", folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
     #[error("{0}: {1}")]
@@ -76,18 +78,17 @@ pub enum Failure {
 pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     let file = args.output.clone().or_else(tuning::usual_file).ok_or(Failure::NoHome)?;
     // Before the minutes of measuring, not after them.
-    let part = begin_file(&file)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    made.map_err(|source| Failure::Folder { folder: folder.unwrap_or(&file).to_owned(), source })?;
+    let output = OutFile::new(&file)?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let outcome = measure(args, &interrupted);
-    if interrupted.load(Ordering::Relaxed) || outcome.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(interrupt::INTERRUPTED);
+    if interrupted.is_set() {
+        return Ok(interrupted.code());
     }
     let tuned = outcome?;
-    let written = fs::write(&part, tuned.tuning().to_text()).and_then(|()| fs::rename(&part, &file));
-    written.map_err(|source| Failure::Write { file: file.clone(), source })?;
+    output.write(&tuned.tuning().to_text())?;
     if args.json {
         crate::say(tuned.to_json().trim_end());
     } else {
@@ -97,15 +98,13 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The file beside it that becomes `file` when all is measured.
-fn begin_file(file: &Path) -> Result<PathBuf, Failure> {
-    let part = file.with_extension(format!("{}.part", std::process::id()));
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let begun = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&part, ""));
-    begun.map_err(|source| Failure::Write { file: file.to_owned(), source }).map(|()| part)
+/// A number of ranks, each on a host of a lab.
+fn ranks(text: &str) -> Result<usize, String> {
+    let ranks = text.parse().ok().filter(|ranks| *ranks <= HOSTS_MAX);
+    ranks.ok_or_else(|| format!("0 to {HOSTS_MAX}, the most hosts of a lab"))
 }
 
-fn measure(args: &TuneArgs, interrupted: &AtomicBool) -> Result<Tuned, Failure> {
+fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure> {
     let (place, in_a_lab) = match Place::lab() {
         Ok(place) => (place, true),
         Err(error) => {
@@ -136,7 +135,7 @@ fn measure(args: &TuneArgs, interrupted: &AtomicBool) -> Result<Tuned, Failure> 
     Ok(Tuned::new(drivers, gains, table.as_ref()))
 }
 
-fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &AtomicBool) -> Result<Driver, Failure> {
+fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &Interrupted) -> Result<Driver, Failure> {
     let failed = |error| Failure::Driver(nic, error);
     let regime = Regime::DefaultOffloads;
     // It lives as long as the sides in it.
@@ -146,7 +145,7 @@ fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &AtomicBool)
     let bar = Bar::start(&nic.to_string(), effort.measurements(nic));
     let driver = tune::driver(nic, effort, &mut pair, || {
         bar.step();
-        !interrupted.load(Ordering::Relaxed)
+        !interrupted.is_set()
     });
     bar.end();
     driver.map_err(failed)
@@ -156,7 +155,7 @@ fn collectives(
     args: &TuneArgs,
     effort: Effort,
     in_a_lab: bool,
-    interrupted: &AtomicBool,
+    interrupted: &Interrupted,
 ) -> Result<(Option<Table>, Vec<Gain>), Failure> {
     let mut measured: Vec<Taken> = Vec::new();
     let mut counts: Vec<usize> = args.ranks.iter().copied().filter(|ranks| *ranks > 1).collect();
@@ -177,11 +176,11 @@ fn collectives(
         let outcome = collectives::measure(commands.map_err(failed)?, |taken| {
             bar.step();
             measured.push(taken);
-            !interrupted.load(Ordering::Relaxed)
+            !interrupted.is_set()
         });
         bar.end();
         outcome.map_err(failed)?;
-        if interrupted.load(Ordering::Relaxed) {
+        if interrupted.is_set() {
             break;
         }
     }

@@ -1,10 +1,10 @@
-//! One side: a ping-pong of which every so many-th round trip is stamped.
+//! One side: a ping-pong of which every so many-th round trip is stamped, at one border.
 
 use sidelane_nic::clock::ticks;
 use sidelane_nic::stamps::{Border, Reader, Stamped, buffer};
 use sidelane_nic::{LinkAddr, Nic};
 
-use super::{Sample, Samples};
+use super::{Messages, Sample, Samples, watched};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Pattern, Role};
 use crate::side::Sealing;
@@ -37,16 +37,17 @@ fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns
     let warm_until = now_ns() + pattern.warm_ns;
     let mut number = 0u64;
     loop {
-        let stamped = number.is_multiple_of(EVERY);
-        if stamped {
+        let watch = watched(number, Messages::Plain);
+        if watch.is_some() {
             let now = now_ns();
             message[0] = match now.saturating_sub(warm_until) {
                 0 => WARM as u8,
                 since if since < pattern.measure_ns => MORE as u8,
                 _ => LAST as u8,
             };
-            path.nic_mut().stamp_sending();
-            path.nic_mut().stamp_receiving();
+        }
+        if let Some((Role::Initiator, border)) = watch {
+            path.nic_mut().stamp_only(border);
         }
         let sent_at = ticks();
         hand_over(path, &message)?;
@@ -57,8 +58,12 @@ fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns
         let received_at = ticks();
         if message[0] == WARM as u8 {
             path.nic_mut().take();
-        } else if stamped {
-            keep(path, &mut |stamps| write.push(number, stamps), (sent_at, received_at));
+        } else if watch.is_some() {
+            let mut stamps = path.nic_mut().take();
+            stamps[Border::Send as usize] = sent_at;
+            stamps[Border::Received as usize] = received_at;
+            stamps[Border::Returned as usize] = received_at;
+            write.push(number, &stamps);
         } else if number % EVERY == EVERY / 2 && unstamped.len() < SAMPLES_MAX {
             unstamped.push(received_at - sent_at);
         }
@@ -72,25 +77,31 @@ fn respond<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns:
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut number = 0u64;
     loop {
-        let stamped = number.is_multiple_of(EVERY);
-        if stamped {
-            path.nic_mut().stamp_receiving();
+        let watch = match watched(number, Messages::Plain) {
+            Some((Role::Responder, border)) => Some(border),
+            _ => None,
+        };
+        if let Some(border @ (Border::Shown | Border::Taken)) = watch {
+            path.nic_mut().stamp_only(border);
         }
         let kind = receive(path, &mut into, deadline_ns)?;
         if kind == LAST {
             return Ok((number, Samples { stamped: collect(read), unstamped: Vec::new() }));
         }
-        if stamped {
-            let received_at = ticks();
-            path.nic_mut().stamp_sending();
-            let sent_at = ticks();
-            hand_over(path, &message)?;
+        let own = if let Some(Border::Received | Border::Send) = watch { ticks() } else { 0 };
+        if let Some(border) = watch.filter(|border| *border > Border::Send && *border < Border::Shown) {
+            path.nic_mut().stamp_only(border);
+        }
+        hand_over(path, &message)?;
+        if let Some(border) = watch {
+            let mut stamps = path.nic_mut().take();
+            if own > 0 {
+                stamps[border as usize] = own;
+            }
             // What the other side leaves out would only take the room of what it has.
             if kind == MORE {
-                keep(path, &mut |stamps| write.push(number, stamps), (sent_at, received_at));
+                write.push(number, &stamps);
             }
-        } else {
-            hand_over(path, &message)?;
         }
         number += 1;
     }
@@ -118,25 +129,13 @@ fn receive<N: Nic>(path: &mut Proto<Stamped<N>>, into: &mut [u8], deadline_ns: u
     Ok(kind)
 }
 
-fn keep<N: Nic>(
-    path: &mut Proto<Stamped<N>>,
-    push: &mut impl FnMut(&sidelane_nic::stamps::Stamps),
-    (sent_at, received_at): (u64, u64),
-) {
-    let mut stamps = path.nic_mut().take();
-    stamps[Border::Send as usize] = sent_at;
-    stamps[Border::Received as usize] = received_at;
-    stamps[Border::Returned as usize] = received_at;
-    push(&stamps);
-}
-
 pub(super) fn collect(mut read: Reader) -> Vec<Sample> {
     std::iter::from_fn(|| read.pop()).map(|(number, stamps)| Sample { number, stamps }).collect()
 }
 
 /// One round trip in so many is stamped, and as many are timed without a stamp.
-pub(super) const EVERY: u64 = 64;
-/// Of one measurement: some 400 KiB of text on its way to the ladder.
+pub(super) const EVERY: u64 = 16;
+/// Of one measurement: some 300 KiB of text on its way to the ladder.
 pub(super) const SAMPLES_MAX: usize = 4096;
 /// Turns between two looks at the deadline.
 pub(super) const TURNS_PER_CLOCK: u64 = 1024;

@@ -26,7 +26,7 @@ impl fmt::Display for Breakdown {
         write!(
             f,
             "The doorbell's call lasts {:.0} ns at the sender, partly while the receiver has the frame already.\n\
-             A stamp costs {:.1} ns, taken off each part; what the processor still works at when it is read counts as after it.",
+             Each round trip is stamped at one border only. A reading of the clock costs {:.1} ns, taken off both boxes.",
             self.doorbell_ns, self.clock_ns
         )
     }

@@ -14,6 +14,8 @@ use crate::stats::median;
 /// All figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// Names this form: `SCHEMA`.
+    pub schema: String,
     /// Where it was run.
     pub machine: Machine,
     /// Who was measured, ours the first, and what exactly each is.
@@ -52,6 +54,7 @@ pub struct Taken {
 impl Report {
     pub(super) fn new(plan: &Plan, names: Vec<String>) -> Self {
         Self {
+            schema: SCHEMA.to_owned(),
             machine: Machine::describe(),
             callers: names.into_iter().map(|name| (name, String::new())).collect(),
             measure_ns: plan.measure_ns,
@@ -88,7 +91,9 @@ impl Report {
 
     /// As JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("only plain fields and finite numbers")
+        let mut text = serde_json::to_string_pretty(self).expect("only plain fields and finite numbers");
+        text.push('\n');
+        text
     }
 
     /// Calls in which ours is slower than the best of the others by more than a tenth, the worst first.
@@ -197,6 +202,9 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
+
+/// The form of [`Report::to_json`].
+pub const SCHEMA: &str = "sidelane-collectives/1";
 
 fn time(nanos: f64) -> String {
     let micros = nanos / 1e3;

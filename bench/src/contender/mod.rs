@@ -16,7 +16,7 @@ pub trait Contender {
     /// What exactly it is, once it has played.
     fn version(&self) -> Option<&str>;
 
-    /// Plays `patterns` once on the hosts of `regime`. One outcome each, in their order, or why not.
+    /// Plays `patterns` on the hosts of `regime`, warm. One outcome each, in their order, or why not.
     fn play(&mut self, regime: Regime, patterns: &[Pattern]) -> Result<Vec<Outcome>, String>;
 }
 

@@ -3,7 +3,7 @@
 mod pair;
 mod plan;
 
-pub use pair::{End, Host, Pair, PairError, Reach};
+pub use pair::{End, Host, Pair, PairError, Reach, twice};
 pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
 
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Progress<'a> {
     pub done: usize,
     /// Measurements in all.
     pub total: usize,
+    /// The round, the first of which, 0, only warms.
+    pub round: usize,
     /// What comes next.
     pub next: Next<'a>,
 }
@@ -115,7 +117,8 @@ pub fn run(
     run_beside(plan, hosts, &mut [], progress)
 }
 
-/// Runs `plan`, and after each round of it every contender once in each regime, while both sides of the rungs sleep.
+/// Runs `plan`, and after each round that counts every contender once in each regime, while both sides of the rungs sleep. A
+/// contender warms itself: each launch of it is another process. Beside contenders the rung `mpi` sends as they do, in windows.
 pub fn run_beside(
     plan: &Plan,
     mut hosts: impl FnMut(Regime) -> io::Result<(Host, Host)>,
@@ -131,22 +134,21 @@ pub fn run_beside(
         plan.cells().into_iter().map(|cell| Measured { cell, rounds: Vec::new() }).collect();
     let mut contended = Vec::new();
     // The first round only warms: memory that was never touched and code that was never run are ten times as slow.
-    let per_round = measured.len() + contenders.len() * plan.regimes.len();
-    let total = per_round * (plan.rounds + 1);
+    let total = measured.len() * (plan.rounds + 1) + contenders.len() * plan.regimes.len() * plan.rounds;
+    let mut done = 0;
     for round in 0..=plan.rounds {
         let mut refused = Vec::new();
         for (index, Measured { cell, rounds }) in measured.iter_mut().enumerate() {
-            let done = round * per_round + index;
-            if !progress(Progress { done, total, next: Next::Cell(cell) }) {
+            if !progress(Progress { done, total, round, next: Next::Cell(cell) }) {
                 return Err(LadderError::Interrupted);
             }
+            done += 1;
             let (_, pair) = pairs.iter_mut().find(|(regime, _)| *regime == cell.regime).expect("one pair a regime");
-            match measure(plan, pair, cell, round == 0) {
+            match measure(plan, pair, cell, (round == 0, !contenders.is_empty())) {
                 Ok(outcome) if round > 0 => rounds.push(outcome),
                 Ok(_) => {}
-                // A congestion control that we may not use.
-                Err(error) if error.is_report() && round == 0 && cell.variant != Variant::Plain => {
-                    tracing::debug!(%error, ?cell, "left out");
+                Err(error) if round == 0 && refuses_congestion(cell, &error) => {
+                    tracing::warn!("{} without {:?}: {error}", cell.rung, cell.variant);
                     refused.push(index);
                 }
                 Err(error) => {
@@ -156,16 +158,18 @@ pub fn run_beside(
             }
         }
         for index in refused.into_iter().rev() {
-            measured.remove(index);
+            leave_out(&mut measured, index);
         }
-        let mut done = (round + 1) * per_round - contenders.len() * plan.regimes.len();
+        if round == 0 {
+            continue;
+        }
         for contender in contenders.iter_mut() {
             for (regime, _) in &plan.regimes {
-                if !progress(Progress { done, total, next: Next::Contender(contender.name()) }) {
+                if !progress(Progress { done, total, round, next: Next::Contender(contender.name()) }) {
                     return Err(LadderError::Interrupted);
                 }
                 done += 1;
-                contend(plan, *contender, *regime, round, &mut contended)?;
+                contend(plan, *contender, *regime, &mut contended)?;
             }
         }
     }
@@ -179,19 +183,12 @@ fn contend(
     plan: &Plan,
     contender: &mut dyn Contender,
     regime: Regime,
-    round: usize,
     contended: &mut Vec<Contended>,
 ) -> Result<(), LadderError> {
-    let mut patterns = plan.patterns(regime);
-    if round == 0 {
-        patterns.iter_mut().for_each(|pattern| pattern.measure_ns /= 4);
-    }
+    let patterns = plan.patterns(regime);
     let name = contender.name().to_owned();
     let failed = |reason| LadderError::Contender { name: name.clone(), regime, reason };
     let outcomes = contender.play(regime, &patterns).map_err(failed)?;
-    if round == 0 {
-        return Ok(());
-    }
     for (Pattern { kind, size, .. }, outcome) in patterns.into_iter().zip(outcomes) {
         let same = |one: &&mut Contended| (&one.name, one.regime, one.kind, one.size) == (&name, regime, kind, size);
         match contended.iter_mut().find(same) {
@@ -202,34 +199,44 @@ fn contend(
     Ok(())
 }
 
-/// One measurement; a second try when a side reports a failure, since a machine that does other things may drop a frame.
-fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, warming: bool) -> Result<Outcome, PairError> {
+/// A congestion control that the system has and this user may not use (`net.ipv4.tcp_allowed_congestion_control`).
+fn refuses_congestion(cell: &Cell, error: &PairError) -> bool {
+    matches!(cell.variant, Variant::Congestion(_)) && error.is_report() && error.to_string().contains("TCP_CONGESTION")
+}
+
+/// Leaves a congestion control out. The last one of its rung gives way to the system's own.
+fn leave_out(measured: &mut Vec<Measured>, index: usize) {
+    let of = |cell: &Cell| (cell.regime, cell.rung, cell.kind, cell.size);
+    let this = of(&measured[index].cell);
+    if measured.iter().filter(|one| of(&one.cell) == this).count() > 1 {
+        measured.remove(index);
+    } else {
+        measured[index].cell.variant = Variant::Plain;
+    }
+}
+
+/// One measurement: one that only warms, or `beside` contenders.
+fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, (warming, beside): (bool, bool)) -> Result<Outcome, PairError> {
     let mut pattern = plan.pattern(cell);
     if warming {
         pattern.measure_ns /= 4;
     }
-    let once = |pair: &mut Pair| {
+    let layer = || layer(cell.rung, beside && cell.kind != Kind::PingPong);
+    let once = || {
         if cell.nic == Some(NicKind::Mem) {
-            return pair.measure_alone(&pattern, Path::Fabric { layer: layer(cell.rung) });
+            return pair.measure_alone(&pattern, Path::Fabric { layer: layer() });
         }
-        let (a, b) = pair.measure(&pattern, |host| path(cell, host))?;
+        let (a, b) = pair.measure(&pattern, |end| path(cell, layer, end))?;
         if a.messages != b.messages && cell.kind != Kind::PingPong {
             let lost = format!("{} of {} messages arrived", b.messages, a.messages);
             return Err(PairError::Failed(crate::pattern::Role::Responder, lost));
         }
-        Ok(if cell.kind == Kind::PingPong { a } else { b })
+        Ok(if pattern.is_answered() { a } else { b })
     };
-    let outcome = match once(pair) {
-        Err(error) if error.is_report() => {
-            tracing::debug!(%error, ?cell, "tried again");
-            once(pair)
-        }
-        result => result,
-    };
-    outcome.map(|outcome| if cell.rung.takes_whole_round_trips() { outcome.whole() } else { outcome })
+    twice(once).map(|outcome| if cell.rung.takes_whole_round_trips() { outcome.whole() } else { outcome })
 }
 
-fn path(cell: &Cell, end: &End) -> Path {
+fn path(cell: &Cell, layer: impl Fn() -> Layer, end: &End) -> Path {
     let ip = end.ip;
     let congestion = match &cell.variant {
         Variant::Congestion(name) => Some(name.clone()),
@@ -249,15 +256,14 @@ fn path(cell: &Cell, end: &End) -> Path {
         | Rung::Mpi
         | Rung::Put
         | Rung::Get => {
-            let nic = end.nics.iter().find(|(kind, _)| Some(*kind) == cell.nic).map(|(_, nic)| nic.clone());
-            // A host that lacks it gets an order that its side refuses by name.
-            let nic = nic.unwrap_or_default();
-            Path::Nic { layer: layer(cell.rung), nic, real_frames: cell.regime == Regime::RealFrames }
+            let nic = cell.nic.map_or_else(String::new, |kind| end.nic(kind));
+            Path::Nic { layer: layer(), nic, real_frames: cell.regime == Regime::RealFrames }
         }
     }
 }
 
-fn layer(rung: Rung) -> Layer {
+/// `windows`: messages go one way, beside contenders.
+fn layer(rung: Rung, windows: bool) -> Layer {
     match rung {
         Rung::SmoltcpTcp => Layer::SmoltcpTcp,
         Rung::Raw => Layer::Raw,
@@ -265,9 +271,36 @@ fn layer(rung: Rung) -> Layer {
         Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
         Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
         Rung::Am => Layer::Am,
+        Rung::Mpi if windows => Layer::MpiWindows,
         Rung::Mpi => Layer::Mpi,
         Rung::Put => Layer::Put,
         Rung::Get => Layer::Get,
         Rung::TcpBlock | Rung::TcpPoll | Rung::UdpPoll => unreachable!("the kernel's rungs have no layer of ours"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Role;
+
+    #[test]
+    fn a_congestion_control_that_is_refused_is_left_out_and_the_last_one_gives_way_to_the_system_s_own() {
+        let cell = |name: &str| Cell {
+            regime: Regime::DefaultOffloads,
+            rung: Rung::TcpPoll,
+            nic: None,
+            kind: Kind::Bandwidth,
+            size: 8,
+            variant: Variant::Congestion(name.to_owned()),
+        };
+        let failed = |reason: &str| PairError::Failed(Role::Initiator, reason.to_owned());
+        assert!(refuses_congestion(&cell("bbr"), &failed("TCP_CONGESTION: Operation not permitted")));
+        assert!(!refuses_congestion(&cell("bbr"), &failed("connect: Connection refused")));
+        let mut measured: Vec<_> = ["bbr", "reno"].map(|name| Measured { cell: cell(name), rounds: Vec::new() }).into();
+        leave_out(&mut measured, 0);
+        assert_eq!(measured[0].cell, cell("reno"));
+        leave_out(&mut measured, 0);
+        assert_eq!(measured[0].cell.variant, Variant::Plain);
     }
 }

@@ -132,6 +132,25 @@ impl Pair {
     }
 }
 
+/// `measure`, and once more when a side reports a failure, since a machine that does other things may drop a frame or stop a
+/// side for a moment.
+pub fn twice<T>(mut measure: impl FnMut() -> Result<T, PairError>) -> Result<T, PairError> {
+    match measure() {
+        Err(error) if error.is_report() => {
+            tracing::debug!(%error, "tried again");
+            measure()
+        }
+        outcome => outcome,
+    }
+}
+
+impl End {
+    /// Its driver of this kind as a string. Without one it is a string that the side refuses.
+    pub fn nic(&self, kind: NicKind) -> String {
+        self.nics.iter().find(|(one, _)| *one == kind).map_or_else(String::new, |(_, nic)| nic.clone())
+    }
+}
+
 impl PairError {
     /// True when both sides still run, so that the measurement may be tried again.
     pub fn is_report(&self) -> bool {
@@ -268,3 +287,22 @@ impl Host {
 const SPARE: Duration = Duration::from_secs(3);
 /// A process whose output is closed is on its way out.
 const DIES_WITHIN: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_side_reports_is_tried_again() {
+        let tries = |error: fn() -> PairError| {
+            let mut tries = 0;
+            let outcome: Result<(), _> = twice(|| {
+                tries += 1;
+                Err(error())
+            });
+            (outcome.is_err(), tries)
+        };
+        assert_eq!(tries(|| PairError::Failed(Role::Initiator, "a frame was lost".to_owned())), (true, 2));
+        assert_eq!(tries(|| PairError::Died(Role::Initiator, "signal: 9".to_owned())), (true, 1));
+    }
+}

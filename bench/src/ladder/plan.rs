@@ -83,10 +83,12 @@ pub struct Plan {
     pub nics: Vec<NicKind>,
     /// Which patterns in which regime.
     pub regimes: Vec<(Regime, Vec<Kind>)>,
-    /// Message sizes of ping-pong and flood. The first also carries the bandwidth in the report.
+    /// Message sizes of ping-pong and flood.
     pub sizes: Vec<usize>,
-    /// Message size of the bandwidth.
-    pub bandwidth_size: usize,
+    /// Messages of a flood that may be unanswered; then only rungs that can answer have floods. `None`: none is answered.
+    pub depth: Option<usize>,
+    /// Message size of the bandwidth, which stands beside the first of `sizes` in the report; `None`: all of `sizes`.
+    pub bandwidth_size: Option<usize>,
     /// Times that everything is measured, one thing after another each time.
     pub rounds: usize,
     /// Time of one measurement that does not count.
@@ -136,7 +138,8 @@ impl Plan {
             nics: nics.to_vec(),
             regimes,
             sizes: vec![8],
-            bandwidth_size: 1 << 20,
+            depth: None,
+            bandwidth_size: Some(1 << 20),
             rounds: 7,
             warm: Duration::from_millis(30),
             measure: Duration::from_millis(65),
@@ -168,6 +171,9 @@ impl Plan {
             for &kind in kinds {
                 for &size in self.sizes_of(kind) {
                     for (rung, nic) in self.steps() {
+                        if kind == Kind::Flood && self.depth.is_some() && !rung.answers_many() {
+                            continue;
+                        }
                         let cell = |variant| Cell { regime: *regime, rung, nic, kind, size, variant };
                         cells.extend(variants(rung, kind).into_iter().map(cell));
                     }
@@ -191,11 +197,15 @@ impl Plan {
     fn pattern_of(&self, regime: Regime, kind: Kind, size: usize) -> Pattern {
         let (warm_ns, measure_ns) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
         let grace = if regime == Regime::Wire { GRACE_OF_TWO } else { GRACE };
-        Pattern { kind, size, warm_ns, measure_ns, limit_ns: warm_ns + measure_ns + grace.as_nanos() as u64 }
+        let limit_ns = warm_ns + measure_ns + grace.as_nanos() as u64;
+        Pattern { kind, size, depth: self.depth, warm_ns, measure_ns, limit_ns }
     }
 
     fn sizes_of(&self, kind: Kind) -> &[usize] {
-        if kind == Kind::Bandwidth { std::slice::from_ref(&self.bandwidth_size) } else { &self.sizes }
+        match &self.bandwidth_size {
+            Some(size) if kind == Kind::Bandwidth => std::slice::from_ref(size),
+            _ => &self.sizes,
+        }
     }
 }
 
@@ -235,6 +245,12 @@ impl Rung {
     /// True where what a ping-pong measures is a whole round trip.
     pub fn takes_whole_round_trips(self) -> bool {
         self == Self::Get
+    }
+
+    /// True where many messages may wait for their answers.
+    fn answers_many(self) -> bool {
+        use Rung::{Am, Proto, ProtoAuthenticated, ProtoEncrypted, Raw, TcpPoll, UdpPoll};
+        matches!(self, TcpPoll | UdpPoll | Raw | Proto | ProtoAuthenticated | ProtoEncrypted | Am)
     }
 
     /// True of the kernel's own stack.
@@ -392,6 +408,14 @@ mod tests {
                 (Rung::Raw, Some(NicKind::Mem)),
             ]
         );
+    }
+
+    #[test]
+    fn a_flood_with_a_depth_is_of_rungs_that_answer() {
+        let plan = Plan { depth: Some(8), ..Plan::new(&[NicKind::Shm]) };
+        let floods: Vec<_> = plan.cells().into_iter().filter(|cell| cell.kind == Kind::Flood).collect();
+        assert!(floods.iter().any(|cell| cell.rung == Rung::Am) && floods.iter().all(|cell| cell.rung != Rung::Put));
+        assert!(floods.iter().all(|cell| plan.pattern(cell).is_answered()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A part of a pattern is driven by turns that never wait, so that two sides run alike as two processes, each turning its
 //! own part, or as one thread that turns both ([`play_both`]).
 
+mod depth;
 mod oneway;
 mod pingpong;
 
@@ -15,6 +16,7 @@ use crate::study::chang::Costs;
 use crate::study::chang::bulk::Bulk;
 use crate::transport::{Broken, Flow, Transport};
 
+use depth::{Answerer, Requester};
 use oneway::{Receiver, Sender};
 use pingpong::{Initiator, Responder};
 
@@ -47,6 +49,8 @@ pub struct Pattern {
     pub kind: Kind,
     /// Bytes of a message, at least one.
     pub size: usize,
+    /// Of a flood: each message is answered, and so many may be unanswered. `None`: as many go as go, and none is answered.
+    pub depth: Option<usize>,
     /// Time at the beginning that does not count.
     pub warm_ns: u64,
     /// Time that counts.
@@ -62,7 +66,7 @@ pub struct Outcome {
     pub messages: u64,
     /// Half round trips, at the initiator of a ping-pong.
     pub half_rtt_ns: Option<Summary>,
-    /// Messages a second, at the receiver of a one-way pattern.
+    /// Messages a second: at the receiver of a one-way pattern, answers at the initiator of a flood with a depth.
     pub msgs_per_s: Option<f64>,
     /// What calls cost, in the study of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,16 +102,31 @@ trait Part {
 impl Pattern {
     /// Which way messages go, seen from `role`.
     pub fn flow(&self, role: Role) -> Flow {
-        match (self.kind, role) {
-            (Kind::PingPong, _) => Flow::Alternating,
-            (Kind::Flood | Kind::Bandwidth, Role::Initiator) => Flow::Outward,
-            (Kind::Flood | Kind::Bandwidth, Role::Responder) => Flow::Inward,
+        match role {
+            _ if self.is_answered() => Flow::Alternating,
+            Role::Initiator => Flow::Outward,
+            Role::Responder => Flow::Inward,
         }
+    }
+
+    /// True where every message has an answer; then the initiator is who measures.
+    pub fn is_answered(&self) -> bool {
+        self.kind == Kind::PingPong || self.window().is_some()
+    }
+
+    fn window(&self) -> Option<usize> {
+        self.depth.filter(|_| self.kind == Kind::Flood)
     }
 }
 
 /// Plays one side to its end.
 pub fn play<T: Transport>(pattern: &Pattern, role: Role, transport: &mut T) -> Result<Outcome, Broken> {
+    if let Some(depth) = pattern.window() {
+        return match role {
+            Role::Initiator => drive(pattern, Requester::new(pattern, depth), transport),
+            Role::Responder => drive(pattern, Answerer::new(pattern), transport),
+        };
+    }
     match (pattern.kind, role) {
         (Kind::PingPong, Role::Initiator) => drive(pattern, Initiator::new(pattern), transport),
         (Kind::PingPong, Role::Responder) => drive(pattern, Responder::new(pattern), transport),
@@ -124,6 +143,10 @@ pub fn play_both<A: Transport, B: Transport>(
     b: &mut B,
     pass: impl FnMut(),
 ) -> Result<Outcome, Broken> {
+    if let Some(depth) = pattern.window() {
+        let requester = Requester::new(pattern, depth);
+        return Ok(drive_both(pattern, (requester, a), (Answerer::new(pattern), b), pass)?.0);
+    }
     match pattern.kind {
         Kind::PingPong => {
             let (a, _) = drive_both(pattern, (Initiator::new(pattern), a), (Responder::new(pattern), b), pass)?;

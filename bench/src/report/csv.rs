@@ -19,6 +19,7 @@ pub(super) fn write(rows: &[Row]) -> String {
                     // Whatever the contender takes; the first lines of a run tell what it is.
                     (None, Name::Contender(_)) => String::new(),
                 },
+                row.beside.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
                 row.regime.to_string(),
                 row.size.to_string(),
                 of(half.map(|half| half.min), 1),
@@ -37,9 +38,10 @@ pub(super) fn write(rows: &[Row]) -> String {
     String::from_utf8(bytes).expect("fields are text")
 }
 
-const HEADING: [&str; 13] = [
+const HEADING: [&str; 14] = [
     "name",
     "nic",
+    "beside",
     "regime",
     "size",
     "half_rtt_min_ns",

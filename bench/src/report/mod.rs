@@ -29,7 +29,8 @@ pub struct Report {
     /// The other machine, where side B ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Machine>,
-    /// Contenders, and what exactly they are.
+    /// Contenders, and what exactly they are. Beside them `mpi`'s messages a second and bandwidth are as theirs: of windows of
+    /// 64 messages with an answer each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contenders: BTreeMap<String, String>,
     /// Rows, in the order of the ladder and then contenders, the default regime first.
@@ -43,6 +44,9 @@ pub struct Row {
     pub name: Name,
     /// The driver; null for the kernel's own stack and for contenders.
     pub nic: Option<NicKind>,
+    /// The drivers that were measured in the same rounds, which are the row's own run.
+    #[serde(default)]
+    pub beside: Vec<NicKind>,
     /// How large frames may be.
     pub regime: Regime,
     /// Message size of ping-pong and flood in bytes.
@@ -56,8 +60,11 @@ pub struct Row {
     pub over_below_ns: Option<f64>,
     /// How many times as fast as busy-polling TCP by p50: likewise.
     pub faster_than_tcp_poll: Option<f64>,
-    /// Messages a second one way, at the receiver: median over rounds.
+    /// Messages a second one way, at the receiver: median over rounds. With a depth, messages that were answered.
     pub msgs_per_s: Option<f64>,
+    /// Messages of the flood that might be unanswered; null where none was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
     /// The same for TCP that gathers small writes (no TCP_NODELAY).
     pub msgs_per_s_gathered: Option<f64>,
     /// Message size of the bandwidth in bytes.
@@ -97,9 +104,10 @@ impl Report {
         let mut rungs = Vec::new();
         for (regime, kinds) in &plan.regimes {
             for (index, &size) in plan.sizes.iter().enumerate() {
-                // The bandwidth has a size of its own, and stands beside the first of the others.
+                // A bandwidth of a size of its own stands beside the first of the others.
                 let small = kinds.iter().any(|kind| *kind != Kind::Bandwidth);
-                if index > 0 && !small {
+                let bandwidth_size = plan.bandwidth_size.map_or(Some(size), |one| (index == 0).then_some(one));
+                if bandwidth_size.is_none() && !small {
                     continue;
                 }
                 for (rung, nic) in plan.steps() {
@@ -112,13 +120,14 @@ impl Report {
                         }
                     };
                     let mut row = Row::empty(Name::Rung(rung), nic, *regime, size);
+                    row.depth = plan.depth;
                     measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(&one.rounds));
                     measured
                         .iter()
                         .filter(of(Kind::Flood, size))
                         .for_each(|one| row.add_flood(&one.rounds, &one.cell.variant));
-                    if index == 0 {
-                        let bandwidth = measured.iter().filter(of(Kind::Bandwidth, plan.bandwidth_size));
+                    if let Some(size) = bandwidth_size {
+                        let bandwidth = measured.iter().filter(of(Kind::Bandwidth, size));
                         bandwidth.for_each(|one| row.add_bandwidth(&one.rounds, one.cell.size, &one.cell.variant));
                     }
                     rungs.push(row);
@@ -126,12 +135,15 @@ impl Report {
                 let beside = |one: &&Contended| {
                     one.regime == *regime
                         && match one.kind {
-                            Kind::Bandwidth => index == 0,
+                            Kind::Bandwidth => Some(one.size) == bandwidth_size,
                             Kind::PingPong | Kind::Flood => one.size == size,
                         }
                 };
                 rungs.extend(contender_rows(*regime, size, &contended.iter().filter(beside).collect::<Vec<_>>()));
             }
+        }
+        for row in &mut rungs {
+            row.beside.clone_from(&plan.nics);
         }
         compare(&mut rungs);
         Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, contenders, rungs }
@@ -160,6 +172,7 @@ impl Row {
         Self {
             name,
             nic,
+            beside: Vec::new(),
             regime,
             size,
             half_rtt_ns: None,
@@ -167,6 +180,7 @@ impl Row {
             over_below_ns: None,
             faster_than_tcp_poll: None,
             msgs_per_s: None,
+            depth: None,
             msgs_per_s_gathered: None,
             gbit_size: None,
             gbit_per_s: None,
@@ -178,12 +192,12 @@ impl Row {
     }
 
     fn add_ping_pong(&mut self, rounds: &[Outcome]) {
+        for (round, outcome) in rounds.iter().enumerate() {
+            self.round(round).half_rtt_ns = outcome.half_rtt_ns;
+        }
         let rounds: Vec<Summary> = rounds.iter().filter_map(|outcome| outcome.half_rtt_ns).collect();
         self.half_rtt_ns = Summary::median_of(&rounds);
         self.half_rtt_p50_spread_ns = rounds.iter().map(|round| (round.p50, round.p50)).reduce(wider);
-        for (round, summary) in rounds.iter().enumerate() {
-            self.round(round).half_rtt_ns = Some(*summary);
-        }
     }
 
     fn add_flood(&mut self, rounds: &[Outcome], variant: &Variant) {
@@ -192,8 +206,8 @@ impl Row {
             self.msgs_per_s_gathered = median(&mut rates);
             return;
         }
-        for (round, rate) in rates.iter().enumerate() {
-            self.round(round).msgs_per_s = Some(*rate);
+        for (round, outcome) in rounds.iter().enumerate() {
+            self.round(round).msgs_per_s = outcome.msgs_per_s;
         }
         self.msgs_per_s = median(&mut rates);
     }
@@ -201,8 +215,8 @@ impl Row {
     /// The best of several congestion controls is the row's figure.
     fn add_bandwidth(&mut self, rounds: &[Outcome], size: usize, variant: &Variant) {
         let gbit = |rate| rate * size as f64 * 8.0 / 1e9;
-        let rates: Vec<f64> = rounds.iter().filter_map(|outcome| outcome.msgs_per_s).map(gbit).collect();
-        let Some(middle) = median(&mut rates.clone()) else { return };
+        let rates: Vec<Option<f64>> = rounds.iter().map(|outcome| outcome.msgs_per_s.map(gbit)).collect();
+        let Some(middle) = median(&mut rates.iter().copied().flatten().collect::<Vec<_>>()) else { return };
         let name = match variant {
             Variant::Congestion(name) => Some(name.clone()),
             Variant::Plain | Variant::Gathered => None,
@@ -214,8 +228,8 @@ impl Row {
         self.gbit_size = Some(size);
         self.gbit_per_s = Some(middle);
         self.congestion = name;
-        for (round, rate) in rates.iter().enumerate() {
-            self.round(round).gbit_per_s = Some(*rate);
+        for (round, rate) in rates.into_iter().enumerate() {
+            self.round(round).gbit_per_s = rate;
         }
     }
 

@@ -17,6 +17,9 @@ pub(super) fn write(report: &Report) -> String {
     for (name, version) in &report.contenders {
         let _ = writeln!(text, "{name}: {version}");
     }
+    if !report.contenders.is_empty() {
+        let _ = writeln!(text, "{OURS} and these: messages/s and Gbit/s of windows of 64 messages with an answer each");
+    }
     let mut rest = &report.rungs[..];
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|row| (row.regime, row.size) == (first.regime, first.size)).count();
@@ -89,7 +92,8 @@ fn table(rows: &[Row]) -> Table {
         columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
-        columns.push(column(&format!("messages/s\n{}", bytes(rows[0].size)), rows, |row| rate(row.msgs_per_s)));
+        let depth = rows[0].depth.map_or_else(String::new, |depth| format!(", {depth} deep"));
+        columns.push(column(&format!("messages/s\n{}{depth}", bytes(rows[0].size)), rows, |row| rate(row.msgs_per_s)));
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
         let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);

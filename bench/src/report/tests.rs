@@ -43,6 +43,9 @@ fn report() -> Report {
     let proto = Row { msgs_per_s: Some(4e6), ..timed(Rung::Proto, [800.0, 790.0, 1080.0]) };
     let real = Row { gbit_size: Some(1 << 20), gbit_per_s: Some(12.0), ..row(Rung::Proto, Regime::RealFrames) };
     let mut rungs = vec![tcp, raw, proto, real];
+    for row in &mut rungs {
+        row.beside = vec![NicKind::Uring, NicKind::Xdp];
+    }
     compare(&mut rungs);
     Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs }
 }
@@ -87,11 +90,11 @@ fn the_table_reads_as_it_always_did() {
 
 #[test]
 fn the_csv_reads_as_it_always_did() {
-    let expected = "name,nic,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion\n\
-        tcp-poll,kernel,default-offloads,8,2890.0,2900.0,5800.0,8700.0,1000,400000,1048576,70.000,cubic\n\
-        raw,uring,default-offloads,8,715.0,725.0,1450.0,2175.0,1000,1200000,,,\n\
-        proto,uring,default-offloads,8,790.0,800.0,1600.0,2400.0,1000,4000000,,,\n\
-        proto,uring,real-frames,8,,,,,,,1048576,12.000,\n";
+    let expected = "name,nic,beside,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion\n\
+        tcp-poll,kernel,uring+xdp,default-offloads,8,2890.0,2900.0,5800.0,8700.0,1000,400000,1048576,70.000,cubic\n\
+        raw,uring,uring+xdp,default-offloads,8,715.0,725.0,1450.0,2175.0,1000,1200000,,,\n\
+        proto,uring,uring+xdp,default-offloads,8,790.0,800.0,1600.0,2400.0,1000,4000000,,,\n\
+        proto,uring,uring+xdp,real-frames,8,,,,,,,1048576,12.000,\n";
     assert_eq!(report().to_csv(), expected);
 }
 
@@ -153,8 +156,39 @@ fn a_contender_stands_beside_the_rungs_and_our_topmost_against_it() {
     assert!(table.contains("other: Other 5.0\n"), "{table}");
     assert!(table.lines().any(|line| line.contains("other ") && line.contains("3600 ns")), "{table}");
     assert!(table.lines().any(|line| line.contains("uring ") && line.contains("3.00x")), "{table}");
-    assert!(report.to_csv().lines().any(|line| line.starts_with("other,,default-offloads,8,")));
+    assert!(report.to_csv().lines().any(|line| line.starts_with("other,,,default-offloads,8,")));
     assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+}
+
+#[test]
+fn a_round_without_a_figure_shifts_no_other() {
+    let mut rows = [timed(Rung::TcpPoll, [2000.0, 3000.0, 4000.0]), row(Rung::Raw, Regime::DefaultOffloads)];
+    let saw =
+        |p50: Option<f64>, rate| Outcome { half_rtt_ns: p50.and_then(half), msgs_per_s: rate, ..Outcome::default() };
+    let rounds = [saw(Some(1000.0), Some(1.0)), saw(None, None), saw(Some(1000.0), Some(3.0))];
+    rows[1].add_ping_pong(&rounds);
+    rows[1].add_flood(&rounds, &Variant::Plain);
+    rows[1].add_bandwidth(&rounds, 1 << 20, &Variant::Plain);
+    let seen =
+        rows[1].rounds.iter().map(|round| (round.half_rtt_ns.is_some(), round.msgs_per_s, round.gbit_per_s.is_some()));
+    assert_eq!(seen.collect::<Vec<_>>(), [(true, Some(1.0), true), (false, None, false), (true, Some(3.0), true)]);
+    compare(&mut rows);
+    assert_eq!(rows[1].faster_than_tcp_poll, Some(3.0), "of 2 and 4, the first and the last round");
+}
+
+#[test]
+fn a_bandwidth_of_all_sizes_has_a_row_for_each() {
+    let mut plan = Plan { rungs: vec![Rung::Raw], sizes: vec![4096, 65_536], ..Plan::new(&[NicKind::Shm]) };
+    plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::Bandwidth])];
+    let rows = |plan: &Plan| {
+        let rounds = vec![Outcome { msgs_per_s: Some(1e6), ..Outcome::default() }];
+        let measured: Vec<_> = plan.cells().into_iter().map(|cell| Measured { cell, rounds: rounds.clone() }).collect();
+        let report = Report::new(plan, &measured, &[], BTreeMap::new());
+        report.rungs.iter().map(|row| (row.size, row.gbit_size, row.gbit_per_s.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&plan), [(4096, Some(1 << 20), true)]);
+    plan.bandwidth_size = None;
+    assert_eq!(rows(&plan), [(4096, Some(4096), true), (65_536, Some(65_536), true)]);
 }
 
 #[test]

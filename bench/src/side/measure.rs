@@ -12,7 +12,7 @@ use crate::breakdown;
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
 use crate::study::chang;
-use crate::transport::{Am, Broken, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
+use crate::transport::{Am, Broken, Flow, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
 
 /// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
 pub fn measure(
@@ -82,12 +82,16 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
 
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Measurement { role, pattern, .. } = self.measurement;
-        if let Layer::Mpi | Layer::MpiWith(_) = self.layer {
+        if let Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_) = self.layer {
             let limits = if let Layer::MpiWith(limits) = self.layer { Some(limits) } else { None };
             let (ports, process) = Mpi::begin(nic)?;
             let peer = (self.meet)(process)?;
             let messages = (pattern.size, pattern.flow(*role));
-            return play(pattern, *role, &mut Mpi::new(ports, *role, &peer, limits, messages)?);
+            let mut mpi = Mpi::new(ports, *role, &peer, limits, messages)?;
+            if self.layer == Layer::MpiWindows {
+                mpi = mpi.in_windows(messages.1);
+            }
+            return play(pattern, *role, &mut mpi);
         }
         let peer = (self.meet)(nic.caps().addr.to_string())?;
         let peer: LinkAddr = peer.parse().map_err(driver)?;
@@ -120,7 +124,9 @@ impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
                     _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
                 }
             }
-            (Layer::Mpi | Layer::MpiWith(_), _) => unreachable!("it meets its peer in words of its own"),
+            (Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_), _) => {
+                unreachable!("it meets its peer in words of its own")
+            }
             (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
             (Layer::AmBulk, role) => chang::bulk::play(nic, peer, *role, pattern),
             (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
@@ -156,8 +162,11 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
             let (mut a, mut b) = Am::pair((a, b), at_b, pattern.size, flow, deadline_ns, pass)?;
             play_both(pattern, &mut a, &mut b, pass)
         }
-        Layer::Mpi => {
+        Layer::Mpi | Layer::MpiWindows => {
             let (mut a, mut b) = Mpi::pair((a, b), pattern.size, pattern.flow(Role::Initiator))?;
+            if layer == Layer::MpiWindows {
+                (a, b) = (a.in_windows(Flow::Outward), b.in_windows(Flow::Inward));
+            }
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::Put | Layer::Get => {

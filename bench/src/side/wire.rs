@@ -108,6 +108,8 @@ pub enum Layer {
     AmBulk,
     /// MPI's messages on the protocol.
     Mpi,
+    /// The same one way in windows, each with an answer, as usual tests of MPIs have it.
+    MpiWindows,
     /// The same with these limits.
     MpiWith(Limits),
     /// Puts on the protocol.
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn orders_and_answers_read_back_as_they_were_written() {
-        let pattern = Pattern { kind: Kind::Flood, size: 8, warm_ns: 1, measure_ns: 2, limit_ns: 3 };
+        let pattern = Pattern { kind: Kind::Flood, size: 8, depth: None, warm_ns: 1, measure_ns: 2, limit_ns: 3 };
         let path = Path::Nic { layer: Layer::SmoltcpTcp, nic: "uring:a".into(), real_frames: true };
         let open = Order::Open(Measurement { role: Role::Responder, core: 1, crowded: false, path, pattern });
         for order in [open, Order::Go { peer: "10.0.0.1:7".into() }] {

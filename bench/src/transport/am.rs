@@ -1,8 +1,9 @@
-//! Active Messages over a driver: up to 16 words of 8 bytes are arguments, other sizes are payloads, as many as a message takes.
+//! Active Messages over a driver: up to 16 words of 8 bytes are arguments, up to a frame is a payload, and what is longer is put into
+//! a region of the receiver's, behind which the handler runs.
 
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ARGS_MAX, ActiveMessages, Args, Handlers, Replier, ReplyRoom};
-use sidelane_proto::{Endpoint, Event, PeerId, SendError};
+use sidelane_proto::{Endpoint, Event, PeerId, Region, RemoteKey, Rights, SendError};
 
 use super::proto::{LINGER_NS, config};
 use super::{Broken, Flow, Transport};
@@ -15,12 +16,19 @@ pub struct Am<N: Nic> {
     inbox: Inbox,
     peer: PeerId,
     role: Role,
-    /// Bytes of a message that one payload carries.
-    piece: usize,
-    /// Bytes of the message under way that were sent.
-    sent: usize,
+    flow: Flow,
     reply: ReplyRoom,
+    /// Where messages are longer than a frame.
+    long: Option<Long>,
     closed: bool,
+}
+
+/// What long messages are sent from: a region here, into places of one there.
+struct Long {
+    source: Region,
+    size: usize,
+    slots: usize,
+    sent: usize,
 }
 
 /// What this end does when it is asked to send.
@@ -34,18 +42,22 @@ enum Role {
 /// What the handlers write to: memory of the application.
 struct Inbox {
     message: Vec<u8>,
-    filled: usize,
-    /// Whole messages that came in this poll, and how the last of them began: of the next one a part may be here already.
+    /// Messages that came in this poll, and how the last of them began.
     messages: usize,
     begin: [u8; 1],
     replies: bool,
+    /// Of the other end's region. Long messages wait for it.
+    key: Option<RemoteKey>,
 }
 
 /// Index of the handlers of 8 bytes, and of those of a payload.
 const WORD: u8 = 0;
-const PIECE: u8 = 1;
+const PAYLOAD: u8 = 1;
 /// Of several words.
 const WORDS: u8 = 2;
+/// Of a message that is in place, and of a region's key.
+const LONG: u8 = 3;
+const KEY: u8 = 4;
 
 impl Inbox {
     #[inline]
@@ -67,14 +79,11 @@ impl Inbox {
     }
 
     #[inline]
-    fn take_piece(&mut self, payload: &[u8]) {
-        let Some(place) = self.message.get_mut(self.filled..self.filled + payload.len()) else { return };
-        place.copy_from_slice(payload);
-        self.filled += payload.len();
-        if self.filled == self.message.len() {
-            self.filled = 0;
-            self.on_whole();
+    fn take_payload(&mut self, payload: &[u8]) {
+        if let Some(place) = self.message.get_mut(..payload.len()) {
+            place.copy_from_slice(payload);
         }
+        self.on_whole();
     }
 
     #[inline]
@@ -93,10 +102,10 @@ fn handlers() -> Handlers<Inbox> {
                 let _ = replier.reply_m(WORD, [word]);
             }
         })
-        .request(PIECE, |inbox: &mut Inbox, replier: Replier<'_>, _, payload: &[u8]| {
-            inbox.take_piece(payload);
+        .request(PAYLOAD, |inbox: &mut Inbox, replier: Replier<'_>, _, payload: &[u8]| {
+            inbox.take_payload(payload);
             if inbox.replies {
-                let _ = replier.reply(PIECE, &[], payload);
+                let _ = replier.reply(PAYLOAD, &[], payload);
             }
         })
         .request(WORDS, |inbox: &mut Inbox, replier: Replier<'_>, args, _| {
@@ -107,11 +116,16 @@ fn handlers() -> Handlers<Inbox> {
                 let _ = replier.reply(WORDS, &words[..args.len()], &[]);
             }
         })
+        .request(LONG, |inbox: &mut Inbox, _, args, _| {
+            inbox.messages += 1;
+            inbox.begin = [args.get(0).unwrap_or(0) as u8];
+        })
+        .request(KEY, |inbox: &mut Inbox, _, _, key| inbox.key = key.try_into().ok().map(RemoteKey::from_bytes))
         .reply(WORD, |inbox: &mut Inbox, _, args, _| {
             inbox.take_word(&args);
         })
         .reply(WORDS, |inbox: &mut Inbox, _, args, _| inbox.take_words(&args))
-        .reply(PIECE, |inbox: &mut Inbox, _, _, payload| inbox.take_piece(payload))
+        .reply(PAYLOAD, |inbox: &mut Inbox, _, _, payload| inbox.take_payload(payload))
 }
 
 impl<N: Nic> Am<N> {
@@ -142,7 +156,7 @@ impl<N: Nic> Am<N> {
         while now_ns() < deadline_ns {
             // Both: the one that is ready first still answers the other.
             if a.is_open()? & b.is_open()? {
-                return Ok((a.into_end(flow, Role::Requests), b.into_end(flow, Role::Replies)));
+                return Ok((a.into_end(flow, Role::Requests)?, b.into_end(flow, Role::Replies)?));
             }
             pass();
         }
@@ -152,7 +166,7 @@ impl<N: Nic> Am<N> {
     fn established(mut end: Opening<N>, flow: Flow, role: Role, deadline_ns: u64) -> Result<Self, Broken> {
         while now_ns() < deadline_ns {
             if end.is_open()? {
-                return Ok(end.into_end(flow, role));
+                return end.into_end(flow, role);
             }
             crate::idle::relax();
         }
@@ -173,12 +187,31 @@ impl<N: Nic> Am<N> {
             self.am.request(self.peer, WORDS, &words[..message.len() / 8], &[], self.reply)?;
             return Ok(true);
         }
-        while self.sent < message.len() {
-            let end = message.len().min(self.sent + self.piece);
-            self.am.request(self.peer, PIECE, &[], &message[self.sent..end], self.reply)?;
-            self.sent = end;
+        self.am.request(self.peer, PAYLOAD, &[], message, self.reply)?;
+        Ok(true)
+    }
+
+    /// A message that the handler finds in place. The source's bytes are always the same: what a message begins with goes with it.
+    fn request_long(&mut self, begin: u8) -> Result<bool, Broken> {
+        let (Some(long), Some(key)) = (&mut self.long, &self.inbox.key) else { return Ok(false) };
+        // Where each message is the answer to one, the places of those before are free.
+        let untold = (self.am.sent(self.peer) - self.am.handled(self.peer)) as usize;
+        if self.flow != Flow::Alternating && untold >= long.slots / 2 {
+            match self.am.ask(self.peer) {
+                Ok(()) | Err(SendError::Full) => {}
+                Err(error) => return Err(driver(error)),
+            }
         }
-        self.sent = 0;
+        if self.flow != Flow::Alternating && untold >= long.slots {
+            return Ok(false);
+        }
+        let place = (long.sent % long.slots * long.size) as u64;
+        let args = [u64::from(begin)];
+        match self.am.store_async(self.peer, (key, place), (long.source, 0..long.size), LONG, args) {
+            Ok(_) => long.sent += 1,
+            Err(error) if error.is_full() => return Ok(false),
+            Err(error) => return Err(driver(error)),
+        }
         Ok(true)
     }
 
@@ -197,13 +230,16 @@ impl<N: Nic> Am<N> {
 impl<N: Nic> Transport for Am<N> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        if self.long.is_some() {
+            return self.request_long(message[0]);
+        }
         if self.role == Role::Replies {
             return Ok(true);
         }
         match self.request(message) {
             Ok(taken) => Ok(taken),
             Err(SendError::Full) => Ok(false),
-            Err(error) => Err(Broken::Driver(error.to_string())),
+            Err(error) => Err(driver(error)),
         }
     }
 
@@ -216,8 +252,11 @@ impl<N: Nic> Transport for Am<N> {
     #[inline]
     fn recv(&mut self, _budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
         self.am.poll(&mut self.inbox);
-        self.take_events()?;
         let messages = std::mem::take(&mut self.inbox.messages);
+        if messages == 0 {
+            // Not before: the last of all may have come with the other end's close.
+            self.take_events()?;
+        }
         for _ in 0..messages {
             // Patterns look at the first byte, and only the very last message differs in it.
             each(&self.inbox.begin);
@@ -256,7 +295,7 @@ impl<N: Nic> Opening<N> {
     fn new(nic: N, size: usize, flow: Flow, role: Role) -> Self {
         // From the start: the first request may come with what opens this end.
         let replies = flow == Flow::Alternating && role == Role::Replies;
-        let inbox = Inbox { message: vec![0x5a; size], filled: 0, messages: 0, begin: [0], replies };
+        let inbox = Inbox { message: vec![0x5a; size], messages: 0, begin: [0], replies, key: None };
         Self { am: ActiveMessages::new(Endpoint::new(nic, config(Sealing::None)), handlers()), inbox, peer: None }
     }
 
@@ -270,19 +309,36 @@ impl<N: Nic> Opening<N> {
         Ok(self.peer.is_some_and(|peer| self.am.room_max(peer) > ReplyRoom::NONE))
     }
 
-    fn into_end(self, flow: Flow, role: Role) -> Am<N> {
+    fn into_end(mut self, flow: Flow, role: Role) -> Result<Am<N>, Broken> {
         let peer = self.peer.expect("it is open");
         let size = self.inbox.message.len();
-        let alternates = flow == Flow::Alternating;
-        let mut piece = size.min(self.am.medium_max(peer, 0));
-        while alternates && ReplyRoom::medium(0, piece) > self.am.room_max(peer) {
-            piece /= 2;
-        }
-        let reply = match (alternates, are_words(size)) {
-            (false, _) => ReplyRoom::NONE,
-            (true, true) => ReplyRoom::SHORT,
-            (true, false) => ReplyRoom::medium(0, piece),
+        let reply = match flow == Flow::Alternating {
+            false => ReplyRoom::NONE,
+            true if are_words(size) => ReplyRoom::SHORT,
+            true => ReplyRoom::medium(0, size),
         };
-        Am { am: self.am, inbox: self.inbox, peer, role, piece, sent: 0, reply, closed: false }
+        let is_long = size > self.am.medium_max(peer, 0) || reply > self.am.room_max(peer);
+        let long = if is_long { Some(self.open_long(peer, size)?) } else { None };
+        let Self { am, inbox, .. } = self;
+        Ok(Am { am, inbox, peer, role, flow, reply, long, closed: false })
+    }
+
+    /// Places for long messages here, whose key goes to the peer.
+    fn open_long(&mut self, peer: PeerId, size: usize) -> Result<Long, Broken> {
+        let slots = (SLOT_BYTES / size).max(2);
+        let endpoint = self.am.endpoint_mut();
+        let own = endpoint.register(vec![0x5a; slots * size]);
+        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
+        let source = endpoint.register(vec![0x5a; size]);
+        self.am.request(peer, KEY, &[], &key.to_bytes(), ReplyRoom::NONE).map_err(driver)?;
+        self.am.flush();
+        Ok(Long { source, size, slots, sent: 0 })
     }
 }
+
+fn driver(error: impl std::fmt::Display) -> Broken {
+    Broken::Driver(error.to_string())
+}
+
+/// As those of [`super::Put`]: what stays in the cache.
+const SLOT_BYTES: usize = 2 << 20;

@@ -1,6 +1,7 @@
 //! What carries the messages of a pattern: one file a transport.
 
 mod am;
+mod established;
 mod mpi;
 mod proto;
 mod raw;
@@ -12,6 +13,7 @@ mod udp;
 mod window;
 
 pub use am::Am;
+pub(crate) use established::established;
 pub use mpi::Mpi;
 pub use proto::Proto;
 pub(crate) use proto::{LINGER_NS, config as proto_config};

@@ -25,8 +25,21 @@ pub struct Mpi {
     /// Where receives put messages: the front one belongs to the oldest receive.
     rooms: VecDeque<Box<[u8]>>,
     receives: VecDeque<Request>,
+    /// Rooms without a receive: [`Transport::recv`] posts one for each first of all, as a program does that calls MPI_Recv
+    /// when it has answered.
+    free: Vec<Box<[u8]>>,
     size: usize,
     window: usize,
+    answers: Option<Answers>,
+}
+
+/// Every [`WINDOW`] messages one way wait for an answer of a byte, as in osu_mbw_mr and osu_bw.
+struct Answers {
+    /// Messages of the window under way.
+    messages: usize,
+    byte: Box<[u8]>,
+    /// What the sender waits for; `None` at the receiver.
+    due: Option<Request>,
 }
 
 impl Mpi {
@@ -63,12 +76,12 @@ impl Mpi {
             sends: VecDeque::with_capacity(WINDOW),
             rooms: VecDeque::new(),
             receives: VecDeque::new(),
+            free: (0..window).map(|_| vec![0; size].into()).collect(),
             size,
             window,
+            answers: None,
         };
-        for _ in 0..window {
-            mpi.post(vec![0; size].into());
-        }
+        mpi.post_free();
         Ok(mpi)
     }
 
@@ -79,13 +92,66 @@ impl Mpi {
         Ok((a_is, Self::new(ports_b, Role::Responder, &a, None, (size, flow))?))
     }
 
+    /// The same in windows of messages that go `flow`, each with an answer.
+    pub fn in_windows(mut self, flow: Flow) -> Self {
+        let mut answers = Answers { messages: 0, byte: vec![0; 1].into(), due: None };
+        if flow == Flow::Outward {
+            answers.due = Some(answers.receive(&mut self.device, self.other));
+        }
+        self.answers = Some(answers);
+        self
+    }
+
+    /// True when the next message may go, which then counts: after a whole window only with the answer to it.
     #[inline]
-    fn post(&mut self, mut room: Box<[u8]>) {
-        // SAFETY: the box stays in `rooms` until its receive is over, and is not touched before.
-        let lent = unsafe { Incoming::lend(&raw mut *room) };
-        let source = Some(Source { rank: self.other, process: self.other });
-        self.rooms.push_back(room);
-        self.receives.push_back(self.device.recv(Pattern { context: CONTEXT, source, tag: Some(TAG) }, lent));
+    fn may_send(&mut self) -> Result<bool, Broken> {
+        if self.answers.as_ref().is_some_and(|answers| answers.messages == WINDOW) && !self.take_answer()? {
+            return Ok(false);
+        }
+        if let Some(answers) = &mut self.answers {
+            answers.messages += 1;
+        }
+        Ok(true)
+    }
+
+    fn take_answer(&mut self) -> Result<bool, Broken> {
+        if self.reap()? > 0 {
+            return Ok(false);
+        }
+        let Some(answers) = &mut self.answers else { return Ok(false) };
+        let Some(status) = answers.due.and_then(|request| self.device.poll(request)) else { return Ok(false) };
+        if status.error.is_some() {
+            return Err(Broken::PeerGone);
+        }
+        answers.due = Some(answers.receive(&mut self.device, self.other));
+        answers.messages = 0;
+        Ok(true)
+    }
+
+    /// Answers where `taken` more messages end a window.
+    fn answer(&mut self, taken: usize) -> Result<(), Broken> {
+        // Whoever waits for answers gives none.
+        let Some(answers @ Answers { due: None, .. }) = &mut self.answers else { return Ok(()) };
+        answers.messages += taken;
+        if answers.messages < WINDOW {
+            return Ok(());
+        }
+        answers.messages -= WINDOW;
+        // SAFETY: the box lives as long as the transport, and is never written to at the end that answers.
+        let lent = unsafe { Outgoing::lend(&raw const *answers.byte) };
+        let envelope = Envelope { context: CONTEXT, source: self.device.own(), tag: ANSWER };
+        self.sends.push_back(self.device.send(self.other, envelope, lent, Mode::Standard));
+        self.flush()
+    }
+
+    #[inline]
+    fn post_free(&mut self) {
+        while let Some(mut room) = self.free.pop() {
+            // SAFETY: the box stays in `rooms` until its receive is over, and is not touched before.
+            let lent = unsafe { Incoming::lend(&raw mut *room) };
+            self.rooms.push_back(room);
+            self.receives.push_back(self.device.recv(from(self.other, TAG), lent));
+        }
     }
 
     /// Ends sends that are over. Returns how many are not.
@@ -117,11 +183,25 @@ impl Mpi {
                 return Err(Broken::Length { got: status.bytes, expected: self.size });
             }
             each(&room);
-            self.post(room);
+            self.free.push(room);
             messages += 1;
         }
+        self.answer(messages)?;
         Ok(messages)
     }
+}
+
+impl Answers {
+    fn receive(&mut self, device: &mut Device, other: u32) -> Request {
+        // SAFETY: the box lives as long as the transport, whose device goes first, and nobody looks into it.
+        let lent = unsafe { Incoming::lend(&raw mut *self.byte) };
+        device.recv(from(other, ANSWER), lent)
+    }
+}
+
+/// What comes from `other` under `tag`.
+fn from(other: u32, tag: i32) -> Pattern {
+    Pattern { context: CONTEXT, source: Some(Source { rank: other, process: other }), tag: Some(tag) }
 }
 
 impl Transport for Mpi {
@@ -130,6 +210,9 @@ impl Transport for Mpi {
         let changes = message[0] != self.outgoing[0];
         let window = self.window;
         if (changes || self.sends.len() == window) && self.reap()? > if changes { 0 } else { window - 1 } {
+            return Ok(false);
+        }
+        if !self.may_send()? {
             return Ok(false);
         }
         if changes {
@@ -151,6 +234,7 @@ impl Transport for Mpi {
 
     #[inline]
     fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        self.post_free();
         let waiting = self.take(budget, &mut each)?;
         if waiting > 0 {
             return Ok(waiting);
@@ -191,6 +275,8 @@ const fn window(size: usize, flow: Flow) -> usize {
 
 const CONTEXT: u32 = 1;
 const TAG: i32 = 1;
+/// Tag of answers.
+const ANSWER: i32 = 2;
 /// osu_mbw_mr's window.
 const WINDOW: usize = 64;
 /// Of longer messages fewer are sent and received at once, so that their rooms stay in the cache, and soon end.

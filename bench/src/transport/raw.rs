@@ -87,8 +87,10 @@ impl<N: Nic> Transport for Raw<N> {
     #[inline]
     fn recv(&mut self, budget: usize, into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
         let Self { peer, size, chunk, ref mut filled, ref mut windows, .. } = *self;
-        // With a budget of zero a driver still sees to its connections.
-        let budget = if windows.send.is_some() { RX_BURST } else { budget.min(RX_BURST) };
+        // Messages are counted, and frames of one that is longer than a frame come in bursts. With a budget of zero a
+        // driver still sees to its connections.
+        let pieces = budget > 0 && chunk < size;
+        let budget = if windows.send.is_some() || pieces { RX_BURST } else { budget.min(RX_BURST) };
         let (mut frames, mut messages, mut broken) = (0, 0, None);
         self.nic.rx_burst(budget, |frame, from| {
             if from != peer || broken.is_some() {

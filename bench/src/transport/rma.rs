@@ -56,7 +56,10 @@ impl<N: Nic> Ends<N> {
     fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
         let (mut endpoint, peer) = proto.into_parts();
         let slots = (SLOT_BYTES / size).clamp(2, SLOTS_MAX);
-        let own = endpoint.register(vec![0; slots * size + END_LEN]);
+        // Not zeros: pages of a zeroed allocation are all one page until they are written, and a get only reads.
+        let mut memory = vec![0x5a; slots * size];
+        memory.extend([0; END_LEN]);
+        let own = endpoint.register(memory);
         let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
         endpoint.send(peer, &key.to_bytes()).map_err(driver)?;
         Ok(Self { endpoint, peer, own, theirs: None, slots, size, flow, sent: 0, seen: 0, closed: false })
@@ -109,7 +112,7 @@ impl<N: Nic> Put<N> {
     /// One end, over a connection that stands.
     pub fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
         let mut ends = Ends::new(proto, size, flow)?;
-        let source = ends.endpoint.register(vec![0; size]);
+        let source = ends.endpoint.register(vec![0x5a; size]);
         let shared = (N::RELIABLE && size > COPIED_MAX).then(|| Shared::new(ends.slots * size).ok()).flatten();
         let ticket = shared.as_ref().map_or([0; Ticket::LEN], |shared| shared.ticket().to_bytes());
         ends.endpoint.send(ends.peer, &ticket).map_err(driver)?;

@@ -6,7 +6,7 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-use super::{Broken, Transport};
+use super::{Broken, LINGER_NS, Transport};
 use crate::clock::now_ns;
 use crate::pattern::Role;
 
@@ -139,5 +139,3 @@ const PORT: u16 = 7;
 const EPHEMERAL: u16 = 49_152;
 /// Bytes of each direction's buffer at most: eight super-packets, as much as the bare frames have under way.
 const BUFFER_MAX: usize = 512 << 10;
-/// How long an end stays for the other's last segment.
-const LINGER_NS: u64 = 200_000_000;

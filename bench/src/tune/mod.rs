@@ -8,7 +8,7 @@ mod report;
 use serde::{Deserialize, Serialize};
 use sidelane_mpi::adi::{Config, Limits};
 
-use crate::ladder::{End, LadderError, NicKind, Pair};
+use crate::ladder::{End, LadderError, NicKind, Pair, twice};
 use crate::pattern::{Kind, Pattern};
 use crate::side::{Layer, Path};
 use crate::stats::median;
@@ -155,15 +155,10 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
         }
         let Effort { warm_ns, measure_ns, .. } = self.effort;
         let limit_ns = warm_ns + measure_ns + GRACE_NS;
-        let pattern = Pattern { kind: Kind::PingPong, size, warm_ns, measure_ns, limit_ns };
+        let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
         let nic = self.nic;
-        let path = |end: &End| {
-            let spec = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, spec)| spec.clone());
-            Path::Nic { layer: Layer::MpiWith(limits), nic: spec.unwrap_or_default(), real_frames: false }
-        };
-        let mut measure = || self.pair.measure(&pattern, path);
-        // A machine that does other things may stop a side for a moment.
-        let (seen, _) = measure().or_else(|_| measure()).map_err(LadderError::Sides)?;
+        let path = |end: &End| Path::Nic { layer: Layer::MpiWith(limits), nic: end.nic(nic), real_frames: false };
+        let (seen, _) = twice(|| self.pair.measure(&pattern, path)).map_err(LadderError::Sides)?;
         Ok(seen.half_rtt_ns.map_or(f64::NAN, |half| half.p50))
     }
 }

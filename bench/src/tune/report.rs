@@ -18,6 +18,8 @@ use crate::report::{bytes, ratio, time};
 /// Everything that was measured, and what was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuned {
+    /// Names this form: `SCHEMA`.
+    pub schema: String,
     /// What it was measured on.
     pub machine: Machine,
     /// Limits.
@@ -32,7 +34,7 @@ impl Tuned {
     /// Takes together what was measured.
     pub fn new(drivers: Vec<Driver>, collectives: Vec<Gain>, table: Option<&coll::Table>) -> Self {
         let rules = Tuning::new(String::new(), BTreeMap::new(), table).collectives;
-        Self { machine: Machine::describe(), drivers, collectives, rules }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), drivers, collectives, rules }
     }
 
     /// What jobs are told.
@@ -73,6 +75,9 @@ impl fmt::Display for Tuned {
         Ok(())
     }
 }
+
+/// The form of [`Tuned::to_json`].
+pub const SCHEMA: &str = "sidelane-tune/1";
 
 fn words(limits: Limits) -> String {
     let from =

@@ -34,7 +34,7 @@ pub fn drivers(lab: &Result<Lab, Verdict>) -> Vec<Driver> {
         ("dpdk", "network cards without the kernel; memif and vhost between processes", dpdk::verdict()),
         ("xdp", "AF_XDP sockets, on an interface", xdp()),
         ("uring", "AF_PACKET ring and io_uring, on an interface", uring(lab)),
-        ("udp", "UDP sockets through io_uring", udp()),
+        ("udp", "UDP sockets", udp()),
         ("mem", "simulated fabric in one process", Verdict::runs_everywhere()),
     ];
     all.into_iter().map(|(name, what, verdict)| Driver { name, what, verdict }).collect()
@@ -46,11 +46,8 @@ fn shm() -> Verdict {
 }
 
 fn udp() -> Verdict {
-    if let Err(verdict) = ring() {
-        return verdict;
-    }
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    verdict(probe::open(&Spec::Udp { bind }), Some("sudo ip link set lo up"))
+    slower_without_ring(verdict(probe::open(&Spec::Udp { bind }), Some("sudo ip link set lo up")))
 }
 
 /// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
@@ -64,19 +61,18 @@ fn xdp() -> Verdict {
 }
 
 fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
-    if let Err(verdict) = ring() {
-        return verdict;
-    }
     // Every machine has a loopback.
     let refusal = match probe::open(&on_interface("lo")) {
-        Ok(()) => return Verdict::runs_everywhere(),
+        Ok(()) => return slower_without_ring(Verdict::runs_everywhere()),
         Err(error) => error,
     };
     let Ok(lab) = lab else {
         return verdict(Err(format!("{refusal}; and there is no lab to run in")), Some("sudo sidelane"));
     };
     match in_lab(lab) {
-        Ok(()) => Verdict::Runs { note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()) },
+        Ok(()) => slower_without_ring(Verdict::Runs {
+            note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()),
+        }),
         refused => verdict(refused, Some("sudo sidelane")),
     }
 }
@@ -105,23 +101,42 @@ fn verdict(outcome: Result<(), String>, remedy: Option<&str>) -> Verdict {
     }
 }
 
-/// An io_uring instance with the entries that a driver at least asks for.
-fn ring() -> Result<(), Verdict> {
-    IoUring::new(RING_ENTRIES).map(drop).map_err(|error| refused_ring(&error))
+/// Drivers that send through io_uring go on without it, by a system call a frame.
+fn slower_without_ring(verdict: Verdict) -> Verdict {
+    match (verdict, IoUring::new(RING_ENTRIES)) {
+        (Verdict::Runs { note }, Err(error)) => {
+            let slower = format!("without io_uring, by a system call a frame: {}", no_ring(&error));
+            Verdict::Runs { note: Some(note.into_iter().chain([slower]).collect::<Vec<_>>().join("; ")) }
+        }
+        (verdict, _) => verdict,
+    }
+}
+
+fn no_ring(error: &io::Error) -> String {
+    let reason = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "the kernel has none (5.1 brought it), or a sandbox hides it",
+        Some(libc::EPERM) => "it is forbidden, by `sysctl kernel.io_uring_disabled` or a container's seccomp profile",
+        Some(libc::ENOMEM) => "too little memory may be locked; `ulimit -l unlimited`",
+        _ => "it does not start",
+    };
+    format!("{reason} ({error})")
 }
 
 /// Not the one that a program takes unless it is told.
 const PROBE_ENDPOINT: u16 = u16::MAX;
+/// As many as a driver at least asks for.
 const RING_ENTRIES: u32 = 256;
 
-fn refused_ring(error: &io::Error) -> Verdict {
-    let (reason, remedy) = match error.raw_os_error() {
-        Some(libc::ENOSYS) => ("the kernel has no io_uring (5.1 brought it), or a sandbox hides it", None),
-        Some(libc::EPERM) => {
-            ("io_uring is forbidden: kernel.io_uring_disabled", Some("sudo sysctl -w kernel.io_uring_disabled=0"))
-        }
-        Some(libc::ENOMEM) => ("too little memory may be locked for io_uring", Some("ulimit -l unlimited")),
-        _ => ("io_uring does not start", None),
-    };
-    Verdict::Refused { reason: format!("{reason} ({error})"), remedy: remedy.map(str::to_owned) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_is_refused_is_told_and_refuses_nothing() {
+        let told = no_ring(&io::Error::from_raw_os_error(libc::EPERM));
+        assert!(told.contains("io_uring_disabled"), "{told}");
+        let refused = Verdict::Refused { reason: "no interface".to_owned(), remedy: None };
+        assert_eq!(slower_without_ring(refused.clone()), refused);
+        assert!(slower_without_ring(Verdict::runs_everywhere()).runs());
+    }
 }

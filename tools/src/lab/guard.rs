@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::Lab;
-use super::process::{self, Process};
+use super::process;
 
 /// The guard of a lab, for as long as this value lives. Then it ends by itself.
 #[derive(Debug)]
@@ -43,22 +43,5 @@ pub fn stand(descriptors: &[i32]) -> io::Result<()> {
     io::stdout().write_all(b"r")?;
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    for _ in 0..ROUNDS_MAX {
-        let inside: Vec<_> = namespaces.iter().flat_map(process::inhabitants).filter_map(Process::open).collect();
-        if inside.is_empty() {
-            break;
-        }
-        for process in &inside {
-            let _ = process.signal(libc::SIGKILL);
-        }
-        for process in &inside {
-            process.wait(KILL_WAIT);
-        }
-    }
-    Ok(())
+    process::end_all(&namespaces.iter().collect::<Vec<_>>(), Duration::ZERO).map(drop)
 }
-
-/// Looks that the guard takes: a process may have started another one while it was being killed.
-const ROUNDS_MAX: usize = 100;
-/// A killed process is gone as soon as it is next scheduled.
-const KILL_WAIT: Duration = Duration::from_secs(1);

@@ -120,6 +120,7 @@ impl Kept {
         let Some(mut keeper) = connect(&path).map_err(system)? else {
             return Err(KeepError::NotUp(name.to_owned()));
         };
+        keeper.set_read_timeout(Some(KEEPER_WAIT)).map_err(system)?;
         keeper.write_all(&[DESCRIBE]).map_err(system)?;
         let mut text = vec![0; DESCRIPTION_MAX];
         let (len, descriptors) = super::passing::receive(keeper.as_fd(), &mut text).map_err(system)?;
@@ -174,11 +175,8 @@ impl Kept {
     /// Ends every process inside, then the keeper; returns once all are gone, with how many processes were ended.
     pub fn end(self) -> Result<usize, KeepError> {
         let system = |error| KeepError::System("end the lab", error);
-        let own = std::process::id();
-        let inside = self.description.hosts.iter().flat_map(|host| &host.processes).filter(|pid| **pid != own);
-        let inside: Vec<Process> = inside.filter_map(|pid| Process::open(*pid)).collect();
-        inside.iter().try_for_each(|process| process.signal(libc::SIGTERM)).map_err(system)?;
-        inside.iter().try_for_each(|process| process.end(PATIENCE)).map_err(system)?;
+        let namespaces: Vec<_> = self.entries.iter().map(|entry| &*entry.net).collect();
+        let ended = process::end_all(&namespaces, PATIENCE).map_err(system)?;
         let keeper = Process::open(self.description.pid);
         let path = place::socket(&self.description.name).map_err(system)?;
         if let Some(mut stream) = connect(&path).map_err(system)? {
@@ -187,7 +185,7 @@ impl Kept {
         if keeper.is_some_and(|keeper| !keeper.wait(PATIENCE)) {
             return Err(system(io::ErrorKind::TimedOut.into()));
         }
-        Ok(inside.len())
+        Ok(ended)
     }
 }
 
@@ -222,6 +220,9 @@ const DESCRIPTION_MAX: usize = 4096;
 
 /// A client has written its byte before we look.
 const CLIENT_WAIT: Duration = Duration::from_secs(1);
+
+/// A keeper that was not stopped answers within milliseconds, unless another client has it wait.
+const KEEPER_WAIT: Duration = Duration::from_secs(5);
 
 /// How often the keeper looks whether its socket is still there: without it nobody could ever end the lab.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -143,10 +143,8 @@ impl Lab {
 
     /// Ends whatever still runs inside: what a command put in the background and left there.
     pub fn end_inhabitants(&self) {
-        let inside: Vec<_> = self.hosts.iter().flat_map(|host| process::inhabitants(&host.entry.net)).collect();
-        for process in inside.into_iter().filter_map(process::Process::open) {
-            let _ = process.end(END_PATIENCE);
-        }
+        let namespaces: Vec<_> = self.hosts.iter().map(|host| &*host.entry.net).collect();
+        let _ = process::end_all(&namespaces, END_PATIENCE);
     }
 
     /// True when the lab is in a user namespace of its own: made without root's rights.

@@ -1,11 +1,12 @@
 //! Other processes: who is inside a namespace, and how to end one and know that it is gone.
 #![allow(unsafe_code)] // pidfd_open(2) and pidfd_send_signal(2) have no safe interface.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process that cannot be taken for another one that got its number later.
 #[derive(Debug)]
@@ -38,16 +39,6 @@ impl Process {
         // that return while this runs.
         unsafe { libc::poll(&raw mut poll, 1, at_most.as_millis() as i32) > 0 }
     }
-
-    /// Ends it: asks first, and kills what has not listened after `patience`.
-    pub fn end(&self, patience: Duration) -> io::Result<()> {
-        self.signal(libc::SIGTERM)?;
-        if !self.wait(patience) {
-            self.signal(libc::SIGKILL)?;
-            self.wait(KILL_WAIT);
-        }
-        Ok(())
-    }
 }
 
 /// A killed process is gone as soon as it is next scheduled; only one stuck in a device lasts longer.
@@ -66,6 +57,40 @@ pub fn inhabitants(namespace: &OwnedFd) -> Vec<u32> {
         })
         .collect()
 }
+
+/// Ends every process inside `namespaces` but this one, and whatever they start meanwhile: asks, and after `patience` kills. Returns
+/// how many there were.
+pub fn end_all(namespaces: &[&OwnedFd], patience: Duration) -> io::Result<usize> {
+    let own = std::process::id();
+    let kill_from = Instant::now() + patience;
+    let mut met = HashSet::new();
+    for _ in 0..LOOKS_MAX {
+        let inside = namespaces.iter().flat_map(|namespace| inhabitants(namespace)).filter(|pid| *pid != own);
+        let inside: Vec<(u32, Process)> = inside.filter_map(|pid| Some((pid, Process::open(pid)?))).collect();
+        if inside.is_empty() {
+            return Ok(met.len());
+        }
+        met.extend(inside.iter().map(|(pid, _)| *pid));
+        if Instant::now() < kill_from {
+            for (_, process) in &inside {
+                let _ = process.signal(libc::SIGTERM);
+            }
+            for (_, process) in &inside {
+                process.wait(kill_from.saturating_duration_since(Instant::now()));
+            }
+        }
+        // Those that have ended take no signal any more.
+        let killed: Vec<_> = inside.iter().map(|(_, process)| process.signal(libc::SIGKILL)).collect();
+        for (_, process) in &inside {
+            process.wait(KILL_WAIT);
+        }
+        killed.into_iter().collect::<io::Result<()>>()?;
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "processes inside start others faster than they can be ended"))
+}
+
+/// Looks for processes that were started while others were ended.
+const LOOKS_MAX: usize = 100;
 
 /// The direct children of this process.
 pub fn children() -> Vec<u32> {

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
 
 use sidelane::lab::{self, Lab, LabSpec};
 use sidelane_bench::collectives::{self, Cell, Plan};
@@ -11,16 +10,15 @@ use sidelane_bench::contender::Caller;
 use sidelane_bench::contender::collectives::{arguments, limit, read};
 use sidelane_nic::affinity;
 
+use super::Failure;
+use super::args::CollectivesArgs;
 use super::mpi::{Installation, Program, alone, output_of};
-use super::{Failure, write};
-use crate::args::CollectivesArgs;
 use crate::interrupt;
+use crate::out_file::OutFile;
 
 /// Runs the calls; returns the exit code.
 pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
-    if let Some(file) = &args.json {
-        write(file, "")?;
-    }
+    let json = OutFile::new_if_any(args.json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
     let lab = Lab::build(&LabSpec::default()).ok();
@@ -28,7 +26,10 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
         return Err(Failure::MpiWithoutLab);
     }
     let own = std::env::current_exe().map_err(Failure::Own)?;
-    let mpis = Installation::find_all(&args.mpi, Program::Collectives)?;
+    let mpis = match Installation::find_all(&args.mpi, Program::Collectives) {
+        _ if interrupted.is_set() => return Ok(interrupted.code()),
+        mpis => mpis?,
+    };
     let launcher = |with| Jobs { with, lab: lab.as_ref(), version: None };
     let mut jobs = vec![launcher(With::Ours(own))];
     jobs.extend(mpis.iter().map(|mpi| launcher(With::Mpi(mpi))));
@@ -37,15 +38,15 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
         eprintln!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
-        !interrupted.load(Ordering::Relaxed)
+        !interrupted.is_set()
     });
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(interrupt::INTERRUPTED);
+    if interrupted.is_set() {
+        return Ok(interrupted.code());
     }
     let report = report?;
     crate::say(&report);
-    if let Some(file) = &args.json {
-        write(file, &report.to_json())?;
+    if let Some(file) = json {
+        file.write(&report.to_json())?;
     }
     Ok(0)
 }

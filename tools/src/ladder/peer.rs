@@ -10,8 +10,8 @@ use sidelane_bench::remote::{self, Greeting, RemoteError};
 use sidelane_nic::affinity;
 use sidelane_nic::spec::Spec;
 
+use super::args::{LadderArgs, NicArg, PORT};
 use super::place::own_side;
-use crate::args::{LadderArgs, NicArg, PORT};
 
 /// Another machine, met and ready.
 pub struct Peer {

@@ -3,8 +3,8 @@
 use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 
+use super::args::{LadderArgs, PatternArg};
 use super::place::Place;
-use crate::args::{LadderArgs, PatternArg};
 
 /// What `args` asks for on these drivers, which share hosts, as far as `place` has it.
 pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
@@ -29,10 +29,14 @@ pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
     }
     if !args.sizes.is_empty() {
         plan.sizes.clone_from(&args.sizes);
+        if args.patterns == [PatternArg::Bandwidth] {
+            plan.bandwidth_size = None;
+        }
     }
     if !args.rungs.is_empty() {
         plan.rungs = Rung::ALL.into_iter().filter(|rung| args.rungs.contains(rung)).collect();
     }
+    plan.depth = args.depth.map(usize::from);
     if let Some(rounds) = args.rounds {
         plan.rounds = rounds as usize;
     }
@@ -71,6 +75,16 @@ mod tests {
     fn real_frames_leave_no_other_regime() {
         let plan = plan_of(&["--real-frames", "--patterns", "flood"]);
         assert_eq!(plan.regimes, [(Regime::RealFrames, vec![Kind::Flood])]);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_bandwidth_where_nothing_else_is_measured() {
+        let sizes = |patterns| {
+            let plan = plan_of(&["--patterns", patterns, "--sizes", "4K,64K", "--rungs", "raw"]);
+            plan.cells().iter().filter(|cell| cell.kind == Kind::Bandwidth).map(|cell| cell.size).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes("bandwidth")[..2], [4 << 10, 64 << 10]);
+        assert!(sizes("flood,bandwidth").iter().all(|size| *size == 1 << 20));
     }
 
     #[test]

@@ -4,14 +4,13 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
 
 use sidelane_bench::remote::Greeting;
 
 use super::Failure;
+use super::args::ServeArgs;
 use super::peer::last_core;
 use super::place::own_side;
-use crate::args::ServeArgs;
 use crate::interrupt;
 
 /// Serves one ladder after another until a signal ends it; returns the exit code.
@@ -22,11 +21,16 @@ pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
     let core = args.core.unwrap_or_else(last_core);
     eprintln!("serving {} on core {core}, at {at}", args.nic);
     loop {
-        let (connection, peer) = listener.accept().map_err(|error| Failure::Listen(args.listen, error))?;
+        let (connection, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            // Whoever was about to connect is gone again (accept(2)).
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => return Err(Failure::Listen(args.listen, error)),
+        };
         eprintln!("{peer}: a ladder begins");
         let ended = attend(connection, &Greeting::new(args.nic.to_string(), core));
-        if interrupted.load(Ordering::Relaxed) {
-            return Ok(interrupt::INTERRUPTED);
+        if interrupted.is_set() {
+            return Ok(interrupted.code());
         }
         match ended {
             Ok(status) if status.success() => eprintln!("{peer}: the ladder has ended"),

@@ -180,7 +180,7 @@ fn arguments(spec: &Spec, accel: Accel, index: usize, files: &Files, cables: Opt
     } else {
         add("-machine", "q35".into());
     }
-    add("-smp", spec.cores().to_string());
+    add("-smp", super::CORES.to_string());
     add("-m", MEMORY_MIB.to_string());
     add("-kernel", files.kernel.clone());
     add("-initrd", files.disk.clone());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::QemuError;
+use crate::cache;
 
 /// A kernel and its modules.
 #[derive(Debug, Clone)]
@@ -34,7 +35,8 @@ impl Kernel {
 
     /// The one in the user's cache, which is filled first if it is empty; `tell` hears about that.
     pub fn cached(tell: impl Fn(&str)) -> Result<Self, QemuError> {
-        let cache = cache().ok_or_else(|| QemuError::NoKernel("neither XDG_CACHE_HOME nor HOME is set".into()))?;
+        let cache =
+            cache::folder().ok_or_else(|| QemuError::NoKernel("neither XDG_CACHE_HOME nor HOME is set".into()))?;
         fs::create_dir_all(&cache).map_err(QemuError::file(&cache))?;
         // One at a time: a second command waits for the first one's download.
         let lock = fs::File::open(&cache).map_err(QemuError::file(&cache))?;
@@ -110,12 +112,6 @@ const WANTED: [&str; 10] = [
     "*/kernel/net/core/failover.ko*",
     "*/kernel/virt/lib/*",
 ];
-
-/// `$XDG_CACHE_HOME/sidelane`, or where that is by default.
-fn cache() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|cache| cache.join("sidelane"))
-}
 
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -69,13 +69,6 @@ pub struct Qemu {
     accel: Accel,
 }
 
-impl Spec {
-    /// Virtual cores of a guest. Guests that share a wire share this machine too, and their sides poll.
-    fn cores(&self) -> usize {
-        2
-    }
-}
-
 impl Qemu {
     /// Checks that QEMU is here, and how it can run.
     pub fn new(kernel: Kernel, accel: Accel) -> Result<Self, QemuError> {
@@ -198,6 +191,9 @@ fn kvm_works() -> bool {
 fn letter(index: usize) -> char {
     (b'A' + index as u8) as char
 }
+
+/// Virtual cores of a guest. Guests that share a wire share this machine too, and their sides poll.
+const CORES: usize = 2;
 
 /// Most NICs that a guest can have on the wire: PCI slots up to that of the control network.
 pub const NICS_MAX: usize = 8;

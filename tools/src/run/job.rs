@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::{self, Process};
-use sidelane_mpi::launch::{KEEPS_GOING, LINE_MAX, Mapping, Server, ServerEvent};
+use sidelane_mpi::launch::{KEEPS_GOING, LINE_MAX, Mapping, OF_OTHERS, Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
@@ -133,10 +133,9 @@ impl Job {
         let mut command = places.command(rank, &self.spec.program)?;
         command.args(&self.spec.arguments);
         // A launcher that has started us, and what it told us, is not the ranks' launcher.
-        for name in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
+        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
             command.env_remove(name);
         }
-        command.env("PMI_RANK", rank.to_string()).env("PMI_SIZE", places.ranks.len().to_string());
         // As hydra calls them; programs use them to choose a device.
         command.env("MPI_LOCALRANKID", place.local_rank.to_string());
         command.env("MPI_LOCALNRANKS", place.local_size.to_string());
@@ -146,7 +145,8 @@ impl Job {
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
         let input = if rank == 0 { Input::find() } else { Input::Nothing };
-        let started = Rank::start(command, if rank == 0 { input.stdio() } else { Stdio::null() });
+        let started =
+            Rank::start(command, rank, places.ranks.len(), if rank == 0 { input.stdio() } else { Stdio::null() });
         let mut started = started.map_err(|error| Failure::Start {
             program: self.spec.program.to_string_lossy().into_owned(),
             host: place.host.clone(),

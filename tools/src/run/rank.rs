@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use sidelane_mpi::launch::SOCKET;
+use sidelane_mpi::launch::{SOCKET, Socket};
 
 /// A rank that was started. Its process leads a group of its own, so that signals reach what it starts too.
 #[derive(Debug)]
@@ -23,11 +23,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Starts `command`, which will find its PMI connection by `PMI_FD`.
-    pub fn start(mut command: Command, stdin: Stdio) -> io::Result<Self> {
+    /// Starts `command` as rank `rank` of `size`, which it will find with its PMI connection in the environment.
+    pub fn start(mut command: Command, rank: usize, size: usize, stdin: Stdio) -> io::Result<Self> {
         let (pmi, theirs) = UnixStream::pair()?;
-        command.env("PMI_FD", theirs.as_raw_fd().to_string()).process_group(0);
-        command.env(SOCKET, inode(&theirs)?.to_string());
+        let socket = Socket { fd: theirs.as_raw_fd(), rank, size, inode: inode(&theirs)? };
+        command.env("PMI_FD", socket.fd.to_string()).env("PMI_RANK", rank.to_string());
+        command.env("PMI_SIZE", size.to_string()).env(SOCKET, socket.to_string()).process_group(0);
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let fd = theirs.as_raw_fd();
         // SAFETY: The closure makes one async-signal-safe system call; `theirs` is open until `spawn` has returned.

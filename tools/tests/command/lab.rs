@@ -144,6 +144,14 @@ fn a_run_ends_with_its_command_and_takes_its_exit_code() {
     for_each_user(|stage| {
         assert_eq!(stage.output(&["lab", "run", "--", "sh", "-c", "exit 3"]).status.code(), Some(3));
         assert_eq!(stage.output(&["lab", "run", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+        for (program, code) in [("/no/such", 127), ("/etc", 126)] {
+            let output = stage.output(&["lab", "run", "--", program]);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(
+                output.status.code() == Some(code) && errors.contains(&format!("cannot run `{program}`")),
+                "{errors}"
+            );
+        }
     });
 }
 
@@ -155,12 +163,25 @@ fn what_a_run_leaves_in_the_background_is_ended() {
 }
 
 #[test]
+fn what_starts_another_one_while_it_is_ended_leaves_nothing() {
+    let leaves = "trap 'setsid sleep 1000 & exit' TERM; echo at $$; while :; do sleep 1000 & wait; done";
+    for_each_user(|stage| {
+        stage.text(&["lab", "up"]);
+        let inside = ["lab", "exec", "B", "--", "sh", "-c", leaves];
+        let (mut exec, _) = start(&mut stage.sidelane(&inside), "at ");
+        stage.text(&["lab", "down"]);
+        exec.wait().unwrap();
+        assert_eq!(stage.processes(), Vec::<u32>::new());
+    });
+}
+
+#[test]
 fn an_interrupted_run_ends_its_command_first() {
     for_each_user(|stage| {
         for number in [libc::SIGINT, libc::SIGTERM] {
             let (mut tool, inside) = start_idle(stage);
             signal(&tool, number);
-            assert_eq!(tool.wait().unwrap().code(), Some(130));
+            assert_eq!(tool.wait().unwrap().code(), Some(128 + number));
             assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
         }
     });

@@ -40,14 +40,40 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
         let table = stage.text(&[&SHORT[..], &["--json", &json, "--csv", &csv]].concat());
         let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         assert_eq!(report["schema"], "sidelane-ladder/1");
-        let names: Vec<&str> =
-            report["rungs"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-        for name in ["tcp-block", "tcp-poll", "udp-poll", "raw", "proto", "am"] {
+        let rungs = report["rungs"].as_array().unwrap();
+        let names: Vec<&str> = rungs.iter().map(|row| row["name"].as_str().unwrap()).collect();
+        for name in ["tcp-block", "tcp-poll", "udp-poll", "smoltcp-tcp", "raw", "proto", "am", "mpi", "put", "get"] {
             assert!(names.contains(&name), "{names:?}");
             assert!(table.contains(name), "{table}");
         }
+        for row in rungs {
+            assert!(row["half_rtt_ns"]["p50"].as_f64().unwrap() > 0.0, "{row}");
+            assert_eq!(row["beside"], serde_json::json!(["uring"]));
+        }
         assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), names.len() + 1);
     });
+}
+
+#[test]
+fn what_was_written_before_stays_until_there_are_new_figures() {
+    let stage = Stage::own_user();
+    let file = stage.runtime().join("out.json");
+    fs::write(&file, "former").unwrap();
+    let json = ["--json", file.to_str().unwrap()];
+    // Neither what is refused before the first measurement nor what turns out to be nothing costs the former figures.
+    for (arguments, reason) in [
+        (&["--nic", "uring:eth7"][..], "name the other machine with --peer"),
+        (&["--nic", "shm", "--rungs", "proto-encrypted"], "nothing to measure: shm has none of these rungs"),
+        (&["--nic", "shm", "--rungs", "get", "--patterns", "flood"], "nothing to measure"),
+    ] {
+        let output = stage.output(&[&["ladder", "--quick"][..], arguments, &json].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains(reason), "{errors}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "former");
+    }
+    let study = stage.output(&[&["study", "chang", "--nic", "mem"][..], &json].concat());
+    assert!(String::from_utf8_lossy(&study.stderr).contains("the fabric is in one"), "{study:?}");
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 1, "nothing else is left");
 }
 
 #[test]
@@ -111,7 +137,7 @@ fn a_killed_side_ends_the_ladder_with_an_error() {
         sides(stage, &tool)[1].signal(libc::SIGKILL).unwrap();
         assert_eq!(tool.wait().unwrap().code(), Some(1));
         let errors = errors.join().unwrap();
-        assert!(errors.contains("error: "), "{errors}");
+        assert!(errors.contains("died: signal: 9"), "{errors}");
     });
 }
 

@@ -1,9 +1,12 @@
 //! Other MPIs in the ladder: a false one, so that no MPI is needed, and real ones where `SIDELANE_TEST_MPI` names their prefixes.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -16,6 +19,7 @@ while [ "$1" != -o ]; do shift; done
 cat >"$2" <<'END'
 #!/bin/sh
 [ "$3" -ge 20 ] || exit 1
+[ "$(cat /proc/sys/net/ipv4/tcp_congestion_control)" = reno ] || exit 1
 shift 5
 echo '{"library":"False MPI 5"}'
 for one; do
@@ -129,17 +133,56 @@ fn however_the_ladder_ends_nothing_of_an_mpi_is_left() {
         let prefix = prefix(stage, MPICC, &MPIEXEC.replace("exec \"$@\"", &hangs));
         for (by, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
             let mut tool = ladder(stage, &prefix, &["--nic", "uring", "--patterns", "ping-pong"])
-                .stderr(Stdio::null())
+                .stderr(Stdio::piped())
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap();
-            assert_eq!(fs::read_to_string(&begun).unwrap(), "up\n");
+            assert_eq!(line_of(&begun, &mut tool), "up\n");
             signal(&tool, by);
             assert_eq!(tool.wait().unwrap().code(), code);
             stage.assert_nothing_is_left();
             nothing_in_shared_memory();
         }
     });
+}
+
+/// The first line that comes through the FIFO `at`, within a minute; else the test fails with what `tool` has complained of.
+fn line_of(at: &Path, tool: &mut Child) -> String {
+    // Open for writing too, so that nothing waits for the other end, and nothing ends with it.
+    let fifo = fs::OpenOptions::new().read(true).write(true).open(at).unwrap();
+    let (heard, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = BufReader::new(fifo).read_line(&mut line);
+        let _ = heard.send(line);
+    });
+    hear.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
+        let _ = tool.kill();
+        let mut errors = String::new();
+        let _ = tool.stderr.take().unwrap().read_to_string(&mut errors);
+        panic!("nothing was begun: {errors}")
+    })
+}
+
+#[test]
+fn an_interrupted_compiler_leaves_no_half_of_a_program() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
+    let begun = stage.runtime().join("compiling");
+    assert!(Command::new("mkfifo").arg(&begun).status().unwrap().success());
+    let compiler = format!(
+        "#!/bin/sh\ncat >/dev/null\nwhile [ \"$1\" != -o ]; do shift; done\n: >\"$2\"\necho half >'{}'\nexec sleep 1000\n",
+        begun.display()
+    );
+    let prefix = prefix(&stage, &compiler, MPIEXEC);
+    let mut tool = ladder(&stage, &prefix, &["--nic", "uring"]).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(line_of(&begun, &mut tool), "half\n");
+    signal(&tool, libc::SIGTERM);
+    assert_eq!(tool.wait().unwrap().code(), Some(143));
+    assert_eq!(fs::read_dir(stage.runtime().join("cache/sidelane")).unwrap().count(), 0);
+    stage.assert_nothing_is_left();
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod ladder_mpi;
 mod programs;
 mod run;
 mod stage;
+mod survivors;
 mod tune;

@@ -16,6 +16,8 @@ pub struct Stage {
     place: TempDir,
     uid: Option<u32>,
     mark: String,
+    /// Names that were there before it, whoever left them.
+    names_before: Vec<PathBuf>,
 }
 
 /// `nobody` everywhere (Debian policy 9.2.2, and the kernel's overflow id).
@@ -51,7 +53,7 @@ impl Stage {
             chown(place.path().join("run"), Some(uid), Some(uid)).unwrap();
         }
         let mark = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        Self { place, uid, mark }
+        Self { place, uid, mark, names_before: names() }
     }
 
     /// The command, with everything that identifies what it starts.
@@ -145,15 +147,26 @@ impl Stage {
                 process.wait(GONE_WITHIN);
             }
         }
-        for place in ["/var/run/netns", "/run/netns", "/dev/shm"] {
-            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                assert!(!name.contains(&self.mark), "left behind as {}: {place}/{name}", self.who());
-            }
-        }
+        let left: Vec<_> = names().into_iter().filter(|name| !self.names_before.contains(name)).collect();
+        assert!(left.is_empty(), "left behind as {}: {left:?}", self.who());
         let sockets: Vec<_> = fs::read_dir(self.runtime().join("sidelane")).into_iter().flatten().flatten().collect();
         assert!(sockets.is_empty(), "left behind as {}: {sockets:?}", self.who());
     }
+}
+
+/// Names of ours where names outlive processes. Of ladders, which put some there while they run, those that run no more.
+fn names() -> Vec<PathBuf> {
+    let entries = |place: &Path| fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of = |name: &str| {
+        let of_ladder = name.split_once("sidelane-ladder-").map(|(_, rest)| rest);
+        of_ladder.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().to_owned())
+    };
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let lasting = ["/run/netns", "/dev/shm"].into_iter().flat_map(|place| entries(Path::new(place)));
+    let lasting = lasting.filter(|path| name(path).contains("sidelane"));
+    let temporary = entries(&std::env::temp_dir()).filter(|path| of(&name(path)).is_some());
+    let ended = |path: &PathBuf| of(&name(path)).is_none_or(|pid| !Path::new("/proc").join(pid).exists());
+    lasting.chain(temporary).filter(ended).collect()
 }
 
 const MARK: &str = "SIDELANE_TEST_MARK";

@@ -1,11 +1,13 @@
 //! What `sidelane tune` measures is what jobs go by, all ranks alike.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use serde_json::Value;
 use sidelane_mpi::world::tuning::Tuning;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, signal};
 
 /// A job of two ranks with `tuning` as rank 0 finds it, and `other` as rank 1 does.
 fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
@@ -26,6 +28,7 @@ fn what_was_measured_is_what_ranks_go_by() {
     let file = at("made/tuning.json");
     let figures = stage.text(&["tune", "--quick", "--nic", "shm", "--ranks", "2", "--json", "--output", &file]);
     let figures: Value = serde_json::from_str(&figures).unwrap();
+    assert_eq!(figures["schema"], "sidelane-tune/1");
     let tuning = Tuning::parse(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(serde_json::to_value(tuning.limits["shm"]).unwrap(), figures["drivers"][0]["chosen"]);
     assert!(figures["collectives"].as_array().unwrap().iter().all(|gain| gain["mean"].as_f64().unwrap() >= 1.0));
@@ -51,9 +54,37 @@ fn what_was_measured_is_what_ranks_go_by() {
 }
 
 #[test]
+fn an_interrupted_tune_leaves_what_was_there() {
+    let stage = Stage::own_user();
+    let folder = stage.runtime().join("kept");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("tuning.json");
+    fs::write(&file, "former").unwrap();
+    for (by, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let arguments = ["tune", "--nic", "shm", "--ranks", "0", "--output", file.to_str().unwrap()];
+        let mut tool = stage.sidelane(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("shm: ")), "it measures");
+        signal(&tool, by);
+        assert_eq!(tool.wait().unwrap().code(), Some(code));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "former");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing but the file");
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn more_ranks_than_a_lab_has_hosts_are_refused_at_once() {
+    let stage = Stage::own_user();
+    let output = stage.output(&["tune", "--ranks", "2,32"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("0 to 26, the most hosts of a lab"), "{errors}");
+}
+
+#[test]
 fn where_nothing_can_be_written_nothing_is_measured() {
     let stage = Stage::own_user();
     let output = stage.output(&["tune", "--output", "/proc/no/such/place.json"]);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && errors.contains("cannot write /proc/no/such/place.json"), "{errors}");
+    assert!(!output.status.success() && errors.contains("cannot make /proc/no/such"), "{errors}");
 }

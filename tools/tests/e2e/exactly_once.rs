@@ -52,7 +52,9 @@ fn super_packets_survive_faults_too() {
 fn faults_on_the_other_drivers_are_survived() {
     let _turn = turn();
     for stage in Stage::all("faults").iter().skip_while(|stage| stage.name() == "uring") {
-        exchange(stage, 50_000, 0.05);
+        for counts in exchange(stage, 50_000, 0.05) {
+            assert!(counts.faults.iter().sum::<u64>() > 0 && counts.retransmitted > 0, "{}: {counts:?}", stage.name());
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::machine::Machine;
 use crate::pattern::{Kind, Outcome, Pattern, Role};
 use crate::side::{Layer, Path, Sealing};
 use crate::stats::median;
-use crate::transport::{Broken, proto_config};
+use crate::transport::{Broken, LINGER_NS, established, proto_config};
 
 /// What the study has found on one driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,14 +109,9 @@ fn once(
 ) -> Result<(Outcome, Outcome), LadderError> {
     let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
     let limit_ns = warm_ns + measure_ns + GRACE_NS;
-    let pattern = Pattern { kind: Kind::PingPong, size, warm_ns, measure_ns, limit_ns };
-    let path = |end: &ladder::End| {
-        let nic = end.nics.iter().find(|(kind, _)| *kind == nic).map(|(_, nic)| nic.clone());
-        Path::Nic { layer, nic: nic.unwrap_or_default(), real_frames: false }
-    };
-    let mut measure = || pair.measure(&pattern, path);
-    // A machine that does other things may drop a frame.
-    measure().or_else(|_| measure()).map_err(LadderError::Sides)
+    let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
+    let path = |end: &ladder::End| Path::Nic { layer, nic: end.nic(nic), real_frames: false };
+    ladder::twice(|| pair.measure(&pattern, path)).map_err(LadderError::Sides)
 }
 
 fn bulk_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Vec<Bulk>, LadderError> {
@@ -206,21 +201,6 @@ pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Patter
 }
 
 type Am<N> = ActiveMessages<N, Inbox>;
-
-fn established<N: Nic>(am: &mut Am<N>, inbox: &mut Inbox, deadline_ns: u64) -> Result<PeerId, Broken> {
-    let mut connected = None;
-    while now_ns() < deadline_ns {
-        am.poll(inbox);
-        if let Some(Event::Connected { peer, .. }) = am.poll_event() {
-            connected = Some(peer);
-        }
-        if let Some(peer) = connected.filter(|peer| am.room_max(*peer) > ReplyRoom::NONE) {
-            return Ok(peer);
-        }
-        crate::idle::relax();
-    }
-    Err(Broken::Deadline)
-}
 
 /// Requests with and without replies by turns, one at a time.
 fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns: u64) -> Result<Costs, Broken> {
@@ -356,7 +336,5 @@ const POLLS: u32 = 32;
 const APART_NS: u64 = 20_000;
 /// Polls of a kind that are kept.
 const SAMPLES_MAX: usize = 1 << 18;
-/// How long an end stays for the other's last acknowledgement.
-const LINGER_NS: u64 = 200_000_000;
 /// What a side may take beyond its time, for connecting.
 const GRACE_NS: u64 = 2_000_000_000;

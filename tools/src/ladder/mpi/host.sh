@@ -6,10 +6,8 @@ other=$1
 shift
 hostname sidelane-a
 mount -t tmpfs none /dev/shm
-# MPIs have no choice of a congestion control, and one that paces (bbr) cuts their bandwidth to a fifth. A container may
-# forbid a fresh /proc; without one some MPIs complain, and work.
+# A container may forbid a fresh /proc; without one some MPIs complain, and work.
 mount -t proc none /proc 2>/dev/null || :
-echo reno >/proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || :
 export TMPDIR=/dev/shm
 if [ "$other" != alone ]; then
     : >/dev/shm/host-b
@@ -25,9 +23,22 @@ exec nsenter --net=/dev/shm/host-b unshare --uts --ipc --mount sh -c '
     mount -t tmpfs none /dev/shm
     # Nobody goes on from here, but Open MPI looks whether one could.
     ln -s /bin/false /dev/shm/ssh
-    echo reno >/proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || :
     exec sh -c "$1"' sh "$*"
 END
     chmod +x /dev/shm/ssh
 fi
-exec "$@" </dev/null
+# MPIs have no choice of a congestion control, and one that paces (bbr) cuts their bandwidth to a fifth. Both hosts are
+# others' too, so it is theirs again afterwards. Prints what it was on host $1, and makes it $2.
+congestion() {
+    with=
+    [ "$1" = a ] || with=--net=/dev/shm/host-b
+    nsenter $with sh -c 'cd /proc/sys/net/ipv4 && cat tcp_congestion_control && echo "$1" >tcp_congestion_control' sh "$2" \
+        2>/dev/null || :
+}
+of_a=$(congestion a reno)
+[ "$other" = alone ] || of_b=$(congestion b reno)
+status=0
+"$@" </dev/null || status=$?
+[ -z "$of_a" ] || congestion a "$of_a" >/dev/null
+[ -z "$of_b" ] || congestion b "$of_b" >/dev/null
+exit $status

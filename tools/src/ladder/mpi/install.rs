@@ -7,8 +7,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sidelane::lab;
+use sidelane::{cache, lab};
 use sidelane_bench::contender::{collectives, p2p};
+
+use crate::interrupt::Unfinished;
 
 /// An MPI that can be measured.
 #[derive(Debug)]
@@ -120,26 +122,25 @@ fn compile(prefix: &Path, program: Program, environment: &[(&str, PathBuf)]) -> 
         Program::P2p => ("p2p", p2p::SOURCE),
         Program::Collectives => ("collectives", collectives::SOURCE),
     };
-    let folder = cache();
+    // Of a user without a home among the temporary files.
+    let folder = cache::folder().unwrap_or_else(|| std::env::temp_dir().join("sidelane"));
     let kept = |source| InstallError::Cache { at: folder.clone(), source };
     fs::create_dir_all(&folder).map_err(kept)?;
     let mut hasher = DefaultHasher::new();
     prefix.hash(&mut hasher);
     let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
-    let part = program.with_extension(format!("{}.part", std::process::id()));
+    let part = Unfinished::new(program.with_extension(format!("{}.part", std::process::id())));
     let mut command = Command::new(prefix.join("bin/mpicc"));
-    command.args(["-O2", "-x", "c", "-", "-o"]).arg(&part).envs(environment.iter().cloned());
+    command.args(["-O2", "-x", "c", "-", "-o"]).arg(part.path()).envs(environment.iter().cloned());
     let outcome = run(&mut command, source).map_err(|source| InstallError::Tool {
         prefix: prefix.to_owned(),
         tool: "mpicc",
         source,
     });
-    let outcome = outcome.and_then(|done| match done.succeeded {
-        true => fs::rename(&part, &program).map_err(kept).map(|()| program),
+    outcome.and_then(|done| match done.succeeded {
+        true => fs::rename(part.path(), &program).map_err(kept).map(|()| program),
         false => Err(InstallError::Compiler { prefix: prefix.to_owned(), words: last_lines(&done.said) }),
-    });
-    let _ = fs::remove_file(&part);
-    outcome
+    })
 }
 
 struct Done {
@@ -164,13 +165,6 @@ fn run(command: &mut Command, input: &str) -> io::Result<Done> {
 pub(super) fn last_lines(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
-}
-
-/// `$XDG_CACHE_HOME/sidelane`, or where that is by default; for a user without a home among the temporary files.
-fn cache() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    cache.unwrap_or_else(std::env::temp_dir).join("sidelane")
 }
 
 const LINES_MAX: usize = 8;

@@ -1,0 +1,81 @@
+//! How jobs end by themselves.
+
+use std::time::{Duration, Instant};
+
+use super::{output, own_stage, shells, told};
+
+#[test]
+fn the_rank_that_failed_is_named_and_its_code_is_the_jobs() {
+    own_stage(|stage| {
+        let script = "[ $PMI_RANK = 2 ] && exit 3; exec sleep 1000";
+        let (code, _, errors) = shells(stage, &["-n", "4"], script);
+        assert_eq!(code, Some(3));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let wanted = format!("sidelane run: rank 2 on host {} ended with exit code 3; the job is ended\n", host.trim());
+        assert_eq!(errors, wanted, "one message and no other");
+
+        let (code, _, errors) = shells(stage, &["-n", "4"], "[ $PMI_RANK = 1 ] && kill -9 $$; exec sleep 1000");
+        assert_eq!(code, Some(137));
+        assert!(errors.contains("rank 1 ") && errors.contains("was killed by SIGKILL (signal 9)"), "{errors}");
+    });
+}
+
+#[test]
+fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
+    own_stage(|stage| {
+        let (code, _, errors) = told(&output(stage, &["-n", "3"], "PART=early"));
+        assert_eq!(code, Some(1));
+        assert!(errors.contains("rank 1 ") && errors.contains("ended without MPI_Finalize"), "{errors}");
+        assert_eq!(shells(stage, &["-n", "3"], "sleep 0.0$PMI_RANK"), (Some(0), String::new(), String::new()));
+    });
+}
+
+#[test]
+fn a_rank_that_never_begins_fails_when_others_wait_for_it() {
+    own_stage(|stage| {
+        let (code, _, errors) = told(&output(stage, &["-n", "3", "--timeout", "60"], "PART=absent"));
+        assert_eq!(code, Some(1));
+        assert!(errors.contains("rank 1 ") && errors.contains("ended without MPI_Finalize"), "{errors}");
+    });
+}
+
+#[test]
+fn an_abort_ends_all_with_its_code() {
+    own_stage(|stage| {
+        let (code, _, errors) = told(&output(stage, &["-n", "4"], "PART=abort"));
+        assert_eq!(code, Some(7));
+        assert!(errors.contains("rank 2 ") && errors.contains("aborted the job with code 7: lost_my_way"), "{errors}");
+    });
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_named() {
+    own_stage(|stage| {
+        let output = stage.output(&["run", "-n", "2", "no-such-program"]);
+        let (code, _, errors) = told(&output);
+        assert_eq!(code, Some(127));
+        assert!(errors.contains("cannot start `no-such-program`"), "{errors}");
+        assert_eq!(stage.output(&["run", "-n", "2", "/"]).status.code(), Some(126));
+    });
+}
+
+#[test]
+fn a_job_has_the_time_it_is_given() {
+    own_stage(|stage| {
+        let began = Instant::now();
+        let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "0.3"], "exec sleep 1000");
+        assert_eq!(code, Some(124));
+        assert!(errors.contains("took longer than 0.3 s"), "{errors}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+        assert_eq!(shells(stage, &["-n", "2", "--timeout", "100"], "true").0, Some(0));
+    });
+}
+
+#[test]
+fn what_ranks_leave_in_the_background_ends_with_the_job() {
+    own_stage(|stage| {
+        let script = "sleep 1000 & setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; exit 0";
+        assert_eq!(shells(stage, &["-n", "2"], script).0, Some(0));
+        assert!(stage.processes().is_empty());
+    });
+}

@@ -1,0 +1,34 @@
+//! What ranks are started with.
+
+use super::{own_stage, shells};
+use crate::stage::Stage;
+
+#[test]
+fn variables_and_cores_are_set_as_asked() {
+    own_stage(|stage| {
+        let print = "echo $GREETING $SIDELANE_NIC $MPI_LOCALRANKID/$MPI_LOCALNRANKS";
+        let (_, lines, _) = shells(stage, &["-n", "1", "-x", "GREETING=a b", "--env", "PATH", "--nic", "udp"], print);
+        assert_eq!(lines, "a b udp 0/1\n");
+        let cores = "grep Cpus_allowed_list /proc/self/status";
+        let allowed = std::fs::read_to_string("/proc/self/status").unwrap();
+        let all = allowed.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+        let (_, free, _) = shells(stage, &["-n", "1", "--bind", "none"], cores);
+        assert_eq!(free.trim_end(), all);
+        let (_, bound, _) = shells(stage, &["-n", "1"], cores);
+        assert!(!bound.contains(['-', ',']), "{bound}");
+        let text = String::from_utf8(stage.output(&["run", "-n", "1000", "--bind", "core", "true"]).stderr).unwrap();
+        assert!(text.contains("1000 ranks do not get a core each"), "{text}");
+        let text = String::from_utf8(stage.output(&["run", "-n", "2", "--nic", "tcp", "true"]).stderr).unwrap();
+        assert!(text.contains("there is no driver `tcp`"), "{text}");
+    });
+}
+
+#[test]
+fn help_teaches() {
+    let help = Stage::own_user().text(&["run", "--help"]);
+    for word in
+        ["-n", "--hosts", "--nic", "--bind", "--label", "--timeout", "--env", "Examples:", "mpiexec.hydra", "srun"]
+    {
+        assert!(help.contains(word), "`{word}` is missing in:\n{help}");
+    }
+}

@@ -1,0 +1,138 @@
+//! How jobs are ended.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use sidelane::lab::process::Process;
+
+use super::{errors, job, own_stage};
+use crate::stage::{Stage, for_each_user, signal};
+
+/// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
+fn start_waiting(stage: &Stage, ranks: usize) -> (Child, Vec<Process>) {
+    let arguments = job(stage, &[], "PART=wait");
+    let count = ranks.to_string();
+    let arguments: Vec<&str> =
+        ["run", "-n", &count].into_iter().chain(arguments[1..].iter().map(String::as_str)).collect();
+    let mut command = stage.sidelane(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut found: Vec<(usize, u32)> = Vec::new();
+    while found.len() < ranks {
+        let line = lines.next().unwrap().unwrap();
+        if let Some((rank, pid)) = line.strip_prefix("told: ").and_then(|rest| rest.split_once(' ')) {
+            found.push((rank.parse().unwrap(), pid.parse().unwrap()));
+        }
+    }
+    found.sort_unstable();
+    // Goes on reading, so that the job never meets a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, found.into_iter().map(|(_, pid)| Process::open(pid).unwrap()).collect())
+}
+
+#[test]
+fn a_killed_rank_ends_a_job_that_waits_for_it() {
+    for_each_user(|stage| {
+        let (mut job, ranks) = start_waiting(stage, 3);
+        ranks[1].signal(libc::SIGKILL).unwrap();
+        let text = errors(&mut job);
+        assert_eq!(job.wait().unwrap().code(), Some(137));
+        assert!(text.contains("rank 1 on host ") && text.contains("was killed by SIGKILL"), "{text}");
+        assert!(ranks.iter().all(|rank| rank.wait(Duration::ZERO)), "all ranks are gone before the command is");
+    });
+}
+
+#[test]
+fn a_rank_killed_among_messages_ends_the_job_and_leaves_no_domain() {
+    own_stage(|stage| {
+        let mut command = stage.sidelane(
+            &job(stage, &["-n", "3", "--timeout", "60"], "PART=endless ring")
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>(),
+        );
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let pid = lines.find_map(|line| line.strip_prefix("told: 2 ").and_then(|pid| pid.parse().ok())).unwrap();
+        let domains = || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+            sockets.lines().filter(|line| line.contains("sidelane-shm-") && line.contains("-mpi-")).count()
+        };
+        assert!(domains() >= 3);
+        let before = Process::open(pid).unwrap();
+        before.signal(libc::SIGKILL).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        let text = errors(&mut child);
+        assert_eq!(child.wait().unwrap().code(), Some(137), "{text}");
+        assert!(text.contains("rank 2 on host ") && text.contains("was killed by SIGKILL"), "{text}");
+    });
+}
+
+#[test]
+fn an_interrupt_reaches_all_ranks_and_needs_no_words() {
+    own_stage(|stage| {
+        for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+            let (mut job, ranks) = start_waiting(stage, 3);
+            signal(&job, number);
+            let text = errors(&mut job);
+            assert_eq!((job.wait().unwrap().code(), text.as_str()), (Some(code), ""));
+            assert!(ranks.iter().all(|rank| rank.wait(Duration::ZERO)));
+        }
+    });
+}
+
+#[test]
+fn ranks_may_end_well_after_an_interrupt() {
+    own_stage(|stage| {
+        let script = "trap 'exit 0' INT; echo told; while :; do sleep 0.01; done";
+        let (job, text) = interrupted(stage, &["-n", "2"], script, 1);
+        assert_eq!((job, text.as_str()), (Some(0), ""));
+    });
+}
+
+#[test]
+fn the_second_interrupt_kills() {
+    own_stage(|stage| {
+        let script = "trap 'echo told' INT; echo told; while :; do sleep 0.01; done";
+        let (job, text) = interrupted(stage, &["-n", "2"], script, 2);
+        assert_eq!((job, text.as_str()), (Some(130), ""));
+    });
+}
+
+/// Interrupts a job `times` times, each time when both of its ranks have said `told`.
+fn interrupted(stage: &Stage, options: &[&str], script: &str, times: usize) -> (Option<i32>, String) {
+    let mut command = stage.sidelane(&[&["run"], options, &["sh", "-c", script]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..times {
+        for _ in 0..2 {
+            assert_eq!(lines.next().unwrap().unwrap(), "told");
+        }
+        signal(&child, libc::SIGINT);
+    }
+    let text = errors(&mut child);
+    (child.wait().unwrap().code(), text)
+}
+
+#[test]
+fn nothing_survives_a_killed_command() {
+    for_each_user(|stage| {
+        let (mut job, ranks) = start_waiting(stage, 3);
+        job.kill().unwrap();
+        job.wait().unwrap();
+        assert!(ranks.iter().all(|rank| rank.wait(Duration::from_secs(5))));
+        stage.assert_nothing_is_left();
+
+        let family = "sleep 1000 & echo told $!; wait";
+        let mut command = stage.sidelane(&["run", "-n", "1", "sh", "-c", family]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let grandchild = line.trim().strip_prefix("told ").unwrap().parse().unwrap();
+        let grandchild = Process::open(grandchild).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(grandchild.wait(Duration::from_secs(5)), "the guard has ended what the rank had started");
+    });
+}

@@ -1,0 +1,94 @@
+//! Ranks hear each other.
+
+use std::time::Instant;
+
+use super::{output, own_stage, said, shells, told};
+use crate::stage::{Stage, for_each_user};
+
+#[test]
+fn messages_go_round_between_ranks_of_one_host() {
+    for stage in Stage::each_user() {
+        for ranks in ["1", "2", "9"] {
+            let output = output(&stage, &["-n", ranks, "--timeout", "60"], "PART=ring");
+            assert_eq!(said(&output).len().to_string(), ranks, "{output:?}");
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn messages_go_round_between_hosts_by_each_driver() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--hosts", "3"]);
+        // In a user namespace only its own root may load XDP programs, and the kernel wants the first one's.
+        let drivers: &[&[&str]] = &[&[], &["--nic", "udp"], &["--nic", "uring:veth0,endpoint=40"], &["--nic", "xdp"]];
+        for driver in &drivers[..if stage.in_user_namespace() { 3 } else { 4 }] {
+            let options = [&["-n", "5", "--hosts", "lab", "--timeout", "60"], *driver].concat();
+            let output = output(stage, &options, "PART=ring");
+            assert_eq!(said(&output).len(), 5, "{driver:?}: {output:?}");
+            assert!(output.status.success() && output.stderr.is_empty(), "{driver:?}: {output:?}");
+        }
+        let options = ["-n", "2", "--hosts", "lab", "-x", "SIDELANE_VERBOSE=1"];
+        let why = String::from_utf8(output(stage, &options, "PART=ring").stderr).unwrap();
+        assert!(why.contains("rank 1: other hosts by uring:veth0: 10.79.0.0/24 is a network of all hosts"), "{why}");
+        let (_, _, errors) = told(&output(stage, &["-n", "2", "--hosts", "lab", "--nic", "mem:"], "PART=ring"));
+        assert!(errors.contains("SIDELANE_NIC=mem: reaches no other host"), "{errors}");
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
+fn sixty_four_ranks_talk() {
+    own_stage(|stage| {
+        let began = Instant::now();
+        let output = output(stage, &["-n", "64", "--timeout", "100"], "PART=ring");
+        assert_eq!(said(&output).len(), 64, "{output:?}");
+        println!("64 ranks: {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn ranks_tell_each_other_what_they_will() {
+    for stage in Stage::each_user() {
+        let output = output(&stage, &["-n", "4"], "PART=exchange");
+        let mut lines = said(&output);
+        lines.sort();
+        assert_eq!(lines, ["0/4 0,1,2,3", "1/4 0,1,2,3", "2/4 0,1,2,3", "3/4 0,1,2,3"], "{output:?}");
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stderr.is_empty(), "{output:?}");
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn hosts_of_a_lab_are_hosts_of_a_job() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--hosts", "3"]);
+        for (options, wanted) in [
+            (["-n", "4", "--hosts", "lab"], "0A,1A,2B,3C"),
+            (["-n", "2", "--hosts", "A,C"], "0A,1C"),
+            (["-n", "3", "--hosts", "lab:B"], "0B,1B,2B"),
+        ] {
+            let output = output(stage, &options, "PART=exchange");
+            let lines = said(&output);
+            assert_eq!(lines.len(), wanted.split(',').count(), "{output:?}");
+            assert!(lines.iter().all(|line| line.ends_with(wanted)), "{lines:?}");
+        }
+        let (code, _, errors) = shells(stage, &["-n", "2", "--hosts", "A,B"], "[ $SIDELANE_HOST = A ] || exit 5");
+        assert_eq!(code, Some(5));
+        assert!(errors.contains("rank 1 on host B ended with exit code 5"), "{errors}");
+        let (code, _, errors) = shells(stage, &["-n", "2", "--hosts", "A,Z"], "true");
+        assert!(code == Some(1) && errors.contains("no host `Z`"), "{errors}");
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
+fn sixty_four_ranks_begin_and_end() {
+    own_stage(|stage| {
+        let output = output(stage, &["-n", "64"], "PART=exchange");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(said(&output).len(), 64);
+    });
+}
