@@ -208,6 +208,12 @@ impl InFlight {
 
     /// Everything that has not arrived counts as lost: the time-out passed, and a probe brought nothing.
     pub fn give_up_all(&mut self) {
+        // The front is the number that is due at the receiver. If that held it before, it had no room when its turn came
+        // (RFC 2018, 8: what a SACK said does not hold for ever).
+        if let Some(front) = self.frames.front_mut().filter(|front| front.state == State::Arrived) {
+            front.state = State::Flying;
+            self.sacked -= 1;
+        }
         for frame in &mut self.frames {
             if frame.state == State::Flying {
                 frame.state = State::Lost;
@@ -445,6 +451,18 @@ mod tests {
         assert_eq!(flight.newest_missing(), Some((first.plus(2), span(2))));
         ack(&mut flight, &mut rtt, at(12), first, 0b10);
         assert_eq!(flight.newest_missing(), Some((first.plus(1), span(1))));
+    }
+
+    #[test]
+    fn what_a_receiver_held_and_gave_up_is_written_again() {
+        let (mut flight, mut rtt, first) = flight(2);
+        ack(&mut flight, &mut rtt, at(12), first, 0b1);
+        // The first one is here too, and the second one had to go again.
+        ack(&mut flight, &mut rtt, at(20), first.plus(1), 0);
+        flight.give_up_all();
+        assert_eq!((flight.next_lost(), flight.flying()), (Some((first.plus(1), span(1))), 0));
+        ack(&mut flight, &mut rtt, at(30), first.plus(2), 0);
+        assert_eq!((flight.len(), flight.flying(), flight.lost()), (0, 0, 0));
     }
 
     #[test]

@@ -109,6 +109,10 @@ proptest! {
                 }
                 Step::GiveUpAll => {
                     flight.give_up_all();
+                    // What is due cannot be there ahead of its turn.
+                    if let Some(front) = model.first_mut() {
+                        front.arrived = false;
+                    }
                     model.iter_mut().for_each(|known| known.lost = !known.arrived);
                 }
                 Step::Resend => {
