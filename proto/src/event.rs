@@ -101,4 +101,7 @@ pub enum GoneReason {
     MessageTooLong,
     /// It closed while messages to it were not yet acknowledged.
     ClosedByPeer,
+    /// It answers, and yet what was sent to it never arrived, however often it was written again: the path does not carry such long
+    /// frames any more.
+    Undelivered,
 }

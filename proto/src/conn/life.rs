@@ -26,6 +26,9 @@ impl Conn {
             let tries = self.backoff;
             self.on_retransmit_timeout(now);
             turn.counters.timeouts += u64::from(self.backoff > tries);
+            if self.unheeded >= UNHEEDED_MAX {
+                self.lost(turn, GoneReason::Undelivered);
+            }
         }
         if self.timers.fire(Timer::Pace, now) {
             self.window = self.congestion.frames();
@@ -199,6 +202,7 @@ impl Conn {
             self.owed.add(Owed::PROBE);
         } else {
             self.in_flight.give_up_all();
+            self.unheeded += u8::from(self.heard_at > self.active_at);
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
                 self.congestion.halve();
@@ -294,6 +298,9 @@ pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(2);
 const HELLO_BACKOFF_MAX: u32 = 5;
 /// A peer that was silent for so many keep-alive spans is gone.
 pub(super) const SILENT_KEEP_ALIVES: u64 = 4;
+/// A peer that was heard so often, and took in nothing of what was written again each time before, never will. At
+/// [`crate::rtt`]'s longest time-out that is 13 s: about as long as nobody's answer is waited for when connecting.
+const UNHEEDED_MAX: u8 = 64;
 /// A peer without messages for so many keep-alive spans gives memory back.
 const IDLE_KEEP_ALIVES: u64 = 16;
 /// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.

@@ -70,6 +70,8 @@ pub(crate) struct Conn {
     owed: Owed,
     /// Time-outs in a row that nothing answered.
     backoff: u32,
+    /// Of which the peer was heard before the next, and yet had taken nothing in.
+    unheeded: u8,
     /// When a frame with records was last written, or an ack last brought something.
     active_at: Instant,
     // Receiving.
@@ -315,6 +317,7 @@ impl Conn {
             limit: 0,
             owed: Owed::default(),
             backoff: 0,
+            unheeded: 0,
             active_at: now,
             heard_at: now,
             taken_at: now,

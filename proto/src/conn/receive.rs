@@ -249,6 +249,7 @@ impl Conn {
         self.active_at = turn.now;
         if self.backoff > 0 {
             self.backoff = 0;
+            self.unheeded = 0;
             self.owed.remove(Owed::PROBE);
             self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
         }

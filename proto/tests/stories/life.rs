@@ -291,3 +291,39 @@ fn both_sides_open_though_the_first_ack_is_lost() {
     assert_eq!(world.node(0).events, [Event::Connected { peer: a, addr: addr(1) }]);
     assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }]);
 }
+
+/// The longest frames of both sides are found at the handshake. A peer that answers only what is shorter is no peer to wait for.
+#[test]
+fn a_path_that_narrows_ends_the_connection() {
+    let mut world = World::new(1, good_link());
+    let nic = NodeConfig { mtu: 9_000, mtu_safe: 1_500, ..NodeConfig::default() };
+    world.add(nic, config());
+    world.add(nic, config());
+    let (peer, back) = world.join(0, 1);
+    world.fabric.set_default_link(LinkModel { mtu: Some(1_500), ..good_link() });
+    world.node(0).endpoint.send_owned(peer, vec![1; 5_000]).unwrap();
+    let ended = world.run(Duration::from_millis(20_000), |world| !world.node(0).events.is_empty());
+    assert!(ended, "neither sent nor refused: {:?}", world.counters(0));
+    let gone = Event::Gone { peer, reason: GoneReason::Undelivered };
+    assert!(world.node(0).events == [Event::Unsent { peer, buffer: vec![1; 5_000] }, gone]);
+    assert!(world.now().as_nanos() > 10_000_000_000, "a path may be away for some seconds");
+    world.pass(Duration::from_millis(1_100));
+    assert!(matches!(world.node(1).events[..], [Event::Gone { peer, .. }] if peer == back));
+}
+
+/// A process that stands still longer than frames are written again for, and whose silence is still in order.
+#[test]
+fn who_stood_still_takes_in_what_was_written_meanwhile() {
+    let mut world = World::new(1, good_link());
+    let patient = Config { keep_alive: Duration::from_millis(60_000), ..config() };
+    world.add(NodeConfig::default(), patient);
+    world.add(NodeConfig::default(), patient);
+    let (peer, back) = world.join(0, 1);
+    world.send(0, peer, b"while you were away");
+    let stopped = world.nodes[1].take();
+    world.pass(Duration::from_millis(40_000));
+    world.nodes[1] = stopped;
+    assert!(world.run(Duration::from_millis(1_000), |world| !world.node(1).got.is_empty()));
+    assert_eq!(world.node(1).got, [(back, b"while you were away".to_vec())]);
+    assert!(world.node(0).events.is_empty());
+}
