@@ -38,6 +38,19 @@ fn is_run_of_messages(body: &[u8]) -> bool {
     at == body.len() && at > 0
 }
 
+/// The oldest record while it is shown. It leaves the ring in any case: who panics on a message has had it.
+struct Shown<'a> {
+    ring: &'a mut ByteRing,
+    len: usize,
+}
+
+impl Drop for Shown<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.ring.pop(self.len);
+    }
+}
+
 #[derive(Debug)]
 struct Assembly {
     buffer: Vec<u8>,
@@ -123,9 +136,8 @@ impl RecvFifo {
         let header = self.ring.slice(head, RECORD_LEN);
         if header[0] == MESSAGE {
             let len = u16_at(header, 2) as usize;
-            let result = take(self.ring.slice(head + RECORD_LEN, len));
-            self.ring.pop(RECORD_LEN + len);
-            return Taken::Message(result);
+            let shown = Shown { ring: &mut self.ring, len: RECORD_LEN + len };
+            return Taken::Message(take(shown.ring.slice(head + RECORD_LEN, len)));
         }
         if header[0] == MARKER { self.take_large(spares, take) } else { self.take_close() }
     }
@@ -225,6 +237,8 @@ impl RecvFifo {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
     use super::*;
     use crate::wire::{put_close, put_first, put_message, put_more};
     use proptest::prelude::*;
@@ -288,6 +302,25 @@ mod tests {
                 prop_assert!(!fifo.is_ready() && fifo.assembly.is_none() && fifo.grant() == before);
             }
         }
+    }
+
+    #[test]
+    fn who_panics_on_a_message_has_had_it() {
+        let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+        for body in (1..).zip([8, 700, 8]).flat_map(|(stamp, len)| bodies(stamp, len)) {
+            fifo.accept(&body, 1 << 20, &mut spares).unwrap();
+        }
+        for len in [8, 700] {
+            let taken = catch_unwind(AssertUnwindSafe(|| {
+                fifo.take(&mut spares, |message| -> () {
+                    assert_eq!(message.len(), len);
+                    resume_unwind(Box::new(()))
+                })
+            }));
+            assert!(taken.is_err());
+        }
+        assert_eq!(fifo.take(&mut spares, <[u8]>::to_vec), Taken::Message(vec![3; 8]));
+        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Nothing);
     }
 
     #[test]

@@ -369,16 +369,13 @@ fn take<S>(
     match head.kind {
         Kind::Request => {
             peer.budget.on_request(head.room)?;
+            let handling = Handling { peer, room: head.room, replied };
             let handler = handlers.of_request(head.handler);
             if let Some(handler) = handler {
-                handler(state, peer.replier(head.room, fifo, replied), args, payload);
+                handler(state, handling.peer.replier(head.room, fifo, handling.replied), args, payload);
                 counters.requests_handled += 1;
             }
-            if *replied {
-                counters.replies_sent += 1;
-            } else {
-                peer.budget.on_handled(head.room);
-            }
+            counters.replies_sent += u64::from(*handling.replied);
             handler.map(|_| ()).ok_or(Reject::NoHandler)
         }
         Kind::Reply => {
@@ -392,6 +389,22 @@ fn take<S>(
         Kind::Ask => {
             peer.budget.on_ask();
             Ok(())
+        }
+    }
+}
+
+/// A request whose handler runs. It counts as handled also when the handler panics: its requester waits for that, and for the room.
+struct Handling<'a> {
+    peer: &'a mut Peer,
+    room: u16,
+    replied: &'a mut bool,
+}
+
+impl Drop for Handling<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !*self.replied {
+            self.peer.budget.on_handled(self.room);
         }
     }
 }

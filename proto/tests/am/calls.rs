@@ -1,5 +1,7 @@
 //! What the calls do, one behaviour a test.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use sidelane_nic::time::Duration;
 use sidelane_proto::SendError;
 use sidelane_proto::am::{ARGS_MAX, Args, Handlers, Replier, ReplyRoom};
@@ -10,6 +12,8 @@ use crate::world::{Node, World, fifos, good_link, mtu};
 const ADD: u8 = 0;
 const ECHO: u8 = 1;
 const SILENT: u8 = 2;
+const PANIC: u8 = 3;
+const PANIC_AFTER_REPLY: u8 = 4;
 const UPPER: u8 = 200;
 const SUM: u8 = 0;
 const ECHOED: u8 = 255;
@@ -36,6 +40,11 @@ fn handlers() -> Handlers<State> {
             }
         })
         .request(SILENT, |state: &mut State, _: Replier<'_>, _, payload: &[u8]| state.silent.push(payload.to_vec()))
+        .request(PANIC, |_: &mut State, _: Replier<'_>, _, _| resume_unwind(Box::new(())))
+        .request(PANIC_AFTER_REPLY, |_: &mut State, replier: Replier<'_>, _, _| {
+            replier.reply_m(SUM, [7]).unwrap();
+            resume_unwind(Box::new(()))
+        })
         .request(UPPER, |_: &mut State, replier: Replier<'_>, _, payload: &[u8]| {
             let mut reply = replier.prepare(1, payload.len() + 7).unwrap();
             for (to, from) in reply.payload().iter_mut().zip(payload) {
@@ -271,4 +280,30 @@ fn a_store_that_finds_its_request_full_puts_nothing() {
 #[should_panic(expected = "two handlers with index 2")]
 fn an_index_has_one_handler() {
     let _ = handlers().request(SILENT, |_, _, _, _| {});
+}
+
+/// Its request is over, however: handled once, answered at most once, and its room comes back.
+#[test]
+fn a_handler_that_panics_has_handled_its_request() {
+    let mut world = world();
+    let [a, b] = &mut world.nodes;
+    a.am.request(a.peer, PANIC, &[], &[], ReplyRoom::SHORT).unwrap();
+    a.am.request(a.peer, PANIC_AFTER_REPLY, &[], &[], ReplyRoom::SHORT).unwrap();
+    a.am.request(a.peer, SILENT, &[], b"after it", ReplyRoom::NONE).unwrap();
+    a.am.ask(a.peer).unwrap();
+    b.polls = false;
+    world.pass(Duration::from_millis(1));
+    let [_, b] = &mut world.nodes;
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| b.am.poll(&mut b.state))).is_err());
+    }
+    b.polls = true;
+    let done = world.run(Duration::from_millis(1_000), |world| {
+        let a = &world.nodes[0];
+        a.am.handled(a.peer) == a.am.sent(a.peer)
+    });
+    let [a, b] = &mut world.nodes;
+    assert!(done, "{} of {} are handled", a.am.handled(a.peer), a.am.sent(a.peer));
+    assert_eq!((&a.state.sums[..], &b.state.silent[..]), (&[7][..], &[b"after it".to_vec()][..]));
+    assert_eq!(a.am.counters().rejected_total(), 0);
 }
