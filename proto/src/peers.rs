@@ -15,6 +15,8 @@ pub(crate) struct Peers {
     entries: Vec<Entry>,
     free: Vec<u16>,
     by_addr: HashMap<LinkAddr, u16>,
+    /// Connections that wind down while a newer one has their address. Seldom any.
+    overtaken: Vec<u16>,
     /// Lower bound of when each connection's next timer fires; kept apart so that a scan reads little.
     due: Vec<Instant>,
     /// Lower bound of all of `due`.
@@ -80,7 +82,7 @@ impl Peers {
     pub fn insert(&mut self, conn: Conn) {
         let index = self.free.pop().expect("next_id found a free entry");
         debug_assert_eq!(index, conn.id.index);
-        self.by_addr.insert(conn.addr, index);
+        self.overtaken.extend(self.by_addr.insert(conn.addr, index));
         let next = conn.next_timeout();
         self.entries[usize::from(index)].conn = Some(conn);
         self.note_due(index, next);
@@ -95,8 +97,20 @@ impl Peers {
         self.free.push(index);
         if self.by_addr.get(&conn.addr) == Some(&index) {
             self.by_addr.remove(&conn.addr);
+            self.give_back_addr(conn.addr);
+        } else {
+            self.overtaken.retain(|other| *other != index);
         }
         Some(conn)
+    }
+
+    /// A connection ended before the one that it had overtaken, which still answers at their address.
+    fn give_back_addr(&mut self, addr: LinkAddr) {
+        let holds = |index: &u16| self.entries[usize::from(*index)].conn.as_ref().is_some_and(|conn| conn.addr == addr);
+        if let Some(place) = self.overtaken.iter().rposition(holds) {
+            let index = self.overtaken.remove(place);
+            self.by_addr.insert(addr, index);
+        }
     }
 
     /// The timers of the connection at `index` changed: the next one fires at `next`.

@@ -4,7 +4,7 @@ use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, PeerId, SendError};
 
-use crate::world::{KERNEL_FLOOR, World, config, good_link, lossy_link, numbered};
+use crate::world::{KERNEL_FLOOR, World, addr, config, good_link, lossy_link, numbered};
 
 fn has_closed(world: &mut World, node: u32, peer: PeerId) -> bool {
     world.node(node).events.contains(&Event::Closed { peer })
@@ -150,4 +150,27 @@ fn a_message_longer_than_an_unknown_peer_takes_ends_in_an_error() {
     );
     assert!(world.node(0).events.contains(&Event::Unsent { peer, buffer: vec![3; 1_001] }));
     assert!(world.node(1).got.is_empty());
+}
+
+/// Its address was connected anew meanwhile, and that connection has ended first.
+#[test]
+fn a_connection_that_lingers_keeps_its_link_while_a_newer_one_comes_and_goes() {
+    let (mut world, first, back) = World::pair();
+    world.node(0).controls.borrow_mut().heard = Some(Vec::new());
+    world.send(1, back, b"to be repeated");
+    world.pass(Duration::from_millis(1));
+    let repeated = world.node(0).controls.borrow_mut().heard.take().unwrap().remove(0);
+    world.node(0).endpoint.close(first);
+    assert!(world.run(Duration::from_millis(10), |world| has_closed(world, 0, first)));
+    let second = world.connect(0, 1);
+    world.node(0).endpoint.close(second);
+    world.settle();
+    assert!(has_closed(&mut world, 0, second));
+    assert_eq!(world.node(0).endpoint.peers(), 1, "only the first, which lingers");
+    let acks = world.counters(0).acks_sent;
+    world.node(0).controls.borrow_mut().forged.push_back((addr(1), repeated));
+    world.settle();
+    assert_eq!(world.counters(0).acks_sent, acks + 1, "it answers by the link that both had");
+    world.pass(Duration::from_millis(60));
+    assert_eq!(world.node(0).endpoint.peers(), 0);
 }
