@@ -248,3 +248,26 @@ fn a_core_that_is_not_there_is_an_error() {
     let mut on_first = start(Endpoint::new(udp(), config()), Options { core: Some(0), spin: true }).unwrap();
     assert_eq!(on_first.call(|_| sidelane_nic::affinity::cores()).unwrap(), [0]);
 }
+
+#[test]
+fn a_peer_whose_ring_is_full_takes_no_turn_of_another() {
+    let domain = Domain::new();
+    let mut a = Endpoint::new(domain.open(), Config::default());
+    let mut stuck: Vec<_> = (0..3).map(|_| Endpoint::new(domain.open(), Config::default())).collect();
+    let mut free = Endpoint::new(domain.open(), Config::default());
+    let to_stuck: Vec<_> = stuck.iter_mut().map(|peer| join(&mut a, peer).0).collect();
+    let (to_free, _) = join(&mut a, &mut free);
+    for to in to_stuck {
+        // None of them polls: one frame each, as many as there is room for.
+        while a.send(to, &[0; 8]).is_ok() {
+            a.flush();
+        }
+    }
+    assert!(a.counters().nic_full > 0, "rings are full, not only FIFOs");
+    for number in 0..20u64 {
+        a.send(to_free, &number.to_le_bytes()).unwrap();
+        a.flush();
+        free.poll();
+        assert_eq!(free.recv(|_, message| message == number.to_le_bytes()), Some(true), "with the first flush");
+    }
+}
