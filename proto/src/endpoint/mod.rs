@@ -6,6 +6,7 @@ mod transmit;
 
 pub(crate) use messages::RecordSlot;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 
@@ -18,6 +19,7 @@ use crate::display::Display;
 use crate::path::Path;
 use crate::router::Router;
 use crate::seal::TAG_LEN;
+use crate::wire::NO_PEER;
 use crate::{Config, ConnectError, Event, PeerId};
 
 /// Reliable, ordered, exactly-once messages to and from many peers over one NIC. Used by one thread.
@@ -147,9 +149,10 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.get(peer).map_or(0, |conn| conn.message_max())
     }
 
-    /// Peers held at most.
+    /// Peers held at most: those who are expected come beside the others.
     pub(crate) fn peers_max(&self) -> usize {
-        self.router.turn.config.peers_max
+        let expected = self.router.expected.as_ref().map_or(0, HashSet::len);
+        (self.router.turn.config.peers_max + expected).min(usize::from(NO_PEER))
     }
 
     /// True while there is a connection, open or not.

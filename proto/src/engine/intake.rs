@@ -127,7 +127,7 @@ impl Intake {
             // It was ordered before the peer had said what it takes.
             driven.endpoint().end_too_long(peer);
         }
-        let Some(gauge) = shared.gauges.get(usize::from(peer.index)) else { return };
+        let Some(gauge) = shared.gauge(peer) else { return };
         let taken = match source {
             Source::Port => &gauge.port_taken,
             Source::Shared => &gauge.shared_taken,

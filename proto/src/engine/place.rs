@@ -219,9 +219,15 @@ fn note<D: Driven>(driven: &mut D, shared: &Shared<D>, event: &Event) {
     match event {
         Event::Connected { peer, .. } => {
             let message_max = driven.endpoint().message_max(*peer);
-            shared.gauges[usize::from(peer.index)].open(*peer, message_max);
+            if let Some(gauge) = shared.gauge(*peer) {
+                gauge.open(*peer, message_max);
+            }
         }
-        Event::Gone { peer, .. } | Event::Closed { peer } => shared.gauges[usize::from(peer.index)].close(*peer),
+        Event::Gone { peer, .. } | Event::Closed { peer } => {
+            if let Some(gauge) = shared.gauge(*peer) {
+                gauge.close(*peer);
+            }
+        }
         _ => {}
     }
 }

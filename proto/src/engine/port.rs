@@ -53,7 +53,9 @@ impl<D: Driven> Port<D> {
         let connected = self.call(move |driven| {
             let peer = driven.connect(to)?;
             let message_max = driven.endpoint().message_max(peer);
-            shared.gauges[usize::from(peer.index)].open(peer, message_max);
+            if let Some(gauge) = shared.gauge(peer) {
+                gauge.open(peer, message_max);
+            }
             Ok::<_, crate::ConnectError>(peer)
         })?;
         Ok(connected?)
@@ -61,7 +63,7 @@ impl<D: Driven> Port<D> {
 
     /// As [`Endpoint::close`], after what was sent here before.
     pub fn close(&mut self, peer: PeerId) {
-        if let Some(gauge) = self.shared.gauges.get(usize::from(peer.index)) {
+        if let Some(gauge) = self.shared.gauge(peer) {
             gauge.close(peer);
         }
         // Without an engine everything is closed.
@@ -251,7 +253,7 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
 
     /// As [`Endpoint::is_settled`], of what was sent here. Waits for the engine's answer.
     pub fn is_settled(&mut self, peer: PeerId) -> Result<bool, Ended> {
-        let Some(gauge) = self.shared.gauges.get(usize::from(peer.index)) else { return Ok(false) };
+        let Some(gauge) = self.shared.gauge(peer) else { return Ok(false) };
         if gauge.port_taken.load(Ordering::Relaxed) != self.sent[usize::from(peer.index)] {
             self.flush();
             return self.alive().map(|()| false);
@@ -262,7 +264,7 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
     /// What a message counts for, if it may be sent now.
     #[inline]
     fn admit(&mut self, peer: PeerId, len: usize) -> Result<u64, SendError> {
-        let gauge: &Gauge = self.shared.gauges.get(usize::from(peer.index)).ok_or(SendError::NoPeer)?;
+        let gauge: &Gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
         gauge.check(peer, len)?;
         let (sent, cost) = (self.sent[usize::from(peer.index)], cost(len));
         if !gauge.fits_port(sent, cost)

@@ -49,7 +49,7 @@ impl<D: Driven> Sender<D> {
 impl<N: Nic + Send + 'static> Sender<Endpoint<N>> {
     /// As [`super::Port::send`].
     pub fn send(&self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
-        let gauge = self.shared.gauges.get(usize::from(peer.index)).ok_or(SendError::NoPeer)?;
+        let gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
         gauge.check(peer, message.len())?;
         if self.shared.has_ended() {
             return Err(SendError::NoPeer);

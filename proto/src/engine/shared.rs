@@ -11,7 +11,7 @@ use super::Ended;
 use super::company::Ring;
 use super::gauge::Gauge;
 use super::order::Order;
-use crate::Event;
+use crate::{Event, PeerId};
 
 /// Everything but the rings, which have two ends.
 pub(super) struct Shared<D> {
@@ -51,6 +51,13 @@ impl<D> Shared<D> {
             stopping: AtomicBool::new(false),
             ended: OnceLock::new(),
         }
+    }
+
+    /// The gauge of `peer`'s place. None for one that was let in by an [`crate::Endpoint::expect_only`] on the engine: nothing can be sent
+    /// to it from outside.
+    #[inline]
+    pub fn gauge(&self, peer: PeerId) -> Option<&Gauge> {
+        self.gauges.get(peer.index())
     }
 
     /// Wakes the engine if it sleeps.

@@ -249,6 +249,22 @@ fn a_core_that_is_not_there_is_an_error() {
     assert_eq!(on_first.call(|_| sidelane_nic::affinity::cores()).unwrap(), [0]);
 }
 
+/// `expect_only` lets its peers in whatever `peers_max` is.
+#[test]
+fn expected_peers_beyond_the_most_are_served_too() {
+    let domain = Domain::new();
+    let (mut b, mut c) = (engine(domain.open()), engine(domain.open()));
+    let mut a = Endpoint::new(domain.open(), Config { peers_max: 1, ..config() });
+    a.expect_only([b.addr(), c.addr()]);
+    let mut a = start(a, Options::default()).unwrap();
+    let (to_b, _) = join(&mut a, &mut b);
+    let (to_a, to_c) = join(&mut c, &mut a);
+    send(&mut a, to_b, b"for b", || {});
+    send(&mut a, to_c, b"for c", || {});
+    assert_eq!(b.until("a message", Face::recv).1, b"for b");
+    assert_eq!(c.until("a message", Face::recv), (to_a, b"for c".to_vec()));
+}
+
 #[test]
 fn a_peer_whose_ring_is_full_takes_no_turn_of_another() {
     let domain = Domain::new();
