@@ -48,7 +48,11 @@ impl Intake {
             Order::Short { peer, len, bytes } => {
                 return self.short(driven, shared, source, peer, &bytes[..usize::from(len)]);
             }
-            Order::Run(run) => return run(driven),
+            Order::Run(run) => {
+                // It comes after what was ordered before, as far as there is room for that.
+                self.retry(driven, shared);
+                return run(driven);
+            }
             Order::Large { peer, buffer, lent } => (peer, What::Large { buffer, lent }),
             Order::Close { peer } => (peer, What::Close),
         };

@@ -266,6 +266,18 @@ fn expected_peers_beyond_the_most_are_served_too() {
 }
 
 #[test]
+fn what_is_run_comes_after_a_lent_message_before_it() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    for round in 1..=100 {
+        a.send_owned(to_b, vec![0; 10]).unwrap();
+        assert_eq!(a.call(|endpoint| endpoint.counters().messages_sent).unwrap(), round);
+        b.until("it", Face::recv);
+    }
+}
+
+#[test]
 fn a_peer_whose_ring_is_full_takes_no_turn_of_another() {
     let domain = Domain::new();
     let mut a = Endpoint::new(domain.open(), Config::default());
