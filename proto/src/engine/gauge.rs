@@ -8,7 +8,8 @@ use crate::{PeerId, SendError};
 /// One place in the table of peers. The engine writes, applications read; `shared_sent` apart.
 #[derive(Default)]
 pub(super) struct Gauge {
-    /// Generation + 1, or 0: nobody; and in the lower half the longest message.
+    /// Generation + 1, and in the lower half the longest message. While it is closed the upper half is 0, and the lower one says
+    /// who was here last.
     life: AtomicU64,
     /// Bytes that the endpoint has taken, since the engine began: from the port; from senders.
     pub port_taken: AtomicU64,
@@ -24,18 +25,20 @@ pub(super) fn cost(len: usize) -> u64 {
 }
 
 impl Gauge {
-    /// From now on `peer` may be sent messages of at most `message_max` bytes.
+    /// From now on `peer` may be sent messages of at most `message_max` bytes, unless it was closed before.
     pub fn open(&self, peer: PeerId, message_max: usize) {
         let max = u64::from(u32::try_from(message_max).unwrap_or(u32::MAX));
-        self.life.store((u64::from(peer.generation) + 1) << 32 | max, Ordering::Release);
+        let number = u64::from(peer.generation) + 1;
+        let opened = |life| (life != number).then_some(number << 32 | max);
+        // It changes meanwhile only by an application that closes it.
+        let _ = self.life.fetch_update(Ordering::Release, Ordering::Relaxed, opened);
     }
 
     /// From now on nothing may be sent to `peer`; somebody else may be here already.
     pub fn close(&self, peer: PeerId) {
-        let life = self.life.load(Ordering::Relaxed);
-        if life >> 32 == u64::from(peer.generation) + 1 {
-            let _ = self.life.compare_exchange(life, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        let number = u64::from(peer.generation) + 1;
+        let closed = |life| (life >> 32 == number).then_some(number);
+        let _ = self.life.fetch_update(Ordering::Relaxed, Ordering::Relaxed, closed);
     }
 
     /// Whether a message of `len` bytes may go to `peer`.

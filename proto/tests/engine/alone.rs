@@ -299,3 +299,18 @@ fn a_peer_whose_ring_is_full_takes_no_turn_of_another() {
         assert_eq!(free.recv(|_, message| message == number.to_le_bytes()), Some(true), "with the first flush");
     }
 }
+
+/// Also when its answer comes after the close.
+#[test]
+fn what_is_closed_takes_no_message() {
+    let (mut a, mut b) = (engine(udp()), Endpoint::new(udp(), config()));
+    let peer = a.connect(b.nic().caps().addr).unwrap();
+    a.send(peer, b"before").unwrap();
+    a.close(peer);
+    assert_eq!(a.send(peer, b"after"), Err(SendError::NoPeer));
+    // Answers, and is silent from then on: the close goes on.
+    b.until("a Hello", |b| (b.counters().frames_sent > 0).then_some(()));
+    let event = a.until("its answer", Face::poll_event);
+    assert!(matches!(event, Event::Connected { .. }), "{event:?}");
+    assert_eq!(a.send(peer, b"after"), Err(SendError::NoPeer));
+}
