@@ -116,6 +116,13 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// True on the engine's own thread.
+    fn is_current(&self) -> bool {
+        self.0.handle.as_ref().is_some_and(|handle| handle.thread().id() == thread::current().id())
+    }
+}
+
 impl Thread {
     /// Of a thread that has no endpoint to sleep on.
     fn wake(&self) {

@@ -305,7 +305,12 @@ fn is_full_after_all<D>(shared: &Shared<D>, was_full: &mut bool, has_room: impl 
 
 impl<D: Driven> Drop for Port<D> {
     fn drop(&mut self) {
-        self.join();
+        if self.engine.is_current() {
+            // By an order on its own engine, which cannot wait for itself.
+            self.shared.stop();
+        } else {
+            self.join();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Several endpoints on one engine: fair turns, sleep on all of their drivers, and ends of their own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use sidelane_nic::Nic;
@@ -202,4 +203,27 @@ fn endpoints_come_and_go_while_others_are_asleep() {
         wake_by(&mut a, round);
         round += 1;
     }
+}
+
+/// It cannot wait for its own thread.
+#[test]
+fn a_port_may_be_dropped_by_an_order_on_its_own_engine() {
+    let domain = Domain::new();
+    let engine = Engine::start(Options::default()).unwrap();
+    let mut a = engine.drive(Endpoint::new(domain.open(), config())).unwrap();
+    let b = engine.drive(Endpoint::new(domain.open(), config())).unwrap();
+    let (dropped, is_dropped) = mpsc::channel();
+    let ordered = a.run(move |_| {
+        drop(b);
+        let _ = dropped.send(());
+    });
+    assert!(ordered.is_ok());
+    a.flush();
+    let outcome = is_dropped.recv_timeout(std::time::Duration::from_nanos(PATIENCE.as_nanos()));
+    if outcome.is_err() {
+        // Its end would wait for ever too.
+        std::mem::forget((a, engine));
+        panic!("the engine waits for itself");
+    }
+    a.call(|_| ()).unwrap();
 }
