@@ -211,7 +211,8 @@ impl Conn {
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does. Where half of it flies each quarter
         // asks, so that it never runs dry: the peer knows only of its own, larger window.
-        self.unasked += 1;
+        // A ping-pong never asks, and may go on for longer than 32 bits count.
+        self.unasked = self.unasked.wrapping_add(1);
         let (flying, len) = (self.in_flight.flying() as u32, self.in_flight.len());
         let ask = flying >= self.window.min(ASK_MIN) && self.asks(flying) || len >= WINDOW_MAX as usize;
         if ask {
