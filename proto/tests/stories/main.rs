@@ -2,6 +2,7 @@
 
 mod close;
 mod cost;
+mod counts;
 mod flow;
 mod hostile;
 mod life;
