@@ -64,6 +64,12 @@ pub trait Nic {
     /// What was counted since the driver was opened.
     fn counters(&self) -> Counters;
 
+    /// What else the driver and its device can tell about frames that do not come, in words for people; `None`: nothing. Not
+    /// for the hot path.
+    fn diagnosis(&self) -> Option<String> {
+        None
+    }
+
     /// The time that deadlines are compared with.
     fn now(&self) -> Instant;
 }

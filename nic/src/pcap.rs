@@ -137,6 +137,10 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
         self.nic.counters()
     }
 
+    fn diagnosis(&self) -> Option<String> {
+        self.nic.diagnosis()
+    }
+
     fn now(&self) -> Instant {
         self.nic.now()
     }

@@ -83,6 +83,21 @@ fn fault_over_mem() {
     }
 }
 
+/// What was missing at every try is told, since tries that differ tell of another fault than tries that are alike.
+#[test]
+fn every_try_of_a_case_is_reported() {
+    let link = LinkModel { faults: Faults { loss: 1.0, ..Faults::NONE }, ..LinkModel::default() };
+    let report = conformance::run(&mut Mem { link, config: Config::default() });
+    let case = "frames go to their endpoint only";
+    let (_, missed) = report.retried.iter().find(|(name, _)| *name == case).expect("its frames are lost");
+    assert_eq!(missed.len(), 4);
+    assert!(missed.iter().all(|what| what.starts_with("0 of 1 frames came to")), "{missed:?}");
+    let text = report.to_string();
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains(case)).take(6).collect();
+    assert!(lines[0].starts_with("FAILED   ") && lines[4].starts_with("         try 4: 0 of 1"), "{lines:#?}");
+    assert!(!lines[5].contains("try"), "{lines:#?}");
+}
+
 #[test]
 fn capture_over_mem() {
     conformance::run(&mut CaptureOver(Mem { link: delayed(), config: Config::default() })).assert_passed();

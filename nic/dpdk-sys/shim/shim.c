@@ -365,6 +365,23 @@ static int stats(uint16_t port, struct sl_stats *out)
 	return 0;
 }
 
+static int state(uint16_t port, void *pool, struct sl_state *out)
+{
+	struct rte_eth_dev_info info;
+	int result = rte_eth_dev_info_get(port, &info);
+
+	if (result != 0)
+		return result;
+	*out = (struct sl_state){
+		.rx_queues = info.nb_rx_queues,
+		.tx_queues = info.nb_tx_queues,
+		.promiscuous = rte_eth_promiscuous_get(port) == 1,
+		.all_multicast = rte_eth_allmulticast_get(port) == 1,
+		.mbufs_free = rte_mempool_avail_count(pool),
+	};
+	return 0;
+}
+
 static int xstats(uint16_t port, struct sl_xstat *into, uint32_t max)
 {
 	int count = rte_eth_xstats_get_names(port, NULL, 0);
@@ -516,6 +533,7 @@ const struct sl_dpdk sidelane_dpdk = {
 	.link = link_state,
 	.removed = removed,
 	.stats = stats,
+	.state = state,
 	.xstats = xstats,
 	.rx_fd = rx_fd,
 	.rx_arm = rx_arm,

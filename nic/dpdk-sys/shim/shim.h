@@ -71,6 +71,16 @@ struct sl_stats {
 	uint64_t tx_errors;
 };
 
+/* How a port is set, for whoever looks for a fault. */
+struct sl_state {
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	uint8_t promiscuous;
+	uint8_t all_multicast;
+	/* Mbufs that nobody holds. */
+	uint32_t mbufs_free;
+};
+
 /* A device's own counter. */
 struct sl_xstat {
 	char name[64];
@@ -108,6 +118,8 @@ struct sl_dpdk {
 	/* True once the device was taken away. */
 	int (*removed)(uint16_t port);
 	int (*stats)(uint16_t port, struct sl_stats *stats);
+	/* `pool`: that of the port. Not for the hot path. */
+	int (*state)(uint16_t port, void *pool, struct sl_state *state);
 	/* Writes at most `max`; returns how many there are. */
 	int (*xstats)(uint16_t port, struct sl_xstat *into, uint32_t max);
 

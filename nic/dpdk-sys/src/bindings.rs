@@ -50,6 +50,15 @@ pub struct sl_stats {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct sl_state {
+    pub rx_queues: u16,
+    pub tx_queues: u16,
+    pub promiscuous: u8,
+    pub all_multicast: u8,
+    pub mbufs_free: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct sl_xstat {
     pub name: [::std::os::raw::c_char; 64usize],
     pub value: u64,
@@ -101,6 +110,13 @@ pub struct sl_dpdk {
     pub link: ::std::option::Option<unsafe extern "C" fn(port: u16, link: *mut sl_link)>,
     pub removed: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub stats: ::std::option::Option<unsafe extern "C" fn(port: u16, stats: *mut sl_stats) -> ::std::os::raw::c_int>,
+    pub state: ::std::option::Option<
+        unsafe extern "C" fn(
+            port: u16,
+            pool: *mut ::std::os::raw::c_void,
+            state: *mut sl_state,
+        ) -> ::std::os::raw::c_int,
+    >,
     pub xstats:
         ::std::option::Option<unsafe extern "C" fn(port: u16, into: *mut sl_xstat, max: u32) -> ::std::os::raw::c_int>,
     pub rules: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,

@@ -64,6 +64,8 @@ pub trait Setup {
 pub struct Report {
     /// Name of the case, and how it ended.
     pub cases: Vec<(&'static str, Outcome)>,
+    /// Name of a case that was tried again, and what was missing each time before the last.
+    pub retried: Vec<(&'static str, Vec<String>)>,
 }
 
 /// How a case ended.
@@ -132,22 +134,30 @@ pub fn run_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Report {
 }
 
 fn run_cases<S: Setup>(setup: &mut S, cases: &[Case<S>]) -> Report {
-    let outcome = |case: fn(&mut S) -> Verdict, setup: &mut S| {
-        let mut attempts = 1..;
-        loop {
-            return match case(setup) {
+    let mut report = Report::default();
+    for &(name, case) in cases {
+        let mut missed = Vec::new();
+        let outcome = loop {
+            break match case(setup) {
                 Ok(()) => Outcome::Passed,
                 Err(Stop::Skipped(reason)) => Outcome::Skipped(reason),
-                Err(Stop::Missing(_)) if !S::Nic::RELIABLE && attempts.next() < Some(ATTEMPTS_MAX) => continue,
+                Err(Stop::Missing(what)) if !S::Nic::RELIABLE && missed.len() + 1 < ATTEMPTS_MAX => {
+                    missed.push(what);
+                    continue;
+                }
                 Err(Stop::Failed(reason) | Stop::Missing(reason)) => Outcome::Failed(reason),
             };
+        };
+        report.cases.push((name, outcome));
+        if !missed.is_empty() {
+            report.retried.push((name, missed));
         }
-    };
-    Report { cases: cases.iter().map(|&(name, case)| (name, outcome(case, setup))).collect() }
+    }
+    report
 }
 
 /// Tries that a case with missing frames has on a driver that may lose them.
-const ATTEMPTS_MAX: u32 = 5;
+const ATTEMPTS_MAX: usize = 5;
 
 impl Report {
     /// Prints the report, and panics unless every case passed or was skipped.
@@ -165,6 +175,10 @@ impl fmt::Display for Report {
                 Outcome::Passed => writeln!(f, "passed   {name}")?,
                 Outcome::Skipped(reason) => writeln!(f, "skipped  {name}: {reason}")?,
                 Outcome::Failed(reason) => writeln!(f, "FAILED   {name}: {reason}")?,
+            }
+            let missed = self.retried.iter().filter(|(retried, _)| retried == name).flat_map(|(_, missed)| missed);
+            for (number, what) in (1..).zip(missed) {
+                writeln!(f, "         try {number}: {what}")?;
             }
         }
         Ok(())

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::traffic::{PATIENCE, check, commit, expect, link, open, pause, payload, receive, send, try_commit, wait};
+use super::traffic::{
+    PATIENCE, check, commit, expect, link, missing, open, pause, payload, receive, send, try_commit, wait,
+};
 use super::{Setup, Stop, Verdict};
 use crate::time::Duration;
 use crate::{LinkAddr, Nic};
@@ -81,7 +83,7 @@ fn sleep_for_one<N: Nic>(nic: &mut N) -> Result<(Vec<u8>, LinkAddr), Stop> {
             return arrival.ok_or_else(|| Stop::Failed("a frame was counted and not shown".into()));
         }
         if nic.now() >= give_up {
-            return Err(Stop::Missing("no frame came to the sleeper".into()));
+            return Err(missing(nic, "asleep, no frame came"));
         }
         wait(nic, give_up)?;
     }

@@ -1,5 +1,7 @@
 //! What the cases send, and how they wait for it.
 
+use std::fmt;
+
 use super::{Setup, Stop, Verdict};
 use crate::time::{Duration, Instant};
 use crate::{Link, LinkAddr, Nic, TxSlot};
@@ -68,13 +70,19 @@ pub(super) fn receive<N: Nic>(nic: &mut N, count: usize) -> Result<Vec<Arrival>,
         let budget = count - arrivals.len();
         if nic.rx_burst(budget, |frame, from| arrivals.push((frame.to_vec(), from))) == 0 {
             if nic.now() >= give_up {
-                let (at, counters) = (nic.caps().addr, nic.counters());
-                return Err(Stop::Missing(format!("{} of {count} frames came to {at}: {counters:?}", arrivals.len())));
+                return Err(missing(nic, format_args!("{} of {count} frames came", arrivals.len())));
             }
             pause(nic)?;
         }
     }
     Ok(arrivals)
+}
+
+/// What did not come, with all that the driver knows of it.
+pub(super) fn missing<N: Nic>(nic: &N, what: impl fmt::Display) -> Stop {
+    let (at, counters) = (nic.caps().addr, nic.counters());
+    let known = nic.diagnosis().map(|text| format!("; {text}")).unwrap_or_default();
+    Stop::Missing(format!("{what} to {at}: {counters:?}{known}"))
 }
 
 /// Receives until nothing has come for a while.

@@ -24,6 +24,7 @@
 mod datapath;
 mod dealer;
 mod device;
+mod diagnosis;
 mod eal;
 mod frames;
 mod installed;
@@ -143,6 +144,10 @@ impl Nic for Dpdk {
 
     fn counters(&self) -> Counters {
         self.all_counters()
+    }
+
+    fn diagnosis(&self) -> Option<String> {
+        Some(diagnosis::of_ports(&open::ports()))
     }
 
     fn now(&self) -> Instant {

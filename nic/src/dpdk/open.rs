@@ -169,9 +169,17 @@ impl Drop for Dpdk {
     }
 }
 
+/// Ports that are open in this process, by their devices' strings.
+static OPEN: Mutex<Vec<(String, Weak<Port>)>> = Mutex::new(Vec::new());
+
+/// Those ports, but for one that is being opened.
+pub fn ports() -> Vec<Arc<Port>> {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.iter().filter_map(|(_, port)| port.upgrade()).collect()
+}
+
 /// The port of `config`'s device: one that is shared, or a new one.
 fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
-    static OPEN: Mutex<Vec<(String, Weak<Port>)>> = Mutex::new(Vec::new());
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|(_, port)| port.strong_count() > 0);

@@ -94,6 +94,12 @@ pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Whether the card may read and write memory; `None`: the kernel does not tell.
+pub fn is_bus_master(address: &str) -> Option<bool> {
+    let config = fs::read(Path::new(DEVICES).join(address).join("config")).ok()?;
+    Some(config.get(COMMAND)? & MASTER != 0)
+}
+
 fn read(device: &Path, file: &str) -> Option<String> {
     fs::read_to_string(device.join(file)).ok().map(|text| text.trim().to_owned())
 }
@@ -109,6 +115,9 @@ fn target(link: &PathBuf) -> Option<String> {
 
 /// The kernel's list (sysfs-bus-pci).
 const DEVICES: &str = "/sys/bus/pci/devices";
+/// The command register's place in the configuration space, and its bit for bus mastering (PCI 3.0, 6.2.2).
+const COMMAND: usize = 4;
+const MASTER: u8 = 1 << 2;
 /// Class 02 (network), subclass 00 (Ethernet) (PCI Code and ID Assignment 1.11, 1.3).
 const CLASS_ETHERNET: &str = "0x0200";
 /// The kernel's drivers that leave a card to a program (DPDK's Linux guide, 7.2).

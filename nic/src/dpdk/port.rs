@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sidelane_dpdk_sys::{sl_port_config, sl_stats};
+use sidelane_dpdk_sys::{sl_port_config, sl_state, sl_stats};
 
 use super::OpenError;
 use super::dealer::{Dealer, INBOX_FRAMES};
@@ -164,6 +164,12 @@ impl Port {
     pub fn stats(&self) -> Option<sl_stats> {
         let _turn = self.ask();
         self.shim.stats(self.number)
+    }
+
+    /// How it is set, and what is left of its packet buffers.
+    pub fn state(&self) -> Option<sl_state> {
+        let _turn = self.ask();
+        self.shim.state(self.number, self.pool())
     }
 
     /// All that it counts by name.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use sidelane_dpdk_sys::{
-    LoadError, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_stats, sl_xstat,
+    LoadError, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_state, sl_stats, sl_xstat,
 };
 
 use crate::encap::ether;
@@ -144,6 +144,15 @@ impl Shim {
         // SAFETY: DPDK checks the number; `stats` is a place for the answer.
         check(unsafe { call!(self, stats(port, &raw mut stats)) }).ok()?;
         Some(stats)
+    }
+
+    /// How a started port is set, and what is left in its pool.
+    pub fn state(self, port: u16, pool: &Pool) -> Option<sl_state> {
+        // SAFETY: all zeroes is a valid value of this struct of numbers.
+        let mut state: sl_state = unsafe { std::mem::zeroed() };
+        // SAFETY: DPDK checks the number; the pool lives; `state` is a place for the answer.
+        check(unsafe { call!(self, state(port, pool.pool.as_ptr(), &raw mut state)) }).ok()?;
+        Some(state)
     }
 
     /// The device's own counters by name.

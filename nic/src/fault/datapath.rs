@@ -230,6 +230,10 @@ impl<N: Nic> Nic for Fault<N> {
         Counters { tx_full: inner.tx_full + self.tx_full, ..inner }
     }
 
+    fn diagnosis(&self) -> Option<String> {
+        self.inner.diagnosis()
+    }
+
     fn now(&self) -> Instant {
         self.inner.now()
     }

@@ -207,6 +207,10 @@ impl<N: Nic> Nic for Stamped<N> {
         self.inner.counters()
     }
 
+    fn diagnosis(&self) -> Option<String> {
+        self.inner.diagnosis()
+    }
+
     fn now(&self) -> Instant {
         self.inner.now()
     }
