@@ -170,15 +170,21 @@ impl Device {
         self.name.starts_with("net_vhost") || self.bus == "pci" && vfio()
     }
 
-    /// Queue pairs for several endpoints, of the so many that its driver has.
-    pub fn queues_max(&self, of_driver: u16) -> u16 {
+    /// Queue pairs for several endpoints, of the so many that its driver says it has.
+    pub fn queues_max(&self, driver: &str, of_driver: u16) -> u16 {
         // A pair's queues lead to those of the other side, which polls the first.
         if self.wire != Wire::Network {
             return 1;
         }
-        // With more, tap's driver writes beyond the end of a message (22.11: rte_eth_tap.c, tap_mp_req_on_rxtx, which
-        // lists both ways' descriptors in RTE_MP_MAX_FD_NUM places).
-        let most = if self.name.starts_with("net_tap") { 4 } else { ENDPOINTS_MAX as u16 };
+        let most = match driver {
+            // It says two of every card, beside a comment that it is written for one to send by (22.11: em_ethdev.c,
+            // eth_em_infos_get). An 82540 has one, and so has QEMU's e1000: what is put in a second never leaves.
+            "net_e1000_em" => 1,
+            // With more, tap's driver writes beyond the end of a message (22.11: rte_eth_tap.c, tap_mp_req_on_rxtx, which
+            // lists both ways' descriptors in RTE_MP_MAX_FD_NUM places).
+            _ if self.name.starts_with("net_tap") => 4,
+            _ => ENDPOINTS_MAX as u16,
+        };
         of_driver.clamp(1, most)
     }
 
@@ -302,6 +308,16 @@ mod tests {
         assert_eq!((jumbo.descriptors, jumbo.mbuf_room()), (128, 9024));
         let card = Device::read(&Config { mtu: Some(9000), ..Config::new("00:04.0") }, 0).unwrap();
         assert_eq!((card.sets_mtu, card.mbuf_room()), (true, 16384));
+    }
+
+    #[test]
+    fn queues_are_those_that_work() {
+        let queues = |device, driver, of_driver| read(device).queues_max(driver, of_driver);
+        assert_eq!(queues("00:04.0", "net_e1000_em", 2), 1);
+        assert_eq!(queues("00:04.0", "net_virtio", 2), 2);
+        assert_eq!(queues("00:04.0", "net_ixgbe", 64), ENDPOINTS_MAX as u16);
+        assert_eq!(queues("net_tap0,iface=x", "net_tap", 16), 4);
+        assert_eq!(queues("memif:x", "net_memif", 255), 1);
     }
 
     #[test]

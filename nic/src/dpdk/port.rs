@@ -118,12 +118,13 @@ impl Port {
             let error = io::ErrorKind::InvalidInput.into();
             return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max) });
         }
-        let mbufs = mbufs(device, shared.then(|| device.queues_max(info.queues_max)));
+        let queues_max = device.queues_max(&info.driver, info.queues_max);
+        let mbufs = mbufs(device, shared.then_some(queues_max));
         let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
             .map_err(Refused::at("allocating packet buffers"))?;
         let pool = attached.pool.insert(pool);
         let mac = if info.mac == [0; 6] { made_up(number) } else { info.mac };
-        let start = Start { shim, number, device, pool, mac, queues_max: device.queues_max(info.queues_max) };
+        let start = Start { shim, number, device, pool, mac, queues_max };
         let (granted, sharing) =
             if shared { start.shared() } else { start.alone() }.map_err(Refused::at("starting it"))?;
         let pool = attached.pool.take();
