@@ -19,6 +19,8 @@ pub(crate) struct AckState {
     told: u64,
     /// A duplicate arrived since the last ack.
     duplicate: bool,
+    /// A frame that arrived since the last ack had waited for us, who were away.
+    away: bool,
 }
 
 impl AckState {
@@ -32,6 +34,7 @@ impl AckState {
             due: None,
             told,
             duplicate: false,
+            away: false,
         }
     }
 
@@ -55,6 +58,12 @@ impl AckState {
     pub fn on_duplicate(&mut self) {
         self.duplicate = true;
         self.urgent = true;
+    }
+
+    /// A frame came while we were away.
+    #[cold]
+    pub const fn on_away(&mut self) {
+        self.away = true;
     }
 
     /// The sender asked.
@@ -89,6 +98,12 @@ impl AckState {
         self.duplicate
     }
 
+    /// True when the ack tells nothing of the path's delay.
+    #[inline]
+    pub const fn was_away(&self) -> bool {
+        self.away
+    }
+
     /// When an ack has to go out at the latest.
     #[inline]
     pub const fn due(&self) -> Option<Instant> {
@@ -103,6 +118,7 @@ impl AckState {
         self.due = None;
         self.told = limit;
         self.duplicate = false;
+        self.away = false;
     }
 }
 

@@ -4,7 +4,8 @@
 //! A round is one window of frames acknowledged. Only the best round trip of a round counts: a processor that was away
 //! delays some frames of a round, a queue that stands on the path delays all of them (CoDel's argument, RFC 8289, 3.2).
 //! Below the target the window grows, above it shrinks by as much as the delay is beyond it. A round that did not use its
-//! window says nothing about it. Losses count only where they are many: a link that damages frames is not congested.
+//! window says nothing about it, nor does the delay of frames that waited for a host (Swift, 3.1, takes that off by time
+//! stamps, which few drivers have; here a host says that it was away). Losses count only where they are many: a link that damages frames is not congested.
 //! Below one frame the window becomes a pause after each ack.
 //!
 //! The round trip of the empty path is the smallest one seen, but not above what is normal for the driver: who begins
@@ -41,12 +42,16 @@ pub(crate) struct Congestion {
     was_beyond: bool,
     /// No queue was seen yet, so the window doubles.
     starting: bool,
+    /// What a time-out took: the window before, and whether it doubled.
+    taken: Option<(u32, bool)>,
     // The round under way.
     acked: u32,
     lost: u32,
     best: Duration,
 }
 
+/// Of a round of which nothing tells the path's delay: it is judged by its losses.
+const UNSEEN: Duration = Duration::from_nanos(u64::MAX);
 /// One frame in units of the window.
 const ONE: u32 = 1 << 16;
 /// Small enough for 1,000 senders that share what 32 frames fill.
@@ -68,9 +73,10 @@ impl Congestion {
             steady: 0,
             was_beyond: false,
             starting: true,
+            taken: None,
             acked: 0,
             lost: 0,
-            best: Duration::from_nanos(u64::MAX),
+            best: UNSEEN,
         }
     }
 
@@ -94,10 +100,13 @@ impl Congestion {
             .filter(|&pause| pause > Duration::ZERO)
     }
 
-    /// Frames were acknowledged, the latest `rtt` after it was sent. True when that ends a round.
+    /// Frames were acknowledged, the latest `rtt` after it was sent; `None` where a processor was away meanwhile. True when that
+    /// ends a round.
     #[inline]
-    pub fn on_acked(&mut self, frames: u32, rtt: Duration) -> bool {
-        self.best = self.best.min(rtt);
+    pub fn on_acked(&mut self, frames: u32, rtt: Option<Duration>) -> bool {
+        if let Some(rtt) = rtt {
+            self.best = self.best.min(rtt);
+        }
         self.acked += frames;
         self.acked >= self.frames()
     }
@@ -107,9 +116,24 @@ impl Congestion {
         self.lost += frames;
     }
 
-    /// Nothing was acknowledged for a time-out, or much was lost: half the window (Swift's largest step). Less than a
-    /// frame only delay makes it: on a path that loses many frames a pause helps nobody.
-    pub fn halve(&mut self) {
+    /// Nothing was acknowledged for a time-out.
+    pub fn on_timeout(&mut self) {
+        self.taken.get_or_insert((self.window, self.starting));
+        self.halve();
+    }
+
+    /// It was a host that was away when acks did not come: what a time-out of this round took is given back. True if there
+    /// was one.
+    pub fn on_host_away(&mut self) -> bool {
+        let Some((window, starting)) = self.taken.take() else { return false };
+        self.window = window.max(self.window);
+        self.starting = starting;
+        true
+    }
+
+    /// Nothing came for a time-out, or much was lost: half the window (Swift's largest step). Less than a frame only delay
+    /// makes it: on a path that loses many frames a pause helps nobody.
+    fn halve(&mut self) {
         self.starting = false;
         self.window = (self.window / 2).max(ONE.min(self.window));
     }
@@ -117,7 +141,8 @@ impl Congestion {
     /// A round is over; `limited` when its window was used.
     pub fn end_round(&mut self, rtt: &mut Rtt, limited: bool) {
         let (best, lost, acked) = (self.best, self.lost, self.acked);
-        self.best = Duration::from_nanos(u64::MAX);
+        self.best = UNSEEN;
+        self.taken = None;
         self.lost = 0;
         self.acked = 0;
         let Some(slack) = self.slack.filter(|_| limited) else { return };
@@ -125,7 +150,7 @@ impl Congestion {
         let target = base + self.allowed(slack);
         if lost > 1 && lost * LOSS_SHARE > acked {
             self.halve();
-        } else if best > target {
+        } else if best > target && best != UNSEEN {
             self.starting = false;
             if self.is_far(best, rtt) {
                 rtt.restart_min(best);
@@ -205,7 +230,7 @@ mod tests {
     fn round(congestion: &mut Congestion, rtt: &mut Rtt, took: Duration) {
         let frames = congestion.frames();
         rtt.sample(took);
-        assert!(congestion.on_acked(frames, took));
+        assert!(congestion.on_acked(frames, Some(took)));
         congestion.end_round(rtt, true);
     }
 
@@ -224,8 +249,8 @@ mod tests {
     #[test]
     fn one_late_frame_is_no_queue() {
         let (mut congestion, mut rtt) = opened();
-        assert!(!congestion.on_acked(3, micros(5_000)));
-        assert!(congestion.on_acked(1, micros(12)));
+        assert!(!congestion.on_acked(3, Some(micros(5_000))));
+        assert!(congestion.on_acked(1, Some(micros(12))));
         congestion.end_round(&mut rtt, true);
         assert_eq!(congestion.frames(), 8);
     }
@@ -266,10 +291,52 @@ mod tests {
         }
     }
 
+    /// One round in which a host was away.
+    fn round_away(congestion: &mut Congestion, rtt: &mut Rtt) {
+        let frames = congestion.frames();
+        assert!(congestion.on_acked(frames, None));
+        congestion.end_round(rtt, true);
+    }
+
+    #[test]
+    fn a_host_that_was_away_is_no_queue_and_losses_count_all_the_same() {
+        let (mut congestion, mut rtt) = opened();
+        let mut windows = [0; 4];
+        for (away, window) in windows.iter_mut().enumerate() {
+            congestion.on_lost(if away == 2 { 8 } else { 0 });
+            round_away(&mut congestion, &mut rtt);
+            *window = congestion.frames();
+        }
+        assert_eq!(windows, [8, 16, 8, 9]);
+        // What was measured beside it is believed.
+        assert!(!congestion.on_acked(1, None));
+        for _ in 0..3 {
+            round(&mut congestion, &mut rtt, micros(500));
+        }
+        assert!(congestion.frames() < 8, "{congestion:?}");
+    }
+
+    #[test]
+    fn a_time_out_of_a_host_that_was_away_is_taken_back_and_another_is_not() {
+        let (mut congestion, mut rtt) = opened();
+        round(&mut congestion, &mut rtt, micros(12));
+        congestion.on_timeout();
+        congestion.on_timeout();
+        assert_eq!(congestion.frames(), 2);
+        assert!(congestion.on_host_away());
+        assert_eq!(congestion.frames(), 8);
+        round_away(&mut congestion, &mut rtt);
+        assert_eq!(congestion.frames(), 16, "it doubles as before");
+        congestion.on_timeout();
+        round(&mut congestion, &mut rtt, micros(12));
+        assert!(!congestion.on_host_away(), "of a round that is over");
+        assert_eq!(congestion.frames(), 9);
+    }
+
     #[test]
     fn a_round_that_did_not_use_its_window_changes_nothing() {
         let (mut congestion, mut rtt) = opened();
-        assert!(congestion.on_acked(4, micros(5_000)));
+        assert!(congestion.on_acked(4, Some(micros(5_000))));
         congestion.end_round(&mut rtt, false);
         assert_eq!(congestion.frames(), 4);
     }

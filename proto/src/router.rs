@@ -324,11 +324,16 @@ impl Router {
         }
     }
 
-    /// Nobody called for the span `away`: this process was stopped, its machine slept, or its clock leapt. Who could not be
-    /// heard was not silent, but for one keep-alive, so that an endpoint that is seldom polled notices a dead peer too.
+    /// Nobody called for the span `away`: the processor was another's, this process was stopped, its machine slept, or its
+    /// clock leapt. Beyond a keep-alive, who could not be heard was not silent but for one, so that an endpoint that is seldom
+    /// polled notices a dead peer too.
     #[cold]
-    pub fn on_absence(&mut self, away: Duration) {
+    pub fn on_away(&mut self, away: Duration) {
         let Self { peers, turn, .. } = self;
+        turn.was_away = true;
+        if away <= turn.config.keep_alive {
+            return;
+        }
         let excess = Duration::from_nanos(away.as_nanos() - turn.config.keep_alive.as_nanos());
         let mut missed = false;
         peers.each(|conn| missed |= conn.on_absence(turn, excess));

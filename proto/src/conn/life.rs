@@ -205,7 +205,7 @@ impl Conn {
             self.unheeded += u8::from(self.heard_at > self.active_at);
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
-                self.congestion.halve();
+                self.congestion.on_timeout();
                 self.window = self.congestion.frames();
             }
             if self.backoff >= 2 {

@@ -210,6 +210,8 @@ impl Plan {
 pub(crate) struct TurnContext {
     /// When the last turn began: near enough for what a user's call sets off.
     pub now: Instant,
+    /// We were away for longer than a time-out, and what has come meanwhile is still being taken in: it waited for us.
+    pub was_away: bool,
     pub config: Config,
     pub counters: Counters,
     pub spares: Spares,
@@ -224,6 +226,7 @@ impl TurnContext {
     pub fn new(config: Config, now: Instant, plain: bool) -> Self {
         Self {
             now,
+            was_away: false,
             job: if plain { None } else { Job::new(config.protection) },
             config,
             counters: Counters::default(),

@@ -22,11 +22,14 @@ impl Conn {
     #[inline(always)]
     pub fn handle_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8]) -> Result<(), Reject> {
         self.admit(turn, header.epoch, Some(frame))?;
-        if self.can_wait(header) {
+        if !turn.was_away && self.can_wait(header) {
             self.raise_limit(header.credit);
             self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
         } else {
             self.take_in_ack(turn, header)?;
+        }
+        if turn.was_away {
+            self.ack.on_away();
         }
         if header.kind == Kind::Data {
             self.on_data(turn, header.seq, &frame[FULL_LEN..])?;
@@ -65,13 +68,13 @@ impl Conn {
         let Some(NotedAck { ack, at }) = self.noted.take() else { return };
         if let Some(span) = self.in_flight.on_lone_ack(at, ack, &mut self.rtt) {
             release(&mut self.fifo, &mut self.one_sided, self.id, turn, span);
-            self.on_progress(turn, 1, false);
+            self.on_progress(turn, 1, false, false);
             return;
         }
         // What became of the connection meanwhile may have made it old; it was possible when it was noted.
         let before = self.in_flight.len();
         if self.on_ack(turn, at, ack, 0) == (AckVerdict::Fresh { progress: true }) {
-            self.on_progress(turn, before - self.in_flight.len(), false);
+            self.on_progress(turn, before - self.in_flight.len(), false, false);
         }
     }
 
@@ -88,7 +91,8 @@ impl Conn {
                     self.backoff = 0;
                 }
                 if progress {
-                    self.on_progress(turn, before - self.in_flight.len(), header.sack != 0);
+                    let away = turn.was_away || header.flags & flags::AWAY != 0;
+                    self.on_progress(turn, before - self.in_flight.len(), header.sack != 0, away);
                 }
                 if header.flags & flags::DUPLICATE != 0 {
                     self.in_flight.on_spurious();
@@ -243,9 +247,9 @@ impl Conn {
         }
     }
 
-    /// Something new was acknowledged: `passed` frames left the window.
+    /// Something new was acknowledged: `passed` frames left the window. `away` when one of the two sides was, meanwhile.
     #[inline]
-    pub(super) fn on_progress(&mut self, turn: &mut TurnContext, passed: usize, has_sack: bool) {
+    pub(super) fn on_progress(&mut self, turn: &mut TurnContext, passed: usize, has_sack: bool, away: bool) {
         self.active_at = turn.now;
         if self.backoff > 0 {
             self.backoff = 0;
@@ -253,7 +257,10 @@ impl Conn {
             self.owed.remove(Owed::PROBE);
             self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
         }
-        if self.congestion.on_acked(passed as u32, self.rtt.latest()) {
+        if away && self.congestion.on_host_away() {
+            self.window = self.congestion.frames();
+        }
+        if self.congestion.on_acked(passed as u32, (!away).then(|| self.rtt.latest())) {
             self.end_round(turn.now, passed);
         }
         if self.in_flight.is_empty() {

@@ -218,7 +218,7 @@ impl Conn {
         if ask {
             self.unasked = 0;
         }
-        self.emit_header(Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame, tail);
+        self.emit_header(turn, Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame, tail);
         self.active_at = turn.now;
         self.start_retransmit_timer(turn.now);
     }
@@ -254,7 +254,7 @@ impl Conn {
         } else {
             turn.counters.retransmitted += 1;
         }
-        self.emit_header(Kind::Data, seq, flags::ACK_NOW, frame, tail);
+        self.emit_header(turn, Kind::Data, seq, flags::ACK_NOW, frame, tail);
         self.start_retransmit_timer(turn.now);
     }
 
@@ -275,13 +275,13 @@ impl Conn {
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
-                self.emit_any_header(Kind::Ack, frame, plain);
+                self.emit_any_header(turn, Kind::Ack, frame, plain);
             }
             Plan::Ping => {
                 self.owed.remove(Owed::PING);
                 turn.counters.pings_sent += 1;
                 Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
-                self.emit_any_header(Kind::Ping, frame, plain);
+                self.emit_any_header(turn, Kind::Ping, frame, plain);
             }
             Plan::HelloAck => {
                 self.owed.remove(Owed::HELLO_ACK);
@@ -301,12 +301,21 @@ impl Conn {
     }
 
     #[inline]
-    pub(super) fn emit_header(&mut self, kind: Kind, seq: Seq, extra: u8, frame: &mut [u8], tail: &[u8]) {
+    pub(super) fn emit_header(
+        &mut self,
+        turn: &TurnContext,
+        kind: Kind,
+        seq: Seq,
+        extra: u8,
+        frame: &mut [u8],
+        tail: &[u8],
+    ) {
         let limit = self.inbox.grant();
         let duplicate = if self.ack.saw_duplicate() { flags::DUPLICATE } else { 0 };
+        let away = if turn.was_away || self.ack.was_away() { flags::AWAY } else { 0 };
         Header {
             kind,
-            flags: extra | duplicate | self.keys.tag,
+            flags: extra | duplicate | away | self.keys.tag,
             peer: self.keys.remote,
             seq,
             ack: self.reorder.next(),
@@ -335,11 +344,11 @@ impl Conn {
         self.ack.on_sent(limit);
     }
 
-    pub(super) fn emit_any_header(&mut self, kind: Kind, frame: &mut [u8], plain: bool) {
+    pub(super) fn emit_any_header(&mut self, turn: &TurnContext, kind: Kind, frame: &mut [u8], plain: bool) {
         if plain {
             self.emit_plain_header(kind, frame);
         } else {
-            self.emit_header(kind, self.in_flight.next_seq(), 0, frame, &[]);
+            self.emit_header(turn, kind, self.in_flight.next_seq(), 0, frame, &[]);
         }
     }
 

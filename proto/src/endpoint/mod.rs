@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io;
 
-use sidelane_nic::time::Instant;
+use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Link, LinkAddr, Nic};
 
 use crate::conn::Conn;
@@ -35,6 +35,8 @@ pub struct Endpoint<N: Nic> {
     due: Vec<u16>,
     /// Turns taken.
     turns: u64,
+    /// Who takes no turn for longer was away: a time-out of the driver's.
+    away_floor: Duration,
     /// A lone message was committed to the driver since its last flush.
     pub(crate) committed: bool,
     display: Display,
@@ -45,7 +47,8 @@ impl<N: Nic> Endpoint<N> {
     pub fn new(nic: N, config: Config) -> Self {
         let router = Router::new(config, nic.now(), N::RELIABLE);
         let display = Display::new(&nic, &config, None);
-        Self { nic, router, due: Vec::new(), turns: 0, committed: false, display }
+        let away_floor = nic.caps().rto_floor.min(config.keep_alive);
+        Self { nic, router, due: Vec::new(), turns: 0, away_floor, committed: false, display }
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
@@ -117,6 +120,9 @@ impl<N: Nic> Endpoint<N> {
         }
         if !self.router.active.is_empty() {
             self.transmit();
+        }
+        if received < BURST {
+            self.router.turn.was_away = false;
         }
         received
     }
@@ -205,8 +211,12 @@ impl<N: Nic> Endpoint<N> {
         };
         // What was counted until now shows while we sleep.
         self.show();
+        // Were we away before, what is there already came late; a sleep is no absence.
+        if !N::RELIABLE {
+            self.read_clock();
+        }
         let woken = self.nic.wait(until);
-        self.read_clock();
+        self.read_clock_after(self.router.turn.config.keep_alive);
         woken
     }
 
@@ -275,11 +285,17 @@ impl<N: Nic> Endpoint<N> {
     /// Reads the clock. While somebody has time for us that is at least once a keep-alive: a connection has timers.
     #[inline]
     fn read_clock(&mut self) {
+        self.read_clock_after(self.away_floor);
+    }
+
+    /// As [`Self::read_clock`]. Who has no reading for longer than `absence` was away.
+    #[inline]
+    fn read_clock_after(&mut self, absence: Duration) {
         let now = self.nic.now();
         let away = now.since(self.router.turn.now);
         self.router.turn.now = now;
-        if !N::RELIABLE && away > self.router.turn.config.keep_alive {
-            self.router.on_absence(away);
+        if !N::RELIABLE && away > absence {
+            self.router.on_away(away);
         }
     }
 

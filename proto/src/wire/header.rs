@@ -57,6 +57,8 @@ pub(crate) mod flags {
     pub const ACK_NOW: u8 = 1 << 0;
     /// The sender of this frame has received a duplicate since its last ack.
     pub const DUPLICATE: u8 = 1 << 1;
+    /// The sender of this frame was away when what it acknowledges came: the delay is that of a processor, not of the path.
+    pub const AWAY: u8 = 1 << 2;
     /// The frame ends with a 16-byte authentication tag, and begins with a running number.
     pub const TAG: u8 = 1 << 7;
 }

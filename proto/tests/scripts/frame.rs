@@ -6,7 +6,7 @@ use crate::operation::{self, Key};
 use crate::script::number;
 
 const KINDS: [&str; 6] = ["Data", "Ack", "Hello", "HelloAck", "Ping", "Reset"];
-const FLAGS: [(&str, u8); 3] = [("ACK_NOW", 1), ("DUPLICATE", 2), ("TAG", 0x80)];
+const FLAGS: [(&str, u8); 4] = [("ACK_NOW", 1), ("DUPLICATE", 2), ("AWAY", 4), ("TAG", 0x80)];
 const HEADER: usize = 24;
 const OPEN_KEY: u32 = u32::from_le_bytes(*b"SDL1");
 

@@ -33,6 +33,7 @@ scripts! {
     away
     away_while_connecting
     back_off
+    busy_host
     close
     close_by_the_peer
     coalescing

@@ -154,11 +154,19 @@ impl Stage {
         for _ in 0..10_000 {
             let next = self.endpoint.poll_timeout().filter(|next| *next <= until);
             let Some(next) = next else { break };
-            let now = self.now().max(next);
-            self.wire.borrow_mut().now = now;
+            self.look_until(self.now().max(next));
+        }
+        self.look_until(until);
+    }
+
+    /// Lets time pass until `then`. Its loop ran all the while: who does not call for long is away.
+    fn look_until(&mut self, then: Instant) {
+        let before = Instant::from_nanos(then.as_nanos().saturating_sub(1));
+        if before > self.now() {
+            self.wire.borrow_mut().now = before;
             self.rest();
         }
-        self.wire.borrow_mut().now = until;
+        self.wire.borrow_mut().now = then;
         self.rest();
     }
 

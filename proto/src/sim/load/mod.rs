@@ -46,6 +46,8 @@ pub struct Load {
     pub restart: bool,
     /// Every receiver looks at its messages once in so long.
     pub slow: Duration,
+    /// Nodes of even and of odd number have a processor by turns, for so long each. Zero: all have one.
+    pub slice: Duration,
     /// What is measured, after a tenth of it has passed.
     pub span: Duration,
 }
@@ -114,6 +116,14 @@ impl Load {
 
 /// How often a node looks at its NIC: a loop that has other things to do.
 const TURN: Duration = Duration::from_nanos(500);
+/// Turns in which nothing happens are left out, but for so many that no node was away: half a time-out of `mem`.
+const TURN_MAX: Duration = Duration::from_micros(50);
+
+/// True when the node takes a turn now.
+fn runs(still: Option<usize>, slice: Duration, node: usize, now: Instant) -> bool {
+    still != Some(node)
+        && now.as_nanos().checked_div(slice.as_nanos()).is_none_or(|slices| (slices + node as u64).is_multiple_of(2))
+}
 
 struct Run<'a, H> {
     load: &'a Load,
@@ -219,7 +229,8 @@ impl<'a, H: Host> Run<'a, H> {
         }
         let Self { taken, first, counts_from, still, .. } = self;
         let nodes = self.load.nodes() as usize;
-        for (node, host) in self.hosts.iter_mut().enumerate().filter(|(node, _)| *still != Some(*node)) {
+        let slice = self.load.slice;
+        for (node, host) in self.hosts.iter_mut().enumerate().filter(|(node, _)| runs(*still, slice, *node, now)) {
             host.turn(looks, |from, bytes| {
                 if measures {
                     let pair = node * nodes + from as usize;
@@ -234,10 +245,10 @@ impl<'a, H: Host> Run<'a, H> {
             let receivers = if matches!(self.load.shape, Shape::ManyToOne(_)) { 1 } else { self.load.nodes() };
             self.queues.extend((0..receivers).map(|node| self.fabric.downlink_wait(node).as_nanos()));
         }
-        let awake = self.hosts.iter().enumerate().filter(|(node, _)| self.still != Some(*node));
+        let awake = self.hosts.iter().enumerate().filter(|(node, _)| runs(self.still, slice, *node, now));
         let timers = awake.filter_map(|(_, host)| host.next_timeout());
         let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(end);
-        self.fabric.advance_to(next.max(now + TURN));
+        self.fabric.advance_to(next.clamp(now + TURN, now + TURN_MAX));
     }
 
     fn measured(&mut self) -> Measured {

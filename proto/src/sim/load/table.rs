@@ -21,11 +21,18 @@ const BASE: Load = Load {
     jump: Duration::ZERO,
     restart: false,
     slow: Duration::ZERO,
+    slice: Duration::ZERO,
     span: Duration::from_millis(20),
 };
 
+/// Linux gives a process about so long where others wait for its core (kernel/sched/fair.c, `sysctl_sched_base_slice`: 0.7 ms
+/// for one processor, 2.8 ms for eight and more).
+const BUSY: Duration = Duration::from_millis(3);
+/// 25 turns of two such hosts.
+const LONG: Duration = Duration::from_millis(150);
+
 /// Everything in the table.
-pub const LOADS: [Load; 15] = [
+pub const LOADS: [Load; 17] = [
     Load { name: "1 to 1", shape: Shape::ManyToOne(1), ..BASE },
     Load { name: "2 to 1", ..BASE },
     Load { name: "16 to 1", shape: Shape::ManyToOne(16), ..BASE },
@@ -40,6 +47,8 @@ pub const LOADS: [Load; 15] = [
     Load { name: "16 to 1, slow receiver", shape: Shape::ManyToOne(16), slow: Duration::from_millis(10), ..BASE },
     Load { name: "16 to 1, a link flaps", shape: Shape::ManyToOne(16), flap: Duration::from_millis(2), ..BASE },
     Load { name: "16 to 1, all asleep", shape: Shape::ManyToOne(16), jump: Duration::from_millis(2), ..BASE },
+    Load { name: "1 to 1, busy hosts", shape: Shape::ManyToOne(1), slice: BUSY, span: LONG, ..BASE },
+    Load { name: "16 to 1, busy hosts", shape: Shape::ManyToOne(16), slice: BUSY, span: LONG, ..BASE },
     Load { name: "16 to 1, one restarts", shape: Shape::ManyToOne(16), restart: true, ..BASE },
 ];
 
@@ -47,7 +56,8 @@ pub const LOADS: [Load; 15] = [
 pub fn table(part: &str) -> String {
     let mut table = String::from(
         "10 Gbit/s, 5 µs one way, a queue of 375 kB (300 µs) before each downlink, messages of 1472 B, 20 ms; unless it says \
-         otherwise.\nGoodput: payload as a share of the line rate (95.7 % is all there is). Queue: wait before the downlink.\n\n",
+         otherwise.\nGoodput: payload as a share of the line rate (95.7 % is all there is). Queue: wait before the downlink.\n\
+         Busy hosts: nodes of even and of odd number run by turns, 3 ms each, for 150 ms; sender and receiver never together in the first.\n\n",
     );
     let _ = writeln!(
         table,
