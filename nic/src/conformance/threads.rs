@@ -20,7 +20,8 @@ pub(super) fn frame_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict 
     send(&mut b, to_a, b"up")?;
     receive(&mut a, 1)?;
     thread::scope(|scope| {
-        let echo = scope.spawn(move || {
+        // Borrows its endpoint: a device that is closed may lose what it still has to send, and the last answer with it.
+        let echo = scope.spawn(|| {
             for number in 0..ROUNDS {
                 let arrival = sleep_for_one(&mut b)?;
                 expect(&arrival, &payload(number, 40), at_a)?;
