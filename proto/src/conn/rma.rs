@@ -252,10 +252,10 @@ impl Conn {
 
     #[inline(never)]
     fn take_in_operations(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
-        let (id, serves) = (self.id, self.serves());
+        let (id, serves, stalled) = (self.id, self.serves(), self.backoff > 0);
         let (operations, messages) = split_messages(body)?;
         let one_sided = self.one_sided(&turn.config);
-        if !plain && one_sided.is_crowded() {
+        if !plain && one_sided.is_crowded(stalled) {
             return Err(Reject::Overrun);
         }
         let mut may_grant = false;

@@ -273,10 +273,10 @@ impl OneSided {
         self.served.push_done(&mut self.outbox)
     }
 
-    /// True when so many answers wait that a frame had better come again later.
+    /// See [`Served::is_crowded`].
     #[inline]
-    pub fn is_crowded(&self) -> bool {
-        self.served.is_crowded()
+    pub fn is_crowded(&self, stalled: bool) -> bool {
+        self.served.is_crowded(stalled)
     }
 
     /// True when there is something to transmit.

@@ -171,10 +171,11 @@ impl Served {
         pushed
     }
 
-    /// True when so many answers wait that a frame had better come again later.
+    /// True when so many answers wait that a frame had better come again later. `stalled`: the peer takes nothing of ours, perhaps
+    /// because as many wait there. Then its frames are taken in for longer: each makes room in its outbox, so that it can go on.
     #[inline]
-    pub fn is_crowded(&self) -> bool {
-        self.replies.len() >= REPLIES_MAX
+    pub fn is_crowded(&self, stalled: bool) -> bool {
+        self.replies.len() >= if stalled { REPLIES_STALLED_MAX } else { REPLIES_MAX }
     }
 
     /// True while answers wait for room.
@@ -240,5 +241,7 @@ impl Served {
 
 /// Answers that may wait for room; a frame that comes when there are more is refused, and comes again.
 const REPLIES_MAX: usize = 1024;
+/// As long as the peer takes nothing of ours. What one frame can ask for is less than the difference.
+const REPLIES_STALLED_MAX: usize = 8 * REPLIES_MAX;
 /// Answers up to this length are copied, larger ones sent from where they are: what fits every frame (path.rs, BODY_MIN).
 const COPIED_MAX: usize = 64 - ANSWER_LEN;

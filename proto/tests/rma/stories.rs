@@ -346,3 +346,31 @@ fn requests_are_bounded_and_go_on_when_some_are_answered() {
     pair.until(|pair| pair.a().events.len() == 65);
     assert_eq!(pair.b().endpoint.region(region).unwrap(), 65u64.to_le_bytes());
 }
+
+/// Refusals wait for room in an outbox that is full of puts, and these until the other side has room for what it would refuse.
+#[test]
+fn puts_of_both_sides_that_are_refused_come_to_an_end() {
+    let config = Config { send_fifo: 1 << 20, ..Config::default() };
+    let mut pair = Pair::new(1, good_link(), 9_000, config, |nic| nic);
+    // Refused for one reason and for another by turns, so that each refusal is a record: the first key is not valid any more.
+    let mut keys = pair.sides.each_mut().map(|side| {
+        let region = side.endpoint.register(vec![0; 8]);
+        [Rights::WRITE, Rights::READ].map(|rights| side.endpoint.publish(region, rights, None).unwrap())
+    });
+    keys.swap(0, 1);
+    let mut puts = [0; 2];
+    for _ in 0..100 {
+        for ((side, keys), puts) in pair.sides.iter_mut().zip(&keys).zip(&mut puts) {
+            while side.endpoint.put(side.peer, &keys[*puts % 2], 0, &[1], PutHow::default()).is_ok() {
+                *puts += 1;
+            }
+        }
+        pair.pass(Duration::from_micros(50));
+    }
+    assert!(puts.iter().all(|puts| *puts > 10_000), "{puts:?}");
+    pair.run(Duration::from_millis(3_000), |_| false);
+    for (side, puts) in pair.sides.iter().zip(puts) {
+        let failed = side.events.iter().filter(|event| matches!(event, Event::OpFailed { .. })).count();
+        assert_eq!((side.events.len(), failed), (puts, puts), "{:?}", side.endpoint.counters());
+    }
+}
