@@ -49,7 +49,7 @@ fn kernel_rungs_have_every_figure() {
     for row in &report.rungs {
         let half = row.half_rtt_ns.expect("every rung has a ping-pong");
         assert!(half.n > 0 && half.min <= half.p50 && half.p50 <= half.p99 && half.p99 <= half.p999, "{row:?}");
-        assert!(row.msgs_per_s.unwrap() > 100.0, "{row:?}");
+        assert!(row.msgs_per_s.unwrap() > 0.0, "{row:?}");
         assert_eq!(row.nic, None);
         assert_eq!(row.rounds.len(), plan.rounds);
         assert_eq!(row.gbit_per_s.is_some(), row.size == 8, "{row:?}");

@@ -4,6 +4,7 @@ mod pair;
 mod plan;
 
 pub use pair::{End, Host, Pair, PairError, Reach, twice};
+pub(crate) use plan::GRACE;
 pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
 
 use std::fmt;

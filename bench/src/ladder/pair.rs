@@ -81,6 +81,9 @@ pub enum PairError {
     /// A side said what cannot be understood.
     #[error("{0} answered what was not asked: {1}")]
     Confused(Role, String),
+    /// The sides went through it, and have no figure.
+    #[error("nothing was measured")]
+    Nothing,
 }
 
 impl Pair {

@@ -74,6 +74,9 @@ pub enum Broken {
     /// It took too long.
     #[error("no end within the time limit: the other side is silent, or frames were lost")]
     Deadline,
+    /// All that was to be sampled came, but never so that it could be.
+    #[error("no sample within the time limit: the machine is too busy with other things")]
+    NoSample,
     /// A path without loss detection has lost something.
     #[error("frames were lost on a path that was measured without loss")]
     Lost,

@@ -8,7 +8,7 @@ mod report;
 use serde::{Deserialize, Serialize};
 use sidelane_mpi::adi::{Config, Limits};
 
-use crate::ladder::{End, LadderError, NicKind, Pair, twice};
+use crate::ladder::{End, GRACE, LadderError, NicKind, Pair, PairError, twice};
 use crate::pattern::{Kind, Pattern};
 use crate::side::{Layer, Path};
 use crate::stats::median;
@@ -129,10 +129,9 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
                 }
             }
         }
-        let middle =
-            |cells: &mut Vec<Vec<f64>>| cells.iter_mut().map(|cell| median(cell).unwrap_or(f64::NAN)).collect();
-        let ways = ways.into_iter().zip(rounds.iter_mut().map(middle)).collect();
-        Ok(Times { sizes: SIZES.to_vec(), ways })
+        let middle = |cells: &mut Vec<Vec<f64>>| cells.iter_mut().map(|cell| median(cell)).collect::<Option<_>>();
+        let ways = ways.into_iter().zip(&mut rounds).map(|(way, cells)| Some((way, middle(cells)?)));
+        Ok(Times { sizes: SIZES.to_vec(), ways: ways.collect::<Option<_>>().ok_or(NOTHING)? })
     }
 
     /// Two in turn: the median of each, and that of how many times as long the first one takes, round by round.
@@ -144,8 +143,9 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
             }
         }
         let mut ratios: Vec<f64> = both[0].iter().zip(&both[1]).map(|(first, second)| first / second).collect();
-        let ratio = median(&mut ratios).unwrap_or(1.0);
-        Ok((both.map(|mut taken| median(&mut taken).unwrap_or(f64::NAN)), ratio))
+        let [first, second] = both.each_mut().map(|taken| median(taken));
+        let (first, second) = first.zip(second).ok_or(NOTHING)?;
+        Ok(([first, second], median(&mut ratios).ok_or(NOTHING)?))
     }
 
     /// A half round trip, p50.
@@ -154,12 +154,12 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
             return Err(LadderError::Interrupted);
         }
         let Effort { warm_ns, measure_ns, .. } = self.effort;
-        let limit_ns = warm_ns + measure_ns + GRACE_NS;
+        let limit_ns = warm_ns + measure_ns + GRACE.as_nanos() as u64;
         let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
         let nic = self.nic;
         let path = |end: &End| Path::Nic { layer: Layer::MpiWith(limits), nic: end.nic(nic), real_frames: false };
         let (seen, _) = twice(|| self.pair.measure(&pattern, path)).map_err(LadderError::Sides)?;
-        Ok(seen.half_rtt_ns.map_or(f64::NAN, |half| half.p50))
+        seen.half_rtt_ns.map(|half| half.p50).ok_or(NOTHING)
     }
 }
 
@@ -250,8 +250,8 @@ const EAGER_MOST: usize = 256 << 10;
 /// Less than this is what two series of this length differ by on a machine that changes its pace (NOTES.md 1).
 pub const WORTH: f64 = 1.02;
 
-/// What a side may take beyond its time.
-const GRACE_NS: u64 = 3_000_000_000;
+/// No round, or one without a sample.
+const NOTHING: LadderError = LadderError::Sides(PairError::Nothing);
 
 #[cfg(test)]
 mod tests {

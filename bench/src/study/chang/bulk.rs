@@ -127,8 +127,9 @@ fn repeat<N: Nic>(
 ) -> Result<f64, Broken> {
     let (began, mut operations) = (now_ns(), 0u64);
     let mut under_way = VecDeque::with_capacity(depth);
-    while now_ns() < began + span_ns || !under_way.is_empty() {
-        while under_way.len() < depth && now_ns() < began + span_ns {
+    // One at least, however late it is: the time limit is the end of patience.
+    while operations == 0 || now_ns() < began + span_ns || !under_way.is_empty() {
+        while under_way.len() < depth && (operations == 0 || now_ns() < began + span_ns) {
             let Some(op) = begin(am)? else { break };
             under_way.push_back(op);
             operations += 1;
@@ -139,7 +140,7 @@ fn repeat<N: Nic>(
             under_way.pop_front();
         }
     }
-    Ok((now_ns() - began) as f64 / operations.max(1) as f64)
+    Ok((now_ns() - began) as f64 / operations as f64)
 }
 
 fn turn<N: Nic>(am: &mut Am<N>, inbox: &mut Inbox, deadline_ns: u64) -> Result<(), Broken> {

@@ -15,7 +15,8 @@ use sidelane_proto::{Endpoint, Event, PeerId, RemoteKey};
 use bulk::{Bulk, Curve};
 
 use crate::clock::{self, now_ns};
-use crate::ladder::{self, Host, LadderError, NicKind, Pair, Plan, Progress, Regime, Rung};
+use crate::idle;
+use crate::ladder::{self, Host, LadderError, NicKind, Pair, PairError, Plan, Progress, Regime, Rung};
 use crate::machine::Machine;
 use crate::pattern::{Kind, Outcome, Pattern, Role};
 use crate::side::{Layer, Path, Sealing};
@@ -108,7 +109,7 @@ fn once(
     size: usize,
 ) -> Result<(Outcome, Outcome), LadderError> {
     let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
-    let limit_ns = warm_ns + measure_ns + GRACE_NS;
+    let limit_ns = warm_ns + measure_ns + ladder::GRACE.as_nanos() as u64;
     let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
     let path = |end: &ladder::End| Path::Nic { layer, nic: end.nic(nic), real_frames: false };
     ladder::twice(|| pair.measure(&pattern, path)).map_err(LadderError::Sides)
@@ -121,17 +122,17 @@ fn bulk_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Vec<Bulk>, 
             rounds.extend(once(nic, plan, pair, Layer::AmBulk, size)?.0.bulk);
         }
     }
-    let of = |rows: &[Bulk], time: fn(&Bulk) -> f64| {
-        median(&mut rows.iter().map(time).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    let of = |rows: &[Bulk], time: fn(&Bulk) -> f64| median(&mut rows.iter().map(time).collect::<Vec<_>>());
+    let middle = |(rows, size): (&Vec<Bulk>, usize)| {
+        Some(Bulk {
+            size,
+            store_ns: of(rows, |row| row.store_ns)?,
+            store_async_ns: of(rows, |row| row.store_async_ns)?,
+            get_ns: of(rows, |row| row.get_ns)?,
+            get_async_ns: of(rows, |row| row.get_async_ns)?,
+        })
     };
-    let middle = |(rows, size): (&Vec<Bulk>, usize)| Bulk {
-        size,
-        store_ns: of(rows, |row| row.store_ns),
-        store_async_ns: of(rows, |row| row.store_async_ns),
-        get_ns: of(rows, |row| row.get_ns),
-        get_async_ns: of(rows, |row| row.get_async_ns),
-    };
-    Ok(rounds.iter().zip(bulk::SIZES).map(middle).collect())
+    rounds.iter().zip(bulk::SIZES).map(middle).collect::<Option<_>>().ok_or(NOTHING)
 }
 
 fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Costs, LadderError> {
@@ -140,17 +141,19 @@ fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Costs, Ladd
         let (a, b) = once(nic, plan, pair, Layer::AmCosts, 8)?;
         rounds.extend(a.costs.zip(b.costs));
     }
-    let of = |figure: fn(&(Costs, Costs)) -> f64| {
-        median(&mut rounds.iter().map(figure).collect::<Vec<_>>()).unwrap_or(f64::NAN)
-    };
+    let of =
+        |figure: fn(&(Costs, Costs)) -> f64| median(&mut rounds.iter().map(figure).collect::<Vec<_>>()).ok_or(NOTHING);
     Ok(Costs {
-        request_ns: of(|(a, _)| a.request_ns),
+        request_ns: of(|(a, _)| a.request_ns)?,
         // The side that replies knows what that costs, and what a message does.
-        reply_ns: of(|(_, b)| b.reply_ns),
-        poll_empty_ns: of(|(a, _)| a.poll_empty_ns),
-        poll_message_ns: of(|(_, b)| b.poll_message_ns),
+        reply_ns: of(|(_, b)| b.reply_ns)?,
+        poll_empty_ns: of(|(a, _)| a.poll_empty_ns)?,
+        poll_message_ns: of(|(_, b)| b.poll_message_ns)?,
     })
 }
+
+/// No round, or none in which a side had figures.
+const NOTHING: LadderError = LadderError::Sides(PairError::Nothing);
 
 /// What a handler knows.
 #[derive(Default)]
@@ -159,6 +162,8 @@ struct Inbox {
     replied: bool,
     over: bool,
     key: Option<RemoteKey>,
+    /// Samples of the kind that the replying side has fewest of: there its own, and with the requester what it was told last.
+    samples: u64,
 }
 
 /// Indices of the handlers: with and without a reply, the last one, and what brings a region's key.
@@ -172,12 +177,15 @@ fn handlers() -> Handlers<Inbox> {
         .request(ECHO, |inbox: &mut Inbox, replier: Replier<'_>, args: Args<'_>, _| {
             inbox.messages += 1;
             // A requester that is gone needs no reply.
-            inbox.replied = replier.reply_m(ECHO, [args.get(0).unwrap_or(0)]).is_ok();
+            inbox.replied = args.get(0).is_some() && replier.reply_m(ECHO, [inbox.samples]).is_ok();
         })
         .request(SILENT, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
         .request(OVER, |inbox: &mut Inbox, _, _, _| inbox.over = true)
         .request(KEY, |inbox: &mut Inbox, _, _, payload| inbox.key = bulk::key_of(payload))
-        .reply(ECHO, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
+        .reply(ECHO, |inbox: &mut Inbox, _, args, _| {
+            inbox.messages += 1;
+            inbox.samples = args.get(0).unwrap_or(0);
+        })
 }
 
 /// Plays one side and tells what its calls cost.
@@ -202,13 +210,17 @@ pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Patter
 
 type Am<N> = ActiveMessages<N, Inbox>;
 
-/// Requests with and without replies by turns, one at a time.
+/// Requests with and without replies by turns, one at a time, until the time is up and both sides have samples.
 fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns: u64) -> Result<Costs, Broken> {
     let (mut inbox, clock_cost) = (Inbox::default(), clock::cost_ns());
     let (mut requests, mut empty) = (Vec::new(), Vec::new());
     let (warm_until, end) = (now_ns() + pattern.warm_ns, now_ns() + pattern.warm_ns + pattern.measure_ns);
-    while now_ns() < end {
+    loop {
         let begin = now_ns();
+        let late = begin >= end;
+        if late && requests.len().min(inbox.samples as usize) >= SAMPLES_LEAST {
+            break;
+        }
         let taken = am.request(peer, ECHO, &[7], &[], ReplyRoom::SHORT);
         am.flush();
         let after = now_ns();
@@ -216,8 +228,9 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
         while std::mem::take(&mut inbox.messages) == 0 {
             am.poll(&mut inbox);
             if now_ns() > deadline_ns {
-                return Err(Broken::Deadline);
+                return Err(if late { Broken::NoSample } else { Broken::Deadline });
             }
+            idle::make_way();
         }
         let quiet = now_ns();
         for _ in 0..POLLS {
@@ -231,14 +244,17 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
         // The other side sees it alone, in a poll of its own.
         let _ = am.request(peer, SILENT, &[7], &[], ReplyRoom::NONE);
         am.flush();
-        let until = now_ns() + APART_NS;
+        // One that took long to answer because others have its core takes as long to come back to it.
+        let apart_ns = if late { APART_NS.max(quiet - after) } else { APART_NS };
+        let until = deadline_ns.min(now_ns() + apart_ns);
         while now_ns() < until {
             am.poll(&mut inbox);
+            idle::make_way();
         }
     }
     am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(|error| Broken::Driver(error.to_string()))?;
-    let of = |mut samples: Vec<f64>| median(&mut samples).unwrap_or(f64::NAN);
-    Ok(Costs { request_ns: of(requests), poll_empty_ns: of(empty), ..Costs::default() })
+    let of = |mut samples: Vec<f64>| median(&mut samples).ok_or(Broken::NoSample);
+    Ok(Costs { request_ns: of(requests)?, poll_empty_ns: of(empty)?, ..Costs::default() })
 }
 
 /// Times the polls in which one message came.
@@ -260,13 +276,15 @@ fn answer<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<Costs, Broken> {
         if let Some(samples) = samples.filter(|samples| samples.len() < SAMPLES_MAX) {
             samples.push(took);
         }
+        inbox.samples = empty.len().min(silent.len()).min(replied.len()) as u64;
         if end > deadline_ns {
             return Err(Broken::Deadline);
         }
+        idle::make_way();
         begin = now_ns();
     }
-    let of = |mut samples: Vec<f64>| median(&mut samples).unwrap_or(f64::NAN);
-    let (empty, silent, replied) = (of(empty), of(silent), of(replied));
+    let of = |mut samples: Vec<f64>| median(&mut samples).ok_or(Broken::NoSample);
+    let (empty, silent, replied) = (of(empty)?, of(silent)?, of(replied)?);
     Ok(Costs { reply_ns: replied - silent, poll_message_ns: silent - empty, ..Costs::default() })
 }
 
@@ -336,5 +354,5 @@ const POLLS: u32 = 32;
 const APART_NS: u64 = 20_000;
 /// Polls of a kind that are kept.
 const SAMPLES_MAX: usize = 1 << 18;
-/// What a side may take beyond its time, for connecting.
-const GRACE_NS: u64 = 2_000_000_000;
+/// Samples of every kind that there are at the end, however busy the machine: one interrupted call moves no median of them.
+const SAMPLES_LEAST: usize = 5;
