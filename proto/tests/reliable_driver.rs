@@ -115,3 +115,29 @@ fn a_lone_message_needs_no_second_frame() {
     assert_eq!(a.endpoint.counters().frames_sent - before, 100);
     assert_eq!(b.endpoint.counters().acks_sent, 0);
 }
+
+/// Both computed, one after the other, for longer than a peer without a driver that knows of deaths may be silent.
+#[test]
+fn whoever_said_hello_may_be_away_before_it_confirms_and_whoever_answers_before_that() {
+    for away in [[0, 1], [1, 0], [1, 1]] {
+        let fabric = Fabric::new(5);
+        let [(mut a, _), (mut b, to)] = [1, 2].map(|seed| side(&fabric, seed, 1 << 16));
+        let silence = Config::default().keep_alive.saturating_mul(5);
+        // Turns of who spins, which reads the clock now and then.
+        let spin = |endpoint: &mut Endpoint<Reliable>| (0..100).for_each(|_| _ = endpoint.poll());
+        let at_a = a.connect(to).unwrap();
+        a.send(at_a, b"late").unwrap();
+        a.poll();
+        fabric.advance_to(fabric.now() + silence.saturating_mul(away[0]));
+        spin(&mut b);
+        fabric.advance_to(fabric.now() + silence.saturating_mul(away[1]));
+        spin(&mut b);
+        spin(&mut a);
+        spin(&mut b);
+        assert!(matches!(a.poll_event(), Some(Event::Connected { .. })), "{away:?}");
+        assert!(matches!(b.poll_event(), Some(Event::Connected { .. })), "{away:?}");
+        assert_eq!(b.recv(|_, message| message == b"late"), Some(true), "{away:?}");
+        spin(&mut a);
+        assert_eq!((a.poll_event(), b.poll_event()), (None, None), "{away:?}");
+    }
+}

@@ -233,6 +233,10 @@ impl Conn {
                 let next = now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX);
                 self.timers.set(Timer::Life, next.min(give_up_at));
             }
+            // Who computes says nothing. A reliable driver knows when the other process dies, and our clock may have stood still.
+            Phase::Accepted { asked: false, .. } if plain => {
+                self.timers.set(Timer::Life, now + turn.config.keep_alive);
+            }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             Phase::Open | Phase::Closing => {
