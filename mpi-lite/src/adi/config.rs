@@ -83,6 +83,13 @@ impl Config {
         };
         Self { endpoint, ..self }
     }
+
+    /// Of a port to other processes of this host only. They answer when they call, and may compute before; that they have ended is
+    /// known otherwise (`living`).
+    pub(crate) fn on_this_host(self) -> Self {
+        let connect_timeout = self.endpoint.connect_timeout.max(COMPUTES_MAX);
+        Self { endpoint: sidelane_proto::Config { connect_timeout, ..self.endpoint }, ..self }
+    }
 }
 
 impl Default for Config {
@@ -101,6 +108,9 @@ impl Default for Config {
     }
 }
 
+/// A process that nobody has heard of for so long is gone, if nothing else tells: one that computes is silent too.
+const COMPUTES_MAX: Duration = Duration::from_millis(600_000);
+
 /// FIFOs are taken from the system page by page as they fill, and start over at their beginning when they run empty, so
 /// 64 processes on one host that all talk to each other cost what really waits.
 fn endpoint() -> sidelane_proto::Config {
@@ -108,7 +118,7 @@ fn endpoint() -> sidelane_proto::Config {
         send_fifo: 128 << 10,
         recv_fifo: 256 << 10,
         // A process that computes does not poll, and is not dead for it: launchers notice the death of a process sooner.
-        keep_alive: Duration::from_millis(150_000),
+        keep_alive: Duration::from_nanos(COMPUTES_MAX.as_nanos() / 4),
         connect_timeout: Duration::from_millis(60_000),
         ..sidelane_proto::Config::default()
     }

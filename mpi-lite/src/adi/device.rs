@@ -8,8 +8,9 @@ use super::config::Patience;
 use super::counters::Counters;
 use super::engine::Engine;
 use super::envelope::{Envelope, Message, Mode, Pattern};
-use super::idle::Idle;
+use super::idle::{Idle, SELDOM};
 use super::lists::{ANY_TAG, Key};
+use super::living::Living;
 use super::memory::{Incoming, Outgoing};
 use super::peer::Way;
 use super::port::Port;
@@ -33,6 +34,9 @@ pub struct Device {
     pub(super) watch: Option<Box<dyn Service>>,
     /// Who else knows of processes that are gone.
     pub(super) informant: Option<Informant>,
+    pub(super) living: Living,
+    /// Calls that did not wait and found nothing.
+    pub(super) passes: u32,
 }
 
 impl Device {
@@ -50,6 +54,12 @@ impl Device {
     pub fn is_on_host(&self, process: u32) -> bool {
         let own = &self.engine.processes[self.engine.own as usize];
         self.engine.processes.get(process as usize).is_some_and(|process| process.host == own.host)
+    }
+
+    /// Whether this process would notice the end of another one of its host also without a connection to it.
+    pub fn sees(&self, process: u32) -> bool {
+        let processes = &self.engine.processes;
+        processes[self.engine.own as usize].sees(&processes[process as usize])
     }
 
     /// Begins a send to process `to`. Its bytes may go out later, with those of further sends: [`Device::flush`].
@@ -164,7 +174,11 @@ impl Device {
         self.flush();
         self.poll(request).or_else(|| {
             self.progress();
-            self.poll(request)
+            let status = self.poll(request);
+            if status.is_none() {
+                self.pass_by();
+            }
+            status
         })
     }
 
@@ -177,9 +191,29 @@ impl Device {
             if let Some(status) = self.poll(request) {
                 return status;
             }
-            if !self.progress() {
+            if self.progress() {
+                self.go_on(&mut idle);
+            } else {
                 self.idle(&mut idle);
             }
+        }
+    }
+
+    /// What a loop does whose last turn brought something, but not what it waits for.
+    #[inline]
+    pub fn go_on(&mut self, idle: &mut Idle) {
+        if idle.reset() {
+            // Others may bring something for ever.
+            self.look_around();
+        }
+    }
+
+    /// What a call does that does not wait, whose turn has brought nothing: its caller may come again and again.
+    #[inline]
+    pub fn pass_by(&mut self) {
+        self.passes = self.passes.wrapping_add(1);
+        if self.passes.is_multiple_of(SELDOM) && self.look_around() {
+            self.engine.reach_awaited(&mut self.ports);
         }
     }
 
@@ -191,8 +225,8 @@ impl Device {
             self.engine.reach_awaited(&mut self.ports);
         }
         idle.pass(self.patience, &mut self.ports);
-        if self.informant.is_some() && idle.has_slept(self.patience) {
-            self.ask();
+        if idle.has_slept(self.patience) {
+            self.look_around();
         }
     }
 
@@ -203,8 +237,8 @@ impl Device {
         if idle.is_tired(self.patience) {
             self.engine.reach_awaited(&mut self.ports);
         }
-        if self.informant.is_some() && idle.is_due(self.patience) {
-            self.ask();
+        if idle.is_due(self.patience) {
+            self.look_around();
         }
     }
 
@@ -214,13 +248,17 @@ impl Device {
         self.informant = Some(informant);
     }
 
+    /// Who is gone of whom nothing need come by the network. True once in a while, when this host's processes were looked at.
     #[cold]
-    fn ask(&mut self) {
+    fn look_around(&mut self) -> bool {
         while let Some(gone) = self.informant.as_mut().and_then(|ask| ask()) {
             if (gone as usize) < self.engine.processes.len() && gone != self.engine.own {
                 self.engine.lose(&mut self.ports, gone);
             }
         }
+        let Some(gone) = self.living.look(self.now(), &self.engine.processes) else { return false };
+        gone.into_iter().for_each(|process| self.engine.lose(&mut self.ports, process));
+        true
     }
 
     /// Forgets a request: it is freed when it is over.
@@ -348,7 +386,10 @@ impl Device {
     fn find(&mut self, pattern: Pattern) -> Option<(Found, Status)> {
         let (key, class) = Key::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
         let unexpected = &mut self.engine.matching.unexpected;
-        let found = unexpected.find(key, class)?;
+        let Some(found) = unexpected.find(key, class) else {
+            self.engine.probed = pattern.source.map_or(NOBODY, |source| source.process);
+            return None;
+        };
         let (key, message) = unexpected.get(found)?;
         Some((found, Status { source: key.source, tag: key.tag, bytes: message.len, cancelled: false, error: None }))
     }

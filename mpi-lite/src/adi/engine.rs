@@ -40,6 +40,8 @@ pub(super) struct Engine {
     pub revoked: HashSet<u32>,
     /// Processes that are gone, in the order in which it was noticed.
     pub gone: Vec<u32>,
+    /// From whom a message was looked for last that was not there.
+    pub probed: u32,
     /// The context of the watch.
     pub watched: u32,
     /// There is something for the watch to do.
@@ -72,6 +74,7 @@ impl Engine {
             closing: Vec::new(),
             revoked: HashSet::new(),
             gone: Vec::new(),
+            probed: NOBODY,
             watched: u32::MAX,
             called: false,
         }
@@ -245,12 +248,13 @@ impl Engine {
         }
     }
 
-    /// Connects to processes that receives wait for and that have never spoken: only by a connection their end is noticed.
+    /// Connects to processes that receives or a probe wait for and that have never spoken: only by a connection their end is noticed.
     #[cold]
     pub fn reach_awaited(&mut self, ports: &mut [Port]) {
-        for request in self.requests.filter(|slot| matches!(slot.state, State::Posted { .. }) && slot.process != NOBODY)
-        {
-            let process = self.requests.at(request).process;
+        let posted = self.requests.filter(|slot| matches!(slot.state, State::Posted { .. }));
+        let awaited: Vec<u32> = posted.into_iter().map(|request| self.requests.at(request).process).collect();
+        let probed = std::mem::replace(&mut self.probed, NOBODY);
+        for process in awaited.into_iter().chain([probed]).filter(|process| *process != NOBODY) {
             let peer = &self.peers[process as usize];
             if peer.id.is_none() && matches!(peer.way, Way::Port { .. }) {
                 // Who cannot be reached is lost, which ends the receive.

@@ -12,6 +12,8 @@ use super::port::Port;
 #[derive(Debug, Default)]
 pub struct Idle {
     turns: u32,
+    /// Turns that brought something, which was not what is waited for.
+    news: u32,
 }
 
 impl Idle {
@@ -22,12 +24,15 @@ impl Idle {
 
     /// Of who has waited elsewhere already: sleeps at once.
     pub fn tired() -> Self {
-        Self { turns: u32::MAX / 2 }
+        Self { turns: u32::MAX / 2, news: 0 }
     }
 
-    /// News came: the next turns are spun again.
-    pub fn reset(&mut self) {
+    /// News came: the next turns are spun again. True once in a while.
+    #[inline]
+    pub(super) const fn reset(&mut self) -> bool {
         self.turns = 0;
+        self.news = self.news.wrapping_add(1);
+        self.news.is_multiple_of(SELDOM)
     }
 
     /// True before the first sleep of a wait.
@@ -85,7 +90,7 @@ impl Idle {
 }
 
 /// Turns of who does not sleep that cost little beside one question to the system, a microsecond.
-const SELDOM: u32 = 64;
+pub(super) const SELDOM: u32 = 64;
 /// Longest sleep at one of two ports: what a message at the other one may be late, a few time slices of the kernel's.
 const SLICE: Duration = Duration::from_micros(500);
 /// Longest sleep at the only port: its news wake us, this is only how long a mistake would last.

@@ -8,6 +8,7 @@
 //! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
 //! | `service` | what is done for others within turns |
 //! | `one_sided` | put, get and atomics on other processes' memory |
+//! | `living` | who of this host has ended, by its process number |
 //! | `pull` | reading another process's memory |
 //! | `record` | what devices say to each other: the wire format |
 //! | `matching`, `posted`, `unexpected`, `lists` | which receive takes which message |
@@ -45,6 +46,7 @@ mod engine;
 mod envelope;
 mod idle;
 mod lists;
+mod living;
 mod matching;
 mod memory;
 mod one_sided;

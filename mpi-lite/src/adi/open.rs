@@ -1,11 +1,13 @@
 //! How a device begins: which port leads to which process.
 
 use sidelane_nic::affinity;
+use sidelane_nic::time::Instant;
 
 use super::config::{Config, Patience};
 use super::credit::Credit;
 use super::device::Device;
 use super::engine::Engine;
+use super::living::Living;
 use super::peer::{Peer, Pull, Way};
 use super::port::Port;
 use super::process::Process;
@@ -65,11 +67,23 @@ impl Device {
             };
             port.expect_only(peers.iter().filter_map(of_this_port));
         }
+        let now = ports.first().map_or(Instant::ZERO, Port::now);
+        let living = Living::new(own, &processes, now);
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
         let cost = ports.iter().map(Port::turn_cost).max().unwrap_or(1);
         let patience = Patience { spin: patience.spin / cost, ..patience };
-        Ok(Self { ports, engine, patience, unflushed: 0, services: Vec::new(), watch: None, informant: None })
+        Ok(Self {
+            ports,
+            engine,
+            patience,
+            unflushed: 0,
+            services: Vec::new(),
+            watch: None,
+            informant: None,
+            living,
+            passes: 0,
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use sidelane_nic::LinkAddr;
 
+use super::living::Birth;
 use super::port::Port;
 
 /// One process of a job. Its text form has no blanks, `=` or `;`, so that any launcher can carry it.
@@ -16,6 +17,8 @@ pub struct Process {
     pub host: String,
     /// Its number on that host.
     pub pid: u32,
+    /// Which of all processes that have that number; unknown where `/proc` does not tell.
+    pub(super) born: Option<Birth>,
     /// Where in its memory `mark` stands: who reads another value there has another process before him.
     pub(super) mark_at: u64,
     pub(super) mark: u64,
@@ -31,6 +34,7 @@ impl Process {
         Self {
             host: host.chars().map(|c| if c.is_ascii_alphanumeric() || "._-:".contains(c) { c } else { '_' }).collect(),
             pid: std::process::id(),
+            born: Birth::of_this_process(),
             mark_at: std::ptr::from_ref(mark).expose_provenance() as u64,
             mark: *mark,
             links: ports.iter().map(Port::addr).collect(),
@@ -49,12 +53,17 @@ pub fn host_identity() -> String {
 
 /// A text that describes no process.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` describes no process; HOST,PID,PLACE,MARK,ADDRESS.. was expected")]
+#[error("`{0}` describes no process; HOST,PID,BIRTH,PLACE,MARK,ADDRESS.. was expected")]
 pub struct ProcessError(pub String);
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},{:x},{:x}", self.host, self.pid, self.mark_at, self.mark)?;
+        write!(f, "{},{},", self.host, self.pid)?;
+        match self.born {
+            Some(Birth { ticks, numbers, clock }) => write!(f, "{ticks:x}.{numbers:x}.{clock:x}")?,
+            None => write!(f, "-")?,
+        }
+        write!(f, ",{:x},{:x}", self.mark_at, self.mark)?;
         self.links.iter().try_for_each(|link| write!(f, ",{link}"))
     }
 }
@@ -68,10 +77,22 @@ impl FromStr for Process {
         let mut parts = text.split(',');
         let host = parts.next().filter(|host| !host.is_empty()).ok_or_else(refused)?.to_owned();
         let pid = parts.next().and_then(|pid| pid.parse().ok()).ok_or_else(refused)?;
+        let born = match parts.next().ok_or_else(refused)? {
+            "-" => None,
+            born => {
+                let [ticks, numbers, clock] = {
+                    let mut parts = born.splitn(3, '.');
+                    [(); 3].map(|()| number(parts.next()))
+                };
+                let born =
+                    ticks.zip(numbers).zip(clock).map(|((ticks, numbers), clock)| Birth { ticks, numbers, clock });
+                Some(born.ok_or_else(refused)?)
+            }
+        };
         let mark_at = number(parts.next()).ok_or_else(refused)?;
         let mark = number(parts.next()).ok_or_else(refused)?;
         let links = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| refused())?;
-        Ok(Self { host, pid, mark_at, mark, links })
+        Ok(Self { host, pid, born, mark_at, mark, links })
     }
 }
 
@@ -83,14 +104,26 @@ mod tests {
     fn a_process_reads_back_as_it_was_written() {
         let links = ["shm/3", "02:00:00:00:0a:01/7", "[::1]:9"].map(|text| text.parse().unwrap());
         let process = Process { links: links.to_vec(), ..Process::here(&host_identity(), &[]) };
-        let text = process.to_string();
-        assert_eq!(text.parse(), Ok(process));
-        assert!(!text.contains([' ', '=', ';', '\n']));
+        assert!(process.born.is_some());
+        for process in [Process { born: None, ..process.clone() }, process] {
+            let text = process.to_string();
+            assert_eq!(text.parse(), Ok(process));
+            assert!(!text.contains([' ', '=', ';', '\n']));
+        }
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "host", "host,x,0,0", "host,1,0", "host,1,0,0,nowhere", ",1,0,0"] {
+        for text in [
+            "",
+            "host",
+            "host,x,-,0,0",
+            "host,1,-,0",
+            "host,1,-,0,0,nowhere",
+            ",1,-,0,0",
+            "host,1,5.6,0,0",
+            "host,1,,0,0",
+        ] {
             assert!(text.parse::<Process>().is_err(), "{text}");
         }
     }

@@ -220,7 +220,7 @@ impl Local {
             let moved = state.turn();
             if self.threads {
                 if moved {
-                    idle.reset();
+                    state.device.go_on(&mut idle);
                 } else {
                     state.device.stay_awake(&mut idle);
                 }
@@ -232,7 +232,7 @@ impl Local {
             } else if !moved {
                 state.device.idle(&mut idle);
             } else {
-                idle.reset();
+                state.device.go_on(&mut idle);
             }
         }
     }
@@ -269,7 +269,11 @@ impl Local {
         state.device.flush();
         found(&mut state).or_else(|| {
             state.turn();
-            found(&mut state)
+            let it = found(&mut state);
+            if it.is_none() {
+                state.device.pass_by();
+            }
+            it
         })
     }
 

@@ -121,6 +121,7 @@ impl Window {
         device.progress();
         let ends = self.exposed.as_ref().ok_or(RmaError::Sync)?;
         if !ends.iter().all(|end| device.is_complete(*end)) {
+            device.pass_by();
             return Ok(false);
         }
         self.wait_exposed(device).map(|()| true)

@@ -104,7 +104,11 @@ impl Window {
         let queue = &mut self.queues[operation.rank];
         queue.poll_operation(device, operation.number).or_else(|| {
             device.progress();
-            queue.poll_operation(device, operation.number)
+            let ended = queue.poll_operation(device, operation.number);
+            if ended.is_none() {
+                device.pass_by();
+            }
+            ended
         })
     }
 
@@ -226,7 +230,7 @@ pub(super) fn wait_until<T>(device: &mut Device, mut done: impl FnMut(&mut Devic
             return result;
         }
         if device.progress() {
-            idle.reset();
+            device.go_on(&mut idle);
         } else {
             device.idle(&mut idle);
         }

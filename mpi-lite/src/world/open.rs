@@ -9,7 +9,9 @@ use crate::adi::{Config, Port};
 
 /// The ports of a device: for this host first.
 pub fn all(plan: &Plan, config: &Config) -> Result<Vec<Port>, WorldError> {
-    plan.on_host.iter().chain(&plan.off_host).map(|spec| one(spec.clone(), config)).collect()
+    let on_this_host = config.on_this_host();
+    let on_host = plan.on_host.iter().map(|spec| one(spec.clone(), &on_this_host));
+    on_host.chain(plan.off_host.iter().map(|spec| one(spec.clone(), config))).collect()
 }
 
 /// Another job may have an endpoint of an interface that we count on: then the next one will do.

@@ -127,7 +127,7 @@ impl Execution {
         while !self.advance(turns.device(), route, combine)? {
             turns.device().flush();
             if turns.turn() {
-                idle.reset();
+                turns.device().go_on(&mut idle);
             } else {
                 turns.device().idle(&mut idle);
             }
@@ -216,6 +216,6 @@ fn at(lent: Lent, scratch: &mut [Word], span: Span) -> *mut [u8] {
 }
 
 /// Longer than messages that are on the way take, unless a machine is very busy; whoever has to learn of a failure hardly waits.
-const GRACE: Duration = Duration::from_millis(100);
+pub(super) const GRACE: Duration = Duration::from_millis(100);
 /// As large as the largest alignment of an element.
 type Word = u128;

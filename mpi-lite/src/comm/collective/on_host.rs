@@ -7,6 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
+use sidelane_nic::time::Instant;
+
+use super::execution::GRACE;
 use super::ranks::{Combine, Turns};
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request};
 use crate::coll::neighbor::Neighbors;
@@ -33,32 +36,41 @@ pub(super) struct Words<'a> {
     pub device: &'a mut Device,
     /// A receive for who wakes us.
     pub wake: &'a mut Option<Request>,
+    /// Since when this call is known to go on without a member.
+    pub bereft: &'a mut Option<Instant>,
 }
 
 impl Words<'_> {
     /// Whether those that `awaits` is true of are all there, and calls may go on.
-    pub fn check(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
+    fn check(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
         self.hear();
-        let gone = self.device.gone();
-        if !gone.is_empty() {
-            let mut members = self.members.processes.iter().enumerate();
-            if members.any(|(member, process)| gone.contains(process) && awaits(member)) {
-                return Err(Error::ProcFailed);
-            }
+        if !self.device.gone().is_empty() && self.is_hopeless(awaits) {
+            return Err(Error::ProcFailed);
         }
         if self.device.is_revoked(self.members.context) { Err(Error::Revoked) } else { Ok(()) }
     }
 
+    /// Who is awaited is gone, or may have given up, in this call or one before, because another member is.
+    #[cold]
+    fn is_hopeless(&mut self, awaits: impl Fn(usize) -> bool) -> bool {
+        let gone = self.device.gone();
+        let mut lost = (0..).zip(self.members.processes).filter(|(_, process)| gone.contains(process)).peekable();
+        if lost.peek().is_none() {
+            return false;
+        }
+        let now = self.device.now();
+        lost.any(|(member, _)| awaits(member)) || now.since(*self.bereft.get_or_insert(now)) > GRACE
+    }
+
     /// A receive of somebody's word that wakes us.
-    pub fn expect(&mut self) {
+    fn expect(&mut self) {
         if self.wake.is_none() {
             let pattern = Pattern { context: self.members.context, source: None, tag: Some(self.members.tag) };
             *self.wake = Some(self.device.recv(pattern, Incoming::EMPTY));
         }
     }
 
-    /// As [`Peers::slept`].
-    pub fn slept(&mut self, woken: bool) {
+    fn slept(&mut self, woken: bool) {
         if woken {
             // It comes, if it has not come.
             self.expect();
@@ -68,18 +80,12 @@ impl Words<'_> {
         self.hear();
     }
 
-    /// As [`Peers::wake`].
-    pub fn say(&mut self, member: usize) {
+    fn say(&mut self, member: usize) {
         let Members { context, rank, processes, tag } = self.members;
         let envelope = Envelope { context, source: rank as u32, tag };
         let word = self.device.send(processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
         self.device.free(word);
         self.device.flush();
-    }
-
-    /// As [`Peers::read`].
-    pub fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.device.read_memory(self.members.processes[member], address, into)
     }
 
     fn hear(&mut self) {
@@ -89,57 +95,57 @@ impl Words<'_> {
     }
 }
 
-/// The other ranks, for a call that waits.
-pub(super) struct Waiting<'a, T> {
-    turns: &'a mut T,
-    members: Members<'a>,
-    wake: &'a mut Option<Request>,
-    idle: Idle,
+/// What calls that wait and those that do not differ in.
+pub(super) trait Caller {
+    /// As [`Peers::WAITS`].
+    const WAITS: bool;
+
+    /// Has to do with the others.
+    fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R;
+
+    /// One turn of what else is under way. True if somebody came for something.
+    fn turn(&mut self) -> bool;
+
+    /// As [`Peers::sleep`], once a word is expected that wakes.
+    fn sleep(&mut self);
+
+    /// As [`Peers::may_sleep`].
+    fn may_sleep(&self) -> bool;
 }
 
-impl<'a, T: Turns> Waiting<'a, T> {
-    pub fn new(turns: &'a mut T, members: Members<'a>, wake: &'a mut Option<Request>) -> Self {
-        Self { turns, members, wake, idle: Idle::tired() }
-    }
-
-    fn words(&mut self) -> Words<'_> {
-        Words { members: self.members, device: self.turns.device(), wake: self.wake }
-    }
-}
-
-impl<T: Turns> Peers for Waiting<'_, T> {
+impl<C: Caller> Peers for C {
     type Error = Error;
 
-    const WAITS: bool = true;
+    const WAITS: bool = C::WAITS;
 
     fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
-        let moved = self.turns.turn();
-        self.words().check(awaits).map(|()| moved)
+        let moved = Caller::turn(self);
+        self.with(|words| words.check(awaits)).map(|()| moved)
     }
 
     fn sleep(&mut self) {
-        self.words().expect();
-        let device = self.turns.device();
-        device.flush();
-        device.idle(&mut self.idle);
+        self.with(|words| words.expect());
+        Caller::sleep(self);
     }
 
     fn may_sleep(&self) -> bool {
-        false
+        Caller::may_sleep(self)
     }
 
-    fn doze(&mut self) {}
+    fn doze(&mut self) {
+        self.with(|words| words.expect());
+    }
 
     fn slept(&mut self, woken: bool) {
-        self.words().slept(woken);
+        self.with(|words| words.slept(woken));
     }
 
     fn wake(&mut self, member: usize) {
-        self.words().say(member);
+        self.with(|words| words.say(member));
     }
 
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.words().read(member, address, into)
+        self.with(|words| words.device.read_memory(words.members.processes[member], address, into))
     }
 
     fn code(error: &Error) -> NonZeroU32 {
@@ -151,7 +157,51 @@ impl<T: Turns> Peers for Waiting<'_, T> {
     }
 }
 
-pub(super) fn code(error: Error) -> NonZeroU32 {
+/// The other ranks, for a call that waits.
+pub(super) struct Waiting<'a, T> {
+    turns: &'a mut T,
+    members: Members<'a>,
+    wake: &'a mut Option<Request>,
+    bereft: Option<Instant>,
+    idle: Idle,
+    /// Of turns that brought something.
+    busy: Idle,
+}
+
+impl<'a, T: Turns> Waiting<'a, T> {
+    pub fn new(turns: &'a mut T, members: Members<'a>, wake: &'a mut Option<Request>) -> Self {
+        Self { turns, members, wake, bereft: None, idle: Idle::tired(), busy: Idle::new() }
+    }
+}
+
+impl<T: Turns> Caller for Waiting<'_, T> {
+    const WAITS: bool = true;
+
+    fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
+        let Self { turns, members, wake, bereft, .. } = self;
+        does(&mut Words { members: *members, device: turns.device(), wake, bereft })
+    }
+
+    fn turn(&mut self) -> bool {
+        let moved = self.turns.turn();
+        if moved {
+            self.turns.device().go_on(&mut self.busy);
+        }
+        moved
+    }
+
+    fn sleep(&mut self) {
+        let device = self.turns.device();
+        device.flush();
+        device.idle(&mut self.idle);
+    }
+
+    fn may_sleep(&self) -> bool {
+        false
+    }
+}
+
+fn code(error: Error) -> NonZeroU32 {
     match error {
         Error::Truncated => DIFFER,
         Error::ProcFailed => const { NonZeroU32::new(2).unwrap() },
@@ -160,7 +210,7 @@ pub(super) fn code(error: Error) -> NonZeroU32 {
     }
 }
 
-pub(super) fn error(code: NonZeroU32) -> Error {
+fn error(code: NonZeroU32) -> Error {
     let known =
         [Error::Truncated, Error::NoAccess, Error::Revoked].into_iter().find(|known| self::code(*known) == code);
     known.unwrap_or(Error::ProcFailed)
@@ -213,9 +263,14 @@ pub(super) async fn make<P: Peers<Error = Error>>(
         Ok(Err(error)) => Ok(error),
         Err(panic) => Err(panic),
     };
-    host.fail(code(*failed.as_ref().unwrap_or(&Error::ProcFailed)));
-    host.tell(peers);
+    give_up(host, peers, *failed.as_ref().unwrap_or(&Error::ProcFailed));
     failed.map(Err)
+}
+
+/// Ends this and all later calls of all members.
+pub(super) fn give_up(host: &Host, peers: &mut impl Peers<Error = Error>, error: Error) {
+    host.fail(code(error));
+    host.tell(peers);
 }
 
 /// A call, of which `takes` is true.
@@ -280,8 +335,7 @@ pub(super) fn make_few(
 ) -> Option<Result<(), Error>> {
     let done = by_few(host, peers, call, (send, receive), function)?;
     let Some(error) = done.err().or_else(|| host.failure().map(error)) else { return Some(Ok(())) };
-    host.fail(code(error));
-    host.tell(peers);
+    give_up(host, peers, error);
     Some(Err(error))
 }
 

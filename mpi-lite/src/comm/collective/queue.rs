@@ -5,7 +5,6 @@
 //! Unsafe, since what a call was lent is used as long as it is under way, and the device while it is moved on.
 
 use std::any::Any;
-use std::num::NonZeroU32;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::ptr;
@@ -13,11 +12,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use sidelane_nic::time::Instant;
+
 use super::execution::Lent;
-use super::on_host::{self, Members, Words, make, takes};
+use super::on_host::{Caller, Members, Words, make, takes};
 use crate::adi::{Device, Error, Request};
 use crate::coll::{Blocks, Buffers, Call};
-use crate::host::{Host, Limits, Peers};
+use crate::host::{Host, Limits};
 
 /// What combines, for as long as a call is under way.
 pub type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
@@ -149,7 +150,7 @@ impl Queued {
             let host = line.host.take().expect("the call before has given it back");
             drop(line);
             if let Course::InLine(arguments, turns) = std::mem::replace(&mut self.course, Course::Over) {
-                let peers = Polled { queue: Arc::clone(&self.queue), turns };
+                let peers = Polled { queue: Arc::clone(&self.queue), turns, bereft: None };
                 self.course = Course::UnderWay(Box::pin(course(host, peers, arguments)));
             }
         }
@@ -194,9 +195,12 @@ struct Polled {
     queue: Arc<Queue>,
     /// In which it was not over.
     turns: u32,
+    bereft: Option<Instant>,
 }
 
-impl Polled {
+impl Caller for Polled {
+    const WAITS: bool = false;
+
     fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
         let queue = &self.queue;
         let mut line = queue.line();
@@ -207,18 +211,12 @@ impl Polled {
         let device = unsafe { &mut *device };
         let Queue { context, rank, ref processes, .. } = **queue;
         let members = Members { context, rank, processes, tag: WAKE };
-        does(&mut Words { members, device, wake: &mut line.wake })
+        does(&mut Words { members, device, wake: &mut line.wake, bereft: &mut self.bereft })
     }
-}
 
-impl Peers for Polled {
-    type Error = Error;
-
-    const WAITS: bool = false;
-
-    fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
+    fn turn(&mut self) -> bool {
         self.turns += 1;
-        self.with(|words| words.check(awaits)).map(|()| false)
+        false
     }
 
     fn sleep(&mut self) {
@@ -227,30 +225,6 @@ impl Peers for Polled {
 
     fn may_sleep(&self) -> bool {
         self.turns >= AWAKE
-    }
-
-    fn doze(&mut self) {
-        self.with(|words| words.expect());
-    }
-
-    fn slept(&mut self, woken: bool) {
-        self.with(|words| words.slept(woken));
-    }
-
-    fn wake(&mut self, member: usize) {
-        self.with(|words| words.say(member));
-    }
-
-    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.with(|words| words.read(member, address, into))
-    }
-
-    fn code(error: &Error) -> NonZeroU32 {
-        on_host::code(*error)
-    }
-
-    fn error(code: NonZeroU32) -> Error {
-        on_host::error(code)
     }
 }
 

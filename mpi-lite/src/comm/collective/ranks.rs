@@ -9,7 +9,7 @@ use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
 use super::execution::{Execution, Lent, Route};
-use super::on_host::{Members, Waiting, make, make_few, takes};
+use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request};
 use crate::coll::{Buffers, Call, Table, Team};
@@ -111,7 +111,8 @@ impl Ranks {
     /// Rank `rank` among `processes`, whose collective messages are told from all others by `context`.
     pub fn new(device: &Device, context: u32, rank: usize, processes: Vec<u32>, table: Arc<Table>) -> Self {
         assert_eq!(processes[rank], device.own(), "the rank is that of this process");
-        let on_host = processes.len() > 1 && processes.iter().all(|process| device.is_on_host(*process));
+        // Who waits for another in shared memory has to notice its end.
+        let on_host = processes.len() > 1 && processes.iter().all(|process| device.sees(*process));
         let host = if on_host { Shared::Unmade } else { Shared::None };
         let mut first = HashMap::new();
         let host_of =
@@ -283,13 +284,31 @@ impl Ranks {
         let broadcast = Call::Broadcast { root: 0 };
         self.call_by_messages(turns, broadcast, Some(&[]), tickets.as_flattened_mut(), &mut |_, _| ())?;
         let join = |ticket| Host::join(Ticket::from_bytes(ticket), rank, size).ok();
-        let hosts = match made {
+        let mut hosts = match made {
             None if rank > 0 => join(tickets[0]).and_then(|host| Some([host, join(tickets[1])?])),
             made => made,
         };
+        let met = self.meet(turns, &mut hosts);
+        if let Err(error) = met {
+            // Others may have met, and would wait for us there.
+            for host in hosts.iter_mut().flatten() {
+                let members = Members { context: self.context, rank, processes: &self.processes, tag: WAKE };
+                give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
+            }
+        }
+        if let (true, Some([host, later])) = (met?, hosts) {
+            self.host = Shared::Made(host);
+            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later)));
+        }
+        Ok(())
+    }
+
+    /// Finds out whether all have joined, and what they can. False if somebody has not.
+    fn meet(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; 2]>) -> Result<bool, Error> {
+        let (rank, size) = (self.rank, self.processes.len());
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
         self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
-        let Some(mut hosts) = hosts.filter(|_| !have.contains(&0)) else { return Ok(()) };
+        let Some(hosts) = hosts.as_mut().filter(|_| !have.contains(&0)) else { return Ok(false) };
         // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
         let word = 0u64;
         let mut words = vec![0; size * 8];
@@ -299,14 +318,11 @@ impl Ranks {
         let other = usize::from(rank == 0);
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
         let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
-        for host in &mut hosts {
+        for host in hosts {
             let members = Members { context: self.context, rank, processes: &self.processes, tag: WAKE };
             at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
         }
-        let [host, later] = hosts;
-        self.host = Shared::Made(host);
-        self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later)));
-        Ok(())
+        Ok(true)
     }
 
     fn route(&self) -> Route<'_> {
