@@ -66,7 +66,7 @@ pub(super) const OWN: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Id(u32),
-    /// A place, whose generation has to be agreed upon as well ([`ContextIds::offer_generation`]).
+    /// A place, whose generation has to be agreed upon as well.
     Place(u32),
     /// Somebody is agreeing on another one: all try again.
     NotNow,
@@ -76,24 +76,34 @@ pub(super) enum Found {
     Failed,
 }
 
-impl Found {
-    /// Of all offers combined by "and"; the same in all processes.
-    pub fn of(all: &Offer) -> Self {
-        match lowest(all) {
-            _ if all[WORDS] & SOUND == 0 => Self::Failed,
-            Some(place) if all[WORDS] & FIRST != 0 => Self::Id(place),
-            Some(place) => Self::Place(place),
-            None if all[WORDS] & OFFERED == 0 => Self::NotNow,
-            None => Self::None,
+/// What an offer is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    /// Free places ([`ContextIds::offer`]).
+    Places,
+    /// Generations of this place ([`ContextIds::offer_generation`]).
+    Generations(u32),
+}
+
+impl About {
+    /// What all offers, combined by "and", come to; the same in all processes.
+    pub fn found(self, all: &Offer) -> Found {
+        let sound = all[WORDS] & SOUND != 0;
+        match (self, lowest(all)) {
+            _ if !sound => Found::Failed,
+            (Self::Places, Some(place)) if all[WORDS] & FIRST != 0 => Found::Id(place),
+            (Self::Places, Some(place)) => Found::Place(place),
+            (Self::Places, None) if all[WORDS] & OFFERED == 0 => Found::NotNow,
+            (Self::Generations(place), Some(generation)) => Found::Id(generation * PLACES as u32 + place),
+            (_, None) => Found::None,
         }
     }
+}
 
-    /// Of all generations that were offered for a place.
-    pub fn of_generations(place: u32, all: &Offer) -> Self {
-        if all[WORDS] & SOUND == 0 {
-            return Self::Failed;
-        }
-        lowest(all).map_or(Self::None, |generation| Self::Id(generation * PLACES as u32 + place))
+impl Found {
+    /// Whether those who have found it offer once more.
+    pub const fn goes_on(self) -> bool {
+        matches!(self, Self::Place(_) | Self::NotNow)
     }
 }
 
@@ -212,11 +222,11 @@ mod tests {
             all
         };
         let offers = all.iter_mut().map(|ids| ids.offer().1);
-        let found = Found::of(&offers.reduce(and).unwrap());
+        let found = About::Places.found(&offers.reduce(and).unwrap());
         let found = match found {
             Found::Place(place) => {
                 let offers = all.iter().map(|ids| ids.offer_generation(place));
-                Found::of_generations(place, &offers.reduce(and).unwrap())
+                About::Generations(place).found(&offers.reduce(and).unwrap())
             }
             other => other,
         };
@@ -235,7 +245,7 @@ mod tests {
         assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(4));
         let (first, _) = here.offer();
         assert!(first && !here.offer().0, "one thread at a time");
-        assert_eq!(Found::of(&here.offer().1), Found::NotNow);
+        assert_eq!(About::Places.found(&here.offer().1), Found::NotNow);
         here.withdraw();
         here.give_back(2);
         there.give_back(3);

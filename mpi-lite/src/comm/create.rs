@@ -6,7 +6,7 @@ use crate::op::Op;
 
 use super::cartesian::{Cartesian, Side};
 use super::communicator::Topology;
-use super::context::{Found, NOTHING, Offer};
+use super::context::{About, Found, NOTHING, Offer};
 use super::graph::{DistGraph, Edge, Graph, Link};
 use super::{Communicator, ErrorClass, Group};
 
@@ -30,12 +30,12 @@ impl Communicator {
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
         let own = [color.map_or(-1, i64::from), key.into()];
         let mut all = vec![[0; 2]; self.peers().size() as usize];
-        self.allgather(&[own], &mut all)?;
+        let side = self.allgather(&[own], &mut all).and_then(|()| match &self.0.side {
+            None => Ok(None),
+            Some(side) => side.split(color, key),
+        });
+        let side = side.inspect_err(|_| self.decline())?;
         let peers = of_color(self.peers(), &all, own[0]);
-        let side = match &self.0.side {
-            None => None,
-            Some(side) => side.split(color, key)?,
-        };
         let id = self.agree_on_id()?;
         if color.is_none() || peers.size() == 0 {
             self.give_back(id);
@@ -81,7 +81,7 @@ impl Communicator {
         }
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
-        let id = self.agree_by(|offer| {
+        let id = self.agree_by(|_, offer| {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, tag)?;
@@ -116,7 +116,7 @@ impl Communicator {
         });
         if side.is_err() && leads && met {
             // The other side waits for our offer.
-            let _ = bridge.swap(&NOTHING, &mut { NOTHING }, other, tag);
+            bridge.refuse(other, tag);
         }
         let (remote, side) = side?;
         let id = side.agree_between(leader, bridge, other, tag)?;
@@ -155,7 +155,12 @@ impl Communicator {
         let first = |group: &Group| u64::from(group.processes()[0]);
         let mut there = vec![0];
         let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE) } else { Ok(()) };
-        let there = side.spread(0, heard.map(|()| there))?;
+        let met = heard.is_ok();
+        let there = side.spread(0, heard.map(|()| there)).inspect_err(|_| {
+            if met {
+                self.decline();
+            }
+        })?;
         let group = self.group();
         let we_first = (u64::from(high), first(group)) < (there[0], first(remote));
         let all = if we_first { group.union(remote) } else { remote.union(group) };
@@ -249,24 +254,43 @@ impl Communicator {
     /// An id that all processes here have free.
     fn agree_on_id(&self) -> Result<u32, ErrorClass> {
         match &self.0.side {
-            None => self.agree_by(|mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
+            None => self.agree_by(|_, mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
             Some(side) => side.agree_between(0, self, 0, AGREE),
         }
     }
 
+    /// In place of [`Self::agree_on_id`], to which the other side comes: this one does not.
+    fn decline(&self) {
+        if self.0.side.as_ref().is_some_and(|side| side.rank() == 0) {
+            self.refuse(0, AGREE);
+        }
+    }
+
+    /// Offers the other side's leader nothing, who waits for an offer.
+    fn refuse(&self, other: u32, tag: i32) {
+        let _ = self.swap(&NOTHING, &mut { NOTHING }, other, tag);
+    }
+
     /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
     fn agree_between(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
-        self.agree_by(|mut offer| {
+        let leads = self.0.rank == leader;
+        self.agree_by(|about, mut offer| {
             let here = self.allreduce_in_place(&mut offer, &Op::Band);
             let mut heard = Ok(());
-            if self.0.rank == leader {
+            if leads {
                 let mut there = NOTHING;
                 // The other side waits for it also when there is nothing to offer.
                 heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, tag);
                 and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
             here?;
-            self.broadcast(&mut offer, leader)?;
+            let goes_on = leads && about.found(&offer).goes_on();
+            let told = self.broadcast(&mut offer, leader);
+            if told.is_err() && goes_on {
+                // Who has told its group comes back for the rest.
+                bridge.refuse(other, tag);
+            }
+            told?;
             heard.map(|()| offer)
         })
     }
@@ -274,13 +298,17 @@ impl Communicator {
     /// An id that is free in all processes among which `and` makes what they offer one.
     ///
     /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
-    pub(super) fn agree_by(&self, mut and: impl FnMut(Offer) -> Result<Offer, ErrorClass>) -> Result<u32, ErrorClass> {
+    pub(super) fn agree_by(
+        &self,
+        mut and: impl FnMut(About, Offer) -> Result<Offer, ErrorClass>,
+    ) -> Result<u32, ErrorClass> {
         loop {
             let (offered, offer) = self.0.local.offer();
-            let mut found = and(offer).map(|all| Found::of(&all));
+            let mut found = and(About::Places, offer).map(|all| About::Places.found(&all));
             if let Ok(Found::Place(place)) = found {
                 let offer = self.0.local.lock().contexts.offer_generation(place);
-                found = and(offer).map(|all| Found::of_generations(place, &all));
+                let about = About::Generations(place);
+                found = and(about, offer).map(|all| about.found(&all));
             }
             {
                 let mut state = self.0.local.lock();

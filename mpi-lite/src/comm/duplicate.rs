@@ -9,7 +9,7 @@ use crate::adi::Device;
 use crate::coll::{Buffers, Call, Reduction};
 
 use super::collective::{Course, Execution, Lent};
-use super::context::{ContextIds, Found, NOTHING, Offer};
+use super::context::{About, ContextIds, Found, NOTHING, Offer};
 use super::operator::lock;
 use super::pending::Pending;
 use super::running::Run;
@@ -38,7 +38,8 @@ impl Communicator {
         let id = Arc::new(Mutex::new(None));
         let offer = Box::into_raw(Box::new(NOTHING));
         let id_here = Arc::clone(&id);
-        let run = Agreeing { course, tag, execution, offer, offered: false, step: Step::Next(None), id: id_here };
+        let run =
+            Agreeing { course, tag, execution, offer, offered: false, step: Step::Next(About::Places), id: id_here };
         let handle = self.0.local.lock().begin_run(Box::new(run));
         Ok(Duplicate { of: self.clone(), pending: Pending::Running(handle), id })
     }
@@ -95,9 +96,9 @@ struct Agreeing {
 /// An attempt is one call, or two where the generation of a place has to be agreed upon.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The next call: about all places, or about this one's generations.
-    Next(Option<u32>),
-    UnderWay(Option<u32>),
+    /// The next call.
+    Next(About),
+    UnderWay(About),
 }
 
 // SAFETY: the offer is this value's own.
@@ -106,11 +107,11 @@ unsafe impl Send for Agreeing {}
 impl Run for Agreeing {
     fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> Option<Status> {
         loop {
-            if let Step::Next(place) = self.step {
-                self.begin(device, contexts, place);
-                self.step = Step::UnderWay(place);
+            if let Step::Next(about) = self.step {
+                self.begin(device, contexts, about);
+                self.step = Step::UnderWay(about);
             }
-            let Step::UnderWay(place) = self.step else { unreachable!("it was just begun") };
+            let Step::UnderWay(about) = self.step else { unreachable!("it was just begun") };
             let done = self.course.advance(device, &mut self.execution, &mut |into, from| {
                 into.iter_mut().zip(from).for_each(|(into, from)| *into &= from);
             });
@@ -119,10 +120,7 @@ impl Run for Agreeing {
             }
             // SAFETY: no call is under way, and the offer is ours.
             let all = unsafe { *self.offer };
-            let found = done.map(|_| match place {
-                None => Found::of(&all),
-                Some(place) => Found::of_generations(place, &all),
-            });
+            let found = done.map(|_| about.found(&all));
             let error = match found {
                 Ok(Found::Id(id)) => {
                     contexts.take(id);
@@ -130,7 +128,7 @@ impl Run for Agreeing {
                     return Some(Status::EMPTY);
                 }
                 Ok(Found::Place(place)) => {
-                    self.step = Step::Next(Some(place));
+                    self.step = Step::Next(About::Generations(place));
                     continue;
                 }
                 Ok(Found::NotNow) => None,
@@ -144,7 +142,7 @@ impl Run for Agreeing {
             if error.is_some() {
                 return Some(Status { error, ..Status::EMPTY });
             }
-            self.step = Step::Next(None);
+            self.step = Step::Next(About::Places);
         }
     }
 
@@ -154,10 +152,10 @@ impl Run for Agreeing {
 }
 
 impl Agreeing {
-    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds, place: Option<u32>) {
-        let offer = match place {
-            Some(place) => contexts.offer_generation(place),
-            None => {
+    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds, about: About) {
+        let offer = match about {
+            About::Generations(place) => contexts.offer_generation(place),
+            About::Places => {
                 let (offered, offer) = contexts.offer();
                 self.offered = offered;
                 offer

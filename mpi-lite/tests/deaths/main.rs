@@ -4,6 +4,10 @@
 //! | --- | --- |
 //! | `killed` | real processes on one host, killed by SIGKILL, under a launcher that keeps it to itself |
 //! | `launcher` | that launcher |
+//! | `crashed` | simulated ones, at each moment of calls that two groups make together |
 
+mod crashed;
+#[path = "../programs/fibers.rs"]
+mod fibers;
 mod killed;
 mod launcher;

@@ -108,7 +108,7 @@ impl Communicator {
     fn agree_with_the_living(&self) -> Result<(u32, Group), ErrorClass> {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let mut living = Group::empty();
-        let id = self.agree_by(|offer| {
+        let id = self.agree_by(|_, offer| {
             let Verdict { alive, value } = self.decide(offer.to_vec());
             living = Group::new(alive.iter().map(|rank| members[rank])).expect("each is a member once");
             let mut all = NOTHING;
