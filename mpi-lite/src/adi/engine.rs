@@ -10,7 +10,6 @@ use sidelane_proto::{Event, PeerId, Region, SendError};
 use super::buffers::Buffers;
 use super::counters::Counters;
 use super::matching::Matching;
-use super::one_sided::OneSided;
 use super::peer::{Item, Peer, Way};
 use super::port::Port;
 use super::process::Process;
@@ -34,7 +33,6 @@ pub(super) struct Engine {
     stirred: VecDeque<u32>,
     /// Sends whose bytes leave by a region.
     pub putting: HashMap<(usize, Region), u32>,
-    pub one_sided: OneSided,
     /// Receives into whose room nothing is put any more, and how each ends.
     pub closing: Vec<(u32, Status)>,
     pub revoked: HashSet<u32>,
@@ -70,7 +68,6 @@ impl Engine {
             by_peer: vec![Vec::new(); ports],
             stirred: VecDeque::new(),
             putting: HashMap::new(),
-            one_sided: OneSided::default(),
             closing: Vec::new(),
             revoked: HashSet::new(),
             gone: Vec::new(),
@@ -106,9 +103,6 @@ impl Engine {
             for peer in ended {
                 self.handle_end(ports, at, peer);
             }
-        }
-        if self.has_puts() {
-            self.end_puts(ports);
         }
         if !self.closing.is_empty() || !self.stirred.is_empty() {
             self.settle(ports);
@@ -299,19 +293,12 @@ impl Engine {
                 None
             }
             Event::Gone { peer, .. } | Event::Closed { peer } => Some(peer),
-            Event::Got { op } => {
-                self.on_got(port, at, op);
-                None
-            }
-            Event::Fetched { op, value } => {
-                self.on_fetched(port, at, op, value);
-                None
-            }
-            Event::OpFailed { op, why } => {
-                self.on_op_failed(port, at, op, why);
-                None
-            }
-            Event::Sent { .. } | Event::Unsent { .. } => None,
+            // Puts are the only operations; whether one is in place says a note behind it, and a peer's end ends it.
+            Event::Sent { .. }
+            | Event::Unsent { .. }
+            | Event::Got { .. }
+            | Event::Fetched { .. }
+            | Event::OpFailed { .. } => None,
         }
     }
 
@@ -415,7 +402,7 @@ impl Engine {
             }
             State::Receiving { .. } => self.close_room(ports, request),
             // These have ends of their own.
-            State::Putting { .. } | State::OneSided { .. } => return,
+            State::Putting { .. } => return,
             State::Queued { .. } | State::Announced { .. } | State::Streaming { .. } | State::Own => {}
             State::Free | State::Complete => return,
         }

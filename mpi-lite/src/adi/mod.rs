@@ -7,7 +7,6 @@
 //! | `engine` | what is under way, and its turns |
 //! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
 //! | `service` | what is done for others within turns |
-//! | `one_sided` | put, get and atomics on other processes' memory |
 //! | `living` | who of this host has ended, by its process number |
 //! | `pull` | reading another process's memory |
 //! | `record` | what devices say to each other: the wire format |
@@ -49,7 +48,6 @@ mod lists;
 mod living;
 mod matching;
 mod memory;
-mod one_sided;
 mod open;
 mod own;
 mod peer;
@@ -73,12 +71,9 @@ pub use device::{Device, Informant};
 pub use envelope::{Envelope, Message, Mode, Pattern, Source};
 pub use idle::Idle;
 pub use memory::{Incoming, Outgoing};
-pub use one_sided::Window;
 pub use open::OpenError;
 pub use port::Port;
 pub use process::{Process, ProcessError, host_identity};
 pub use request::{Error, Request, Status};
 pub use service::Service;
-/// What names another process's memory.
-pub use sidelane_proto::{RemoteKey, RmaError};
 pub use threads::in_threads;

@@ -14,7 +14,7 @@ use sidelane_nic::uring::Uring;
 use sidelane_nic::xdp::Xdp;
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{
-    ConnectError, Counters, Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError, SendError,
+    ConnectError, Counters, Endpoint, Event, PeerId, PutHow, Region, RemoteKey, Rights, RmaError, SendError,
 };
 
 use super::Config;
@@ -177,75 +177,8 @@ impl Port {
             let region = bytes.register(at, endpoint);
             let put = endpoint.put_from(peer, key, 0, region, 0..len, SILENT);
             let _ = endpoint.unregister(region);
-            put.map(|_: Op| region)
+            put.map(|_| region)
         })
-    }
-
-    /// A region of memory that whoever has the key may reach.
-    pub(super) fn share(&mut self, memory: Incoming) -> (Region, RemoteKey) {
-        on!(self, endpoint => {
-            let region = memory.register(0..memory.len(), endpoint);
-            (region, endpoint.publish(region, Rights::ALL, None).expect("it was just registered"))
-        })
-    }
-
-    pub(super) fn put_copied(
-        &mut self,
-        peer: PeerId,
-        key: &RemoteKey,
-        offset: u64,
-        bytes: Outgoing,
-    ) -> Result<Op, RmaError> {
-        on!(self, endpoint => endpoint.put(peer, key, offset, bytes.bytes(), PutHow::default()))
-    }
-
-    /// A put out of a region, which is still registered when it is done.
-    pub(super) fn put_from(
-        &mut self,
-        peer: PeerId,
-        key: &RemoteKey,
-        offset: u64,
-        bytes: Outgoing,
-    ) -> Result<(Op, Region), RmaError> {
-        on!(self, endpoint => {
-            let region = bytes.register(0, endpoint);
-            let put = endpoint.put_from(peer, key, offset, region, 0..bytes.len(), PutHow::default());
-            put.map(|op| (op, region)).inspect_err(|_| _ = endpoint.unregister(region))
-        })
-    }
-
-    /// A get into a region, which is still registered when it is done.
-    pub(super) fn get(
-        &mut self,
-        peer: PeerId,
-        key: &RemoteKey,
-        offset: u64,
-        room: Incoming,
-    ) -> Result<(Op, Region), RmaError> {
-        on!(self, endpoint => {
-            let region = room.register(0..room.len(), endpoint);
-            let get = endpoint.get(peer, key, offset, region, 0..room.len());
-            get.map(|op| (op, region)).inspect_err(|_| _ = endpoint.unregister(region))
-        })
-    }
-
-    pub(super) fn fetch_add(&mut self, peer: PeerId, key: &RemoteKey, offset: u64, value: u64) -> Result<Op, RmaError> {
-        on!(self, endpoint => endpoint.fetch_add(peer, key, offset, value))
-    }
-
-    pub(super) fn compare_swap(
-        &mut self,
-        peer: PeerId,
-        key: &RemoteKey,
-        offset: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Op, RmaError> {
-        on!(self, endpoint => endpoint.compare_swap(peer, key, offset, expected, new))
-    }
-
-    pub(super) fn is_done(&mut self, op: Op) -> bool {
-        on!(self, endpoint => endpoint.is_done(op))
     }
 
     /// Nobody may write the region any more, and nothing here does.

@@ -85,8 +85,6 @@ pub(super) enum State {
     Streaming { at: usize, end: usize, to: u64 },
     /// A send whose bytes are being put out of `region`.
     Putting { region: Region },
-    /// An operation on another process's memory; `region` of the memory here, if it has one.
-    OneSided { region: Option<Region> },
     /// To oneself, and not matched.
     Own,
     /// Over.

@@ -3,6 +3,5 @@
 mod ends;
 mod job;
 mod messages;
-mod one_sided;
 mod programs;
 mod shm;
