@@ -35,16 +35,12 @@ fn initiate<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
     let warm_until = now_ns() + pattern.warm_ns;
-    let mut number = 0u64;
+    let (mut number, mut counted) = (0u64, 0);
     loop {
         let watch = watched(number, Messages::Plain);
         if watch.is_some() {
-            let now = now_ns();
-            message[0] = match now.saturating_sub(warm_until) {
-                0 => WARM as u8,
-                since if since < pattern.measure_ns => MORE as u8,
-                _ => LAST as u8,
-            };
+            message[0] = kind_of(pattern, warm_until, counted) as u8;
+            counted += u64::from(message[0] == MORE as u8);
         }
         if let Some((Role::Initiator, border)) = watch {
             path.nic_mut().stamp_only(border);
@@ -107,6 +103,16 @@ fn respond<N: Nic>(path: &mut Proto<Stamped<N>>, pattern: &Pattern, deadline_ns:
     }
 }
 
+/// Of the next message that is watched, when so many of them count by now. However long one takes, each border is stamped a few
+/// times: the time limit is the end of patience.
+pub(super) fn kind_of(pattern: &Pattern, warm_until: u64, counted: u64) -> u64 {
+    match now_ns().saturating_sub(warm_until) {
+        0 => WARM,
+        since if since < pattern.measure_ns || counted < COUNTED_MIN => MORE,
+        _ => LAST,
+    }
+}
+
 #[inline]
 fn hand_over<N: Nic>(path: &mut Proto<Stamped<N>>, message: &[u8]) -> Result<(), Broken> {
     if !path.send(message)? {
@@ -137,6 +143,8 @@ pub(super) fn collect(mut read: Reader) -> Vec<Sample> {
 pub(super) const EVERY: u64 = 16;
 /// Of one measurement: some 300 KiB of text on its way to the ladder.
 pub(super) const SAMPLES_MAX: usize = 4096;
+/// Stamped round trips of each border, at least: more than the slow ones that are left out.
+const COUNTED_MIN: u64 = 4 * super::WATCHED.len() as u64;
 /// Turns between two looks at the deadline.
 pub(super) const TURNS_PER_CLOCK: u64 = 1024;
 /// Begins messages whose times do not count.

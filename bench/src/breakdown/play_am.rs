@@ -6,7 +6,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{Endpoint, Event, PeerId};
 
-use super::play::{EVERY, LAST, MORE, SAMPLES_MAX, TURNS_PER_CLOCK, WARM, collect};
+use super::play::{EVERY, LAST, MORE, SAMPLES_MAX, TURNS_PER_CLOCK, WARM, collect, kind_of};
 use super::{Messages, Samples, watched};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Pattern, Role};
@@ -93,15 +93,12 @@ fn initiate<N: Nic>(
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
     let warm_until = now_ns() + pattern.warm_ns;
-    let (mut number, mut kind) = (0u64, WARM);
+    let (mut number, mut kind, mut counted) = (0u64, WARM, 0);
     loop {
         let watch = watched(number, Messages::Active);
         if watch.is_some() {
-            kind = match now_ns().saturating_sub(warm_until) {
-                0 => WARM,
-                since if since < pattern.measure_ns => MORE,
-                _ => LAST,
-            };
+            kind = kind_of(pattern, warm_until, counted);
+            counted += u64::from(kind == MORE);
         }
         arm(am, seen, watch, Role::Initiator);
         let sent_at = ticks();
@@ -191,7 +188,7 @@ mod tests {
             depth: None,
             warm_ns: 1,
             measure_ns: 300_000_000,
-            limit_ns: 20_000_000_000,
+            limit_ns: 60_000_000_000,
         };
         // Whoever waits makes way: a busy machine has no core for each end.
         crate::idle::set_crowded(true);
