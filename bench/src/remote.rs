@@ -65,13 +65,25 @@ impl Greeting {
     }
 }
 
-/// Connects to a machine that serves at `at`, which may start within `patience`, and hears its greeting.
-pub fn connect(at: SocketAddr, patience: Duration) -> Result<(TcpStream, Greeting), RemoteError> {
+/// Connects to a machine that serves at one of these addresses, of which there must be one, and may start within `patience`; hears its
+/// greeting.
+pub fn connect(at: &[SocketAddr], patience: Duration) -> Result<(TcpStream, Greeting), RemoteError> {
     let give_up = Instant::now() + patience;
-    let mut connection = loop {
-        match TcpStream::connect_timeout(&at, patience.max(RETRY)) {
-            Ok(connection) => break connection,
-            Err(error) if Instant::now() >= give_up => return Err(RemoteError::Connect(at, error)),
+    let each = (patience / at.len().max(1) as u32).max(RETRY);
+    let try_all = || {
+        let mut refused = None;
+        for at in at {
+            match TcpStream::connect_timeout(at, each) {
+                Ok(connection) => return Ok((*at, connection)),
+                Err(error) => refused = Some(RemoteError::Connect(*at, error)),
+            }
+        }
+        Err(refused.expect("one address was tried"))
+    };
+    let (at, mut connection) = loop {
+        match try_all() {
+            Ok(connected) => break connected,
+            Err(error) if Instant::now() >= give_up => return Err(error),
             Err(_) => std::thread::sleep(RETRY),
         }
     };
@@ -126,7 +138,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let server = thread::spawn(move || serve(listener.accept().unwrap().0));
-        let result = connect(at, Duration::ZERO);
+        let result = connect(&[at], Duration::ZERO);
         server.join().unwrap();
         result
     }
@@ -160,11 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn of_several_addresses_the_one_that_serves_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let silent = SocketAddr::new([127, 0, 0, 2].into(), at.port());
+        let server = thread::spawn(move || Greeting::new("mem:".into(), 0).send(&mut listener.accept().unwrap().0));
+        let (connection, _) = connect(&[silent, at], Duration::ZERO).unwrap();
+        assert_eq!(connection.peer_addr().unwrap(), at);
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
     fn nobody_there_is_said_with_what_to_start() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         drop(listener);
-        let error = connect(at, Duration::ZERO).unwrap_err().to_string();
+        let error = connect(&[at], Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("start `sidelane ladder serve` there"), "{error}");
     }
 }

@@ -17,27 +17,49 @@ pub fn cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
+/// The same, but neighbours of one physical core (hyperthreads) not before each physical core has been named once: whoever
+/// takes the first few shares as little as can be.
+pub fn cores_apart() -> Vec<usize> {
+    apart(&cores(), |core| {
+        let file = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+        members(&std::fs::read_to_string(file).unwrap_or_default()).collect()
+    })
+}
+
+/// `siblings` of a core are all on its physical core, itself among them.
+fn apart(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let before = |core: usize| siblings(core).iter().filter(|other| **other < core && cores.contains(other)).count();
+    let mut apart = cores.to_vec();
+    apart.sort_by_cached_key(|core| before(*core));
+    apart
+}
+
 /// How many cores the machine runs on, whether this thread may use them or not; 1 where the system does not tell.
 pub fn online() -> usize {
     let ranges = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    count(&ranges).max(1)
+    members(&ranges).count().max(1)
 }
 
 /// Members of a kernel's list of numbers: `0-3,6` (Documentation/admin-guide/cputopology.rst).
-fn count(ranges: &str) -> usize {
-    let members = ranges.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some((last.parse::<usize>().ok()? + 1).saturating_sub(first.parse().ok()?))
-    });
-    members.sum()
+fn members(ranges: &str) -> impl Iterator<Item = usize> {
+    ranges
+        .trim()
+        .split(',')
+        .filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.parse().ok()?..=last.parse().ok()?)
+        })
+        .flatten()
 }
 
-/// Keeps the calling thread on `core`.
+/// Keeps the calling thread on `core`, if there is such a one.
 pub fn pin_to(core: usize) -> io::Result<()> {
-    assert!(core < libc::CPU_SETSIZE as usize, "a core's number fits the kernel's set");
+    if core >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     // SAFETY: As in `cores`.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: The index is below CPU_SETSIZE, asserted above.
+    // SAFETY: The index is below CPU_SETSIZE, seen above.
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: The kernel reads the size given, which is that of `set`.
     if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } < 0 {
@@ -51,9 +73,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_of_lists_are_counted() {
-        assert_eq!([count("0-1\n"), count("0"), count("0-3,6,8-9"), count("")], [2, 1, 7, 0]);
+    fn members_of_lists_are_named() {
+        let of = |text| members(text).collect::<Vec<_>>();
+        assert_eq!(of("0-3,6,8-9\n"), [0, 1, 2, 3, 6, 8, 9]);
+        assert_eq!((of("0"), of(""), of("2-1")), (vec![0], vec![], vec![]));
         assert!(online() >= cores().len());
+    }
+
+    #[test]
+    fn physical_cores_come_before_second_threads_of_one() {
+        // Threads of a core have neighbouring numbers on many virtual machines, and distant ones on most others.
+        let neighbours = |core: usize| vec![core & !1, core | 1];
+        assert_eq!(apart(&[0, 1, 2, 3], neighbours), [0, 2, 1, 3]);
+        assert_eq!(apart(&[1, 2, 3], neighbours), [1, 2, 3], "core 0 is not ours");
+        assert_eq!(apart(&[0, 1, 2, 3], |core| vec![core % 2, core % 2 + 2]), [0, 1, 2, 3]);
+        assert_eq!(apart(&[4, 7], |_| Vec::new()), [4, 7], "where the system tells nothing");
+        let mut all = cores_apart();
+        all.sort_unstable();
+        assert_eq!(all, cores());
     }
 
     #[test]
@@ -62,6 +99,7 @@ mod tests {
             let core = *cores().last().expect("a thread runs somewhere");
             pin_to(core).unwrap();
             assert_eq!(cores(), [core]);
+            assert!(pin_to(usize::MAX).is_err());
         })
         .join()
         .unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sidelane::lab::process::{self, Process};
@@ -45,8 +45,7 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
         if let Some(signal) = signals.forever().next() {
             kill_children();
             // Nobody else goes on with them: the lock is kept.
-            let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-            unfinished.iter().for_each(|file| drop(fs::remove_file(file)));
+            let _kept = remove_unfinished();
             std::process::exit(code_of(signal));
         }
     })?;
@@ -60,6 +59,21 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 pub struct Unfinished(PathBuf);
 
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// `file`, if it is there then, goes at the end of the command, or with what a signal ends.
+pub fn remove_at_end(file: PathBuf) {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !unfinished.contains(&file) {
+        unfinished.push(file);
+    }
+}
+
+/// To be called at the command's end.
+pub fn remove_unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    unfinished.iter().for_each(|file| drop(fs::remove_file(file)));
+    unfinished
+}
 
 impl Unfinished {
     /// The file may be written to from now on.

@@ -44,7 +44,7 @@ pub fn run(command: LabCommand) -> Result<i32, Failure> {
         // As a shell has it.
         Err(Failure::Run(program, error)) => {
             let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-            eprintln!("error: {}", Failure::Run(program, error));
+            tell!("error: {}", Failure::Run(program, error));
             Ok(code)
         }
         outcome => outcome,

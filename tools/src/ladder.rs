@@ -31,6 +31,7 @@ use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
 
+use args::PatternArg;
 pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg};
 pub use collectives::run as collectives;
 pub use serve::serve;
@@ -48,6 +49,10 @@ pub enum Failure {
     NoPeer(Spec),
     #[error("--breakdown knows the rungs proto and am, and not {0}")]
     NoStamps(String),
+    #[error("--depth is of floods, and --patterns leaves them out")]
+    NoFlood,
+    #[error("cannot serve {nic}: {reason}")]
+    NoDriver { nic: Spec, reason: String },
     #[error(transparent)]
     Mpi(#[from] InstallError),
     #[error("--mpi measures between hosts of a lab, and there is none")]
@@ -70,6 +75,9 @@ pub enum Failure {
 
 /// Runs the ladder; returns the exit code.
 pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
+    if args.depth.is_some() && !args.patterns.is_empty() && !args.patterns.contains(&PatternArg::Flood) {
+        return Err(Failure::NoFlood);
+    }
     // Before the minute of measuring, not after it.
     let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
@@ -88,7 +96,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
     let (mut failure, mut without) = (None, Vec::new());
     for group in place.groups(&nics) {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
-            eprintln!("{}: no frames on a wire here, so no --real-frames", names(&group));
+            tell!("{}: no frames on a wire here, so no --real-frames", names(&group));
         }
         let plan = plans::plan(args, &group, &place);
         if plan.cells().is_empty() {
@@ -117,7 +125,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
         if whole.is_none() && failure.is_none() {
             return Err(nothing);
         }
-        eprintln!("{nothing}");
+        tell!("{nothing}");
     }
     if let Some(report) = whole {
         json.map_or(Ok(()), |file| file.write(&report.to_json()))?;
@@ -133,7 +141,7 @@ fn break_down(
     json: Option<OutFile>,
     interrupted: &Interrupted,
 ) -> Result<i32, Failure> {
-    let sizes = if args.sizes.is_empty() { &[8][..] } else { &args.sizes };
+    let sizes = if args.sizes.is_empty() { vec![8] } else { args.distinct_sizes() };
     let rungs = if args.rungs.is_empty() { &[Rung::Proto][..] } else { &args.rungs };
     let messages = |rung: &Rung| match rung {
         Rung::Proto => Ok(Messages::Plain),
@@ -143,7 +151,7 @@ fn break_down(
     let messages = rungs.iter().map(messages).collect::<Result<Vec<_>, _>>()?;
     let mut all = Vec::new();
     for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
-        match breakdown::measure(nic, messages, sizes, place) {
+        match breakdown::measure(nic, messages, &sizes, place) {
             _ if interrupted.is_set() => return Ok(interrupted.code()),
             measured => all.extend(measured?),
         }
@@ -177,7 +185,7 @@ fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
     if !asked.is_empty() && asked.iter().all(|nic| needs_a_lab(*nic)) {
         return Err(Failure::NoLab(error));
     }
-    eprintln!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
+    tell!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
     let rest = if asked.is_empty() { vec![NicKind::Udp, NicKind::Shm] } else { asked };
     Ok((Place::Loopback, rest.into_iter().filter(|nic| !needs_a_lab(*nic)).collect()))
 }
@@ -241,8 +249,8 @@ impl Steps {
             }
             Self::Lines { nics, rounds, shown } if shown.replace(Some(progress.round)) != Some(progress.round) => {
                 match progress.round {
-                    0 => eprintln!("{nics}: warming up"),
-                    round => eprintln!("{nics}: round {round} of {rounds}"),
+                    0 => tell!("{nics}: warming up"),
+                    round => tell!("{nics}: round {round} of {rounds}"),
                 }
             }
             Self::Lines { .. } => {}

@@ -2,6 +2,11 @@
 
 #![deny(unsafe_code)]
 
+/// As `eprintln!`, but nobody who reads it is no reason to panic.
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::tell(format_args!($($text)*)) };
+}
+
 mod args;
 mod interrupt;
 mod lab_command;
@@ -16,8 +21,9 @@ mod study_command;
 mod tune_command;
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Parser;
 use sidelane::doctor::Report;
@@ -30,8 +36,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .log_internal_errors(false)
         .init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
         None => ladder::run(&cli.ladder).map_err(Into::into),
@@ -60,10 +67,15 @@ fn main() -> ExitCode {
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),
         Some(Command::Soak(args)) => return sidelane::soak::run(&args),
     };
+    drop(interrupt::remove_unfinished());
+    let outcome = match UNWRITTEN.get() {
+        Some(error) if matches!(outcome, Ok(0)) => Err(format!("cannot write to standard output: {error}").into()),
+        _ => outcome,
+    };
     match outcome {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            eprintln!("error: {error}");
+            tell!("error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -80,7 +92,20 @@ fn show_doctor(json: bool) -> i32 {
     i32::from(!report.ready)
 }
 
-/// Prints a line. A reader that has seen enough (`| head`) is no failure, and no reason to leave other work undone.
+/// Prints a line. A reader that has seen enough (`| head`) is no failure, and no reason to leave other work undone; what else
+/// keeps it from being written is the command's failure at its end.
 fn say(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    if let Err(error) = writeln!(io::stdout(), "{text}")
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// Why output is missing.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a line beside the output. Nobody misses it who does not read it.
+fn tell(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

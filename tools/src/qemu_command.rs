@@ -17,11 +17,11 @@ pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     let interrupted = interrupt::end_children_on_signal().map_err(signals)?;
     let kernel = match &args.kernel {
         Some(folder) => Kernel::unpacked(folder)?,
-        None => Kernel::cached(|text| eprintln!("{text}"))?,
+        None => Kernel::cached(|text| tell!("{text}"))?,
     };
     let qemu = Qemu::new(kernel, args.accel)?;
     let how = if qemu.is_accelerated() { "KVM" } else { "emulation (TCG): times are those of the emulator" };
-    eprintln!("guests run by {how}");
+    tell!("guests run by {how}");
     let outcome = if args.command.is_empty() { prove(args, &qemu, &interrupted) } else { run_in(args, &qemu) };
     // The guests were ended by the signal, and what they did not do is no news.
     if interrupted.is_set() { Ok(interrupted.code()) } else { outcome }
@@ -59,7 +59,7 @@ fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32,
         let mut ladder = run()?;
         if ladder.failed && !interrupted.is_set() {
             // One lost frame ends a measurement of raw frames, and emulators on an overloaded machine do lose one.
-            eprintln!("{model}: the ladder is tried again");
+            tell!("{model}: the ladder is tried again");
             ladder = run()?;
         }
         for (what, step) in [("conformance", &conformance), ("ladder", &ladder)] {
@@ -146,7 +146,7 @@ fn limit(args: &QemuArgs) -> Duration {
 
 fn show(model: Model, news: &News<'_>) {
     match news {
-        News::Stage(host, text) => eprintln!("{model}, {host}: {text}"),
+        News::Stage(host, text) => tell!("{model}, {host}: {text}"),
         News::Line(text) => say(text),
         News::Beside(text) => tracing::info!(%model, "B: {text}"),
     }

@@ -103,7 +103,7 @@ pub enum BindArg {
 /// Runs the job; returns its exit code.
 pub fn run(args: RunArgs) -> i32 {
     start(args).unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        tell!("error: {failure}");
         failure.exit_code()
     })
 }

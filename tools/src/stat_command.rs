@@ -38,15 +38,17 @@ are seen too, those of other users only by root. `turns` are calls of poll: one 
 pub fn run(args: &StatArgs) -> io::Result<i32> {
     let mut last = Snapshot::take(&args.pids)?;
     if args.once {
-        let text = if args.json { last.to_json() + "\n" } else { once(&last) };
-        let _ = io::stdout().write_all(text.as_bytes());
+        let text = if args.json { last.to_json() } else { once(&last) };
+        if !text.is_empty() {
+            crate::say(text.trim_end());
+        }
     }
     for pid in args.pids.iter().filter(|pid| last.processes.iter().all(|process| process.pid != **pid)) {
-        eprintln!("process {pid} shows no counters: it has ended, has no endpoint, or is another user's");
+        tell!("process {pid} shows no counters: it has ended, has no endpoint, or is another user's");
     }
     if last.processes.is_empty() {
         if args.pids.is_empty() {
-            eprintln!("no process with a Sidelane endpoint runs (those of other users only root sees)");
+            tell!("no process with a Sidelane endpoint runs (those of other users only root sees)");
         }
         return Ok(1);
     }
@@ -58,14 +60,15 @@ pub fn run(args: &StatArgs) -> io::Result<i32> {
         thread::sleep(args.interval.0);
         let mut snapshot = Snapshot::take(&args.pids)?;
         if snapshot.processes.is_empty() {
-            eprintln!("all have ended");
+            tell!("all have ended");
             return Ok(0);
         }
         snapshot.compare(&last);
         let text = if args.json { snapshot.to_json() + "\n" } else { live.lines(&snapshot) };
-        // A reader that has seen enough (`| head`) is no failure.
-        if io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
-            return Ok(0);
+        match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+            // A reader that has seen enough (`| head`) is no failure.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+            outcome => outcome?,
         }
         last = snapshot;
     }

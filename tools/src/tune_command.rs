@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane::lab::{self, HOSTS_MAX, Lab, LabSpec};
-use sidelane_bench::ladder::{LadderError, NicKind, Pair, PairError, Regime};
+use sidelane_bench::ladder::{LadderError, NicKind, NoSuch, Pair, PairError, Regime};
 use sidelane_bench::tune::collectives::{self, Gain, Taken};
 use sidelane_bench::tune::{self, Driver, Effort, Tuned};
 use sidelane_mpi::coll::Table;
@@ -23,7 +23,7 @@ use crate::out_file::{OutFile, WriteError};
 #[derive(Debug, Args)]
 pub struct TuneArgs {
     /// Drivers, comma separated [default: shm, uring, udp and xdp, as far as they run here]
-    #[arg(long, value_delimiter = ',', value_name = "DRIVER")]
+    #[arg(long, value_delimiter = ',', value_name = "DRIVER", value_parser = nic)]
     pub nic: Vec<NicKind>,
     /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8", value_parser = ranks)]
@@ -98,6 +98,14 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
+/// A driver of jobs.
+fn nic(text: &str) -> Result<NicKind, String> {
+    match text.parse() {
+        Ok(NicKind::Mem) => Err("no job runs on `mem`, which is within one process".to_owned()),
+        other => other.map_err(|error: NoSuch| error.to_string()),
+    }
+}
+
 /// A number of ranks, each on a host of a lab.
 fn ranks(text: &str) -> Result<usize, String> {
     let ranks = text.parse().ok().filter(|ranks| *ranks <= HOSTS_MAX);
@@ -108,7 +116,7 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     let (place, in_a_lab) = match Place::lab() {
         Ok(place) => (place, true),
         Err(error) => {
-            eprintln!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
+            tell!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
             (Place::Loopback, false)
         }
     };
@@ -123,7 +131,7 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
         match limits(nic, &place, effort, interrupted) {
             Ok(driver) => drivers.push(driver),
             Err(Failure::Driver(nic, LadderError::Sides(error))) if error.is_report() && args.nic.is_empty() => {
-                eprintln!("{nic} is left out: {error}");
+                tell!("{nic} is left out: {error}");
             }
             Err(error) => return Err(error),
         }
@@ -214,7 +222,7 @@ struct Bar(Option<ProgressBar>);
 impl Bar {
     fn start(what: &str, steps: usize) -> Self {
         if !io::stderr().is_terminal() {
-            eprintln!("{what}: {steps} measurements");
+            tell!("{what}: {steps} measurements");
             return Self(None);
         }
         let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} (about {eta} left)");

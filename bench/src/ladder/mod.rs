@@ -1,11 +1,14 @@
 //! The overhead ladder: every rung measured in turn, round after round, by two sides.
 
+mod names;
 mod pair;
 mod plan;
 
+pub use names::NoSuch;
+use pair::twice_telling;
 pub use pair::{End, Host, Pair, PairError, Reach, twice};
 pub(crate) use plan::GRACE;
-pub use plan::{Cell, NicKind, NoSuch, Plan, Regime, Rung, Variant};
+pub use plan::{Cell, NicKind, Plan, Regime, Rung, Variant};
 
 use std::fmt;
 use std::io;
@@ -91,6 +94,8 @@ pub struct Measured {
     pub cell: Cell,
     /// One outcome a round, of the side that measures.
     pub rounds: Vec<Outcome>,
+    /// Failures after which a round was measured again.
+    pub again: Vec<String>,
 }
 
 /// What every round saw of one pattern, played by a contender.
@@ -131,21 +136,21 @@ pub fn run_beside(
         let (a, b) = hosts(*regime).map_err(|error| LadderError::Hosts(*regime, error))?;
         pairs.push((*regime, Pair::spawn(a, b).map_err(LadderError::Sides)?));
     }
-    let mut measured: Vec<Measured> =
-        plan.cells().into_iter().map(|cell| Measured { cell, rounds: Vec::new() }).collect();
+    let mut measured: Vec<Measured> = plan.cells().into_iter().map(Measured::new).collect();
     let mut contended = Vec::new();
     // The first round only warms: memory that was never touched and code that was never run are ten times as slow.
     let total = measured.len() * (plan.rounds + 1) + contenders.len() * plan.regimes.len() * plan.rounds;
     let mut done = 0;
     for round in 0..=plan.rounds {
         let mut refused = Vec::new();
-        for (index, Measured { cell, rounds }) in measured.iter_mut().enumerate() {
+        for (index, Measured { cell, rounds, again }) in measured.iter_mut().enumerate() {
             if !progress(Progress { done, total, round, next: Next::Cell(cell) }) {
                 return Err(LadderError::Interrupted);
             }
             done += 1;
             let (_, pair) = pairs.iter_mut().find(|(regime, _)| *regime == cell.regime).expect("one pair a regime");
-            match measure(plan, pair, cell, (round == 0, !contenders.is_empty())) {
+            let note = |failure: PairError| again.extend((round > 0).then(|| failure.to_string()));
+            match measure(plan, pair, cell, (round == 0, !contenders.is_empty()), note) {
                 Ok(outcome) if round > 0 => rounds.push(outcome),
                 Ok(_) => {}
                 Err(error) if round == 0 && refuses_congestion(cell, &error) => {
@@ -177,6 +182,13 @@ pub fn run_beside(
     let versions = contenders.iter().map(|one| (one.name().to_owned(), one.version().unwrap_or_default().to_owned()));
     let versions = versions.collect();
     Ok(Report::new(plan, &measured, &contended, versions))
+}
+
+impl Measured {
+    /// Nothing yet.
+    pub fn new(cell: Cell) -> Self {
+        Self { cell, rounds: Vec::new(), again: Vec::new() }
+    }
 }
 
 /// One launch of a contender, which plays all patterns of a regime.
@@ -216,8 +228,14 @@ fn leave_out(measured: &mut Vec<Measured>, index: usize) {
     }
 }
 
-/// One measurement: one that only warms, or `beside` contenders.
-fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, (warming, beside): (bool, bool)) -> Result<Outcome, PairError> {
+/// One measurement: one that only warms, or `beside` contenders. `failed` is told of a failure that was tried again.
+fn measure(
+    plan: &Plan,
+    pair: &mut Pair,
+    cell: &Cell,
+    (warming, beside): (bool, bool),
+    failed: impl FnOnce(PairError),
+) -> Result<Outcome, PairError> {
     let mut pattern = plan.pattern(cell);
     if warming {
         pattern.measure_ns /= 4;
@@ -234,7 +252,8 @@ fn measure(plan: &Plan, pair: &mut Pair, cell: &Cell, (warming, beside): (bool, 
         }
         Ok(if pattern.is_answered() { a } else { b })
     };
-    twice(once).map(|outcome| if cell.rung.takes_whole_round_trips() { outcome.whole() } else { outcome })
+    twice_telling(once, failed)
+        .map(|outcome| if cell.rung.takes_whole_round_trips() { outcome.whole() } else { outcome })
 }
 
 fn path(cell: &Cell, layer: impl Fn() -> Layer, end: &End) -> Path {
@@ -298,7 +317,7 @@ mod tests {
         let failed = |reason: &str| PairError::Failed(Role::Initiator, reason.to_owned());
         assert!(refuses_congestion(&cell("bbr"), &failed("TCP_CONGESTION: Operation not permitted")));
         assert!(!refuses_congestion(&cell("bbr"), &failed("connect: Connection refused")));
-        let mut measured: Vec<_> = ["bbr", "reno"].map(|name| Measured { cell: cell(name), rounds: Vec::new() }).into();
+        let mut measured: Vec<_> = ["bbr", "reno"].map(|name| Measured::new(cell(name))).into();
         leave_out(&mut measured, 0);
         assert_eq!(measured[0].cell, cell("reno"));
         leave_out(&mut measured, 0);

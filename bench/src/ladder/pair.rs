@@ -137,10 +137,19 @@ impl Pair {
 
 /// `measure`, and once more when a side reports a failure, since a machine that does other things may drop a frame or stop a
 /// side for a moment.
-pub fn twice<T>(mut measure: impl FnMut() -> Result<T, PairError>) -> Result<T, PairError> {
+pub fn twice<T>(measure: impl FnMut() -> Result<T, PairError>) -> Result<T, PairError> {
+    twice_telling(measure, |_| ())
+}
+
+/// The same; `first` is told of a failure that is tried again.
+pub fn twice_telling<T>(
+    mut measure: impl FnMut() -> Result<T, PairError>,
+    first: impl FnOnce(PairError),
+) -> Result<T, PairError> {
     match measure() {
         Err(error) if error.is_report() => {
             tracing::debug!(%error, "tried again");
+            first(error);
             measure()
         }
         outcome => outcome,

@@ -1,7 +1,7 @@
 //! A flood whose messages are answered, each by one of its size, and of which only so many may be unanswered.
 //! Timed where messages are sent first: answers a second.
 
-use super::{LAST, MORE, Outcome, Part, Pattern, Turn, buffer};
+use super::{LAST, LEAST, MORE, Mark, Marks, Outcome, Part, Pattern, Turn, buffer};
 use crate::clock::now_ns;
 use crate::transport::{Broken, Transport};
 
@@ -17,9 +17,8 @@ pub(super) struct Requester {
     stuck: bool,
     messages: u64,
     answers: u64,
-    /// When the warm-up was over, and how many answers had come.
-    counting: Option<(u64, u64)>,
-    last_at: u64,
+    /// Of answers.
+    marks: Marks,
 }
 
 /// Answers every message but the last.
@@ -43,8 +42,7 @@ impl Requester {
             stuck: false,
             messages: 0,
             answers: 0,
-            counting: None,
-            last_at: now,
+            marks: Marks::default(),
         }
     }
 
@@ -62,7 +60,7 @@ impl Part for Requester {
         } else if now < self.end {
             self.depth - self.unanswered()
         } else if self.unanswered() == 0 {
-            self.outgoing[0] = LAST;
+            self.outgoing[0] = if self.messages < LEAST { MORE } else { LAST };
             1
         } else {
             0
@@ -82,22 +80,14 @@ impl Part for Requester {
         let answers = transport.recv(self.unanswered() as usize, &mut self.incoming, |_| {})? as u64;
         self.answers += answers;
         if answers > 0 {
-            self.last_at = now;
-            if self.counting.is_none() && now >= self.warm_until {
-                self.counting = Some((now, self.answers));
-            }
+            let mark = Mark { at: now, messages: self.answers };
+            self.marks.on_more(mark, |_| now >= self.warm_until);
         }
         Ok(if sent + answers == 0 { Turn::Idle } else { Turn::Busy })
     }
 
     fn outcome(self) -> Outcome {
-        let msgs_per_s = match self.counting {
-            Some((since, before)) if self.last_at > since => {
-                Some((self.answers - before) as f64 * 1e9 / (self.last_at - since) as f64)
-            }
-            _ => None,
-        };
-        Outcome { messages: self.messages, msgs_per_s, ..Outcome::default() }
+        Outcome { messages: self.messages, msgs_per_s: self.marks.rate(), ..Outcome::default() }
     }
 }
 

@@ -94,6 +94,44 @@ enum Turn {
     Done,
 }
 
+/// So many messages had come by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    at: u64,
+    messages: u64,
+}
+
+/// Marks for a rate: where the first message came, where the warm-up was over, and the last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    first: Option<Mark>,
+    warm: Option<Mark>,
+    last: Option<Mark>,
+}
+
+impl Marks {
+    /// More messages have come; `warm` tells whether the warm-up is over, given the first mark.
+    #[inline]
+    fn on_more(&mut self, mark: Mark, warm: impl FnOnce(Mark) -> bool) {
+        self.last = Some(mark);
+        match self.first {
+            None => self.first = Some(mark),
+            Some(first) if self.warm.is_none() && warm(first) => self.warm = Some(mark),
+            Some(_) => {}
+        }
+    }
+
+    /// Messages a second behind the warm-up. Where they take so long that none came behind it, all but the first count.
+    fn rate(&self) -> Option<f64> {
+        let last = self.last?;
+        let since = |mark: Mark| {
+            let counted = last.at > mark.at && last.messages > mark.messages;
+            counted.then(|| (last.messages - mark.messages) as f64 * 1e9 / (last.at - mark.at) as f64)
+        };
+        self.warm.and_then(since).or_else(|| self.first.and_then(since))
+    }
+}
+
 trait Part {
     fn turn<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken>;
     fn outcome(self) -> Outcome;
@@ -210,6 +248,9 @@ fn drive_both<P: Part, A: Transport, Q: Part, B: Transport>(
 /// Turns between two looks at the deadline: a look is some 20 ns, a turn at least as much.
 const TURNS_PER_CLOCK: u64 = 1024;
 
+/// Messages before the last one, however long one takes: the first tells that it has begun, and another that time has passed.
+const LEAST: u64 = 2;
+
 /// First byte of every message but the last.
 const MORE: u8 = 0;
 /// First byte of the last message.
@@ -222,4 +263,68 @@ fn buffer(size: usize) -> Vec<u8> {
     let mut buffer = vec![0x5a; size + crate::transport::SLACK];
     buffer[0] = MORE;
     buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(marks: &[(u64, u64)], warm_ns: u64) -> Option<f64> {
+        let mut all = Marks::default();
+        for &(at, messages) in marks {
+            all.on_more(Mark { at, messages }, |first| at >= first.at + warm_ns);
+        }
+        all.rate()
+    }
+
+    #[test]
+    fn a_rate_is_that_behind_the_warm_up() {
+        assert_eq!(rate(&[(100, 1), (200, 50), (1_100, 60), (1_600, 65), (2_100, 70)], 1_000), Some(10.0 * 1e9 / 1e3));
+    }
+
+    #[test]
+    fn where_nothing_comes_behind_the_warm_up_all_but_the_first_count() {
+        assert_eq!(rate(&[(100, 1), (200, 2), (1_100, 3)], 1_000), Some(2.0 * 1e9 / 1e3));
+        assert_eq!(rate(&[(100, 1), (200, 2)], 1_000), Some(1e9 / 100.0));
+        assert_eq!((rate(&[(100, 3)], 0), rate(&[], 0)), (None, None));
+    }
+
+    /// Takes one message a turn.
+    #[derive(Default)]
+    struct Slow {
+        sent: Vec<u8>,
+        taken: bool,
+    }
+
+    impl Transport for Slow {
+        fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
+            self.taken = !self.taken;
+            self.sent.extend(self.taken.then_some(message[0]));
+            Ok(self.taken)
+        }
+
+        fn flush(&mut self) -> Result<(), Broken> {
+            Ok(())
+        }
+
+        fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+            // Whatever was sent is answered, where answers are taken.
+            (0..budget).for_each(|_| each(&[MORE]));
+            Ok(budget)
+        }
+
+        fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn messages_that_take_longer_than_the_measurement_are_enough_for_a_rate() {
+        for (kind, depth) in [(Kind::Bandwidth, None), (Kind::Flood, None), (Kind::Flood, Some(1))] {
+            let pattern = Pattern { kind, size: 8, depth, warm_ns: 0, measure_ns: 0, limit_ns: 1_000_000_000 };
+            let mut slow = Slow::default();
+            play(&pattern, Role::Initiator, &mut slow).unwrap();
+            assert_eq!(slow.sent, [MORE, MORE, LAST], "{kind} {depth:?}");
+        }
+    }
 }

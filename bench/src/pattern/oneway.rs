@@ -1,7 +1,7 @@
 //! Messages one way, as many as go: the flood of small ones and the bandwidth of large ones.
 //! Timed at the receiver, from the end of its warm-up to the last message.
 
-use super::{LAST, Outcome, Part, Pattern, Turn, buffer};
+use super::{LAST, LEAST, Mark, Marks, Outcome, Part, Pattern, Turn, buffer};
 use crate::clock::now_ns;
 use crate::transport::{Broken, Transport};
 
@@ -19,21 +19,8 @@ pub(super) struct Sender {
 pub(super) struct Receiver {
     incoming: Vec<u8>,
     warm_ns: u64,
-    phase: Phase,
     messages: u64,
-    last_at: u64,
-}
-
-enum Phase {
-    /// Nothing has come.
-    Silent,
-    Warming {
-        until: u64,
-    },
-    Counting {
-        since: u64,
-        messages_before: u64,
-    },
+    marks: Marks,
 }
 
 impl Sender {
@@ -51,7 +38,7 @@ impl Sender {
 impl Part for Sender {
     #[inline]
     fn turn<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
-        if !self.stuck && now_ns() >= self.end {
+        if !self.stuck && self.messages >= LEAST && now_ns() >= self.end {
             self.outgoing[0] = LAST;
         }
         let last = self.outgoing[0] == LAST;
@@ -78,7 +65,7 @@ impl Part for Sender {
 
 impl Receiver {
     pub(super) fn new(pattern: &Pattern) -> Self {
-        Self { incoming: buffer(pattern.size), warm_ns: pattern.warm_ns, phase: Phase::Silent, messages: 0, last_at: 0 }
+        Self { incoming: buffer(pattern.size), warm_ns: pattern.warm_ns, messages: 0, marks: Marks::default() }
     }
 }
 
@@ -92,25 +79,12 @@ impl Part for Receiver {
         }
         self.messages += taken as u64;
         let now = now_ns();
-        self.last_at = now;
-        match self.phase {
-            Phase::Silent => self.phase = Phase::Warming { until: now + self.warm_ns },
-            Phase::Warming { until } if now >= until => {
-                self.phase = Phase::Counting { since: now, messages_before: self.messages };
-            }
-            Phase::Warming { .. } | Phase::Counting { .. } => {}
-        }
+        self.marks.on_more(Mark { at: now, messages: self.messages }, |first| now >= first.at + self.warm_ns);
         Ok(if last { Turn::Done } else { Turn::Busy })
     }
 
     fn outcome(self) -> Outcome {
-        let msgs_per_s = match self.phase {
-            Phase::Counting { since, messages_before } if self.last_at > since => {
-                Some((self.messages - messages_before) as f64 * 1e9 / (self.last_at - since) as f64)
-            }
-            _ => None,
-        };
-        Outcome { messages: self.messages, msgs_per_s, ..Outcome::default() }
+        Outcome { messages: self.messages, msgs_per_s: self.marks.rate(), ..Outcome::default() }
     }
 }
 

@@ -23,9 +23,9 @@ pub(super) fn of(rows: &[Row]) -> Option<Table> {
     }));
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    let heading = |(name, nic): &(Name, Option<NicKind>)| match nic {
-        Some(nic) => format!("{name}\n{nic}"),
-        None => name.to_string(),
+    let heading = |(name, nic): &(Name, Option<NicKind>)| {
+        let whole = if name.takes_whole_round_trips() { ", whole" } else { "" };
+        nic.map_or_else(|| name.to_string(), |nic| format!("{name}{whole}\n{nic}"))
     };
     let mut headings = vec!["half RTT,\np50".to_owned()];
     headings.extend(curves.iter().map(heading));

@@ -75,6 +75,9 @@ pub struct Row {
     pub congestion: Option<String>,
     /// Every congestion control that was tried, with its median.
     pub gbit_per_s_by_congestion: Vec<(String, f64)>,
+    /// Measurements that failed and were made again, by what the sides reported; those that failed twice end the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<String>,
     /// Of a contender: how our topmost rung stands against it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leads: Vec<Lead>,
@@ -111,24 +114,16 @@ impl Report {
                     continue;
                 }
                 for (rung, nic) in plan.steps() {
-                    let of = |kind, size| {
-                        move |one: &&Measured| {
-                            let cell = &one.cell;
-                            cell.regime == *regime
-                                && (cell.rung, cell.nic) == (rung, nic)
-                                && (cell.kind, cell.size) == (kind, size)
-                        }
+                    let wanted = |one: &&Measured| {
+                        let cell = &one.cell;
+                        let sized = if cell.kind == Kind::Bandwidth { bandwidth_size } else { Some(size) };
+                        (cell.regime, cell.rung, cell.nic, Some(cell.size)) == (*regime, rung, nic, sized)
                     };
                     let mut row = Row::empty(Name::Rung(rung), nic, *regime, size);
                     row.depth = plan.depth;
-                    measured.iter().filter(of(Kind::PingPong, size)).for_each(|one| row.add_ping_pong(&one.rounds));
-                    measured
-                        .iter()
-                        .filter(of(Kind::Flood, size))
-                        .for_each(|one| row.add_flood(&one.rounds, &one.cell.variant));
-                    if let Some(size) = bandwidth_size {
-                        let bandwidth = measured.iter().filter(of(Kind::Bandwidth, size));
-                        bandwidth.for_each(|one| row.add_bandwidth(&one.rounds, one.cell.size, &one.cell.variant));
+                    for Measured { cell, rounds, again } in measured.iter().filter(wanted) {
+                        row.add(cell.kind, cell.size, &cell.variant, rounds);
+                        row.again.extend(again.iter().map(|failure| format!("{}: {failure}", cell.kind)));
                     }
                     rungs.push(row);
                 }
@@ -186,8 +181,17 @@ impl Row {
             gbit_per_s: None,
             congestion: None,
             gbit_per_s_by_congestion: Vec::new(),
+            again: Vec::new(),
             leads: Vec::new(),
             rounds: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, kind: Kind, size: usize, variant: &Variant, rounds: &[Outcome]) {
+        match kind {
+            Kind::PingPong => self.add_ping_pong(rounds),
+            Kind::Flood => self.add_flood(rounds, variant),
+            Kind::Bandwidth => self.add_bandwidth(rounds, size, variant),
         }
     }
 
@@ -250,11 +254,7 @@ fn contender_rows(regime: Regime, size: usize, contended: &[&Contended]) -> Vec<
         if at == rows.len() {
             rows.push(Row::empty(name, None, regime, size));
         }
-        match one.kind {
-            Kind::PingPong => rows[at].add_ping_pong(&one.rounds),
-            Kind::Flood => rows[at].add_flood(&one.rounds, &Variant::Plain),
-            Kind::Bandwidth => rows[at].add_bandwidth(&one.rounds, one.size, &Variant::Plain),
-        }
+        rows[at].add(one.kind, one.size, &Variant::Plain, &one.rounds);
     }
     rows
 }

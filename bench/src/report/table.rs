@@ -26,6 +26,12 @@ pub(super) fn write(report: &Report) -> String {
         let (rows, behind) = rest.split_at(count);
         rest = behind;
         let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows));
+        for row in rows {
+            if let Some(last) = row.again.last() {
+                let (name, times) = (name(row, drivers(rows).len() > 1), row.again.len());
+                let _ = writeln!(text, "{name}: {times} failed and made again; {last}");
+            }
+        }
         if rows.iter().any(|row| !row.leads.is_empty()) {
             let _ = write!(
                 text,
@@ -79,11 +85,7 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     let several = drivers(rows).len() > 1;
-    let name = |row: &Row| match row.nic {
-        Some(nic) if several => format!("{} {nic}", row.name),
-        _ => row.name.to_string(),
-    };
-    let mut columns = vec![column("rung", rows, name)];
+    let mut columns = vec![column("rung", rows, |row| name(row, several))];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
         columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, round_trip));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
@@ -93,7 +95,9 @@ fn table(rows: &[Row]) -> Table {
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
         let depth = rows[0].depth.map_or_else(String::new, |depth| format!(", {depth} deep"));
-        columns.push(column(&format!("messages/s\n{}{depth}", bytes(rows[0].size)), rows, |row| rate(row.msgs_per_s)));
+        let gathered = if rows.iter().any(|row| row.msgs_per_s_gathered.is_some()) { " (gathered)" } else { "" };
+        let size = bytes(rows[0].size);
+        columns.push(column(&format!("messages/s\n{size}{depth}{gathered}"), rows, messages));
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
         let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);
@@ -108,6 +112,14 @@ fn table(rows: &[Row]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// With its driver, where there are `several`.
+fn name(row: &Row, several: bool) -> String {
+    match row.nic {
+        Some(nic) if several => format!("{} {nic}", row.name),
+        _ => row.name.to_string(),
+    }
 }
 
 fn round_trip(row: &Row) -> String {
@@ -160,6 +172,14 @@ fn difference(row: &Row) -> String {
 
 pub(crate) fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.2}x"))
+}
+
+/// Kernel TCP's best stands beside what it does message by message.
+fn messages(row: &Row) -> String {
+    match row.msgs_per_s_gathered {
+        None => rate(row.msgs_per_s),
+        gathered => format!("{} ({})", rate(row.msgs_per_s), rate(gathered)),
+    }
 }
 
 fn rate(per_second: Option<f64>) -> String {

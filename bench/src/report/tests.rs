@@ -177,12 +177,26 @@ fn a_round_without_a_figure_shifts_no_other() {
 }
 
 #[test]
+fn what_was_measured_again_is_told() {
+    let plan = Plan { rungs: vec![Rung::Raw], ..Plan::new(&[NicKind::Uring]) };
+    let mut measured: Vec<_> = plan.cells().into_iter().map(Measured::new).collect();
+    measured[1].again = vec!["side B: frames were lost".to_owned(); 2];
+    let report = Report::new(&plan, &measured, &[], BTreeMap::new());
+    assert_eq!(report.rungs[0].again, ["flood: side B: frames were lost"; 2]);
+    assert!(report.rungs[1].again.is_empty(), "that is another regime");
+    let table = report.to_table();
+    assert!(table.contains("\nraw: 2 failed and made again; flood: side B: frames were lost\n"), "{table}");
+    assert!(!self::report().to_json().contains("again"), "it is rare");
+}
+
+#[test]
 fn a_bandwidth_of_all_sizes_has_a_row_for_each() {
     let mut plan = Plan { rungs: vec![Rung::Raw], sizes: vec![4096, 65_536], ..Plan::new(&[NicKind::Shm]) };
     plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::Bandwidth])];
     let rows = |plan: &Plan| {
         let rounds = vec![Outcome { msgs_per_s: Some(1e6), ..Outcome::default() }];
-        let measured: Vec<_> = plan.cells().into_iter().map(|cell| Measured { cell, rounds: rounds.clone() }).collect();
+        let measured: Vec<_> =
+            plan.cells().into_iter().map(|cell| Measured { rounds: rounds.clone(), ..Measured::new(cell) }).collect();
         let report = Report::new(plan, &measured, &[], BTreeMap::new());
         report.rungs.iter().map(|row| (row.size, row.gbit_size, row.gbit_per_s.is_some())).collect::<Vec<_>>()
     };
@@ -210,4 +224,11 @@ fn several_sizes_make_a_curve_beside_contenders() {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
     assert!(lines.iter().any(|line| words(line).contains("8 B 1000 ns 4000 ns 4.00x")), "{table}");
     assert!(lines.iter().any(|line| words(line).contains("1 MiB 80.0 µs 60.0 µs 0.75x")), "{table}");
+}
+
+#[test]
+fn a_curve_of_whole_round_trips_says_so() {
+    let rows: Vec<_> = [8, 64, 512].map(|size| Row { size, ..timed(Rung::Get, [1_000.0; 3]) }).into();
+    let table = curve::of(&rows).unwrap().to_string();
+    assert!(table.contains("get, whole"), "{table}");
 }

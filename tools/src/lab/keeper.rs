@@ -148,7 +148,14 @@ impl Kept {
         found.collect()
     }
 
-    /// A command that will run in `host` (`A`, `a`, `B`...) and lives on its own.
+    /// The place of `host` (`A`, `a`, `B`...) among its hosts.
+    pub fn index_of(&self, host: &str) -> Result<usize, KeepError> {
+        let hosts = &self.description.hosts;
+        let found = hosts.iter().position(|h| host.eq_ignore_ascii_case(h.name.encode_utf8(&mut [0; 4])));
+        found.ok_or_else(|| KeepError::NoHost(host.to_owned(), hosts.last().map_or('A', |h| h.name)))
+    }
+
+    /// A command that will run in `host` and lives on its own.
     pub fn command(&self, host: &str, program: &std::ffi::OsStr) -> Result<Command, KeepError> {
         self.command_with(host, program, Lifetime::Free)
     }
@@ -160,14 +167,10 @@ impl Kept {
         program: &std::ffi::OsStr,
         lifetime: Lifetime,
     ) -> Result<Command, KeepError> {
-        let hosts = &self.description.hosts;
-        let found = hosts.iter().position(|h| host.eq_ignore_ascii_case(h.name.encode_utf8(&mut [0; 4])));
-        let Some(index) = found else {
-            return Err(KeepError::NoHost(host.to_owned(), hosts.last().map_or('A', |h| h.name)));
-        };
+        let index = self.index_of(host)?;
         let mut command = Command::new(program);
         command.env("SIDELANE_LAB", &self.description.name);
-        command.envs(environment(hosts, index));
+        command.envs(environment(&self.description.hosts, index));
         self.entries[index].apply(&mut command, lifetime, None);
         Ok(command)
     }

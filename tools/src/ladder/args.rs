@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 use sidelane_bench::collectives::Collective;
 use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
+use sidelane_nic::affinity;
 use sidelane_nic::spec::{Spec, SpecError};
 
 pub const EXAMPLES: &str = "\
@@ -50,7 +51,7 @@ pub struct LadderArgs {
     #[arg(long, value_name = "HOST[:PORT]", env = "SIDELANE_PEER")]
     pub peer: Option<String>,
     /// The core that measures with a peer; the last one unless it is said
-    #[arg(long, value_name = "N", requires = "peer")]
+    #[arg(long, value_name = "N", requires = "peer", value_parser = core)]
     pub core: Option<usize>,
     /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,
     /// proto-authenticated, proto-encrypted
@@ -91,6 +92,19 @@ pub struct LadderArgs {
     pub csv: Option<PathBuf>,
 }
 
+impl LadderArgs {
+    /// The sizes that were asked for, each once.
+    pub fn distinct_sizes(&self) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        for size in &self.sizes {
+            if !sizes.contains(size) {
+                sizes.push(*size);
+            }
+        }
+        sizes
+    }
+}
+
 /// What `--nic` says: kinds of drivers, each of which finds its place in the lab, or one driver and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NicArg {
@@ -102,6 +116,10 @@ impl FromStr for NicArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // As a variable that is not set, which is how `sidelane run` takes it too.
+        if text.is_empty() {
+            return Ok(Self::Kinds(Vec::new()));
+        }
         if text.contains(':') {
             return text.parse().map(Self::Driver).map_err(|error: SpecError| error.to_string());
         }
@@ -139,7 +157,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_delimiter = ',', value_name = "CALL")]
     pub only: Vec<Collective>,
     /// Numbers of ranks, comma separated
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [2, 4, 8, 16])]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16", value_parser = ranks)]
     pub ranks: Vec<usize>,
     /// Bytes of a call, multiples of 4, comma separated; K and M as usual: of a block where every rank has one, of the whole array where it is reduced or broadcast
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "8,1K,16K,128K,1M", value_parser = words)]
@@ -169,7 +187,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "IP:PORT", default_value_t = (Ipv4Addr::UNSPECIFIED, PORT).into())]
     pub listen: SocketAddr,
     /// The core that measures; the last one unless it is said
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = core)]
     pub core: Option<usize>,
 }
 
@@ -192,6 +210,23 @@ fn words(text: &str) -> Result<usize, String> {
     if size.is_multiple_of(4) { Ok(size) } else { Err("a multiple of 4 bytes".to_owned()) }
 }
 
+/// Ranks of a job.
+fn ranks(text: &str) -> Result<usize, String> {
+    let ranks = text.parse().ok().filter(|ranks| (1..=RANKS_MAX).contains(ranks));
+    ranks.ok_or_else(|| format!("1 to {RANKS_MAX} ranks"))
+}
+
+/// A core that this process may run on.
+fn core(text: &str) -> Result<usize, String> {
+    let cores = affinity::cores();
+    text.parse().ok().filter(|core| cores.contains(core)).ok_or_else(|| {
+        let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+        format!("this process may run on {}", cores.join(", "))
+    })
+}
+
+/// All of them are on this host, where each is a process with two buffers of every rank's size.
+const RANKS_MAX: usize = 256;
 /// The patterns' C program counts bytes in an `int`.
 const MESSAGE_MAX: usize = 1 << 30;
 
@@ -206,5 +241,19 @@ mod tests {
         for bad in ["", "0", "K", "-1", "1G", "1.5K", "2048M", "99999999999999999999M"] {
             assert_eq!(of(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn an_empty_driver_is_none() {
+        assert_eq!("".parse(), Ok(NicArg::Kinds(Vec::new())));
+        assert!(",".parse::<NicArg>().is_err());
+    }
+
+    #[test]
+    fn cores_and_ranks_are_those_that_there_can_be() {
+        let own = affinity::cores();
+        assert_eq!(core(&own[0].to_string()), Ok(own[0]));
+        assert!(core("100000").unwrap_err().contains(&own[0].to_string()) && core("x").is_err());
+        assert_eq!((ranks("16"), ranks("0").is_err(), ranks("257").is_err()), (Ok(16), true, true));
     }
 }

@@ -37,7 +37,7 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
     let report = collectives::run(&plan(args), &mut callers, |progress| {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
-        eprintln!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
+        tell!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
         !interrupted.is_set()
     });
     if interrupted.is_set() {

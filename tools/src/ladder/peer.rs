@@ -27,7 +27,7 @@ pub struct Peer {
 pub enum PeerError {
     #[error("with --peer this machine's own driver must be named too: --nic uring:INTERFACE")]
     NoDriver,
-    #[error("no ladder with a peer runs on `{0}`; --peer wants a driver of a network, such as uring:INTERFACE")]
+    #[error("no ladder between two machines runs on `{0}`; name a driver of a network, such as uring:INTERFACE")]
     Local(Spec),
     #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
     Kinds { ours: Spec, theirs: String },
@@ -41,12 +41,9 @@ impl Peer {
     /// Connects to `host`, which may have no port.
     pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
         let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
-        let kind = match kind_of(nic) {
-            Some(kind @ (NicKind::Uring | NicKind::Xdp | NicKind::Dpdk | NicKind::Udp)) => kind,
-            _ => return Err(PeerError::Local(nic.clone())),
-        };
+        let kind = kind_on_a_network(nic)?;
         let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;
-        let (connection, greeting) = remote::connect(at, STARTS_WITHIN)?;
+        let (connection, greeting) = remote::connect(&at, STARTS_WITHIN)?;
         match greeting.nic.parse::<Spec>() {
             Ok(theirs) if kind_of(&theirs) == Some(kind) => {}
             _ => return Err(PeerError::Kinds { ours: nic.clone(), theirs: greeting.nic }),
@@ -83,6 +80,14 @@ impl Peer {
     }
 }
 
+/// The kind of the driver that `spec` names, if that reaches other machines.
+pub fn kind_on_a_network(spec: &Spec) -> Result<NicKind, PeerError> {
+    match kind_of(spec) {
+        Some(kind @ (NicKind::Uring | NicKind::Xdp | NicKind::Dpdk | NicKind::Udp)) => Ok(kind),
+        _ => Err(PeerError::Local(spec.clone())),
+    }
+}
+
 /// The kind of the driver that `spec` names. `None`: the ladder has no such kind.
 fn kind_of(spec: &Spec) -> Option<NicKind> {
     spec.to_string().split(':').next()?.parse().ok()
@@ -93,12 +98,13 @@ pub fn last_core() -> usize {
     affinity::cores().last().copied().unwrap_or(0)
 }
 
-fn resolve(host: &str) -> io::Result<SocketAddr> {
-    let mut found = match host.to_socket_addrs() {
-        Ok(found) => found,
-        Err(_) => (host, PORT).to_socket_addrs()?,
+/// All addresses of `host`, of which the machine may serve at one only.
+fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<_> = match host.to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(_) => (host, PORT).to_socket_addrs()?.collect(),
     };
-    found.next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    if found.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(found) }
 }
 
 /// Both machines may be started at once.

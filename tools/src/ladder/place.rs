@@ -1,9 +1,10 @@
 //! Where the two sides run: hosts of a lab, this machine itself, or this machine and another.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
@@ -15,6 +16,7 @@ use sidelane_nic::spec::Spec;
 use sidelane_nic::xdp::Preference;
 
 use super::peer::Peer;
+use crate::interrupt;
 
 /// Where to measure.
 pub enum Place {
@@ -68,9 +70,8 @@ impl Place {
 
     /// The two places for `regime`, A first, with all of `nics`, a group. What they need is kept in `labs`, to be held until the sides have ended.
     pub fn hosts(&self, nics: &[NicKind], regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
-        let cores = affinity::cores();
-        // One core for both is crowded, and the sides are told so.
-        let core = |side: usize| cores[side.min(cores.len() - 1)];
+        let cores = cores();
+        let core = |side: usize| cores[side];
         let side = |command, ip, interface: &str, index| {
             let nics = nics.iter().map(|nic| (*nic, driver(*nic, interface, ip, regime, index))).collect();
             let (reach, end) = (Reach::Command(command), End { ip, nics });
@@ -103,9 +104,20 @@ impl Place {
 
 /// A side in the namespaces that this program is in. It is killed when the thread that spawns it ends.
 pub fn own_side() -> io::Result<Command> {
+    own_command().map(as_side)
+}
+
+/// This program, in the same way.
+pub fn own_command() -> io::Result<Command> {
     let mut command = Command::new(own()?);
     lab::tie(&mut command);
-    Ok(as_side(command))
+    Ok(command)
+}
+
+/// The cores of the two sides. One for both is crowded, and the sides are told so.
+pub fn cores() -> [usize; 2] {
+    let cores = affinity::cores_apart();
+    [0, 1].map(|side: usize| cores[side.min(cores.len() - 1)])
 }
 
 fn own() -> io::Result<PathBuf> {
@@ -139,15 +151,32 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
         }
         // Without a card, what DPDK has between two processes without privileges.
         NicKind::Dpdk | NicKind::Memif => pair(format!("memif:sidelane-ladder-{}", std::process::id()), side),
-        // The name of its socket goes when the other side has come, so that none is left behind however this ends.
-        NicKind::Vhost => {
-            let socket = std::env::temp_dir().join(format!("sidelane-ladder-{}.vhost", std::process::id()));
-            pair(format!("vhost:{}", socket.display()), side)
-        }
+        NicKind::Vhost => pair(format!("vhost:{}", vhost_socket().display()), side),
         NicKind::Mem => Spec::Mem,
     };
     spec.to_string()
 }
+
+/// The name of its socket goes when the other side has come, which takes a while; else with this command, and after a `kill -9`
+/// of that with the next one.
+fn vhost_socket() -> PathBuf {
+    let folder = std::env::temp_dir();
+    for left in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = left.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix(VHOST_PREFIX).and_then(|rest| rest.strip_suffix(VHOST_SUFFIX));
+        let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+        // Somebody may listen whose processes are not shown here.
+        if ended && UnixStream::connect(left.path()).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(left.path());
+        }
+    }
+    let socket = folder.join(format!("{VHOST_PREFIX}{}{VHOST_SUFFIX}", std::process::id()));
+    interrupt::remove_at_end(socket.clone());
+    socket
+}
+
+const VHOST_PREFIX: &str = "sidelane-ladder-";
+const VHOST_SUFFIX: &str = ".vhost";
 
 /// One end of a pair of DPDK's.
 fn pair(name: String, side: usize) -> Spec {
@@ -168,5 +197,17 @@ mod tests {
         let asked = [Xdp, Shm, Uring, Xdp, Mem, Udp];
         assert_eq!(Place::Lab.groups(&asked), [vec![Xdp, Uring, Udp], vec![Shm, Mem]]);
         assert_eq!(Place::Loopback.groups(&[Udp, Shm]), [vec![Udp, Shm]]);
+    }
+
+    #[test]
+    fn a_socket_that_a_killed_ladder_left_goes_with_the_next_one() {
+        let name = |pid: u32| std::env::temp_dir().join(format!("{VHOST_PREFIX}{pid}{VHOST_SUFFIX}"));
+        // No process has this number (proc(5), /proc/sys/kernel/pid_max), and this one runs.
+        let (left, own) = (name(u32::MAX), name(std::process::id()));
+        let _ = std::fs::remove_file(&left);
+        drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
+        assert!(left.exists());
+        assert_eq!(vhost_socket(), own);
+        assert!(!left.exists());
     }
 }

@@ -28,7 +28,7 @@ pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
         plan.regimes.retain(|(_, kinds)| !kinds.is_empty());
     }
     if !args.sizes.is_empty() {
-        plan.sizes.clone_from(&args.sizes);
+        plan.sizes = args.distinct_sizes();
         if args.patterns == [PatternArg::Bandwidth] {
             plan.bandwidth_size = None;
         }
@@ -85,6 +85,11 @@ mod tests {
         };
         assert_eq!(sizes("bandwidth")[..2], [4 << 10, 64 << 10]);
         assert!(sizes("flood,bandwidth").iter().all(|size| *size == 1 << 20));
+    }
+
+    #[test]
+    fn a_size_that_is_asked_for_twice_is_measured_once() {
+        assert_eq!(plan_of(&["--sizes", "64,8,64,1K,1024"]).sizes, [64, 8, 1024]);
     }
 
     #[test]

@@ -5,21 +5,27 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
 
+use sidelane_bench::ladder::NicKind;
 use sidelane_bench::remote::Greeting;
+use sidelane_nic::spec::Spec;
 
 use super::Failure;
 use super::args::ServeArgs;
-use super::peer::last_core;
-use super::place::own_side;
+use super::peer::{kind_on_a_network, last_core};
+use super::place::{own_command, own_side};
 use crate::interrupt;
 
 /// Serves one ladder after another until a signal ends it; returns the exit code.
 pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
+    match try_out(&args.nic) {
+        _ if interrupted.is_set() => return Ok(interrupted.code()),
+        tried => tried?,
+    }
     let listener = TcpListener::bind(args.listen).map_err(|error| Failure::Listen(args.listen, error))?;
     let at = listener.local_addr().map_err(|error| Failure::Listen(args.listen, error))?;
     let core = args.core.unwrap_or_else(last_core);
-    eprintln!("serving {} on core {core}, at {at}", args.nic);
+    tell!("serving {} on core {core}, at {at}", args.nic);
     loop {
         let (connection, peer) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -27,17 +33,33 @@ pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(Failure::Listen(args.listen, error)),
         };
-        eprintln!("{peer}: a ladder begins");
+        tell!("{peer}: a ladder begins");
         let ended = attend(connection, &Greeting::new(args.nic.to_string(), core));
         if interrupted.is_set() {
             return Ok(interrupted.code());
         }
         match ended {
-            Ok(status) if status.success() => eprintln!("{peer}: the ladder has ended"),
-            Ok(status) => eprintln!("{peer}: the side ended with {status}"),
+            Ok(status) if status.success() => tell!("{peer}: the ladder has ended"),
+            Ok(status) => tell!("{peer}: the side ended with {status}"),
             // Whoever has gone away again: the next one is served.
-            Err(error) => eprintln!("{}", Failure::Serve(peer, error)),
+            Err(error) => tell!("{}", Failure::Serve(peer, error)),
         }
+    }
+}
+
+/// Opens the driver once, in a process of its own: what is wrong with it is told here, and not to whoever comes to measure.
+fn try_out(nic: &Spec) -> Result<(), Failure> {
+    // A card's link would go down and come up again, which takes seconds each time.
+    if kind_on_a_network(nic)? == NicKind::Dpdk {
+        return Ok(());
+    }
+    let refused = |reason: String| Failure::NoDriver { nic: nic.clone(), reason };
+    let output = own_command().and_then(|mut own| own.args(["probe", &nic.to_string()]).stdin(Stdio::null()).output());
+    let output = output.map_err(|error| refused(error.to_string()))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 }
 

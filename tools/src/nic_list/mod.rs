@@ -10,6 +10,7 @@ use std::io;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
+use sidelane_nic::dpdk::pci::Card;
 
 use crate::lab::offload::Offloads;
 pub use xdp::{Program, Xdp};
@@ -57,6 +58,8 @@ impl NicList {
         let cards = pci::network_cards();
         let taken: Vec<String> = nics.iter().filter_map(|nic| nic.pci.clone()).collect();
         nics.extend(cards.into_iter().filter(|card| card.pci.as_ref().is_none_or(|pci| !taken.contains(pci))));
+        let free = |pci: &str| Card::find(pci).is_some_and(|card| card.is_free());
+        nics.iter_mut().for_each(|nic| nic.add_dpdk(free));
         Ok(Self { schema: "sidelane-nics/1", nics })
     }
 }
@@ -65,6 +68,11 @@ impl NicFacts {
     /// The interface's name, or the card's address.
     pub fn name(&self) -> &str {
         self.interface.as_deref().or(self.pci.as_deref()).unwrap_or("?")
+    }
+
+    /// A card that is `free` for DPDK can be opened by that.
+    fn add_dpdk(&mut self, free: impl Fn(&str) -> bool) {
+        self.specs.extend(self.pci.as_deref().filter(|pci| free(pci)).map(|pci| format!("dpdk:{pci}")));
     }
 
     fn row(&self) -> [String; 8] {
@@ -134,7 +142,10 @@ mod tests {
             driver: Some("vfio-pci".to_owned()),
             ..NicFacts::default()
         };
-        let list = NicList { schema: "sidelane-nics/1", nics: vec![card] };
+        let mut list = NicList { schema: "sidelane-nics/1", nics: vec![card.clone(), card] };
+        list.nics[0].add_dpdk(|pci| pci == "0000:03:00.1");
+        list.nics[1].add_dpdk(|_| false);
+        assert_eq!((list.nics[0].specs.concat(), list.nics[1].specs.len()), ("dpdk:0000:03:00.1".to_owned(), 0));
         let table = list.to_string();
         assert!(table.contains("0000:03:00.1") && table.contains("vfio-pci"), "{table}");
     }

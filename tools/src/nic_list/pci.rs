@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use sidelane_nic::dpdk::pci::Card;
+
 use super::NicFacts;
 
 /// Every network card of the machine, whatever it is bound to.
@@ -18,14 +20,9 @@ fn card(device: &Path) -> Option<NicFacts> {
     if !class.starts_with(NETWORK_CONTROLLER) {
         return None;
     }
-    let driver = fs::read_link(device.join("driver")).ok();
-    let driver = driver.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
-    Some(NicFacts {
-        pci: device.file_name().and_then(|name| Some(name.to_str()?.to_owned())),
-        driver: Some(driver.unwrap_or_else(|| "none".to_owned())),
-        numa_node: fs::read_to_string(device.join("numa_node")).ok().and_then(|node| node.trim().parse().ok()),
-        ..NicFacts::default()
-    })
+    let Card { address, driver, numa_node, .. } = Card::find(device.file_name()?.to_str()?)?;
+    let driver = Some(driver.unwrap_or_else(|| "none".to_owned()));
+    Some(NicFacts { pci: Some(address), driver, numa_node, ..NicFacts::default() })
 }
 
 /// The PCI address of the card that a device of sysfs is, or is a part of (a virtio device is a part of one).

@@ -20,7 +20,9 @@ pub struct Kernel {
 impl Kernel {
     /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`).
     pub fn unpacked(folder: &Path) -> Result<Self, QemuError> {
-        let images = fs::read_dir(folder.join("boot")).map_err(QemuError::file(folder.join("boot")))?;
+        let boot = folder.join("boot");
+        let images =
+            fs::read_dir(&boot).map_err(|error| QemuError::NoKernel(format!("{}: {error}", boot.display())))?;
         let is_image =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinuz-"));
         let image = images.flatten().map(|entry| entry.path()).find(is_image);

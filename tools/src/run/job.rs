@@ -2,41 +2,25 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::{self, Process};
-use sidelane_mpi::launch::{KEEPS_GOING, LINE_MAX, Mapping, OF_OTHERS, Server, ServerEvent};
+use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
-use signal_hook::iterator::Signals;
 
 use super::guard::Guard;
 use super::input::{self, Input};
 use super::output::{Sink, Stream};
 use super::place::Places;
 use super::rank::{self, Rank};
+use super::sources::{self, Event};
 use super::verdict::{End, Verdict};
 use super::{Failure, JobSpec};
-
-/// What wakes the loop.
-enum Event {
-    /// A rank said something to its launcher.
-    Line { rank: usize, line: Vec<u8> },
-    /// A rank closed its connection.
-    Closed { rank: usize },
-    /// Our output cannot be written.
-    Unwritten(io::Error),
-    /// A stream of a rank's has come to its end, and what could be written of it was.
-    Drained,
-    /// A signal for this command.
-    Signal(i32),
-}
 
 /// A job that runs.
 pub struct Job {
@@ -101,7 +85,7 @@ impl Job {
     pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
         let system = |what| move |error| Failure::System(what, error);
         let (sender, events) = sync_channel(EVENTS_MAX);
-        watch_signals(sender.clone()).map_err(system("watch for signals"))?;
+        sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
         rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
         let guard = Guard::post().map_err(system("guard the job"))?;
         let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
@@ -159,7 +143,7 @@ impl Job {
         }
         // A rank that does not read its answers must not stop the others'.
         let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
-        self.listen(rank, quick.map_err(system)?).map_err(system)?;
+        sources::listen(self.sender.clone(), rank, quick.map_err(system)?).map_err(system)?;
         let eager = rank == 0 && input == Input::FromTerminal;
         let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
         let stream = |number| Stream { number, label: label.clone(), eager };
@@ -172,6 +156,11 @@ impl Job {
         let host = place.host.clone();
         self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
         Ok(())
+    }
+
+    fn route(&mut self, from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
+        self.streams += 1;
+        sources::route(self.sender.clone(), from, stream, sink)
     }
 
     /// Runs until nothing of the job is left; returns the exit code.
@@ -392,52 +381,6 @@ impl Job {
             }
         }
     }
-
-    /// Reads a rank's lines in a thread.
-    fn listen(&self, rank: usize, pmi: UnixStream) -> io::Result<()> {
-        let sender = self.sender.clone();
-        spawn(format!("pmi-{rank}"), move || {
-            let mut pmi = BufReader::new(pmi);
-            loop {
-                let mut line = Vec::new();
-                // One byte more than a line may have, so that the server sees that it is too long.
-                let read = pmi.by_ref().take(LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
-                if !matches!(read, Ok(1..)) || sender.send(Event::Line { rank, line }).is_err() {
-                    break;
-                }
-            }
-            let _ = sender.send(Event::Closed { rank });
-        })
-    }
-
-    /// Copies a rank's stream in a thread.
-    fn route(&mut self, mut from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
-        let sender = self.sender.clone();
-        self.streams += 1;
-        spawn(format!("out-{}", stream.number), move || {
-            if let Err(error) = stream.route(&mut from, &sink) {
-                let _ = sender.send(Event::Unwritten(error));
-                // The rank must not wait for somebody to read it, until it is ended.
-                let _ = io::copy(&mut from, &mut io::sink());
-            }
-            let _ = sender.send(Event::Drained);
-        })
-    }
-}
-
-fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
-}
-
-fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
-    spawn("signals".to_owned(), move || {
-        for signal in signals.forever() {
-            if sender.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    })
 }
 
 /// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
@@ -458,6 +401,3 @@ const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// Nothing is due; the loop looks again anyway.
 const FOREVER: Duration = Duration::from_secs(3600);
-
-/// A thread that copies lines needs little.
-const STACK: usize = 128 << 10;

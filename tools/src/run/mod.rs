@@ -6,6 +6,7 @@
 //! | `rank` | one rank and everything that it starts |
 //! | `output`, `input` | whole lines out, a terminal's lines in |
 //! | `verdict` | how the job ended, and what to say |
+//! | `sources` | what wakes the loop: ranks' words and streams, signals |
 //! | `job` | the loop that ties them |
 //! | `guard` | ends the ranks when this command is killed |
 
@@ -15,6 +16,7 @@ mod job;
 mod output;
 mod place;
 mod rank;
+mod sources;
 mod verdict;
 
 use std::collections::hash_map::RandomState;
@@ -77,7 +79,7 @@ pub enum Failure {
     Keep(#[from] KeepError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
     Cores { ranks: usize, cores: usize },
-    #[error("cannot start `{program}` on host {host}: {error}")]
+    #[error("cannot start `{program}` on host {host}: {error}{}", advice(error))]
     Start { program: String, host: String, error: io::Error },
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -92,6 +94,11 @@ impl Failure {
             _ => 1,
         }
     }
+}
+
+/// Three streams and a connection each are many descriptors.
+fn advice(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -n` allows more" } else { "" }
 }
 
 /// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use sidelane::lab::keeper::Kept;
 use sidelane::lab::{self, Lifetime};
+use sidelane_nic::affinity;
 
 use super::{Bind, Failure, Hosts, JobSpec};
 
@@ -34,7 +35,7 @@ pub struct Place {
 impl Places {
     /// Finds the hosts and spreads the ranks over them.
     pub fn find(spec: &JobSpec) -> Result<Self, Failure> {
-        let cores = cores_allowed()?;
+        let cores = affinity::cores_apart();
         let bound = match spec.bind {
             Bind::None => false,
             Bind::IfEnough => spec.ranks <= cores.len(),
@@ -47,6 +48,8 @@ impl Places {
                 let lab = Kept::find(lab)?;
                 let all = || lab.description.hosts.iter().map(|host| host.name.to_string()).collect();
                 let hosts = if hosts.is_empty() { all() } else { hosts.clone() };
+                // Before the first rank is started.
+                hosts.iter().try_for_each(|host| lab.index_of(host).map(drop))?;
                 (Some(lab), hosts)
             }
         };
@@ -89,22 +92,6 @@ fn own_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "this".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The cores that this process may use (proc(5), `Cpus_allowed_list`).
-fn cores_allowed() -> Result<Vec<usize>, Failure> {
-    let status = fs::read_to_string("/proc/self/status").map_err(|e| Failure::System("read /proc/self/status", e))?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    Ok(list.map(core_list).unwrap_or_default())
-}
-
-/// Reads `0-3,8`.
-fn core_list(text: &str) -> Vec<usize> {
-    let ranges = text.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,12 +108,5 @@ mod tests {
                 assert_eq!(on_host[place.local_rank], rank);
             }
         }
-    }
-
-    #[test]
-    fn lists_of_cores_are_read() {
-        assert_eq!(core_list("\t0-2,8\n"), [0, 1, 2, 8]);
-        assert_eq!(core_list("5"), [5]);
-        assert!(core_list("").is_empty());
     }
 }

@@ -1,5 +1,9 @@
 //! What the command says: help that teaches, errors that help, JSON that parses.
 
+use std::fs::OpenOptions;
+use std::io::pipe;
+use std::process::Stdio;
+
 use crate::stage::Stage;
 use serde_json::Value;
 
@@ -50,6 +54,55 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["lab", "exec", "A", "--", "true"]).contains("`sidelane lab up`"));
     assert!(error(&["lab", "down"]).contains("no lab named `lab`"));
     assert!(error(&["ladder", "--rounds", "0"]).contains("1..=1000"));
+    assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));
+    let peer = ["ladder", "--peer", "127.0.0.1:9", "--nic", "udp:127.0.0.1:0"];
+    assert!(error(&[&peer[..], &["--core", "5000"]].concat()).contains("this process may run on"));
+    assert!(error(&["ladder", "serve", "--nic", "uring:nosuch"]).contains("no interface `nosuch`"));
+    assert!(error(&["ladder", "serve", "--nic", "shm:here"]).contains("name a driver of a network"));
+    assert!(error(&["ladder", "collectives", "--ranks", "0"]).contains("1 to 256 ranks"));
+    assert!(error(&["tune", "--nic", "mem"]).contains("no job runs on `mem`"));
+    assert!(error(&["lab", "qemu", "--kernel", "/nosuch"]).contains("name the folder with --kernel"));
+}
+
+#[test]
+fn the_suite_needs_two_drivers_of_one_kind() {
+    assert!(error(&["nic", "test", "udp:127.0.0.1:0"]).contains("name two or three drivers"));
+    assert!(error(&["nic", "test", "udp:127.0.0.1:0", "mem:"]).contains("mem: is of another kind"));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_not_made() {
+    let stage = Stage::own_user();
+    let file = stage.runtime().join("none/tuned.json");
+    let output = stage.output(&["tune", "--output", file.to_str().unwrap()]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("cannot write"), "{errors}");
+    assert!(!stage.runtime().join("none").exists());
+}
+
+/// Measures for a tenth of a second.
+const FABRIC: [&str; 9] =
+    ["ladder", "--quick", "--rounds", "1", "--nic", "mem", "--rungs", "raw", "--patterns=ping-pong"];
+
+#[test]
+fn nobody_has_to_read() {
+    let stage = Stage::own_user();
+    for (arguments, code) in [(&FABRIC[..], 0), (&["run", "-n", "1", "/nosuch"], 127), (&["lab", "down"], 1)] {
+        let closed = || pipe().unwrap().1;
+        let status = stage.sidelane(arguments).stdout(closed()).stderr(closed()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    let stage = Stage::own_user();
+    for arguments in [&FABRIC[..], &["lab", "status"], &["doctor"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = stage.sidelane(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains("No space left"), "{arguments:?}: {errors}");
+    }
 }
 
 #[test]

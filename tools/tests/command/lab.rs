@@ -119,7 +119,7 @@ fn a_lab_whose_keeper_was_killed_is_noticed_and_cleaned() {
         stage.text(&["lab", "up"]);
         let keeper = Process::open(status(stage)[0]["pid"].as_u64().unwrap() as u32).unwrap();
         keeper.signal(libc::SIGKILL).unwrap();
-        assert!(keeper.wait(Duration::from_secs(5)));
+        assert!(keeper.wait(Duration::from_secs(30)));
         let error = String::from_utf8(stage.output(&["lab", "exec", "A", "--", "true"]).stderr).unwrap();
         assert!(error.contains("no lab named `lab` is up"), "{error}");
         stage.assert_nothing_is_left();
@@ -134,7 +134,7 @@ fn a_keeper_ends_cleanly_when_asked_by_a_signal() {
         stage.text(&["lab", "up"]);
         let keeper = Process::open(status(stage)[0]["pid"].as_u64().unwrap() as u32).unwrap();
         keeper.signal(libc::SIGTERM).unwrap();
-        assert!(keeper.wait(Duration::from_secs(5)));
+        assert!(keeper.wait(Duration::from_secs(30)));
         stage.assert_nothing_is_left();
     });
 }
@@ -193,7 +193,7 @@ fn nothing_survives_a_killed_tool() {
         let (mut tool, inside) = start_idle(stage);
         tool.kill().unwrap();
         tool.wait().unwrap();
-        assert!(inside.wait(Duration::from_secs(5)), "the command is killed with the tool");
+        assert!(inside.wait(Duration::from_secs(30)), "the command is killed with the tool");
     });
 }
 
@@ -206,7 +206,7 @@ fn what_a_command_started_does_not_survive_a_killed_tool() {
         let inside = Process::open(inside.parse().unwrap()).unwrap();
         tool.kill().unwrap();
         tool.wait().unwrap();
-        assert!(inside.wait(Duration::from_secs(5)), "the command's child is killed too");
+        assert!(inside.wait(Duration::from_secs(30)), "the command's child is killed too");
     });
 }
 

@@ -126,8 +126,31 @@ fn nothing_survives_a_killed_ladder() {
         let sides = sides(stage, &tool);
         tool.kill().unwrap();
         tool.wait().unwrap();
-        assert!(sides.iter().all(|side| side.wait(Duration::from_secs(5))));
+        assert!(sides.iter().all(|side| side.wait(Duration::from_secs(30))));
     });
+}
+
+#[test]
+fn an_interrupted_ladder_over_vhost_leaves_no_socket() {
+    let stage = Stage::own_user();
+    let report: Value = serde_json::from_slice(&stage.output(&["doctor", "--json"]).stdout).unwrap();
+    let dpdk = report["drivers"].as_array().unwrap().iter().find(|driver| driver["name"] == "dpdk").unwrap();
+    if dpdk["state"] != "runs" {
+        println!("skipped: {}", dpdk["reason"]);
+        return;
+    }
+    let long = ["ladder", "--quick", "--rounds", "1000", "--patterns=ping-pong", "--nic", "vhost", "--rungs", "raw"];
+    let mut tool = stage.sidelane(&long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let socket = std::env::temp_dir().join(format!("sidelane-ladder-{}.vhost", tool.id()));
+    // One side has opened, and the other one comes a while later.
+    while !socket.exists() {
+        assert_eq!(tool.try_wait().unwrap(), None, "it has ended");
+        std::thread::yield_now();
+    }
+    signal(&tool, libc::SIGINT);
+    assert_eq!(tool.wait().unwrap().code(), Some(130));
+    assert!(!socket.exists());
+    stage.assert_nothing_is_left();
 }
 
 #[test]

@@ -11,8 +11,8 @@ use sidelane::lab::Lab;
 use sidelane_bench::contender::{Contender, p2p};
 use sidelane_bench::ladder::Regime;
 use sidelane_bench::pattern::{Outcome, Pattern};
-use sidelane_nic::affinity;
 
+use super::super::place::cores;
 use super::install::{Family, Installation, last_lines};
 
 /// The labs of a run, by regime.
@@ -84,9 +84,7 @@ impl<'a> Launch<'a> {
                 command.args(["--mca", "btl_tcp_if_include", a.interface()]);
             }
         }
-        let cores = affinity::cores();
-        let cores = [0, 1].map(|side: usize| cores[side.min(cores.len() - 1)]);
-        command.args(["-n", "2"]).arg(&self.installation.program).args(p2p::arguments(patterns, cores));
+        command.args(["-n", "2"]).arg(&self.installation.program).args(p2p::arguments(patterns, cores()));
         Ok(command)
     }
 }

@@ -121,7 +121,7 @@ fn nothing_survives_a_killed_command() {
         let (mut job, ranks) = start_waiting(stage, 3);
         job.kill().unwrap();
         job.wait().unwrap();
-        assert!(ranks.iter().all(|rank| rank.wait(Duration::from_secs(5))));
+        assert!(ranks.iter().all(|rank| rank.wait(Duration::from_secs(30))));
         stage.assert_nothing_is_left();
 
         let family = "sleep 1000 & echo told $!; wait";
@@ -133,6 +133,6 @@ fn nothing_survives_a_killed_command() {
         let grandchild = Process::open(grandchild).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(grandchild.wait(Duration::from_secs(5)), "the guard has ended what the rank had started");
+        assert!(grandchild.wait(Duration::from_secs(30)), "the guard has ended what the rank had started");
     });
 }

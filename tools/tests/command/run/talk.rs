@@ -78,8 +78,9 @@ fn hosts_of_a_lab_are_hosts_of_a_job() {
         let (code, _, errors) = shells(stage, &["-n", "2", "--hosts", "A,B"], "[ $SIDELANE_HOST = A ] || exit 5");
         assert_eq!(code, Some(5));
         assert!(errors.contains("rank 1 on host B ended with exit code 5"), "{errors}");
-        let (code, _, errors) = shells(stage, &["-n", "2", "--hosts", "A,Z"], "true");
+        let (code, began, errors) = shells(stage, &["-n", "30", "--hosts", "A,Z"], "echo $SIDELANE_HOST");
         assert!(code == Some(1) && errors.contains("no host `Z`"), "{errors}");
+        assert_eq!(began, "", "no rank is started where another one cannot be");
         stage.text(&["lab", "down"]);
     });
 }

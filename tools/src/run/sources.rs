@@ -1,0 +1,79 @@
+//! What wakes a job's loop: threads that hear what ranks say and write, and signals for this command.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use sidelane_mpi::launch::LINE_MAX;
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use super::output::{Sink, Stream};
+
+/// What wakes the loop.
+pub enum Event {
+    /// A rank said something to its launcher.
+    Line { rank: usize, line: Vec<u8> },
+    /// A rank closed its connection.
+    Closed { rank: usize },
+    /// Our output cannot be written.
+    Unwritten(io::Error),
+    /// A stream of a rank's has come to its end, and what could be written of it was.
+    Drained,
+    /// A signal for this command.
+    Signal(i32),
+}
+
+/// Reads a rank's lines in a thread.
+pub fn listen(sender: SyncSender<Event>, rank: usize, pmi: UnixStream) -> io::Result<()> {
+    spawn(format!("pmi-{rank}"), move || {
+        let mut pmi = BufReader::new(pmi);
+        loop {
+            let mut line = Vec::new();
+            // One byte more than a line may have, so that the server sees that it is too long.
+            let read = pmi.by_ref().take(LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
+            if !matches!(read, Ok(1..)) || sender.send(Event::Line { rank, line }).is_err() {
+                break;
+            }
+        }
+        let _ = sender.send(Event::Closed { rank });
+    })
+}
+
+/// Copies a rank's stream in a thread.
+pub fn route(
+    sender: SyncSender<Event>,
+    mut from: impl Read + Send + 'static,
+    stream: Stream,
+    sink: Arc<Sink>,
+) -> io::Result<()> {
+    spawn(format!("out-{}", stream.number), move || {
+        if let Err(error) = stream.route(&mut from, &sink) {
+            let _ = sender.send(Event::Unwritten(error));
+            // The rank must not wait for somebody to read it, until it is ended.
+            let _ = io::copy(&mut from, &mut io::sink());
+        }
+        let _ = sender.send(Event::Drained);
+    })
+}
+
+/// Hands on the signals that a job cares for.
+pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
+    spawn("signals".to_owned(), move || {
+        for signal in signals.forever() {
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
+}
+
+/// A thread that copies lines needs little.
+const STACK: usize = 128 << 10;
