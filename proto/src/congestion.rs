@@ -56,6 +56,9 @@ const UNSEEN: Duration = Duration::from_nanos(u64::MAX);
 const ONE: u32 = 1 << 16;
 /// Small enough for 1,000 senders that share what 32 frames fill.
 const WINDOW_MIN: u32 = ONE / 32;
+/// What the least window rests at the longest target (2 ms, of kernel drivers). Delay far beyond that is no queue but ends that are
+/// away, such as pollers with many on one core: they would rest for seconds, whoever frees the core.
+const PAUSE_MAX: Duration = Duration::from_millis(64);
 /// Frames of the first round (RFC 3390 has as many): 128 senders that begin at once fill a shallow switch once or twice.
 const WINDOW_FIRST: u32 = 4 * ONE;
 /// Losses of fewer than one frame in so many are taken for damage on the way.
@@ -97,6 +100,7 @@ impl Congestion {
     pub fn pause(&self, rtt: &Rtt) -> Option<Duration> {
         let missing = u64::from(ONE.checked_sub(self.window)?);
         Some(Duration::from_nanos(rtt.smoothed().as_nanos().saturating_mul(missing) / u64::from(self.window)))
+            .map(|pause| pause.min(PAUSE_MAX))
             .filter(|&pause| pause > Duration::ZERO)
     }
 
@@ -274,6 +278,15 @@ mod tests {
         assert_eq!(congestion.frames(), 1);
         let pause = congestion.pause(&rtt).expect("less than a frame");
         assert!(pause > micros(200), "{pause:?} {congestion:?}");
+    }
+
+    #[test]
+    fn ends_that_are_away_for_long_make_no_pause_of_seconds() {
+        let (mut congestion, mut rtt) = opened();
+        for millis in [60, 90, 70, 110, 50, 80, 60, 100, 70, 120, 60, 90] {
+            round(&mut congestion, &mut rtt, Duration::from_millis(millis));
+        }
+        assert_eq!(congestion.pause(&rtt), Some(PAUSE_MAX), "{congestion:?}");
     }
 
     /// As frames do in the socket of a receiver that takes them one by one: however many fly, the window opens.
