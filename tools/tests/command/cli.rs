@@ -70,16 +70,6 @@ fn the_suite_needs_two_drivers_of_one_kind() {
     assert!(error(&["nic", "test", "udp:127.0.0.1:0", "mem:"]).contains("mem: is of another kind"));
 }
 
-#[test]
-fn a_folder_that_is_not_there_is_not_made() {
-    let stage = Stage::own_user();
-    let file = stage.runtime().join("none/tuned.json");
-    let output = stage.output(&["tune", "--output", file.to_str().unwrap()]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && errors.contains("cannot write"), "{errors}");
-    assert!(!stage.runtime().join("none").exists());
-}
-
 /// Measures for a tenth of a second.
 const FABRIC: [&str; 9] =
     ["ladder", "--quick", "--rounds", "1", "--nic", "mem", "--rungs", "raw", "--patterns=ping-pong"];
