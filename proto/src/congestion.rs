@@ -5,8 +5,8 @@
 //! delays some frames of a round, a queue that stands on the path delays all of them (CoDel's argument, RFC 8289, 3.2).
 //! Below the target the window grows, above it shrinks by as much as the delay is beyond it. A round that did not use its
 //! window says nothing about it, nor does the delay of frames that waited for a host (Swift, 3.1, takes that off by time
-//! stamps, which few drivers have; here a host says that it was away). Losses count only where they are many: a link that damages frames is not congested.
-//! Below one frame the window becomes a pause after each ack.
+//! stamps, which few drivers have; here a host says that it was away). Losses count only where they are many: a link that
+//! damages frames is not congested. Below one frame the window becomes a pause after each ack.
 //!
 //! The round trip of the empty path is the smallest one seen, but not above what is normal for the driver: who begins
 //! while others fill the queue never sees it empty, and would add a queue of its own. A longer path shows in that its delay
