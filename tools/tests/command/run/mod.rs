@@ -53,10 +53,15 @@ pub fn told(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Lines that begin with `told:`, which a rank's test harness does not print.
+/// What the ranks said, each behind `told: `.
 pub fn said(output: &Output) -> Vec<String> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    text.lines().filter_map(|line| line.split_once("told: ").map(|(_, rest)| rest.to_owned())).collect()
+    text.lines().filter_map(said_in).map(str::to_owned).collect()
+}
+
+/// What a rank said in this line, maybe behind the point that another rank's test harness printed without an end of its line.
+pub fn said_in(line: &str) -> Option<&str> {
+    line.split_once("told: ").map(|(_, said)| said)
 }
 
 /// Runs `case` as this user, and looks for leftovers after it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sidelane::lab::process::Process;
 
-use super::{errors, job, own_stage};
+use super::{errors, job, own_stage, said_in};
 use crate::stage::{Stage, for_each_user, signal};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
@@ -21,7 +21,7 @@ fn start_waiting(stage: &Stage, ranks: usize) -> (Child, Vec<Process>) {
     let mut found: Vec<(usize, u32)> = Vec::new();
     while found.len() < ranks {
         let line = lines.next().unwrap().unwrap();
-        if let Some((rank, pid)) = line.strip_prefix("told: ").and_then(|rest| rest.split_once(' ')) {
+        if let Some((rank, pid)) = said_in(&line).and_then(|said| said.split_once(' ')) {
             found.push((rank.parse().unwrap(), pid.parse().unwrap()));
         }
     }
@@ -54,7 +54,7 @@ fn a_rank_killed_among_messages_ends_the_job_and_leaves_no_domain() {
         );
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let pid = lines.find_map(|line| line.strip_prefix("told: 2 ").and_then(|pid| pid.parse().ok())).unwrap();
+        let pid = lines.find_map(|line| said_in(&line)?.strip_prefix("2 ")?.parse().ok()).unwrap();
         let domains = || {
             let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
             sockets.lines().filter(|line| line.contains("sidelane-shm-") && line.contains("-mpi-")).count()
