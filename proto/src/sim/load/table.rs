@@ -84,7 +84,8 @@ pub fn table(part: &str) -> String {
     }
     table += "\nOf nodes that stand still, whose clocks leap, or that come late; at 1 Gbit/s where others go on meanwhile. Again: from its \
               end until a\nmessage of every sender had come that was sent since. Gone: connections that ended, counted at both sides. Goodput and \
-              Jain's index: from then on.\n\n";
+              Jain's index: of the 20 ms\n\
+              from its end on (100 ms after 5 s), so also of the time in which not all are back.\n\n";
     let _ = writeln!(table, "{:<38}{:>12}{:>7}{:>11}{:>8}", "trouble", "again", "gone", "goodput", "Jain");
     table + &trouble::table(&BASE, part)
 }

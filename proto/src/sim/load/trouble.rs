@@ -36,7 +36,7 @@ pub struct Recovery {
     pub again: Duration,
     /// Connections that ended, counted at each side.
     pub gone: u64,
-    /// From then on, for [`Load::span`]: as in [`super::Measured`].
+    /// From its end on, for [`Load::span`], not from when all were back: as in [`super::Measured`].
     pub goodput: f64,
     /// As in [`super::Measured`].
     pub fairness: f64,
