@@ -9,7 +9,7 @@ use crate::copy::copy_ends;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
 use crate::spares::Spares;
-use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, u16_at};
+use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, more_part, u16_at};
 
 /// Messages from one peer, in order.
 #[derive(Debug)]
@@ -53,7 +53,10 @@ impl Drop for Shown<'_> {
 
 #[derive(Debug)]
 struct Assembly {
+    /// The message so far, and perhaps bytes behind it that mean nothing: places to write to. Never longer than `total`.
     buffer: Vec<u8>,
+    /// Bytes of the message so far.
+    filled: usize,
     total: usize,
 }
 
@@ -72,6 +75,24 @@ const MESSAGE: u8 = 1;
 /// Marks a large message's place in the ring. No record's kind.
 const MARKER: u8 = 0xff;
 const MARKER_LEN: usize = FIRST_LEN;
+
+impl Assembly {
+    fn push(&mut self, part: &[u8]) {
+        match self.place(part.len()) {
+            Some(place) => place.copy_from_slice(part),
+            None => {
+                self.buffer.truncate(self.filled);
+                self.buffer.extend_from_slice(part);
+            }
+        }
+        self.filled += part.len();
+    }
+
+    /// Where the next `len` bytes will stand, if the buffer has had bytes there before.
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.buffer.get_mut(self.filled..self.filled + len)
+    }
+}
 
 impl RecvFifo {
     /// An empty FIFO of `capacity` bytes for frames with bodies of at most `longest`.
@@ -99,6 +120,23 @@ impl RecvFifo {
         }
         self.position += body.len() as u64;
         Ok(!is_run)
+    }
+
+    /// Where the bytes will stand that `body` continues a message with: behind what has arrived of it, wherever the frame came
+    /// from and whatever else it says. Nobody sees them, and the next body's stand there too, until [`Self::accept_placed`] is
+    /// called. `None` where the message does not go on so far, or has no bytes there yet: [`Self::accept`] makes some.
+    pub fn place(&mut self, body: &[u8]) -> Option<&mut [u8]> {
+        self.assembly.as_mut()?.place(more_part(body)?.len())
+    }
+
+    /// As [`Self::accept`], of a body whose bytes were written to the place that [`Self::place`] gave for it, last of all.
+    pub fn accept_placed(&mut self, body: &[u8]) -> Result<(), Reject> {
+        let Some(assembly) = &mut self.assembly else { return Err(Reject::Malformed) };
+        assembly.filled += body.len() - RECORD_LEN;
+        debug_assert!(assembly.filled <= assembly.buffer.len(), "the place ended with the buffer");
+        self.finish_if_whole()?;
+        self.position += body.len() as u64;
+        Ok(())
     }
 
     #[inline(never)]
@@ -193,23 +231,23 @@ impl RecvFifo {
         if total > message_max {
             return Err(Reject::TooLong);
         }
-        let mut buffer = spares.take(total).ok_or(Reject::TooLong)?;
-        buffer.extend_from_slice(part);
-        self.assembly = Some(Assembly { buffer, total });
+        let buffer = spares.take_used(total).ok_or(Reject::TooLong)?;
+        let assembly = self.assembly.insert(Assembly { buffer, filled: 0, total });
+        assembly.push(part);
         self.finish_if_whole()
     }
 
     fn continue_with(&mut self, part: &[u8]) -> Result<(), Reject> {
         let Some(assembly) = &mut self.assembly else { return Err(Reject::Malformed) };
-        if assembly.buffer.len() + part.len() > assembly.total {
+        if assembly.filled + part.len() > assembly.total {
             return Err(Reject::Malformed);
         }
-        assembly.buffer.extend_from_slice(part);
+        assembly.push(part);
         self.finish_if_whole()
     }
 
     fn finish_if_whole(&mut self) -> Result<(), Reject> {
-        let Some(Assembly { buffer, .. }) = self.assembly.take_if(|a| a.buffer.len() == a.total) else { return Ok(()) };
+        let Some(Assembly { buffer, .. }) = self.assembly.take_if(|a| a.filled == a.total) else { return Ok(()) };
         // The First record's 8 bytes were kept out of the grant for this marker.
         let at = self.ring.push(MARKER_LEN).ok_or(Reject::Overrun)?;
         self.ring.slice_mut(at, MARKER_LEN).fill(MARKER);
@@ -273,16 +311,31 @@ mod tests {
         fn who_keeps_to_the_credit_is_never_refused(
             messages in proptest::collection::vec(0usize..2500, 1..40),
             takes in proptest::collection::vec(0usize..4, 1..80),
+            damaged in any::<u64>(),
         ) {
             let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
             let mut sending: VecDeque<Vec<u8>> =
                 messages.iter().enumerate().flat_map(|(i, &len)| bodies(i as u8, len)).collect();
             let mut due = messages.iter().enumerate().map(|(i, &len)| vec![i as u8; len]);
-            let mut sent = 0;
+            let (mut sent, mut placed) = (0, 0);
             // However seldom the user looks, in the end it takes everything.
             for take in takes.into_iter().chain(std::iter::repeat_n(4, 10 * messages.len() + 40)) {
                 while let Some(body) = sending.pop_front_if(|body| sent + body.len() as u64 <= fifo.grant()) {
                     sent += body.len() as u64;
+                    // Where its bytes may go on ahead, what looked like the body until its check failed goes before it.
+                    if let Some(place) = fifo.place(&body) {
+                        let part = &body[RECORD_LEN..];
+                        prop_assert_eq!(place.len(), part.len());
+                        if damaged >> (placed % 64) & 1 == 1 {
+                            place.fill(0xee);
+                        } else {
+                            place.copy_from_slice(part);
+                            prop_assert!(fifo.accept_placed(&body).is_ok());
+                            placed += 1;
+                            continue;
+                        }
+                        placed += 1;
+                    }
                     prop_assert!(fifo.accept(&body, 1 << 20, &mut spares).is_ok());
                 }
                 for _ in 0..take {
@@ -302,6 +355,29 @@ mod tests {
                 prop_assert!(!fifo.is_ready() && fifo.assembly.is_none() && fifo.grant() == before);
             }
         }
+    }
+
+    #[test]
+    fn only_what_continues_a_message_has_a_place_and_never_beyond_its_end() {
+        let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+        // A buffer longer than the message that follows: its end is not the message's.
+        spares.give(vec![0xaa; 2_000]);
+        let parts = bodies(1, 700);
+        let [first, more, end] = parts.as_slice() else { panic!("700 bytes are three bodies") };
+        assert_eq!(fifo.place(more), None, "there is no message");
+        fifo.accept(first, 1 << 20, &mut spares).unwrap();
+        fifo.accept(more, 1 << 20, &mut spares).unwrap();
+        assert_eq!(fifo.place(more), None, "it would end beyond the message");
+        for other in [first, &bodies(2, 8)[0], &end[..end.len() - 1], &[end.as_slice(), &[0]].concat(), &[][..]] {
+            assert_eq!(fifo.place(other), None, "{other:?}");
+        }
+        fifo.place(end).expect("the message's last bytes").fill(0xee);
+        assert!(!fifo.is_ready(), "nobody sees them before they count");
+        fifo.place(end).unwrap().copy_from_slice(&end[RECORD_LEN..]);
+        fifo.accept_placed(end).unwrap();
+        assert_eq!(fifo.place(end), None, "the message is whole");
+        assert_eq!(fifo.accept_placed(end), Err(Reject::Malformed));
+        assert_eq!(fifo.take(&mut spares, <[u8]>::to_vec), Taken::Message(vec![1; 700]));
     }
 
     #[test]

@@ -15,9 +15,17 @@ const SPARE_BYTES_MAX: usize = 64 << 20;
 impl Spares {
     /// An empty buffer with room for `len` bytes; `None` when the system has no memory for it.
     pub fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        let mut buffer = self.take_used(len)?;
+        buffer.clear();
+        Some(buffer)
+    }
+
+    /// As [`Self::take`], with at most `len` bytes that mean nothing: what may be written where they are needs no new bytes.
+    pub fn take_used(&mut self, len: usize) -> Option<Vec<u8>> {
         if let Some(place) = self.buffers.iter().rposition(|buffer| buffer.capacity() >= len) {
-            let buffer = self.buffers.swap_remove(place);
+            let mut buffer = self.buffers.swap_remove(place);
             self.bytes -= buffer.capacity();
+            buffer.truncate(len);
             return Some(buffer);
         }
         let mut buffer = Vec::new();
@@ -26,9 +34,8 @@ impl Spares {
     }
 
     /// Takes a buffer that is not needed any more.
-    pub fn give(&mut self, mut buffer: Vec<u8>) {
+    pub fn give(&mut self, buffer: Vec<u8>) {
         if self.buffers.len() < SPARES_MAX && self.bytes + buffer.capacity() <= SPARE_BYTES_MAX {
-            buffer.clear();
             self.bytes += buffer.capacity();
             self.buffers.push(buffer);
         }
@@ -47,6 +54,14 @@ mod tests {
         let buffer = spares.take(50).unwrap();
         assert!(buffer.is_empty() && buffer.capacity() >= 100);
         assert_eq!(spares.bytes, 10);
+    }
+
+    #[test]
+    fn a_used_buffer_keeps_no_more_bytes_than_wanted() {
+        let mut spares = Spares::default();
+        assert_eq!(spares.take_used(50), Some(vec![]));
+        spares.give(vec![1; 100]);
+        assert_eq!(spares.take_used(50), Some(vec![1; 50]));
     }
 
     #[test]

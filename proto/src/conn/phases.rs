@@ -9,7 +9,9 @@ use super::{Conn, Phase, Plan, TurnContext};
 use crate::counters::Reject;
 use crate::event::{Event, PeerId};
 use crate::path::Path;
-use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tokens, put_close, put_message};
+use crate::wire::{
+    Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tail, Tokens, put_close, put_message,
+};
 use crate::{Config, SendError};
 
 const US: u64 = 0x1111;
@@ -120,7 +122,7 @@ impl Stage {
         let mut frame = vec![0; FULL_LEN];
         frame.extend(body);
         header.emit(&mut frame);
-        Check::between(THEM, US).seal(&mut frame, &[]);
+        Check::between(THEM, US).seal(&mut frame, Tail::Here);
         let (conn, turn) = self.turn();
         refused(conn.handle_frame(turn, &header, &frame))
     }

@@ -21,7 +21,8 @@ impl Conn {
     /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
     #[inline(always)]
     pub fn handle_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8]) -> Result<(), Reject> {
-        self.admit(turn, header.epoch, Some(frame))?;
+        let mut placed = false;
+        self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
         if !turn.was_away && self.can_wait(header) {
             self.raise_limit(header.credit);
             self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
@@ -32,7 +33,7 @@ impl Conn {
             self.ack.on_away();
         }
         if header.kind == Kind::Data {
-            self.on_data(turn, header.seq, &frame[FULL_LEN..])?;
+            self.on_data(turn, header.seq, &frame[FULL_LEN..], placed)?;
         } else if header.kind == Kind::Ping {
             self.ack.on_request();
         }
@@ -128,7 +129,7 @@ impl Conn {
     /// Takes in a frame of a reliable driver.
     #[inline]
     pub fn handle_plain(&mut self, turn: &mut TurnContext, header: &PlainHeader, frame: &[u8]) -> Result<(), Reject> {
-        self.admit(turn, header.epoch, None)?;
+        self.admit(turn, header.epoch, |_| true)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
             if self.take_in(turn, &frame[PLAIN_LEN..], true)? {
@@ -205,17 +206,21 @@ impl Conn {
         self.lost(turn, GoneReason::LinkGone);
     }
 
-    /// Lets in what belongs to this connection's life and, where there is a check to hold, is undamaged.
+    /// Lets in what belongs to this connection's life and is as it was sent, as far as `is_whole` can tell.
     #[inline]
-    pub(super) fn admit(&mut self, turn: &mut TurnContext, epoch: u16, checked: Option<&[u8]>) -> Result<(), Reject> {
+    pub(super) fn admit(
+        &mut self,
+        turn: &mut TurnContext,
+        epoch: u16,
+        is_whole: impl FnOnce(&mut Self) -> bool,
+    ) -> Result<(), Reject> {
         if epoch != self.keys.own as u16 {
             return Err(Reject::Epoch);
         }
         if matches!(self.phase, Phase::Connecting { .. } | Phase::Gone) {
             return Err(Reject::NoPeer);
         }
-        // A frame with a tag was opened before it came here.
-        if self.keys.tag == 0 && checked.is_some_and(|frame| !self.keys.check_in.holds(frame)) {
+        if !is_whole(self) {
             return Err(Reject::Check);
         }
         self.heard_at = turn.now;
@@ -223,6 +228,28 @@ impl Conn {
             self.open(turn);
         }
         Ok(())
+    }
+
+    /// True if a frame is as its sender wrote it. The bytes of one that continues a message are copied with the same look at them, which
+    /// `placed` then tells. Where to is this side's state alone: the end of what has arrived of the message, if it is the frame's turn.
+    /// They count once the frame is taken in; those of a frame that is refused are written over by the true one.
+    #[inline]
+    fn is_whole(&mut self, header: &Header, frame: &[u8], placed: &mut bool) -> bool {
+        // A frame with a tag was opened before it came here.
+        if self.keys.tag != 0 {
+            return true;
+        }
+        if frame.len() >= PLACED_MIN && header.kind == Kind::Data && self.reorder.turn(header.seq) == Turn::Now {
+            return self.is_whole_placing(frame, placed);
+        }
+        self.keys.check_in.holds(frame)
+    }
+
+    #[inline(never)]
+    fn is_whole_placing(&mut self, frame: &[u8], placed: &mut bool) -> bool {
+        let Some(place) = self.inbox.place(&frame[FULL_LEN..]) else { return self.keys.check_in.holds(frame) };
+        *placed = true;
+        self.keys.check_in.holds_copying(frame, place)
     }
 
     /// Notes what the peer's Hello says.
@@ -284,10 +311,15 @@ impl Conn {
     }
 
     #[inline(always)]
-    pub(super) fn on_data(&mut self, turn: &mut TurnContext, seq: Seq, body: &[u8]) -> Result<(), Reject> {
+    fn on_data(&mut self, turn: &mut TurnContext, seq: Seq, body: &[u8], placed: bool) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
-                let mut may_grant = self.take_in(turn, body, false)?;
+                let mut may_grant = true;
+                if placed {
+                    self.inbox.accept_placed(body)?;
+                } else {
+                    may_grant = self.take_in(turn, body, false)?;
+                }
                 if self.reorder.has_gap() {
                     self.close_gap(turn);
                     may_grant = true;
@@ -357,6 +389,8 @@ fn release(fifo: &mut SendFifo, one_sided: &mut Option<Box<OneSided>>, id: PeerI
     }
 }
 
+/// Shorter frames are spared the question where their bytes go: they are in the first-level cache for the second look.
+const PLACED_MIN: usize = 512;
 /// With fewer frames in flight the window has room whatever an ack says.
 const ACKS_WAIT_BELOW: usize = 2;
 const _: () =

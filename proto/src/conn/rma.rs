@@ -6,7 +6,7 @@ use crate::counters::Reject;
 use crate::reorder::Kept;
 use crate::rma::{Memory, OneSided, OpSpan, PutHow};
 use crate::send_fifo::{Run, Span};
-use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, Seq, Target, is_operations, put_flags, split_messages};
+use crate::wire::{FULL_LEN, Kind, Operation, PLAIN_LEN, Seq, Tail, Target, is_operations, put_flags, split_messages};
 
 impl Conn {
     /// Bytes of body that fit any frame of this connection.
@@ -151,15 +151,21 @@ impl Conn {
 
     /// As [`Conn::emit_new`], of operations.
     #[inline]
-    pub(super) fn emit_operations(
+    pub(super) fn emit_operations(&mut self, turn: &mut TurnContext, span: OpSpan, frame: &mut [u8], plain: bool) {
+        self.write_operations(turn, span, &mut frame[if plain { PLAIN_LEN } else { FULL_LEN }..]);
+        self.finish_operations(turn, span, frame, Tail::Here, plain);
+    }
+
+    /// The body of a new frame with operations is written, but for its tail.
+    #[inline]
+    pub(super) fn finish_operations(
         &mut self,
         turn: &mut TurnContext,
         span: OpSpan,
         frame: &mut [u8],
-        tail: &[u8],
+        tail: Tail,
         plain: bool,
     ) {
-        self.write_operations(turn, span, &mut frame[if plain { PLAIN_LEN } else { FULL_LEN }..]);
         if let Some(one_sided) = &mut self.one_sided {
             one_sided.outbox.advance(span);
         }
@@ -190,7 +196,7 @@ impl Conn {
             self.emit_plain_header(Kind::Data, frame);
             self.finish_close(turn);
         } else {
-            self.finish_sent(turn, span, frame, &[]);
+            self.finish_sent(turn, span, frame, Tail::Here);
         }
         self.note_operations();
     }

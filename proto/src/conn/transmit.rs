@@ -6,7 +6,7 @@ use crate::path::CREDIT_UNIT;
 use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
 use crate::wire::{
-    Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq,
+    Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq, Tail,
     Tokens, flags,
 };
 
@@ -86,7 +86,7 @@ impl Conn {
             self.position += len as u64;
             self.fifo.write_run(at, &mut frame[FULL_LEN..]);
             self.fifo.advance_run(at, len);
-            self.finish_sent(turn, Span::Run { at, len }, frame, &[]);
+            self.finish_sent(turn, Span::Run { at, len }, frame, Tail::Here);
             turn.counters.frames_sent += 1;
             return;
         }
@@ -169,7 +169,7 @@ impl Conn {
     #[inline]
     pub fn emit(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], plain: bool) {
         if let Plan::New { span: Span::Operations(span) } = plan {
-            self.emit_operations(turn, span, frame, &[], plain);
+            self.emit_operations(turn, span, frame, plain);
         } else if let Plan::New { span: span @ Span::Both { .. } } = plan {
             self.emit_both(turn, span, frame, plain);
         } else if let Plan::New { span } = plan {
@@ -193,12 +193,12 @@ impl Conn {
             return;
         }
         self.fifo.write(span, &mut frame[FULL_LEN..]);
-        self.finish_new(turn, span, frame, &[]);
+        self.finish_new(turn, span, frame, Tail::Here);
     }
 
     /// The body of a new frame is written: the rest of it, and what is to be known of it until it is acknowledged.
     #[inline]
-    fn finish_new(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: &[u8]) {
+    fn finish_new(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: Tail) {
         self.position += SendFifo::body_len(span) as u64;
         self.fifo.advance(span);
         self.finish_sent(turn, span, frame, tail);
@@ -206,7 +206,7 @@ impl Conn {
 
     /// A new frame is written but for its header.
     #[inline]
-    pub(super) fn finish_sent(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: &[u8]) {
+    pub(super) fn finish_sent(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: Tail) {
         let seq = self.in_flight.next_seq();
         self.in_flight.on_sent(turn.now, span);
         // The last frame that the window takes: nothing follows before an ack does. Where half of it flies each quarter
@@ -223,20 +223,24 @@ impl Conn {
         self.start_retransmit_timer(turn.now);
     }
 
-    /// As [`Self::emit`], of a part of a large message whose bytes stay in place as `tail`.
-    pub fn emit_before(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], tail: &[u8]) {
+    /// As [`Self::emit`], of a frame that ends in bytes of a large message or of a region, which are its `tail`.
+    pub fn emit_before(&mut self, turn: &mut TurnContext, plan: Plan, frame: &mut [u8], tail: Tail) {
+        let front = FULL_LEN..frame.len() - tail.copied_len();
         match plan {
-            Plan::New { span: Span::Operations(span) } => self.emit_operations(turn, span, frame, tail, false),
+            Plan::New { span: Span::Operations(span) } => {
+                self.write_operations(turn, span, &mut frame[front]);
+                self.finish_operations(turn, span, frame, tail, false);
+            }
             Plan::Again { seq, span: Span::Operations(span), probe } => {
-                self.write_operations(turn, span, &mut frame[FULL_LEN..]);
+                self.write_operations(turn, span, &mut frame[front]);
                 self.finish_again(turn, seq, probe, frame, tail);
             }
             Plan::New { span } => {
-                self.fifo.write_front(span, &mut frame[FULL_LEN..]);
+                self.fifo.write_front(span, &mut frame[front]);
                 self.finish_new(turn, span, frame, tail);
             }
             Plan::Again { seq, span, probe } => {
-                self.fifo.write_front(span, &mut frame[FULL_LEN..]);
+                self.fifo.write_front(span, &mut frame[front]);
                 self.finish_again(turn, seq, probe, frame, tail);
             }
             _ => unreachable!("only these carry a message"),
@@ -245,7 +249,7 @@ impl Conn {
     }
 
     /// The body of a frame that was sent before is written: the rest of it.
-    fn finish_again(&mut self, turn: &mut TurnContext, seq: Seq, probe: bool, frame: &mut [u8], tail: &[u8]) {
+    fn finish_again(&mut self, turn: &mut TurnContext, seq: Seq, probe: bool, frame: &mut [u8], tail: Tail) {
         self.in_flight.on_resent(turn.now, seq);
         self.active_at = turn.now;
         if probe {
@@ -271,7 +275,7 @@ impl Conn {
                     }
                     span => self.fifo.write(span, &mut frame[header..]),
                 }
-                self.finish_again(turn, seq, probe, frame, &[]);
+                self.finish_again(turn, seq, probe, frame, Tail::Here);
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
@@ -308,7 +312,7 @@ impl Conn {
         seq: Seq,
         extra: u8,
         frame: &mut [u8],
-        tail: &[u8],
+        tail: Tail,
     ) {
         let limit = self.inbox.grant();
         let duplicate = if self.ack.saw_duplicate() { flags::DUPLICATE } else { 0 };
@@ -348,7 +352,7 @@ impl Conn {
         if plain {
             self.emit_plain_header(kind, frame);
         } else {
-            self.emit_header(turn, kind, self.in_flight.next_seq(), 0, frame, &[]);
+            self.emit_header(turn, kind, self.in_flight.next_seq(), 0, frame, Tail::Here);
         }
     }
 
@@ -403,7 +407,7 @@ pub(crate) fn open_header(kind: Kind, peer: u16, epoch: u16, tag: u8, frame: &mu
     } else {
         Header { kind, flags: tag, peer, seq: Seq(0), ack: Seq(0), sack: 0, credit: 0, epoch }.emit(frame);
         if tag == 0 {
-            Check::OPEN.seal(frame, &[]);
+            Check::OPEN.seal(frame, Tail::Here);
         }
     }
 }

@@ -4,6 +4,7 @@ use sidelane_nic::{Nic, TxSlot};
 
 use super::{BURST, Endpoint};
 use crate::conn::{Conn, Plan, TurnContext};
+use crate::wire::Tail;
 
 impl<N: Nic> Endpoint<N> {
     /// Lets every connection that may have something to transmit do so, each a burst at the most.
@@ -85,28 +86,20 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext) ->
 /// False when the driver has no slot.
 #[inline]
 fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, plan: Plan) -> bool {
-    if !N::RELIABLE
-        && turn.job.is_none()
-        && let Some((number, part)) = plan.part()
-        && part.len() >= IN_PLACE_MIN
-    {
-        let message = conn.take_large(number);
-        let sent = write_before(nic, conn, turn, plan, &message[part]);
-        conn.put_large(number, message);
-        if sent {
-            return true;
+    if !N::RELIABLE && turn.job.is_none() {
+        if let Some((number, part)) = plan.part() {
+            let message = conn.take_large(number);
+            let sent = write_before(nic, conn, turn, plan, &message[part]);
+            conn.put_large(number, message);
+            return sent;
         }
-    }
-    if !N::RELIABLE
-        && turn.job.is_none()
-        && let Some(span) = plan.operations()
-        && span.bulk_len() >= IN_PLACE_MIN
-        && let Some((memory, at)) = conn.take_source(turn, span)
-    {
-        let sent = write_before(nic, conn, turn, plan, &memory.bytes()[at..at + span.bulk_len()]);
-        conn.put_source(turn, span, memory);
-        if sent {
-            return true;
+        if let Some(span) = plan.operations()
+            && span.bulk_len() > 0
+            && let Some((memory, at)) = conn.take_source(turn, span)
+        {
+            let sent = write_before(nic, conn, turn, plan, &memory.bytes()[at..at + span.bulk_len()]);
+            conn.put_source(turn, span, memory);
+            return sent;
         }
     }
     let len = Conn::frame_len(plan, N::RELIABLE);
@@ -119,11 +112,19 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, pla
     true
 }
 
-/// Writes the frame whose last bytes, `tail`, are sent from where they are. False when the driver does not, or not now.
+/// Writes the frame whose last bytes are `tail`: sent from where they are if the driver can, or else copied. False when the driver
+/// has no slot.
 fn write_before<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, plan: Plan, tail: &[u8]) -> bool {
-    let front_len = Conn::frame_len(plan, false) - tail.len();
-    let Some(mut slot) = nic.tx_slot_before(conn.link, front_len, tail) else { return false };
-    conn.emit_before(turn, plan, &mut slot, tail);
+    let len = Conn::frame_len(plan, false);
+    if tail.len() >= IN_PLACE_MIN
+        && let Some(mut slot) = nic.tx_slot_before(conn.link, len - tail.len(), tail)
+    {
+        conn.emit_before(turn, plan, &mut slot, Tail::Elsewhere(tail));
+        slot.commit();
+        return true;
+    }
+    let Some(mut slot) = nic.tx_slot(conn.link, len) else { return false };
+    conn.emit_before(turn, plan, &mut slot, Tail::Copied(tail));
     slot.commit();
     true
 }

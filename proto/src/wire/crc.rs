@@ -1,4 +1,5 @@
-//! CRC-32C of frames: short runs with the processor's instruction, longer ones by folding, the longest by a crate's.
+//! CRC-32C of frames: short runs with the processor's instruction, longer ones by folding, which can copy them too; on other
+//! processors by a crate.
 //!
 //! For a 32-byte frame the crates take 160 instructions and more to set up; the instruction alone takes 20
 //! (`bench/NOTES.md`, "The frame check").
@@ -10,40 +11,58 @@ use super::fold;
 /// The CRC of RFC 3720, 12.1.
 #[inline]
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c_behind(0, bytes)
+}
+
+/// The CRC of what has the CRC `before` (0: of nothing) and `bytes` behind it.
+#[inline]
+pub(super) fn crc32c_behind(before: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_MAX && std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: The processor was asked just now.
-        return unsafe { short(bytes) };
+        return unsafe { short(before, bytes) };
     }
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= MEDIUM_MAX
-        && let Some(crc) = fold::crc32c(bytes)
+    if bytes.len() > SHORT_MAX
+        && let Some(crc) = fold::crc32c(before, bytes)
     {
         return crc;
     }
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    by_crate(before, bytes)
 }
 
-/// The CRC of both parts, one after the other.
-pub(super) fn crc32c_parts(front: &[u8], tail: &[u8]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(front);
-    digest.update(tail);
+/// As [`crc32c_behind`], on any processor.
+fn by_crate(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
     digest.finalize() as u32
+}
+
+/// As [`crc32c_behind`], and copies `bytes` to `to`, which is as long.
+#[inline]
+pub(super) fn crc32c_copying(before: u32, bytes: &[u8], to: &mut [u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() > SHORT_MAX
+        && let Some(crc) = fold::crc32c_copying(before, bytes, to)
+    {
+        return crc;
+    }
+    to.copy_from_slice(bytes);
+    crc32c_behind(before, to)
 }
 
 /// One dependent instruction per 8 bytes, 3 cycles each: above this length folding wins.
 const SHORT_MAX: usize = 256;
-/// The crate takes up to 384 bytes at an end by one dependent instruction per 8 bytes, which is nothing beside so many.
-const MEDIUM_MAX: usize = 8_192;
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(SHORT_MAX + 1 >= fold::LEN_MIN, "what is not short can be folded");
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 #[inline]
-fn short(bytes: &[u8]) -> u32 {
+fn short(before: u32, bytes: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
     // A frame's check covers it from its fourth byte on: after one half word come whole ones at their natural places.
-    let mut narrow = u32::MAX;
+    let mut narrow = !before;
     let mut rest = bytes;
     if let Some((&half, behind)) = rest.split_first_chunk() {
         narrow = _mm_crc32_u32(narrow, u32::from_le_bytes(half));
@@ -67,6 +86,8 @@ fn short(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// RFC 3720, B.4.
@@ -84,6 +105,28 @@ mod tests {
         for len in 0..bytes.len() {
             let long = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..len]) as u32;
             assert_eq!(crc32c(&bytes[..len]), long, "{len}");
+        }
+    }
+    /// Around each length where the way changes: a vector, three of them, what is short, and the largest frames.
+    fn lens() -> impl Strategy<Value = usize> {
+        let around = |len: usize| len.saturating_sub(3)..len + 4;
+        prop_oneof![0usize..1_200, around(1_500), around(4_096), around(8_192), around(9_000), around(65_536)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_copy_with_its_check_is_a_copy_and_a_check(
+            len in lens(), from in 0usize..64, to in 0usize..64, before: u32, seed: u64,
+        ) {
+            let mut source = vec![0; from + len];
+            sidelane_nic::rng::Rng::new(seed).fill(&mut source);
+            let bytes = &source[from..];
+            let mut target = vec![0xee; to + len + 64];
+            let crc = crc32c_copying(before, bytes, &mut target[to..to + len]);
+            prop_assert_eq!(crc, by_crate(before, bytes));
+            prop_assert_eq!(crc, crc32c_behind(before, bytes));
+            prop_assert!(&target[to..to + len] == bytes);
+            prop_assert!(target[..to].iter().chain(&target[to + len..]).all(|byte| *byte == 0xee), "nothing beside it");
         }
     }
 }

@@ -4,54 +4,88 @@
 //! The bytes are a polynomial; what stands 64 bytes further on is worth x^512 times less, so 64 bytes times x^512 modulo the
 //! CRC's polynomial may be added to the next 64. The first, incomplete 64 bytes are filled up with zeros in front, which add
 //! nothing, so that none are left over at the end: byte for byte those would cost as much as all the rest.
-#![allow(unsafe_code, reason = "reads whole vectors from slices, and calls what is compiled for AVX-512 after asking")]
+//!
+//! A frame that is copied anyway is copied here, which takes no longer than the copy alone (`bench/NOTES.md`, "The frame check").
+#![allow(
+    unsafe_code,
+    reason = "reads and writes whole vectors of slices, and calls what is compiled for AVX-512 after asking"
+)]
 
 use std::arch::x86_64::{
-    __m512i, _mm_crc32_u64, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm512_castsi512_si128,
-    _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_set_epi64,
-    _mm512_set4_epi64, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    __m512i, _mm_crc32_u64, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm512_and_si512,
+    _mm512_castsi512_si128, _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set_epi64, _mm512_set1_epi32, _mm512_set4_epi64,
+    _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
 };
 
-/// The CRC of RFC 3720, 12.1; `None` where the processor cannot.
+/// The CRC of RFC 3720, 12.1, of what has the CRC `before` (0: of nothing) and `bytes` behind it; `None` where the processor
+/// cannot.
 ///
 /// # Panics
-/// Of fewer bytes than `LEN_MIN`.
+/// Of fewer bytes than [`LEN_MIN`].
 #[inline]
-pub(super) fn crc32c(bytes: &[u8]) -> Option<u32> {
-    let can = is_x86_feature_detected!("avx512f")
+pub(super) fn crc32c(before: u32, bytes: &[u8]) -> Option<u32> {
+    // SAFETY: The processor was asked just now.
+    can().then(|| unsafe { fold::<false>(before, bytes, &mut []) })
+}
+
+/// As [`crc32c`], and copies `bytes` to `to`, which is as long: each vector is loaded once for both.
+#[inline]
+pub(super) fn crc32c_copying(before: u32, bytes: &[u8], to: &mut [u8]) -> Option<u32> {
+    // SAFETY: The processor was asked just now.
+    can().then(|| unsafe { fold::<true>(before, bytes, to) })
+}
+
+#[inline]
+fn can() -> bool {
+    is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("vpclmulqdq")
-        && is_x86_feature_detected!("sse4.2");
-    // SAFETY: The processor was asked just now.
-    can.then(|| unsafe { fold(bytes) })
+        && is_x86_feature_detected!("sse4.2")
 }
 
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
-fn fold(bytes: &[u8]) -> u32 {
+fn fold<const COPY: bool>(before: u32, bytes: &[u8], to: &mut [u8]) -> u32 {
     assert!(bytes.len() >= LEN_MIN, "there are three vectors, the first of which may have a single byte");
+    assert!(!COPY || to.len() == bytes.len(), "both ends of a copy are as long");
     // 1 to 64 bytes, then whole vectors.
     let front = (bytes.len() - 1) % VECTOR + 1;
     let zeros = VECTOR - front;
     let (vectors, _) = bytes[front..].as_chunks::<VECTOR>();
+    let front_mask = u64::MAX << zeros;
     // SAFETY: the mask leaves out the `zeros` bytes before the slice, which are then not touched, and reads its first `front`.
-    let first = unsafe { _mm512_maskz_loadu_epi8(u64::MAX << zeros, bytes.as_ptr().wrapping_sub(zeros).cast()) };
-    // A CRC begins with all ones, added to the first four bytes, wherever these stand.
-    let ones = |at: usize| load(ONES[at..].first_chunk().expect("the table has two vectors beyond the first"));
-    let mut folded = [
-        _mm512_xor_si512(first, ones(front)),
-        _mm512_xor_si512(load(&vectors[0]), ones(front + VECTOR)),
-        load(&vectors[1]),
-    ];
-    let (threes, rest) = vectors[2..].as_chunks::<3>();
-    for three in threes {
-        for (folded, vector) in folded.iter_mut().zip(three) {
-            *folded = carry(*folded, times(3 * VECTOR), load(vector));
+    let first = unsafe { _mm512_maskz_loadu_epi8(front_mask, bytes.as_ptr().wrapping_sub(zeros).cast()) };
+    if COPY {
+        // SAFETY: as above; `to` is as long.
+        unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().wrapping_sub(zeros).cast(), front_mask, first) };
+    }
+    let (to_vectors, _) = to.get_mut(front..).unwrap_or_default().as_chunks_mut::<VECTOR>();
+    let mut next = |at: usize| {
+        let vector = load(&vectors[at]);
+        if COPY {
+            store(&mut to_vectors[at], vector);
+        }
+        vector
+    };
+    // A CRC begins with all ones, or goes on from the one before: added to the first four bytes, wherever these stand.
+    let begin = _mm512_set1_epi32((!before).rotate_left(8 * (zeros as u32 % 4)).cast_signed());
+    let begin = |at: usize| {
+        let mask = load(BEGIN[at..].first_chunk().expect("the table has two vectors beyond the first"));
+        _mm512_and_si512(begin, mask)
+    };
+    let mut folded = [_mm512_xor_si512(first, begin(front)), _mm512_xor_si512(next(0), begin(front + VECTOR)), next(1)];
+    let mut at = 2;
+    while at + 3 <= vectors.len() {
+        for folded in &mut folded {
+            *folded = carry(*folded, times(3 * VECTOR), next(at));
+            at += 1;
         }
     }
     let mut last = carry(folded[0], times(VECTOR), folded[1]);
     last = carry(last, times(VECTOR), folded[2]);
-    for vector in rest {
-        last = carry(last, times(VECTOR), load(vector));
+    while at < vectors.len() {
+        last = carry(last, times(VECTOR), next(at));
+        at += 1;
     }
     // Each quarter is worth less than the one before by its length.
     let [a, b] = factors(48);
@@ -80,6 +114,13 @@ fn carry(far: __m512i, factors: __m512i, near: __m512i) -> __m512i {
 fn load(bytes: &[u8; VECTOR]) -> __m512i {
     // SAFETY: as many bytes as a vector has, which may stand anywhere.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(bytes: &mut [u8; VECTOR], vector: __m512i) {
+    // SAFETY: as many bytes as a vector has, which may stand anywhere.
+    unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
 }
 
 /// Factors for what stands `bytes` before its place, in each quarter of a vector.
@@ -124,11 +165,11 @@ const fn power(exponent: usize) -> i64 {
 /// Bytes of a vector.
 const VECTOR: usize = 64;
 /// The first vector may have one byte only.
-const LEN_MIN: usize = 2 * VECTOR + 1;
+pub(super) const LEN_MIN: usize = 2 * VECTOR + 1;
 /// The truth table of a ^ b ^ c.
 const XOR_OF_THREE: i32 = 0x96;
-/// A vector that begins `n` bytes on has its ones `n` bytes before the end of the first.
-static ONES: [u8; 3 * VECTOR] = {
+/// Where the first four bytes are: in a vector that begins `n` bytes on, `n` bytes before the end of the first.
+static BEGIN: [u8; 3 * VECTOR] = {
     let mut bytes = [0; 3 * VECTOR];
     let mut at = VECTOR;
     while at < VECTOR + 4 {
@@ -142,15 +183,40 @@ static ONES: [u8; 3 * VECTOR] = {
 mod tests {
     use super::*;
 
+    const SKIPPED: &str = "skipped: wants AVX-512 and VPCLMULQDQ";
+
+    fn bytes() -> Vec<u8> {
+        (0..3_000u32).map(|i| (i * i * 31 + i) as u8).collect()
+    }
+
     #[test]
     fn every_length_agrees_with_the_crate() {
-        let bytes: Vec<u8> = (0..3_000u32).map(|i| (i * i * 31 + i) as u8).collect();
+        let bytes = bytes();
         for at in [0, 1, 4, 63] {
             for len in LEN_MIN..2_900 {
                 let bytes = &bytes[at..at + len];
                 let other = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-                let Some(crc) = crc32c(bytes) else { return println!("skipped: wants AVX-512 and VPCLMULQDQ") };
+                let Some(crc) = crc32c(0, bytes) else { return println!("{SKIPPED}") };
                 assert_eq!(crc, other, "{len} bytes from {at} on");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_goes_on_from_what_stands_before_and_touches_nothing_else() {
+        let bytes = bytes();
+        for before in [0, 1, 2, 3, 28, 32] {
+            for len in LEN_MIN..LEN_MIN + 700 {
+                let (front, part) = bytes[..before + len].split_at(before);
+                let whole = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..before + len]) as u32;
+                let before_crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, front) as u32;
+                let mut place = vec![0xee; len + 130];
+                let copied = crc32c_copying(before_crc, part, &mut place[65..65 + len]);
+                let Some(crc) = copied else { return println!("{SKIPPED}") };
+                assert_eq!(crc, whole, "{len} bytes behind {before}");
+                assert_eq!(&place[65..65 + len], part);
+                assert!(place[..65].iter().chain(&place[65 + len..]).all(|byte| *byte == 0xee));
+                assert_eq!(crc32c(before_crc, part), Some(whole));
             }
         }
     }

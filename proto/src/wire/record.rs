@@ -114,6 +114,15 @@ pub(crate) fn is_whole_messages(body: &[u8]) -> bool {
     matches!(body.first(), Some(&(MESSAGE | CLOSE)))
 }
 
+/// The bytes that `body` continues a message with, if it does nothing else.
+#[inline]
+pub(crate) fn more_part(body: &[u8]) -> Option<&[u8]> {
+    match split_record(body) {
+        Ok((Record::More(part), [])) => Some(part),
+        _ => None,
+    }
+}
+
 /// Walks the records of a frame's body; ends after the first that cannot be read.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],

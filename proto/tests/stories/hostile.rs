@@ -6,7 +6,7 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, Reject};
 
-use crate::world::{World, addr, config, good_link, numbered};
+use crate::world::{World, addr, config, good_link, lossy_link, numbered};
 
 /// Two connected nodes, and all frames that node 1 heard, the handshake among them.
 pub fn recorded(config: Config) -> (World, sidelane_proto::PeerId, sidelane_proto::PeerId, Vec<Vec<u8>>) {
@@ -177,6 +177,62 @@ fn who_reads_the_traffic_can_forge_but_not_crash() {
         }
     }
     assert!(world.node(0).endpoint.peers() <= 3 && world.node(1).endpoint.peers() <= 3);
+}
+
+/// A frame that continues a large message, as damage and strangers could make it: none of them holds the check.
+fn unlike(frame: &[u8]) -> Vec<Vec<u8>> {
+    const DATA: u8 = 0x10;
+    const MORE: u8 = 3;
+    if frame.len() < 600 || frame[4] != DATA || frame[24] != MORE {
+        return Vec::new();
+    }
+    let with = |at: usize, change: u8| {
+        let mut other = frame.to_vec();
+        other[at] ^= change;
+        other
+    };
+    // A bit of its first byte and of its last, the length and the kind of its record, and its turn.
+    let mut all = vec![with(28, 1), with(frame.len() - 1, 0x80), with(26, 1), with(27, 0xff), with(24, 1), with(8, 1)];
+    // Other bytes, more and fewer, in a record as long as they are, by one who does not have the key.
+    for len in [frame.len(), frame.len() - 1, 512, frame.len() + 900, 60_000] {
+        let mut other = frame.to_vec();
+        other.resize(len, 0);
+        other[28..].fill(0xee);
+        other[26..28].copy_from_slice(&(len as u16 - 28).to_le_bytes());
+        seal(&mut other, OPEN_KEY);
+        all.push(other);
+    }
+    all
+}
+
+/// The bytes of a large message may be written to their place before the check of their frame is known to hold.
+#[test]
+fn what_fails_the_check_leaves_no_trace_in_a_large_message() {
+    // The counters, and the frames shown, of the side that receives.
+    let run = |before| {
+        let mut world = World::new(5, lossy_link(0.05));
+        world.add(NodeConfig::default(), config());
+        world.add(NodeConfig::default(), config());
+        let (peer, back) = world.join(0, 1);
+        world.node(1).controls.borrow_mut().before = before;
+        // The first one makes the buffer that the others are put together in.
+        for (number, len) in (0..).zip([40_000, 40_000, 39_000, 25_000, 40_000]) {
+            let mut message = vec![0; len];
+            Rng::new(number).fill(&mut message);
+            world.node(0).endpoint.send_owned(peer, message.clone()).unwrap();
+            assert!(world.run(Duration::from_millis(5_000), |world| !world.node(1).got.is_empty()), "message {number}");
+            assert!(world.node(1).got.pop() == Some((back, message)), "message {number}");
+        }
+        assert_all_counted(&mut world, 1);
+        let shown = world.node(1).controls.borrow().shown;
+        (world.counters(1), shown)
+    };
+    let ((alone, true_frames), (mut beset, shown)) = (run(None), run(Some(unlike)));
+    let forged = shown - true_frames;
+    assert!(forged > 1_000 && alone.reordered > 0, "{forged} forged, {alone:?}");
+    assert_eq!(beset.rejected(Reject::Check), forged);
+    beset.rejected[Reject::Check as usize] = 0;
+    assert_eq!(beset, alone);
 }
 
 #[test]

@@ -10,6 +10,9 @@ use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
+/// What it makes of a frame.
+pub type Forge = fn(&[u8]) -> Vec<Vec<u8>>;
+
 /// What a test has in its hand while the endpoint owns the NIC.
 #[derive(Default)]
 pub struct Controls {
@@ -17,6 +20,8 @@ pub struct Controls {
     pub heard: Option<Vec<Vec<u8>>>,
     /// Frames that arrive next, whoever they claim to be from.
     pub forged: VecDeque<(LinkAddr, Vec<u8>)>,
+    /// What is forged of a frame arrives right before it, from the same sender.
+    pub before: Option<Forge>,
     /// Frames shown to the endpoint.
     pub shown: u64,
 }
@@ -68,8 +73,12 @@ impl Nic for Tap {
             if let Some(heard) = &mut controls.heard {
                 heard.push(bytes.to_vec());
             }
-            controls.shown += 1;
+            let before = controls.before.map_or(Vec::new(), |make| make(bytes));
+            controls.shown += 1 + before.len() as u64;
             drop(controls);
+            for forged in before {
+                each(&forged, from);
+            }
             each(bytes, from);
         });
         forged.len() + received
