@@ -54,7 +54,8 @@ fn threads_at_one_device_get_their_own_frames_in_order() {
     let (sending, sent, seen) = (AtomicUsize::new(NUMBERS.len()), AtomicUsize::new(0), AtomicUsize::new(0));
     let all_quiet = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for mut nic in left {
+        // Kept open until all has come: with a memif's end goes what its ring holds.
+        let senders = left.map(|mut nic| {
             let (sending, sent) = (&sending, &sent);
             scope.spawn(move || {
                 let links = addrs.map(|to| nic.link(to).unwrap());
@@ -81,9 +82,10 @@ fn threads_at_one_device_get_their_own_frames_in_order() {
                 }
                 sent.fetch_add(nic.counters().tx_frames as usize, Ordering::Relaxed);
                 sending.fetch_sub(1, Ordering::Release);
-            });
-        }
-        for (mut nic, own) in right.into_iter().zip(NUMBERS) {
+                nic
+            })
+        });
+        let receivers = right.into_iter().zip(NUMBERS).map(|(mut nic, own)| {
             let (sending, seen, all_quiet) = (&sending, &seen, &all_quiet);
             scope.spawn(move || {
                 let mut next = [0; NUMBERS.len()];
@@ -118,8 +120,10 @@ fn threads_at_one_device_get_their_own_frames_in_order() {
                 let counters = nic.counters();
                 assert_eq!(counters.rx_foreign, 0);
                 seen.fetch_add((counters.rx_frames + counters.rx_dropped) as usize, Ordering::Relaxed);
-            });
-        }
+            })
+        });
+        receivers.collect::<Vec<_>>().into_iter().for_each(|receiver| receiver.join().unwrap());
+        senders.into_iter().for_each(|sender| drop(sender.join().unwrap()));
     });
     assert_eq!(sent.into_inner(), seen.into_inner());
 }
