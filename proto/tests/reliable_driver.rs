@@ -6,8 +6,11 @@ mod reliable_nic;
 use std::collections::VecDeque;
 
 use reliable_nic::Reliable;
+use sidelane_nic::clock;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric};
 use sidelane_nic::rng::Rng;
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
 
@@ -139,5 +142,53 @@ fn whoever_said_hello_may_be_away_before_it_confirms_and_whoever_answers_before_
         assert_eq!(b.recv(|_, message| message == b"late"), Some(true), "{away:?}");
         spin(&mut a);
         assert_eq!((a.poll_event(), b.poll_event()), (None, None), "{away:?}");
+    }
+}
+
+/// On real shared memory: to one that is not there yet, and then to one that takes nothing.
+#[test]
+fn whoever_waits_for_room_sleeps_and_goes_on_when_there_is_some() {
+    let domain = format!("room-{}", std::process::id());
+    let open = |number| ShmNic::open(&domain, Some(number)).unwrap();
+    let config = Config { send_fifo: 1 << 20, recv_fifo: 4 << 10, display: false, ..Config::default() };
+    let mut a = Endpoint::new(open(0), config);
+    let to_b = a.connect(LinkAddr::Shm { endpoint: 1 }).unwrap();
+    // Many more than a ring holds and its reader takes in.
+    let sent =
+        (0u64..).take_while(|number| a.send(to_b, &[&number.to_le_bytes()[..], &[7; 1000]].concat()).is_ok()).count();
+    // Who does not sleep goes round a hundred thousand times.
+    let sleeps = |a: &mut Endpoint<ShmNic>| {
+        let until = clock::monotonic() + Duration::from_millis(50);
+        let mut rounds = 0;
+        while clock::monotonic() < until {
+            a.wait(Some(until)).unwrap();
+            a.poll();
+            rounds += 1;
+        }
+        assert!(rounds < 500, "woke {rounds} times in 50 ms");
+    };
+    sleeps(&mut a);
+    let mut b = Endpoint::new(open(1), config);
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    while b.poll_event().is_none() {
+        assert!(clock::monotonic() < patience, "no connection");
+        a.wait(Some(patience)).unwrap();
+        a.poll();
+        b.poll();
+    }
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    // It takes frames in, as far as its FIFO goes, and no message.
+    (0..1000).for_each(|_| _ = (a.poll(), b.poll()));
+    sleeps(&mut a);
+    let mut came = 0u64;
+    while came < sent as u64 {
+        assert!(clock::monotonic() < patience, "{came} of {sent} came");
+        a.wait(Some(clock::monotonic() + Duration::from_millis(5))).unwrap();
+        a.poll();
+        b.poll();
+        while let Some(number) = b.recv(|_, message| u64::from_le_bytes(message[..8].try_into().unwrap())) {
+            assert_eq!(number, came);
+            came += 1;
+        }
     }
 }

@@ -39,6 +39,8 @@ pub struct Endpoint<N: Nic> {
     away_floor: Duration,
     /// A lone message was committed to the driver since its last flush.
     pub(crate) committed: bool,
+    /// A connection may transmit more, and it was not the driver that had no room.
+    has_more: bool,
     display: Display,
 }
 
@@ -48,7 +50,7 @@ impl<N: Nic> Endpoint<N> {
         let router = Router::new(config, nic.now(), N::RELIABLE);
         let display = Display::new(&nic, &config, None);
         let away_floor = nic.caps().rto_floor.min(config.keep_alive);
-        Self { nic, router, due: Vec::new(), turns: 0, away_floor, committed: false, display }
+        Self { nic, router, due: Vec::new(), turns: 0, away_floor, committed: false, has_more: false, display }
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
@@ -200,15 +202,16 @@ impl<N: Nic> Endpoint<N> {
             self.router.tell_done();
         }
         self.flush();
-        self.router.catch_up();
-        if ready(&self.router) || !self.router.active.is_empty() {
+        if !N::RELIABLE {
+            self.router.catch_up();
+        }
+        let waits_for_room = !self.router.active.is_empty();
+        // A reliable driver has no room where the other side is slow, or not there yet: that may be for long.
+        if ready(&self.router) || waits_for_room && (!N::RELIABLE || std::mem::take(&mut self.has_more)) {
             return Ok(());
         }
-        let timer = self.poll_timeout();
-        let until = match (timer, deadline) {
-            (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
-            (timer, deadline) => timer.or(deadline),
-        };
+        let look_again = waits_for_room.then(|| self.nic.now() + ROOM_LATE_MAX);
+        let until = [self.poll_timeout(), deadline, look_again].into_iter().flatten().min();
         // What was counted until now shows while we sleep.
         self.show();
         // Were we away before, what is there already came late; a sleep is no absence.
@@ -345,6 +348,9 @@ impl<N: Nic> fmt::Debug for Endpoint<N> {
         self.router.fmt(f)
     }
 }
+
+/// Longest sleep while the driver has no room: not every driver wakes for that.
+const ROOM_LATE_MAX: Duration = Duration::from_millis(1);
 
 /// Frames received, and frames sent to one peer, in one turn.
 const BURST: usize = 64;

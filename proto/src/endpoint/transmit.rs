@@ -20,6 +20,7 @@ impl<N: Nic> Endpoint<N> {
                 self.router.peers.note_due(index, next);
             }
             if verdict.more {
+                self.has_more |= !verdict.nic_full;
                 self.router.active.push_back(index);
             }
             if verdict.nic_full {
