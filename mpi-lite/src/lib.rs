@@ -2,7 +2,7 @@
 //!
 //! | module | what it is | stands on |
 //! | --- | --- | --- |
-//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel, put and get | `sidelane-proto` |
+//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `sidelane-proto` |
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |

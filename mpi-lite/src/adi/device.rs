@@ -233,7 +233,7 @@ impl Device {
     /// What a loop does whose last turn brought nothing, and that does not sleep: after a while it asks who is gone, as
     /// [`Self::idle`] does.
     pub fn stay_awake(&mut self, idle: &mut Idle) {
-        idle.count();
+        idle.count(self.patience);
         if idle.is_tired(self.patience) {
             self.engine.reach_awaited(&mut self.ports);
         }

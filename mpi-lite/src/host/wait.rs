@@ -9,8 +9,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use std::task::Poll;
 
-use sidelane_nic::affinity;
 use sidelane_nic::share::Shared;
+use sidelane_nic::time::Duration;
+use sidelane_nic::{affinity, clock};
 
 use super::{Peers, membarrier};
 
@@ -109,11 +110,18 @@ impl Ground {
         ready: impl Fn() -> bool,
         awaits: impl Fn(usize) -> bool,
     ) -> Result<(), P::Error> {
-        let mut yields = 0;
+        let (mut yields, mut giving_way) = (0, None);
         loop {
             if yields < YIELDS {
                 yields += 1;
                 std::thread::yield_now();
+                // Each may take as long as others want the core.
+                if yields % 8 == 0 {
+                    let now = clock::monotonic();
+                    if now.since(*giving_way.get_or_insert(now)) >= GIVES_WAY_MAX {
+                        yields = YIELDS;
+                    }
+                }
             } else if self.sleep(peers, &ready) {
                 return Ok(());
             }
@@ -122,7 +130,7 @@ impl Ground {
             }
             // Who came for something may come again soon.
             if peers.turn(&awaits)? {
-                yields = 0;
+                (yields, giving_way) = (0, None);
             }
             if let Some(code) = self.failure() {
                 return Err(P::error(code));
@@ -236,3 +244,7 @@ const SPINS: usize = 300;
 /// 0.3 us: then this is 0.3 ms, in which a root copies some MiB. With 200 it slept meanwhile, and the memory barriers and
 /// messages of who sleeps and is woken came on top of that: a `gatherv` of 1 MiB to one of 16 took 5.8 ms, now 4.2.
 const YIELDS: usize = 1_000;
+
+/// From when on who waits sleeps, however seldom it had the core back: where other programs want it too, each yield is one of their
+/// time slices, and a thousand are seconds.
+const GIVES_WAY_MAX: Duration = Duration::from_millis(20);
