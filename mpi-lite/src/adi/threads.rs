@@ -1,5 +1,8 @@
 //! A job whose processes are threads of one: for examples and tests.
 
+use std::any::Any;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
@@ -34,7 +37,6 @@ pub(super) fn in_changed_threads<T: Send>(
     let lock = || processes.lock().unwrap_or_else(PoisonError::into_inner);
     let meet = Barrier::new(size as usize);
     let run = &|own: u32| {
-        let _end = EndTogether;
         let ports = vec![Port::open(&spec, config).unwrap_or_else(|error| panic!("shared memory: {error}"))];
         let mut here = Process::here(&host_identity(), &ports);
         change(&mut here);
@@ -44,18 +46,20 @@ pub(super) fn in_changed_threads<T: Send>(
         let device = Device::open(own, all, ports, config);
         each(device.unwrap_or_else(|error: OpenError| panic!("the device: {error}")))
     };
+    let run_or_end = &|own| catch_unwind(AssertUnwindSafe(|| run(own))).unwrap_or_else(|why| end_together(own, &*why));
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..size).map(|own| scope.spawn(move || run(own))).collect();
+        let threads: Vec<_> = (0..size).map(|own| scope.spawn(move || run_or_end(own))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a process that panics ends all")).collect()
     })
 }
 
-struct EndTogether;
-
-impl Drop for EndTogether {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
-        }
-    }
+/// Says what a test harness has taken of the panic's own message, and would lose now.
+fn end_together(own: u32, why: &(dyn Any + Send)) -> ! {
+    let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref().copied());
+    let _ = writeln!(
+        std::io::stderr(),
+        "process {own} of a job of threads panicked, which ends all: {}",
+        text.unwrap_or("with something else than a text")
+    );
+    std::process::abort()
 }
