@@ -6,7 +6,7 @@ use sidelane_mpi::comm::{Communicator, ErrorClass, Source};
 use sidelane_mpi::world;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(|comm| if comm.rank() == 0 { give_out(comm) } else { work(comm) })??)
+    Ok(world::run(work_queue)??)
 }
 
 /// Numbers in all, and of one task.
@@ -17,6 +17,11 @@ const TASK: u64 = 10_000;
 const TASKS: i32 = 1;
 const RESULTS: i32 = 2;
 const END: i32 = 3;
+
+/// Rank 0 says how many there are.
+pub fn work_queue(comm: &Communicator) -> Result<(), ErrorClass> {
+    if comm.rank() == 0 { give_out(comm) } else { work(comm) }
+}
 
 fn give_out(comm: &Communicator) -> Result<(), ErrorClass> {
     let mut tasks = (0..NUMBERS).step_by(TASK as usize);

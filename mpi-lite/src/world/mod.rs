@@ -29,7 +29,7 @@ use crate::launch::{Launch, LaunchError, PmiError};
 
 use card::{Card, Told};
 use plan::{Plan, Wish};
-pub use run::run;
+pub use run::{run, run_with_threads};
 use tuning::{Tuning, TuningError};
 
 /// A process's place in a running job.

@@ -17,16 +17,20 @@ pub fn all() -> Vec<Net> {
     let found = addresses().into_iter().filter_map(|(name, ip, prefix)| {
         let interface = Interface::find(&name)?;
         let flags = interface.flags(socket.as_fd()).ok()?;
-        let usable = flags & UP == UP && flags & libc::IFF_LOOPBACK == 0 && !is_internal(&name);
         let mac = interface.mac(socket.as_fd()).ok().flatten().filter(|mac| *mac != [0; 6]);
         let mtu = interface.mtu(socket.as_fd()).ok()?;
-        usable.then_some(Net { interface: name, ip, prefix, mac, mtu })
+        leads_out(&name, flags).then_some(Net { interface: name, ip, prefix, mac, mtu })
     });
     found.collect()
 }
 
 /// Up, and with a carrier (netdevice(7)).
 const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
+
+/// True of an interface of this name with these flags (netdevice(7)) by which other hosts may be reached.
+fn leads_out(name: &str, flags: i32) -> bool {
+    flags & UP == UP && flags & libc::IFF_LOOPBACK == 0 && !is_internal(name)
+}
 
 /// What Docker, libvirt, LXC, LXD, Podman and Kubernetes call the bridges and tunnels of their own.
 fn is_internal(name: &str) -> bool {
@@ -112,4 +116,23 @@ pub fn random_name() -> String {
     // Seeded by the system's randomness, anew in each process.
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_that_lead_out_are_up_have_a_cable_and_are_not_made_for_containers() {
+        for name in ["eth0", "enp3s0f0np0", "ib0", "wg0", "veth-a", "bridge0"] {
+            assert!(leads_out(name, UP), "{name}");
+            assert!(
+                !leads_out(name, libc::IFF_UP) && !leads_out(name, libc::IFF_RUNNING),
+                "{name} without a cable, or down"
+            );
+        }
+        assert!(!leads_out("lo", UP | libc::IFF_LOOPBACK));
+        let internal = ["docker0", "br-5a1b", "virbr0", "lxcbr0", "lxdbr0", "podman0", "cni0", "flannel.1", "cali12ab"];
+        assert!(internal.iter().all(|name| !leads_out(name, UP)));
+    }
 }

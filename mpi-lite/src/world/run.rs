@@ -7,14 +7,24 @@ use crate::launch::Launch;
 use super::{World, WorldError};
 
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
-/// when all ranks' have returned. Once in a process, and from one thread.
+/// when all ranks' have returned. Once in a process; only the thread that calls it may communicate ([`run_with_threads`]).
 ///
 /// A rank on another host that is not heard of for two seconds counts as gone; `SIDELANE_SILENCE` names another time, in
 /// seconds, alike for all ranks.
 pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
+    run_as(false, main)
+}
+
+/// As [`run`], in all ranks of the job: several threads of a process may call at the same time (`MPI_THREAD_MULTIPLE`, MPI-4.1
+/// 11.6.2). They end their calls before `main` returns. Who waits then polls and yields, and does not sleep.
+pub fn run_with_threads<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
+    run_as(true, main)
+}
+
+fn run_as<T>(threads: bool, main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
     let silence = silence(std::env::var("SIDELANE_SILENCE").ok())?;
     let config = Config::default().noticing_silence(silence);
-    let (job, world) = World::of(Launch::find()?, &config)?.into_communicator(false);
+    let (job, world) = World::of(Launch::find()?, &config)?.into_communicator(threads);
     let world = world.with_pulse();
     let result = main(&world);
     job.finalize(world.into_device())?;

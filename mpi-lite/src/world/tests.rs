@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn this_hosts_networks_are_found_without_those_of_containers() {
+fn this_hosts_networks_are_found_without_its_own_loop() {
     let card = Card::of_this_process(0, None);
     assert_eq!(card.to_string().parse(), Ok(card.clone()));
     assert!(card.nets.iter().all(|net| net.interface != "lo" && !net.ip.is_loopback()));

@@ -147,13 +147,17 @@ impl Tuning {
     }
 }
 
-/// Names a driver in a tuning, as strings do.
-pub const fn driver(spec: &Spec) -> &'static str {
+/// Names a driver in a tuning, as `sidelane tune --nic` does.
+pub fn driver(spec: &Spec) -> &'static str {
     match spec {
         Spec::Uring { .. } => "uring",
         Spec::Xdp { .. } => "xdp",
         Spec::Udp { .. } => "udp",
-        Spec::Dpdk(_) => "dpdk",
+        Spec::Dpdk(config) => match config.device.split(':').next() {
+            Some("memif") => "memif",
+            Some("vhost") => "vhost",
+            _ => "dpdk",
+        },
         Spec::Shm { .. } => "shm",
         Spec::Mem => "mem",
     }

@@ -1,6 +1,7 @@
 //! The command as its users meet it.
 
 mod cli;
+mod examples;
 mod killed;
 mod lab;
 mod ladder;
@@ -9,4 +10,5 @@ mod programs;
 mod run;
 mod stage;
 mod survivors;
+mod threads;
 mod tune;
