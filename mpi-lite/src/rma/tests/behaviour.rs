@@ -456,3 +456,67 @@ fn nobody_waits_for_a_rank_that_has_no_memory_for_its_part() {
         assert_eq!(made.map(drop), Err(RmaError::NoMemory));
     });
 }
+
+/// Long ones too, which the target asks for late.
+#[test]
+fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
+    const ROUNDS: u64 = 20;
+    for words in [1, 100, 20_000] {
+        job(3, &Config::default(), |device, members| {
+            let (own, mut kept) = (members.rank, vec![0; words]);
+            let mut w = window(device, members, Flavor::Create, &mut kept);
+            assert_eq!(w.flush_local_all(device), Err(RmaError::Sync), "outside of an epoch");
+            w.lock_all(device).unwrap();
+            if own == 0 {
+                let (mut lent, datatype) = (vec![0; words], &word());
+                for round in 1..=ROUNDS {
+                    lent.fill(round);
+                    for rank in [1, 2] {
+                        let from = Lent { address: lent.as_ptr().cast(), count: words, datatype };
+                        // SAFETY: it is written again after `flush_local_all` only.
+                        unsafe {
+                            w.put(device, from, Target { rank, displacement: 0, count: words, datatype }).unwrap()
+                        };
+                    }
+                    w.flush_local_all(device).unwrap();
+                }
+                lent.fill(u64::MAX);
+            }
+            w.unlock_all(device).unwrap();
+            w.barrier(device).unwrap();
+            w.free(device).unwrap();
+            assert!(kept.iter().all(|word| *word == if own == 0 { 0 } else { ROUNDS }), "{words} words at {own}");
+        });
+    }
+}
+
+#[test]
+fn who_fetches_and_gives_nothing_changes_nothing() {
+    job(3, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, vec![10; 4]);
+        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let datatype = &word();
+        w.lock_all(device).unwrap();
+        let mut last = [0; 4];
+        for _ in 0..100 {
+            if own == 0 {
+                fetch_and_add(&mut w, device, 1, 2, 3);
+                continue;
+            }
+            let (nothing, mut seen) = (Lent { address: std::ptr::null(), count: 0, datatype }, [0u64; 4]);
+            let into = Room { address: seen.as_mut_ptr().cast(), count: 4, datatype };
+            let to = Target { rank: 2, displacement: 0, count: 4, datatype };
+            // SAFETY: we wait until it is over.
+            let operation = unsafe { w.get_accumulate(device, nothing, into, to, &Op::NoOp).unwrap() };
+            w.wait(device, operation).unwrap();
+            assert!(seen[..3] == [10; 3] && (last[3]..=110).contains(&seen[3]), "{seen:?} after {last:?}");
+            last = seen;
+        }
+        w.unlock_all(device).unwrap();
+        w.barrier(device).unwrap();
+        w.lock_all(device).unwrap();
+        assert_eq!(fetch_and_add(&mut w, device, 0, 2, 3), 110);
+        w.unlock_all(device).unwrap();
+        w.free(device).unwrap();
+    });
+}
