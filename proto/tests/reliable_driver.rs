@@ -22,8 +22,11 @@ struct Side {
 }
 
 fn side(fabric: &Fabric, seed: u64, fifo: usize) -> (Endpoint<Reliable>, LinkAddr) {
-    let nic =
-        fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, rx_frames: 1 << 20, tx_frames: 8, ..Default::default() });
+    side_with_room(fabric, seed, fifo, 8)
+}
+
+fn side_with_room(fabric: &Fabric, seed: u64, fifo: usize, tx_frames: usize) -> (Endpoint<Reliable>, LinkAddr) {
+    let nic = fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, rx_frames: 1 << 20, tx_frames, ..Default::default() });
     let addr = nic.caps().addr;
     (Endpoint::new(Reliable(nic), Config { seed, send_fifo: fifo, recv_fifo: fifo, ..Config::default() }), addr)
 }
@@ -191,4 +194,22 @@ fn whoever_waits_for_room_sleeps_and_goes_on_when_there_is_some() {
             came += 1;
         }
     }
+}
+
+/// Sleep is for who waits for the driver's room, not for who has more to send than a turn takes.
+#[test]
+fn whoever_has_more_to_send_than_a_turn_takes_does_not_sleep_before_it() {
+    let fabric = Fabric::new(9);
+    let [(mut a, _), (mut b, to)] = [1, 2].map(|seed| side_with_room(&fabric, seed, 1 << 20, 1 << 12));
+    let at_a = a.connect(to).unwrap();
+    (0..4).for_each(|_| _ = (a.poll(), b.poll()));
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    // A frame each.
+    (0..300u32).for_each(|_| a.send(at_a, &[7; 400]).unwrap());
+    let (begun, sent) = (fabric.now(), a.counters().frames_sent);
+    for _ in 0..3 {
+        a.wait(Some(begun + Duration::from_millis(100))).unwrap();
+        assert_eq!(fabric.now(), begun);
+    }
+    assert!((64..300).contains(&(a.counters().frames_sent - sent)), "several turns, and not all");
 }

@@ -107,6 +107,7 @@ mod tests {
             assert_eq!(crc32c(&bytes[..len]), long, "{len}");
         }
     }
+
     /// Around each length where the way changes: a vector, three of them, what is short, and the largest frames.
     fn lens() -> impl Strategy<Value = usize> {
         let around = |len: usize| len.saturating_sub(3)..len + 4;
