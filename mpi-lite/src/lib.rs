@@ -2,11 +2,12 @@
 //!
 //! | module | what it is | stands on |
 //! | --- | --- | --- |
-//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `sidelane-proto` |
+//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `giving_way`, `sidelane-proto` |
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
-//! | `host` | collectives of ranks on one host, by memory that they share | `coll` |
+//! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way` |
+//! | `giving_way` | how long who waits lets others run before it sleeps | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |
@@ -21,6 +22,7 @@ pub mod adi;
 pub mod coll;
 pub mod comm;
 pub mod datatype;
+mod giving_way;
 pub mod host;
 pub mod launch;
 pub mod op;

@@ -8,6 +8,7 @@ use sidelane_nic::time::{Duration, Instant};
 
 use super::config::Patience;
 use super::port::Port;
+use crate::giving_way::{GivingWay, LOOKS_AT_CLOCK};
 
 /// Turns without news, of one wait.
 #[derive(Debug, Default)]
@@ -15,8 +16,7 @@ pub struct Idle {
     turns: u32,
     /// Turns that brought something, which was not what is waited for.
     news: u32,
-    /// When it had let others run for the first time.
-    giving_way: Option<Instant>,
+    giving_way: GivingWay,
 }
 
 impl Idle {
@@ -34,7 +34,7 @@ impl Idle {
     #[inline]
     pub(super) const fn reset(&mut self) -> bool {
         self.turns = 0;
-        self.giving_way = None;
+        self.giving_way = GivingWay::NOT_YET;
         self.news = self.news.wrapping_add(1);
         self.news.is_multiple_of(SELDOM)
     }
@@ -48,17 +48,15 @@ impl Idle {
     /// A turn brought nothing, and others run after it.
     pub(super) fn count(&mut self, patience: Patience) {
         self.turns = self.turns.saturating_add(1);
-        self.give_way_no_longer(patience);
+        self.give_way_no_longer(patience, clock::monotonic);
     }
 
     /// Others may take a time slice each whenever they are let run: then a few such turns are as good as all before a sleep.
-    fn give_way_no_longer(&mut self, patience: Patience) {
+    fn give_way_no_longer(&mut self, patience: Patience, now: impl FnOnce() -> Instant) {
         let before_sleep = patience.spin.saturating_add(patience.yields);
-        if self.turns < before_sleep && self.turns.is_multiple_of(LOOKS_AT_CLOCK) {
-            let now = clock::monotonic();
-            if now.since(*self.giving_way.get_or_insert(now)) >= GIVES_WAY_MAX {
-                self.turns = before_sleep;
-            }
+        let looks = self.turns < before_sleep && self.turns.is_multiple_of(LOOKS_AT_CLOCK);
+        if looks && self.giving_way.is_enough(now()) {
+            self.turns = before_sleep;
         }
     }
 
@@ -88,7 +86,7 @@ impl Idle {
     fn pass_slowly(&mut self, patience: Patience, ports: &mut [Port]) {
         if self.turns <= patience.spin.saturating_add(patience.yields) {
             std::thread::yield_now();
-            self.give_way_no_longer(patience);
+            self.give_way_no_longer(patience, clock::monotonic);
             return;
         }
         // One port after the other: whoever speaks at the other one is heard a slice later.
@@ -108,11 +106,38 @@ impl Idle {
 
 /// Turns of who does not sleep that cost little beside one question to the system, a microsecond.
 pub(super) const SELDOM: u32 = 64;
-/// Turns between two looks at the clock of who lets others run.
-const LOOKS_AT_CLOCK: u32 = 8;
-/// From when on who waits sleeps, however few its turns were. 16 processes on two cores are all done with a turn in 30 us.
-const GIVES_WAY_MAX: Duration = Duration::from_millis(20);
 /// Longest sleep at one of two ports: what a message at the other one may be late, a few time slices of the kernel's.
 const SLICE: Duration = Duration::from_micros(500);
 /// Longest sleep at the only port: its news wake us, this is only how long a mistake would last.
 const ALONE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Turns before the first sleep, where each takes so long.
+    fn turns_of(turn: Duration) -> u32 {
+        let patience = Patience { spin: 0, yields: 1_000 };
+        let (mut idle, mut now) = (Idle::new(), Instant::ZERO);
+        let mut turns = 0;
+        while !idle.has_slept(patience) {
+            (turns, now) = (turns + 1, now + turn);
+            idle.turns += 1;
+            idle.give_way_no_longer(patience, || now);
+        }
+        turns
+    }
+
+    #[test]
+    fn who_lets_others_run_for_long_sleeps_after_few_turns() {
+        assert_eq!(turns_of(Duration::from_micros(1)), 1_001);
+        assert_eq!(turns_of(Duration::from_millis(9)), 17);
+        let mut idle = Idle { turns: 8, ..Idle::new() };
+        let patience = Patience { spin: 0, yields: 100 };
+        idle.give_way_no_longer(patience, || Instant::ZERO);
+        idle.reset();
+        idle.turns = 8;
+        idle.give_way_no_longer(patience, || Instant::ZERO + Duration::from_millis(900));
+        assert!(!idle.is_tired(patience), "what was waited for before news came does not count");
+    }
+}

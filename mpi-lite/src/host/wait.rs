@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use std::task::Poll;
 
 use sidelane_nic::share::Shared;
-use sidelane_nic::time::Duration;
 use sidelane_nic::{affinity, clock};
 
 use super::{Peers, membarrier};
+use crate::giving_way::{GivingWay, LOOKS_AT_CLOCK};
 
 /// The memory, and our place among its members.
 #[derive(Debug)]
@@ -110,17 +110,14 @@ impl Ground {
         ready: impl Fn() -> bool,
         awaits: impl Fn(usize) -> bool,
     ) -> Result<(), P::Error> {
-        let (mut yields, mut giving_way) = (0, None);
+        let (mut yields, mut giving_way) = (0, GivingWay::NOT_YET);
         loop {
             if yields < YIELDS {
                 yields += 1;
                 std::thread::yield_now();
                 // Each may take as long as others want the core.
-                if yields % 8 == 0 {
-                    let now = clock::monotonic();
-                    if now.since(*giving_way.get_or_insert(now)) >= GIVES_WAY_MAX {
-                        yields = YIELDS;
-                    }
+                if yields % LOOKS_AT_CLOCK == 0 && giving_way.is_enough(clock::monotonic()) {
+                    yields = YIELDS;
                 }
             } else if self.sleep(peers, &ready) {
                 return Ok(());
@@ -130,7 +127,7 @@ impl Ground {
             }
             // Who came for something may come again soon.
             if peers.turn(&awaits)? {
-                (yields, giving_way) = (0, None);
+                (yields, giving_way) = (0, GivingWay::NOT_YET);
             }
             if let Some(code) = self.failure() {
                 return Err(P::error(code));
@@ -243,8 +240,4 @@ const SPINS: usize = 300;
 /// Of 16 ranks on two cores each gives way once or twice a call, if nobody copies much. Where nobody else wants the core, a yield is
 /// 0.3 us: then this is 0.3 ms, in which a root copies some MiB. With 200 it slept meanwhile, and the memory barriers and
 /// messages of who sleeps and is woken came on top of that: a `gatherv` of 1 MiB to one of 16 took 5.8 ms, now 4.2.
-const YIELDS: usize = 1_000;
-
-/// From when on who waits sleeps, however seldom it had the core back: where other programs want it too, each yield is one of their
-/// time slices, and a thousand are seconds.
-const GIVES_WAY_MAX: Duration = Duration::from_millis(20);
+const YIELDS: u32 = 1_000;

@@ -194,6 +194,19 @@ mod tests {
     }
 
     #[test]
+    fn drivers_have_the_names_that_tune_writes() {
+        for (spec, name) in [
+            ("dpdk:memif:pair,server", "memif"),
+            ("dpdk:vhost:/run/v.sock", "vhost"),
+            ("dpdk:0000:00:04.0", "dpdk"),
+            ("dpdk:net_memif0,role=server", "dpdk"),
+            ("uring:eth0", "uring"),
+        ] {
+            assert_eq!(driver(&spec.parse().unwrap()), name, "{spec}");
+        }
+    }
+
+    #[test]
     fn a_tuning_reads_back_as_it_was_written() {
         let tuning = tuning();
         assert_eq!(Tuning::parse(&tuning.to_text()).unwrap(), tuning);
