@@ -7,7 +7,7 @@ use crate::op::Op;
 use super::prepare::Root;
 use super::repeated::Repeated;
 use super::scope::{Request, Scope};
-use super::{Communicator, Equivalence, ErrorClass};
+use super::{Communicator, Equivalence, ErrorClass, Piece};
 
 /// For each call: its name and that of its persistent form, what prepares it, and its arguments: what a rank gives; what it gets; others.
 macro_rules! collectives {
@@ -113,6 +113,17 @@ collectives! {
     /// As `alltoall`, `to[r]` elements to rank `r` and `from[r]` of it, one block after the other.
     alltoall_varying, alltoall_varying_init, prepare_alltoall_varying (data; all; to: &[usize], from: &[usize]);
 
+    /// As `alltoall`, a piece of `data` to each rank and a piece of `all` for what it has for us, each of a datatype of its own
+    /// (`MPI_Alltoallw`). What goes from one rank to another has as many bytes on both sides, and of the same kinds; of `all`
+    /// only the pieces' data is written.
+    ///
+    /// Any bytes of the slices may be of a piece: `Type` for elements with bytes that are no data, `Buffer` for pieces that are
+    /// not within their slice.
+    alltoall_pieces, alltoall_pieces_init, prepare_alltoall_pieces (data; all; to: &[Piece], from: &[Piece]);
+
+    /// As `alltoall_pieces`, with what comes in the place of what goes.
+    alltoall_pieces_in_place, alltoall_pieces_in_place_init, prepare_alltoall_pieces_in_place (; data; pieces: &[Piece]);
+
     /// `data` to each neighbour, and of each as much into `all`. The blocks of neighbours beyond a grid's border stay as they
     /// are.
     neighbor_allgather, neighbor_allgather_init, prepare_neighbor_allgather (data; all;);
@@ -120,6 +131,18 @@ collectives! {
     /// A block of `data` to each neighbour, and as much of each into `all`. The blocks of neighbours beyond a grid's border
     /// stay as they are.
     neighbor_alltoall, neighbor_alltoall_init, prepare_neighbor_alltoall (data; all;);
+
+    /// As `neighbor_allgather`, `from[i]` elements of the i-th of those we receive from, one block after the other.
+    neighbor_allgather_varying, neighbor_allgather_varying_init, prepare_neighbor_allgather_varying (data; all; from: &[usize]);
+
+    /// As `neighbor_alltoall`, `to[i]` elements to the i-th of those we send to, and `from[i]` of the i-th of those we receive
+    /// from, one block after the other.
+    neighbor_alltoall_varying, neighbor_alltoall_varying_init,
+        prepare_neighbor_alltoall_varying (data; all; to: &[usize], from: &[usize]);
+
+    /// As `neighbor_alltoall`, of pieces as `alltoall_pieces` has them (`MPI_Neighbor_alltoallw`).
+    neighbor_alltoall_pieces, neighbor_alltoall_pieces_init,
+        prepare_neighbor_alltoall_pieces (data; all; to: &[Piece], from: &[Piece]);
 }
 
 impl Communicator {

@@ -9,9 +9,10 @@ use std::slice;
 use crate::datatype::{Datatype, Made};
 
 use super::pending::Memory;
+use super::pieces::Piece;
 use super::{Equivalence, ErrorClass};
 
-/// Elements of one type: pieces of a buffer, each so many elements at so many bytes from its address.
+/// Pieces of a buffer, each so many elements at so many bytes from its address, of one type or of a type each.
 #[derive(Debug, Clone)]
 pub struct Elements {
     memory: Memory,
@@ -31,10 +32,14 @@ enum Of {
 
 #[derive(Debug, Clone)]
 struct Pieces {
-    memory: Memory,
-    datatype: Datatype,
-    pieces: Vec<(isize, usize)>,
+    list: List,
     form: Form,
+}
+
+#[derive(Debug, Clone)]
+enum List {
+    OfOneType(Vec<(isize, usize)>, Datatype),
+    OfTypes(Vec<Piece>),
 }
 
 /// What the bytes are that travel.
@@ -84,8 +89,21 @@ impl Elements {
 
     /// Pieces of a buffer, in the order of ranks: their bytes from its address, and their numbers of elements.
     pub fn new(memory: *mut u8, pieces: &[(isize, usize)], datatype: &Datatype) -> Self {
-        let (memory, datatype) = (Memory(memory), datatype.clone());
-        Self { memory, of: Of::Pieces(Pieces { memory, datatype, pieces: pieces.to_vec(), form: Form::Packed }) }
+        Self::of_list(memory, List::OfOneType(pieces.to_vec(), datatype.clone()))
+    }
+
+    /// As [`Self::new`], of a type each, for calls without an operator: what `MPI_Alltoallw` gives and gets. Their packed lengths
+    /// are [`Piece::lens`].
+    pub fn each(memory: *mut u8, pieces: &[Piece]) -> Self {
+        let all = pieces.iter().map(|piece| (&piece.datatype, piece.at, piece.count));
+        match one_run(Memory(memory), all, Form::Packed) {
+            Some(run) => Self { memory: Memory(run.cast()), of: Of::Numbers { size: 1, count: run.len() } },
+            None => Self::of_list(memory, List::OfTypes(pieces.to_vec())),
+        }
+    }
+
+    fn of_list(memory: *mut u8, list: List) -> Self {
+        Self { memory: Memory(memory), of: Of::Pieces(Pieces { list, form: Form::Packed }) }
     }
 
     /// The same, not packed but as in memory, for operators.
@@ -117,7 +135,7 @@ impl Elements {
             // Without elements there may be no memory either.
             Of::Numbers { count: 0, .. } => Some(slice_from_raw_parts_mut(NonNull::dangling().as_ptr(), 0)),
             Of::Numbers { size, count } => Some(slice_from_raw_parts_mut(self.memory.0, size * count)),
-            Of::Pieces(pieces) => pieces.in_place(),
+            Of::Pieces(pieces) => pieces.in_place(self.memory),
         }
     }
 
@@ -132,7 +150,7 @@ impl Elements {
             // SAFETY: the elements' data, as the caller says.
             Of::Numbers { size, count } => Ok(unsafe { slice::from_raw_parts(self.memory.0, size * count) }.to_vec()),
             // SAFETY: passed on.
-            Of::Pieces(pieces) => unsafe { pieces.gather() },
+            Of::Pieces(pieces) => unsafe { pieces.gather(self.memory) },
         }
     }
 
@@ -151,58 +169,35 @@ impl Elements {
                 Ok(())
             }
             // SAFETY: passed on.
-            Of::Pieces(pieces) => unsafe { pieces.scatter(bytes) },
+            Of::Pieces(pieces) => unsafe { pieces.scatter(self.memory, bytes) },
         }
     }
 }
 
 impl Pieces {
-    /// Elements in all.
-    fn count(&self) -> usize {
-        self.pieces.iter().map(|(_, count)| count).sum()
-    }
-
-    /// Bytes of one element in one piece.
-    fn element(&self) -> usize {
-        match self.form {
-            Form::Packed => self.datatype.size(),
-            Form::Native => self.datatype.extent().unsigned_abs(),
-        }
+    /// Of each: its type, its bytes from the address, and its elements.
+    fn each(&self) -> impl Iterator<Item = (&Datatype, isize, usize)> {
+        let pieces = match &self.list {
+            List::OfOneType(pieces, _) => pieces.len(),
+            List::OfTypes(pieces) => pieces.len(),
+        };
+        (0..pieces).map(|index| match &self.list {
+            List::OfOneType(pieces, datatype) => (datatype, pieces[index].0, pieces[index].1),
+            List::OfTypes(pieces) => (&pieces[index].datatype, pieces[index].at, pieces[index].count),
+        })
     }
 
     /// Bytes in one piece.
     fn len(&self) -> Result<usize, ErrorClass> {
-        self.count().checked_mul(self.element()).ok_or(ErrorClass::Count)
+        let sum = self.each().try_fold(0usize, |sum, (datatype, _, count)| {
+            sum.checked_add(count.checked_mul(self.form.element(datatype))?)
+        });
+        sum.ok_or(ErrorClass::Count)
     }
 
     /// Their bytes where they are, if they are in one piece.
-    fn in_place(&self) -> Option<*mut [u8]> {
-        let gapless = self.datatype.extent() == self.datatype.size() as isize;
-        // The gaps of predefined pairs are the caller's memory too: a C struct has them. Those of other types may not be.
-        let native = self.form == Form::Native && matches!(self.datatype.made(), Made::Named(_));
-        let mut end = None;
-        let mut start = 0;
-        for (at, count) in self.pieces.iter().filter(|(_, count)| *count > 0) {
-            let (offset, len) = match self.datatype.contiguous_run(*count) {
-                Some(run) if gapless || self.form == Form::Packed => run,
-                _ if native => (0, count * self.element()),
-                _ => return None,
-            };
-            let first = at + offset;
-            match end {
-                None => start = first,
-                Some(end) if end == first => {}
-                Some(_) => return None,
-            }
-            end = Some(first + len as isize);
-        }
-        // Without elements there may be no memory either.
-        Some(match end {
-            Some(end) if end > start => {
-                slice_from_raw_parts_mut(self.memory.0.wrapping_offset(start), (end - start) as usize)
-            }
-            _ => slice_from_raw_parts_mut(NonNull::dangling().as_ptr(), 0),
-        })
+    fn in_place(&self, memory: Memory) -> Option<*mut [u8]> {
+        one_run(memory, self.each(), self.form)
     }
 
     /// Their bytes copied to one piece.
@@ -210,23 +205,23 @@ impl Pieces {
     /// # Safety
     ///
     /// All data of the elements can be read.
-    unsafe fn gather(&self) -> Result<Vec<u8>, ErrorClass> {
+    unsafe fn gather(&self, memory: Memory) -> Result<Vec<u8>, ErrorClass> {
         let mut bytes = vec![0; self.len()?];
         let mut at = 0;
-        for (place, count) in &self.pieces {
-            let memory = self.memory.0.wrapping_offset(*place);
+        for (datatype, place, count) in self.each() {
+            let memory = memory.0.wrapping_offset(place);
             match self.form {
                 // SAFETY: the elements' data, as the caller says.
-                Form::Packed => at += unsafe { self.datatype.pack_raw(memory, *count, 0, &mut bytes[at..]) },
+                Form::Packed => at += unsafe { datatype.pack_raw(memory, count, 0, &mut bytes[at..]) },
                 Form::Native => {
-                    let mut packed = vec![0; self.datatype.pack_size(*count).map_err(|_| ErrorClass::Count)?];
+                    let mut packed = vec![0; datatype.pack_size(count).map_err(|_| ErrorClass::Count)?];
                     // SAFETY: as above; then within `bytes`, as `native_origin` sees to.
                     unsafe {
-                        self.datatype.pack_raw(memory, *count, 0, &mut packed);
-                        let origin = self.native_origin(&mut bytes[at..])?;
-                        self.datatype.unpack_raw(origin, *count, 0, &packed);
+                        datatype.pack_raw(memory, count, 0, &mut packed);
+                        let origin = self.native_origin(datatype, &mut bytes[at..])?;
+                        datatype.unpack_raw(origin, count, 0, &packed);
                     }
-                    at += count * self.element();
+                    at += count * self.form.element(datatype);
                 }
             }
         }
@@ -238,22 +233,22 @@ impl Pieces {
     /// # Safety
     ///
     /// All data of the elements can be written, and nobody else uses it.
-    unsafe fn scatter(&self, bytes: &mut [u8]) -> Result<(), ErrorClass> {
+    unsafe fn scatter(&self, memory: Memory, bytes: &mut [u8]) -> Result<(), ErrorClass> {
         let mut at = 0;
-        for (place, count) in &self.pieces {
-            let memory = self.memory.0.wrapping_offset(*place);
+        for (datatype, place, count) in self.each() {
+            let memory = memory.0.wrapping_offset(place);
             match self.form {
                 // SAFETY: the elements' data, as the caller says.
-                Form::Packed => at += unsafe { self.datatype.unpack_raw(memory, *count, 0, &bytes[at..]) },
+                Form::Packed => at += unsafe { datatype.unpack_raw(memory, count, 0, &bytes[at..]) },
                 Form::Native => {
-                    let mut packed = vec![0; self.datatype.pack_size(*count).map_err(|_| ErrorClass::Count)?];
+                    let mut packed = vec![0; datatype.pack_size(count).map_err(|_| ErrorClass::Count)?];
                     // SAFETY: within `bytes`, as `native_origin` sees to; then as above.
                     unsafe {
-                        let origin = self.native_origin(&mut bytes[at..])?;
-                        self.datatype.pack_raw(origin, *count, 0, &mut packed);
-                        self.datatype.unpack_raw(memory, *count, 0, &packed);
+                        let origin = self.native_origin(datatype, &mut bytes[at..])?;
+                        datatype.pack_raw(origin, count, 0, &mut packed);
+                        datatype.unpack_raw(memory, count, 0, &packed);
                     }
-                    at += count * self.element();
+                    at += count * self.form.element(datatype);
                 }
             }
         }
@@ -261,10 +256,52 @@ impl Pieces {
     }
 
     /// The address of an element whose data begins with `bytes`: refused where it is longer than its extent.
-    fn native_origin(&self, bytes: &mut [u8]) -> Result<*mut u8, ErrorClass> {
-        if self.datatype.true_extent() > self.element() {
+    fn native_origin(&self, datatype: &Datatype, bytes: &mut [u8]) -> Result<*mut u8, ErrorClass> {
+        if datatype.true_extent() > self.form.element(datatype) {
             return Err(ErrorClass::Type);
         }
-        Ok(bytes.as_mut_ptr().wrapping_offset(-self.datatype.true_lower_bound()))
+        Ok(bytes.as_mut_ptr().wrapping_offset(-datatype.true_lower_bound()))
     }
+}
+
+impl Form {
+    /// Bytes of one element in one piece.
+    fn element(self, datatype: &Datatype) -> usize {
+        match self {
+            Self::Packed => datatype.size(),
+            Self::Native => datatype.extent().unsigned_abs(),
+        }
+    }
+}
+
+/// The bytes of pieces where they are, if they follow each other.
+fn one_run<'a>(
+    memory: Memory,
+    pieces: impl Iterator<Item = (&'a Datatype, isize, usize)>,
+    form: Form,
+) -> Option<*mut [u8]> {
+    let mut end = None;
+    let mut start = 0;
+    for (datatype, at, count) in pieces.filter(|(.., count)| *count > 0) {
+        let gapless = datatype.extent() == datatype.size() as isize;
+        // The gaps of predefined pairs are the caller's memory too: a C struct has them. Those of other types may not be.
+        let native = form == Form::Native && matches!(datatype.made(), Made::Named(_));
+        let (offset, len) = match datatype.contiguous_run(count) {
+            Some(run) if gapless || form == Form::Packed => run,
+            _ if native => (0, count * form.element(datatype)),
+            _ => return None,
+        };
+        let first = at + offset;
+        match end {
+            None => start = first,
+            Some(end) if end == first => {}
+            Some(_) => return None,
+        }
+        end = Some(first + len as isize);
+    }
+    // Without elements there may be no memory either.
+    Some(match end {
+        Some(end) if end > start => slice_from_raw_parts_mut(memory.0.wrapping_offset(start), (end - start) as usize),
+        _ => slice_from_raw_parts_mut(NonNull::dangling().as_ptr(), 0),
+    })
 }

@@ -6,7 +6,8 @@
 //! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
-//! | `collectives`, `prepare`, `neighborhood`, `calls`, `elements` | collective calls of slices, what is checked of them, of raw memory, and where that is |
+//! | `collectives`, `prepare`, `calls`, `elements` | collective calls of slices, what is checked of them, of raw memory, and where that is |
+//! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `duplicate` | new communicators, and what all agree on for them |
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
@@ -44,6 +45,7 @@ mod operator;
 mod partitioned;
 mod pending;
 mod persistent;
+mod pieces;
 mod point;
 mod prepare;
 mod pulse;
@@ -70,6 +72,7 @@ pub use neighborhood::Around;
 pub use partitioned::{Arrivals, Partitions};
 pub use pending::{Pending, Transfer};
 pub use persistent::Persistent;
+pub use pieces::Piece;
 pub use point::{Found, Mode};
 pub use prepare::Root;
 pub use repeated::Repeated;

@@ -1,9 +1,12 @@
-//! Who is around a rank in a topology (MPI-4.1 8.6).
+//! Who is around a rank in a topology (MPI-4.1 8.6), and collective calls with those: what is checked of their arguments.
 
 use crate::coll::neighbor::Neighbors;
+use crate::coll::{Blocks, Call};
 
 use super::communicator::Topology;
-use super::{Communicator, ErrorClass};
+use super::elements::Elements;
+use super::prepare::{Prepared, Run, blocks, bytes};
+use super::{Communicator, Equivalence, ErrorClass};
 
 impl Communicator {
     /// Our neighbours, in the order of blocks.
@@ -11,6 +14,64 @@ impl Communicator {
         // Topologies are for good.
         let around = self.0.around.get_or_init(|| self.find_around());
         around.as_ref().ok_or_else(|| self.fail(ErrorClass::Topology))
+    }
+
+    pub(super) fn prepare_neighbor_allgather<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        self.check(all.len() == data.len() * around.sources.len())?;
+        let from = Blocks::Equal(bytes::<T>(data.len()));
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_neighbor_alltoall<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        let (sources, destinations) = (around.sources.len(), around.destinations().len());
+        // Who sends to nobody can't tell how much it receives but by its room.
+        let count = data.len().checked_div(destinations).or(all.len().checked_div(sources)).unwrap_or(0);
+        self.check(data.len() == count * destinations && all.len() == count * sources)?;
+        let blocks = Blocks::Equal(bytes::<T>(count));
+        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_neighbor_allgather_varying<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        from: &[usize],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        self.check_blocks(from, around.sources.len() as u32, all.len())?;
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(from) };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+    }
+
+    pub(super) fn prepare_neighbor_alltoall_varying<T: Equivalence, R>(
+        &self,
+        data: &[T],
+        all: &mut [T],
+        to: &[usize],
+        from: &[usize],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        let around = self.around()?;
+        self.check_blocks(to, around.destinations().len() as u32, data.len())?;
+        self.check_blocks(from, around.sources.len() as u32, all.len())?;
+        let neighbors = around.neighbors();
+        let call = Call::NeighborAlltoall { neighbors, to: blocks::<T>(to), from: blocks::<T>(from) };
+        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
     }
 
     fn find_around(&self) -> Option<Around> {

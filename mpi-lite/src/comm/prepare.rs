@@ -298,36 +298,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         self.check_blocks(to, self.peers().size(), data.len())?;
         self.check_blocks(from, self.peers().size(), all.len())?;
+        self.check_own(to, from)?;
         let call = Call::Alltoallv { to: blocks::<T>(to), from: blocks::<T>(from) };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
-    }
-
-    pub(super) fn prepare_neighbor_allgather<T: Equivalence, R>(
-        &self,
-        data: &[T],
-        all: &mut [T],
-        run: impl Run<R>,
-    ) -> Result<R, ErrorClass> {
-        let around = self.around()?;
-        self.check(all.len() == data.len() * around.sources.len())?;
-        let from = Blocks::Equal(bytes::<T>(data.len()));
-        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
-    }
-
-    pub(super) fn prepare_neighbor_alltoall<T: Equivalence, R>(
-        &self,
-        data: &[T],
-        all: &mut [T],
-        run: impl Run<R>,
-    ) -> Result<R, ErrorClass> {
-        let around = self.around()?;
-        let (sources, destinations) = (around.sources.len(), around.destinations().len());
-        // Who sends to nobody can't tell how much it receives but by its room.
-        let count = data.len().checked_div(destinations).or(all.len().checked_div(sources)).unwrap_or(0);
-        self.check(data.len() == count * destinations && all.len() == count * sources)?;
-        let blocks = Blocks::Equal(bytes::<T>(count));
-        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
         run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
     }
 
@@ -365,7 +337,7 @@ impl Communicator {
         if self.remote_group().is_none() { Ok(()) } else { Err(self.fail(ErrorClass::Comm)) }
     }
 
-    fn others(&self) -> usize {
+    pub(super) fn others(&self) -> usize {
         self.peers().size() as usize
     }
 
@@ -386,12 +358,18 @@ impl Communicator {
     }
 
     /// Whether there is a count for each of `ranks`, and elements for all.
-    fn check_blocks(&self, counts: &[usize], ranks: u32, elements: usize) -> Result<(), ErrorClass> {
+    pub(super) fn check_blocks(&self, counts: &[usize], ranks: u32, elements: usize) -> Result<(), ErrorClass> {
         let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
         self.check(counts.len() == ranks as usize && sum == Some(elements))
     }
 
-    fn check(&self, fits: bool) -> Result<(), ErrorClass> {
+    /// Whether what this rank gives itself is as long as its room for that; `to` and `from` have a number for each rank.
+    pub(super) fn check_own(&self, to: &[usize], from: &[usize]) -> Result<(), ErrorClass> {
+        let own = self.rank() as usize;
+        self.check(self.remote_group().is_some() || to[own] == from[own])
+    }
+
+    pub(super) fn check(&self, fits: bool) -> Result<(), ErrorClass> {
         if fits { Ok(()) } else { Err(self.fail(ErrorClass::Count)) }
     }
 }
@@ -400,10 +378,10 @@ impl Communicator {
 pub(super) trait Run<R>: FnOnce(Prepared<'_>) -> Result<R, ErrorClass> {}
 impl<R, F: FnOnce(Prepared<'_>) -> Result<R, ErrorClass>> Run<R> for F {}
 
-fn bytes<T: Equivalence>(count: usize) -> usize {
+pub(super) fn bytes<T: Equivalence>(count: usize) -> usize {
     count * T::KIND.map_or_else(|| T::datatype().size(), Predefined::size)
 }
 
-fn blocks<T: Equivalence>(counts: &[usize]) -> Blocks<'_> {
+pub(super) fn blocks<T: Equivalence>(counts: &[usize]) -> Blocks<'_> {
     Blocks::Counts { counts, element: bytes::<T>(1) }
 }

@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use sidelane_mpi::comm::{Communicator, ErrorClass};
+use sidelane_mpi::comm::{Communicator, ErrorClass, Piece};
+use sidelane_mpi::datatype::Predefined;
 use sidelane_mpi::op::Op;
 use sidelane_mpi::world;
 
@@ -24,7 +25,7 @@ const BOUND: Duration = Duration::from_secs(5);
 type Round = fn(&Communicator) -> Result<(), ErrorClass>;
 
 /// By shared memory, and all members wait, or the stranger alone.
-const COLLECTIVE: [(&str, Round); 11] = [
+const COLLECTIVE: [(&str, Round); 12] = [
     ("barrier", |world| world.barrier()),
     ("allreduce", |world| world.allreduce(&[1u64], &mut [0], &Op::Sum)),
     ("long allreduce", |world| world.allreduce_in_place(&mut vec![1u64; 100_000], &Op::Sum)),
@@ -32,6 +33,10 @@ const COLLECTIVE: [(&str, Round); 11] = [
     ("long broadcast", |world| world.broadcast(&mut vec![1u64; 100_000], VICTIM)),
     ("reduce", |world| world.reduce(&[1u64], &mut [0], &Op::Sum, STRANGER)),
     ("gather", |world| world.gather(&[1u64], &mut [0; RANKS], STRANGER)),
+    ("exchange of pieces", |world| {
+        let pieces: Vec<Piece> = (0..RANKS).map(|at| Piece::new(at as isize, 1, &Predefined::Byte.into())).collect();
+        world.alltoall_pieces(&[1u8; RANKS], &mut [0; RANKS], &pieces, &pieces)
+    }),
     ("scan", |world| world.scan(&[1u64], &mut [0], &Op::Sum)),
     ("begun barrier", |world| world.scope(|scope| scope.barrier()?.wait().map(drop))),
     ("tested reduce", |world| {

@@ -1,7 +1,7 @@
 //! A block from everybody to everybody.
 //!
-//! Blocks of any length and place, as `MPI_Alltoallv` and, with packed elements, `MPI_Alltoallw` have them, go pairwise or
-//! linear; in place, the input is where the output is.
+//! Blocks of any length and place, as `MPI_Alltoallv` and, with packed elements (`comm::Piece`), `MPI_Alltoallw` have them, go
+//! pairwise or linear; in place, the input is where the output is.
 
 mod bruck;
 mod linear;

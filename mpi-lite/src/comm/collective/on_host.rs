@@ -349,7 +349,8 @@ fn by_few(
 ) -> Option<Result<(), Error>> {
     let (me, limits) = (host.me(), host.limits());
     let given = send.map_or(receive.len(), <[u8]>::len);
-    let are_short = |blocks: Blocks| (0..limits.size()).all(|member| blocks.len(member) <= FEW);
+    let are_short = |blocks: Blocks, count| (0..count).all(|index| blocks.len(index) <= FEW);
+    let all_short = |blocks| are_short(blocks, limits.size());
     Some(match *call {
         Call::Barrier => host.barrier_few(peers),
         Call::Broadcast { root } if receive.len() <= FEW => host.broadcast_few(root, receive, peers),
@@ -367,7 +368,7 @@ fn by_few(
         Call::Gather { root, len } if len <= FEW => {
             host.gather_few(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers)
         }
-        Call::Gatherv { root, blocks } if limits.take_varying() && blocks.is_none_or(are_short) => {
+        Call::Gatherv { root, blocks } if limits.take_varying() && blocks.is_none_or(all_short) => {
             host.gather_few(root, send, blocks.map(|blocks| (receive, blocks)), peers)
         }
         Call::Scatter { root, len } if limits.size() * len <= FEW => {
@@ -377,7 +378,7 @@ fn by_few(
             host.scatter_varying_few(root, send.zip(blocks), scattered(me == root, receive), peers)
         }
         Call::Allgather { len } if len <= FEW => host.allgather_few(Blocks::Equal(len), send, receive, peers),
-        Call::Allgatherv { blocks } if limits.take_varying() && are_short(blocks) => {
+        Call::Allgatherv { blocks } if limits.take_varying() && all_short(blocks) => {
             host.allgather_few(blocks, send, receive, peers)
         }
         Call::Alltoall { len } if limits.size() * len <= FEW => host.alltoall_few(len, send, receive, peers),
@@ -386,6 +387,10 @@ fn by_few(
         }
         Call::NeighborAllgather { neighbors, from } if given <= FEW && limits.take_neighbors(0) => {
             let (Neighbors::Grid(sources) | Neighbors::Graph { sources, .. }) = neighbors;
+            // What a neighbour shows may be long although ours is not.
+            if !are_short(from, sources.len()) {
+                return None;
+            }
             host.neighbor_allgather_few(sources, send.unwrap_or_default(), (receive, from), peers)
         }
         Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), to, from } if limits.are_few(both.len(), given) => {

@@ -55,6 +55,19 @@ fn a_rank_that_leaves_fails_the_call_of_all() {
 }
 
 #[test]
+fn a_rank_that_leaves_fails_an_exchange_of_pieces_with_it() {
+    let byte: Datatype = crate::datatype::Predefined::Byte.into();
+    let pieces: Vec<Piece> = (0..4).map(|at| Piece::new(at, 1, &byte)).collect();
+    job_without(3, 4, |comm| {
+        // By messages, as those that do not wait go whose blocks have lengths of their own; then by shared memory.
+        let (data, mut room) = ([1u8; 4], [0u8; 4]);
+        let begun = comm.scope(|scope| scope.alltoall_pieces(&data, &mut room, &pieces, &pieces)?.wait().map(drop));
+        assert_eq!(begun, Err(ErrorClass::ProcFailed));
+        assert_eq!(comm.alltoall_pieces(&data, &mut room, &pieces, &pieces), Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
 fn who_waits_for_somebody_that_waits_for_who_has_left_is_told() {
     // A chain, of which only rank 1 waits for rank 0.
     job_without(0, 4, |comm| {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::comm::cartesian::Side;
+use crate::datatype::Datatype;
 use crate::op::Op;
 
 const SIZE: usize = 4;
@@ -55,9 +56,26 @@ fn every_collective_has_three_forms_that_give_the_same() {
         let to: Vec<usize> = (0..SIZE).map(|to| rank + to).collect();
         let all = to.iter().sum();
         compare!(comm, alltoall_varying, alltoall_varying_init, (all; all), &to, &to);
+        // Every second number.
+        let other = Datatype::vector(1, 1, 1, &i64::datatype()).unwrap().resized(0, 16).unwrap();
+        let piece = |at: usize| Piece::new(16 * to[..at].iter().sum::<usize>() as isize, to[at], &other);
+        let pieces: Vec<Piece> = (0..SIZE).map(piece).collect();
+        compare!(comm, alltoall_pieces, alltoall_pieces_init, (2 * all; 2 * all), &pieces, &pieces);
         let ring = comm.cartesian(&[Side { size: 4, periodic: true }]).unwrap().unwrap();
         compare!(&ring, neighbor_allgather, neighbor_allgather_init, (3; 6));
         compare!(&ring, neighbor_alltoall, neighbor_alltoall_init, (6; 6));
+        // The one before us, and the one after us.
+        let around = [(rank + SIZE - 1) % SIZE, (rank + 1) % SIZE].map(|rank| counts[rank]);
+        let come = around.iter().sum();
+        compare!(&ring, neighbor_allgather_varying, neighbor_allgather_varying_init, (counts[rank]; come), &around);
+        let both = [counts[rank]; 2];
+        let sent = 2 * counts[rank];
+        compare!(&ring, neighbor_alltoall_varying, neighbor_alltoall_varying_init, (sent; come), &both, &around);
+        let pair = |lens: [usize; 2]| {
+            [(0, lens[0]), (lens[0], lens[1])].map(|(at, len)| Piece::new(8 * at as isize, len, &i64::datatype()))
+        };
+        let (to, from) = (pair(both), pair(around));
+        compare!(&ring, neighbor_alltoall_pieces, neighbor_alltoall_pieces_init, (sent; come), &to, &from);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Collective calls between two groups.
 
 use super::*;
+use crate::datatype::Predefined;
 use crate::op::Op;
 
 /// Two groups of a job of `left + right` ranks, and whether we are on the left. Ranks of the right come first in the world.
@@ -116,6 +117,25 @@ fn each_group_gets_what_the_other_gives() {
                 })
                 .unwrap();
                 assert_eq!(scoped, expected);
+                // The same backwards, as bytes from left to right.
+                let [to_pieces, from_pieces] = [is_left, !is_left].map(|bytes| {
+                    let of = if bytes { Predefined::Byte } else { Predefined::Int64 };
+                    let piece = |rank| {
+                        let at = 8 * (there - 1 - rank) as isize;
+                        Piece::new(at, if bytes { 8 } else { 1 }, &of.into())
+                    };
+                    (0..there).map(piece).collect::<Vec<_>>()
+                });
+                let backwards: Vec<i64> = to.iter().rev().copied().collect();
+                let (mut waited, mut scoped) = (vec![-1; there as usize], vec![-1; there as usize]);
+                comm.alltoall_pieces(&backwards, &mut waited, &to_pieces, &from_pieces).unwrap();
+                comm.scope(|scope| {
+                    scope.alltoall_pieces(&backwards, &mut scoped, &to_pieces, &from_pieces)?;
+                    scope.barrier().map(drop)
+                })
+                .unwrap();
+                let expected: Vec<i64> = expected.iter().rev().copied().collect();
+                assert_eq!((waited, scoped), (expected.clone(), expected));
             }
         });
     }
@@ -151,6 +171,9 @@ fn calls_that_are_not_defined_between_groups_are_refused() {
     between(1, 2, |comm, _| {
         assert_eq!(comm.scan(&[1], &mut [0], &Op::Sum), Err(ErrorClass::Comm));
         assert_eq!(comm.allreduce_in_place(&mut [1], &Op::Sum), Err(ErrorClass::Comm));
+        let pieces = vec![Piece::none(); comm.remote_group().unwrap().size() as usize];
+        assert_eq!(comm.alltoall_pieces_in_place(&mut [0u8], &pieces), Err(ErrorClass::Comm));
+        assert_eq!(comm.neighbor_alltoall_pieces(&[0u8], &mut [0], &pieces, &pieces), Err(ErrorClass::Topology));
         assert_eq!(comm.idup().map(drop), Err(ErrorClass::Comm));
         assert_eq!(comm.broadcast(&mut [0], 7), Err(ErrorClass::Root));
     });

@@ -10,6 +10,7 @@ mod multiple;
 mod panics;
 mod partitioned;
 mod persistent;
+mod pieces;
 mod point;
 mod pulse;
 

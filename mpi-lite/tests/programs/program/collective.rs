@@ -39,12 +39,14 @@ enum What {
     Alltoall,
     Alltoallv,
     NeighborAllgather,
+    NeighborAllgatherv,
     NeighborAlltoall,
+    NeighborAlltoallv,
 }
 
 impl What {
     /// The last ones are for grids.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Barrier,
         Self::Broadcast,
         Self::Gather,
@@ -56,8 +58,23 @@ impl What {
         Self::Alltoall,
         Self::Alltoallv,
         Self::NeighborAllgather,
+        Self::NeighborAllgatherv,
         Self::NeighborAlltoall,
+        Self::NeighborAlltoallv,
     ];
+
+    /// Whether each block has a length of its own, and is anywhere.
+    fn varies(self) -> bool {
+        matches!(
+            self,
+            Self::Gatherv
+                | Self::Scatterv
+                | Self::Allgatherv
+                | Self::Alltoallv
+                | Self::NeighborAllgatherv
+                | Self::NeighborAlltoallv
+        )
+    }
 }
 
 /// Blocks on one side of a call: of how many units, and their packed bytes, where there are some.
@@ -100,7 +117,7 @@ impl Collective {
         let room_layout = if broadcasts && own == self.root { &self.give } else { &self.room };
         let (give_units, room_units) = (self.room.elements(), self.give.elements());
         let room_units = if broadcasts && own == self.root { give_units } else { room_units };
-        let scattered = matches!(self.what, What::Gatherv | What::Scatterv | What::Allgatherv | What::Alltoallv);
+        let scattered = self.what.varies();
         let mut order = rank.rng.clone();
         let give_pieces = pieces(&self.give, &given, give_units, scattered.then_some(&mut order));
         let room_pieces = pieces(room_layout, &taken, room_units, scattered.then_some(&mut order));
@@ -136,9 +153,18 @@ impl Collective {
             What::NeighborAllgather => {
                 Call::NeighborAllgather { neighbors: around.as_ref().expect("a grid").neighbors(), from: blocks }
             }
+            What::NeighborAllgatherv => {
+                let neighbors = around.as_ref().expect("a grid").neighbors();
+                Call::NeighborAllgather { neighbors, from: Blocks::Lens(&taken_lens) }
+            }
             What::NeighborAlltoall => {
                 let neighbors = around.as_ref().expect("a grid").neighbors();
                 Call::NeighborAlltoall { neighbors, to: blocks, from: blocks }
+            }
+            What::NeighborAlltoallv => {
+                let neighbors = around.as_ref().expect("a grid").neighbors();
+                let (to, from) = (Blocks::Lens(&given_lens), Blocks::Lens(&taken_lens));
+                Call::NeighborAlltoall { neighbors, to, from }
             }
         };
         let give =
@@ -176,11 +202,11 @@ impl Collective {
             What::Alltoall | What::Alltoallv => {
                 (all().map(|to| self.block(own, to)).collect(), all().map(|from| self.block(from, own)).collect())
             }
-            What::NeighborAllgather => {
+            What::NeighborAllgather | What::NeighborAllgatherv => {
                 let come = neighbors(&self.grid, own).into_iter();
                 (one(own, 0), come.map(|from| from.map_or((self.units, None), |from| self.block(from, 0))).collect())
             }
-            What::NeighborAlltoall => {
+            What::NeighborAlltoall | What::NeighborAlltoallv => {
                 // What comes from below was sent upwards.
                 let come = neighbors(&self.grid, own).into_iter().zip(0u64..);
                 let come = come.map(|(from, slot)| from.map_or((self.units, None), |from| self.block(from, slot ^ 1)));
@@ -190,15 +216,14 @@ impl Collective {
     }
 
     fn block(&self, from: u64, to: u64) -> (usize, Option<Vec<u8>>) {
-        let varies = matches!(self.what, What::Gatherv | What::Scatterv | What::Allgatherv | What::Alltoallv);
         let stamp = part(self.stamp, from, to);
-        let units = if varies { (stamp % 4) as usize * self.units / 2 } else { self.units };
+        let units = if self.what.varies() { (stamp % 4) as usize * self.units / 2 } else { self.units };
         (units, Some(bytes(stamp, units * self.give.elements() * self.room.bytes(1))))
     }
 }
 
 /// Below and above in each dimension, row-major (MPI-4.1 8.6).
-fn neighbors(grid: &[(u32, bool)], rank: u64) -> Vec<Option<u64>> {
+pub fn neighbors(grid: &[(u32, bool)], rank: u64) -> Vec<Option<u64>> {
     let strides: Vec<u64> =
         (0..grid.len()).map(|at| grid[at + 1..].iter().map(|(size, _)| u64::from(*size)).product()).collect();
     let sides = grid.iter().zip(strides);

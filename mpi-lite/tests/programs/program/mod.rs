@@ -6,6 +6,7 @@
 //! | `family` | the communicators that there are, and making more |
 //! | `exchange` | messages: every mode, receive, wildcard and probe |
 //! | `collective` | data that goes from ranks to ranks, blocking or not |
+//! | `pieces` | the same of a datatype for each rank or neighbour |
 //! | `reduction` | data that is combined on the way |
 //! | `epoch` | one-sided: puts, gets and accumulates between fences and under locks |
 //! | `layout` | derived datatypes, and where their elements are |
@@ -15,6 +16,7 @@ mod epoch;
 mod exchange;
 mod family;
 mod layout;
+mod pieces;
 mod reduction;
 
 use std::fmt;
@@ -27,6 +29,7 @@ use epoch::Epoch;
 use exchange::Exchange;
 use family::{Birth, Members};
 use layout::shuffle;
+use pieces::Pieces;
 use reduction::Reduction;
 
 /// A program for all ranks.
@@ -42,6 +45,7 @@ pub struct Program {
 enum Step {
     Exchange(Exchange),
     Collective(Collective),
+    Pieces(Pieces),
     Reduction(Reduction),
     Epoch(Epoch),
     Birth(Birth),
@@ -100,6 +104,7 @@ impl Program {
         let mut family = vec![Members::world(ranks)];
         let mut steps = vec![Step::Birth(Birth::grid_of_all(&mut family))];
         steps.extend(Collective::each(&mut rng, 1, &family[1], scale).into_iter().map(Step::Collective));
+        steps.extend(Pieces::each(&mut rng, 1, &family[1], scale).into_iter().map(Step::Pieces));
         steps.extend(Reduction::each(&mut rng, 0, &family[0], scale).into_iter().map(Step::Reduction));
         Self { seed, ranks, steps }
     }
@@ -128,7 +133,7 @@ impl Step {
         };
         let at = living(rng, family);
         let stamp = rng.next_u64();
-        match rng.below(20) {
+        match rng.below(22) {
             0..7 => Self::Exchange(Exchange::random(rng, at, &family[at], number, stamp, scale)),
             7..11 if family[at].is_one_group() => {
                 Self::Collective(Collective::random(rng, at, &family[at], stamp, scale))
@@ -142,6 +147,7 @@ impl Step {
                 Self::Death(at)
             }
             17 => Self::Settle,
+            18..20 if family[at].is_one_group() => Self::Pieces(Pieces::random(rng, at, &family[at], stamp, scale)),
             _ => Birth::random(rng, at, family, number).map_or(Self::Settle, Self::Birth),
         }
     }
@@ -150,6 +156,7 @@ impl Step {
         match self {
             Self::Exchange(exchange) => exchange.run(rank),
             Self::Collective(collective) => collective.run(rank),
+            Self::Pieces(pieces) => pieces.run(rank),
             Self::Reduction(reduction) => reduction.run(rank),
             Self::Epoch(epoch) => epoch.run(rank),
             Self::Birth(birth) => birth.run(rank),
