@@ -21,6 +21,7 @@ enum { CALLS_MAX = 20000, GROWTH = 16, BARRIERS = 4, PATIENCE = 20 };
 static int rank, size;
 static char *a, *b;
 static int *counts, *places;
+static MPI_Datatype *types;
 static MPI_Comm ring;
 
 static uint64_t now_ns(void)
@@ -56,6 +57,11 @@ static void alltoallv(int n)
 {
     (void)n;
     MPI_Alltoallv(a, counts, places, MPI_BYTE, b, counts, places, MPI_BYTE, w);
+}
+static void alltoallw(int n)
+{
+    (void)n;
+    MPI_Alltoallw(a, counts, places, types, b, counts, places, types, w);
 }
 static void neighbor_allgather(int n) { MPI_Neighbor_allgather(a, n, MPI_BYTE, b, n, MPI_BYTE, ring); }
 static void neighbor_alltoall(int n) { MPI_Neighbor_alltoall(a, n, MPI_BYTE, b, n, MPI_BYTE, ring); }
@@ -103,6 +109,7 @@ static const struct {
     {"allgatherv", allgatherv, 0},
     {"alltoall", alltoall, 0},
     {"alltoallv", alltoallv, 0},
+    {"alltoallw", alltoallw, 0},
     {"neighbor-allgather", neighbor_allgather, 0},
     {"neighbor-alltoall", neighbor_alltoall, 0},
     {"ibarrier", ibarrier, 0},
@@ -145,6 +152,8 @@ int main(int argc, char **argv)
     MPI_Cart_create(w, 1, &size, &periodic, 0, &ring);
     counts = calloc((size_t)size, sizeof *counts);
     places = calloc((size_t)size, sizeof *places);
+    types = malloc((size_t)size * sizeof *types);
+    for (int r = 0; r < size; r++) types[r] = MPI_BYTE;
     size_t room = (size_t)size;
     for (int i = 3; i < argc; i++) {
         size_t bytes = (size_t)atoll(strchr(argv[i], ':') + 1) * (size_t)(size > 2 ? size : 2);

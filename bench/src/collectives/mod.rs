@@ -30,6 +30,7 @@ pub enum Collective {
     Allgatherv,
     Alltoall,
     Alltoallv,
+    Alltoallw,
     NeighborAllgather,
     NeighborAlltoall,
     Ibarrier,
@@ -39,7 +40,7 @@ pub enum Collective {
 
 impl Collective {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Barrier,
         Self::Broadcast,
         Self::Reduce,
@@ -56,6 +57,7 @@ impl Collective {
         Self::Allgatherv,
         Self::Alltoall,
         Self::Alltoallv,
+        Self::Alltoallw,
         Self::NeighborAllgather,
         Self::NeighborAlltoall,
         Self::Ibarrier,
@@ -82,6 +84,7 @@ impl Collective {
             Self::Allgatherv => "allgatherv",
             Self::Alltoall => "alltoall",
             Self::Alltoallv => "alltoallv",
+            Self::Alltoallw => "alltoallw",
             Self::NeighborAllgather => "neighbor-allgather",
             Self::NeighborAlltoall => "neighbor-alltoall",
             Self::Ibarrier => "ibarrier",

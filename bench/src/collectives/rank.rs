@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use sidelane_mpi::comm::cartesian::Side;
-use sidelane_mpi::comm::{Communicator, ErrorClass};
+use sidelane_mpi::comm::{Communicator, Equivalence, ErrorClass, Piece};
 use sidelane_mpi::op::Op;
 use sidelane_mpi::world;
 
@@ -35,6 +35,8 @@ struct Measure<'a> {
     receive: Vec<i32>,
     /// Elements of each rank's block, for calls that want to know.
     counts: Vec<usize>,
+    /// The same blocks, for those that want to know of what types they are.
+    pieces: Vec<Piece>,
 }
 
 impl<'a> Measure<'a> {
@@ -45,7 +47,8 @@ impl<'a> Measure<'a> {
         let longest = cells.iter().map(|cell| cell.bytes * size.max(2)).max().unwrap_or(0);
         let room = vec![0x0101_0101; longest.div_ceil(ELEMENT)];
         let enough = Duration::from_nanos(measure_ns);
-        Ok(Self { comm, ring, size, enough, send: room.clone(), receive: room, counts: vec![0; size] })
+        let (counts, pieces) = (vec![0; size], vec![Piece::none(); size]);
+        Ok(Self { comm, ring, size, enough, send: room.clone(), receive: room, counts, pieces })
     }
 
     fn all(&mut self, cells: &[Cell]) -> Result<(), ErrorClass> {
@@ -60,6 +63,9 @@ impl<'a> Measure<'a> {
         for cell in cells {
             let each = cell.bytes / ELEMENT / if cell.collective.cuts() { self.size } else { 1 };
             self.counts.fill(each);
+            for (rank, piece) in self.pieces.iter_mut().enumerate() {
+                *piece = Piece::new((rank * each * ELEMENT) as isize, each, &i32::datatype());
+            }
             // The first call may make connections.
             self.timed(*cell, 1)?;
             let (mut calls, mut next) = (1, 1);
@@ -126,6 +132,9 @@ impl<'a> Measure<'a> {
             Collective::Allgatherv => comm.allgather_varying(own, &mut self.receive[..whole], counts),
             Collective::Alltoall => comm.alltoall(&all[..whole], &mut self.receive[..whole]),
             Collective::Alltoallv => comm.alltoall_varying(&all[..whole], &mut self.receive[..whole], counts, counts),
+            Collective::Alltoallw => {
+                comm.alltoall_pieces(&all[..whole], &mut self.receive[..whole], &self.pieces, &self.pieces)
+            }
             Collective::NeighborAllgather => self.ring.neighbor_allgather(own, &mut self.receive[..2 * count]),
             Collective::NeighborAlltoall => {
                 self.ring.neighbor_alltoall(&all[..2 * count], &mut self.receive[..2 * count])

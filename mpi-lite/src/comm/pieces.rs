@@ -122,7 +122,11 @@ fn check<T: Equivalence>(len: usize, pieces: &[Piece], ranks: usize) -> Result<V
         return Err(ErrorClass::Count);
     }
     // Bytes between data may have no value, and not any value may be written there.
-    if len > 0 && T::datatype().contiguous_run(1) != Some((0, size_of::<T>())) {
+    let gapless = match T::KIND {
+        Some(kind) => kind.size() == kind.extent(),
+        None => T::datatype().contiguous_run(1) == Some((0, size_of::<T>())),
+    };
+    if len > 0 && !gapless {
         return Err(ErrorClass::Type);
     }
     let lens = Piece::lens(pieces)?;
