@@ -125,7 +125,7 @@ impl Layout {
     }
 
     pub fn is_run(&self) -> bool {
-        self.shape == Shape::Run
+        matches!(self.shape, Shape::Run)
     }
 
     /// Whether both are runs and `next` begins where this one ends.

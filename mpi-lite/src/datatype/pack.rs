@@ -22,7 +22,11 @@ impl Datatype {
     /// Where the data of `count` elements is, when that is one run of bytes: its offset from the buffer's address, and its
     /// length. Such a buffer needs no packing.
     pub fn contiguous_run(&self, count: usize) -> Option<(isize, usize)> {
-        let all = self.0.map.layout.widened(count, self.extent())?;
+        let one = &self.0.map.layout;
+        if one.is_run() && count > 0 && self.extent() == one.size as isize {
+            return Some((one.at, one.size * count));
+        }
+        let all = one.widened(count, self.extent())?;
         all.is_run().then_some((all.at, all.size))
     }
 

@@ -259,8 +259,11 @@ fn a_call_that_does_not_fit_fails_and_all_behind_it() {
 
 #[test]
 fn a_revoked_call_that_does_not_wait_ends() {
+    let through = std::sync::Barrier::new(2);
     job(2, |device, mut ranks| {
         ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        // Who is not through yet would be told too.
+        through.wait();
         if device.own() == 0 {
             let mut call = begin(&ranks, Call::Barrier, Some(&[]), &mut []).unwrap();
             assert_eq!(call.advance(device), Ok(false));
@@ -327,16 +330,17 @@ fn a_persistent_call_is_made_again() {
 
 #[test]
 fn a_revoked_call_ends() {
+    let through = std::sync::Barrier::new(2);
     job(2, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        // Who is not through yet would be told too.
+        through.wait();
         if device.own() == 0 {
-            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
             device.revoke(5);
             let ended = ranks.call(device, Call::Barrier, None, &mut [], &mut compose);
             assert_eq!(ended, Err(Error::Revoked), "by shared memory");
             let ended = ranks.call(device, Call::Barrier, None, &mut [], &mut compose);
             assert_eq!(ended, Err(Error::Revoked), "by messages");
-        } else {
-            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
         }
     });
 }
