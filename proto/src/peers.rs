@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use sidelane_nic::LinkAddr;
 use sidelane_nic::time::Instant;
+use sidelane_nic::{Link, LinkAddr};
 
 use crate::conn::Conn;
 use crate::event::PeerId;
@@ -65,6 +65,12 @@ impl Peers {
     /// True if any connection holds `addr`, winding down or not.
     pub fn holds_addr(&self, addr: LinkAddr) -> bool {
         self.by_addr.contains_key(&addr)
+    }
+
+    /// True if the last connection with `addr` goes by `link`. A driver may give another one to an address whose peer is gone.
+    pub fn holds_link(&self, addr: LinkAddr, link: Link) -> bool {
+        let index = self.by_addr.get(&addr).map(|index| usize::from(*index));
+        index.and_then(|index| self.entries[index].conn.as_ref()).is_some_and(|conn| conn.link == link)
     }
 
     /// The name that the next [`Self::insert`] will give.

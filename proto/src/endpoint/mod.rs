@@ -325,8 +325,8 @@ impl<N: Nic> Endpoint<N> {
 
     fn forget(&mut self, index: u16, link: Link) {
         let Some(conn) = self.router.peers.remove(index) else { return };
-        // The same address has the same link: one that is connected anew still needs it.
-        if !self.router.peers.holds_addr(conn.addr) {
+        // One that is connected anew may need it still.
+        if !self.router.peers.holds_link(conn.addr, link) {
             self.nic.unlink(link);
         }
     }
