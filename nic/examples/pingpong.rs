@@ -57,9 +57,10 @@ fn main() {
         }
         "dpdk" => {
             let Ok(Spec::Dpdk(config)) = args[0].parse() else { panic!("dpdk:DEVICE") };
-            match dpdk::Dpdk::open(&config) {
-                Ok(nic) => run(nic, &args[1..]),
-                Err(error) => panic!("{error}"),
+            if config.is_pair() {
+                run(dpdk::Pair::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
+            } else {
+                run(dpdk::Dpdk::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
             }
         }
         other => panic!("no driver {other}"),

@@ -42,9 +42,24 @@ impl<T> LinkTable<T> {
     /// Forgets `link`; one that is forgotten already stays so.
     pub fn unlink(&mut self, link: Link) {
         if let Some((addr, _)) = self.slots.get_mut(link.0 as usize).and_then(Option::take) {
-            self.by_addr.remove(&addr);
+            if self.by_addr.get(&addr) == Some(&link) {
+                self.by_addr.remove(&addr);
+            }
             self.free.push(link);
         }
+    }
+
+    /// From now on the address gets another link; who has the old one keeps it.
+    pub fn supersede(&mut self, to: LinkAddr, is_old: impl FnOnce(&T) -> bool) {
+        if let Some(link) = self.by_addr.get(&to)
+            && self.get(*link).is_some_and(is_old)
+        {
+            self.by_addr.remove(&to);
+        }
+    }
+
+    pub fn get(&self, link: Link) -> Option<&T> {
+        Some(&self.slots.get(link.0 as usize)?.as_ref()?.1)
     }
 
     #[inline]
@@ -62,6 +77,20 @@ mod tests {
 
     fn addr(node: u32) -> LinkAddr {
         LinkAddr::Mem { node }
+    }
+
+    #[test]
+    fn a_superseded_link_is_kept_beside_its_successor() {
+        let mut table = LinkTable::new();
+        let old = table.link(addr(1), || Ok('a')).unwrap();
+        table.supersede(addr(1), |kept| *kept != 'a');
+        assert_eq!(table.link(addr(1), || Ok('b')).unwrap(), old);
+        table.supersede(addr(1), |kept| *kept == 'a');
+        let new = table.link(addr(1), || Ok('b')).unwrap();
+        assert!(new != old && table.get(old) == Some(&'a') && table.get(new) == Some(&'b'));
+        table.unlink(old);
+        assert_eq!(table.link(addr(1), || Ok('c')).unwrap(), new);
+        assert_eq!(table.get(old), None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub enum Spec {
         /// The address to be reached at.
         bind: SocketAddr,
     },
-    /// `dpdk:DEVICE[,ARGUMENT..][,endpoint=N][,mtu=N][,shared][,eal=ARGUMENTS]`
+    /// `dpdk:DEVICE[,ARGUMENT..][,endpoint=N][,mtu=N][,shared][,lossy][,eal=ARGUMENTS]`
     Dpdk(dpdk::Config),
     /// `shm:DOMAIN[,endpoint=N]`
     Shm {
@@ -73,6 +73,7 @@ impl Spec {
                 user.run(xdp::Xdp::open(&config)?)
             }
             Self::Udp { bind } => user.run(udp::Udp::open(&udp::Config::new(*bind))?),
+            Self::Dpdk(config) if config.is_pair() => user.run(dpdk::Pair::open(config)?),
             Self::Dpdk(config) => user.run(dpdk::Dpdk::open(config)?),
             Self::Shm { domain, endpoint } => user.run(shm::ShmNic::open(domain, *endpoint)?),
             Self::Mem => user.run(own_fabric().nic(mem::Config::default())),
@@ -222,7 +223,7 @@ impl fmt::Display for Spec {
                 })
             }
             Self::Udp { bind } => write!(f, "udp:{bind}"),
-            Self::Dpdk(dpdk::Config { device, endpoint, mtu, shared, eal }) => {
+            Self::Dpdk(dpdk::Config { device, endpoint, mtu, shared, lossy, eal }) => {
                 write!(f, "dpdk:{device}")?;
                 if *endpoint != 0 {
                     write!(f, ",endpoint={endpoint}")?;
@@ -232,6 +233,9 @@ impl fmt::Display for Spec {
                 }
                 if *shared {
                     f.write_str(",shared")?;
+                }
+                if *lossy {
+                    f.write_str(",lossy")?;
                 }
                 eal.as_ref().map_or(Ok(()), |eal| write!(f, ",eal={eal}"))
             }
@@ -258,6 +262,7 @@ fn dpdk(text: &str) -> Result<dpdk::Config, SpecError> {
                 config.mtu = Some(bytes.parse().map_err(|_| SpecError::BadMtu(bytes.to_owned()))?);
             }
             None if option == "shared" => config.shared = true,
+            None if option == "lossy" => config.lossy = true,
             _ if config.device.is_empty() => config.device.push_str(option),
             _ => config.device.extend([",", option]),
         }
@@ -304,6 +309,7 @@ mod tests {
             "udp:[::1]:0",
             "dpdk:0000:00:04.0",
             "dpdk:memif:job,server,mtu=9000",
+            "dpdk:memif:job,lossy",
             "dpdk:net_memif0,role=server,socket=/run/x,endpoint=3,shared,eal=-l 0,1 --log-level=8",
             "shm:job.1",
             "shm:job,endpoint=0",

@@ -5,22 +5,22 @@ mod libdpdk;
 
 use std::time::{Duration, Instant};
 
-use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
-use sidelane_nic::dpdk::{Config, Dpdk, OpenError};
+use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
+use sidelane_nic::{LinkAddr, Nic};
 
 /// A name that no other process uses.
 fn unique(name: &str) -> String {
     format!("sidelane-{name}-{}", std::process::id())
 }
 
-/// One endpoint on the first end of a pair, the others on the second.
-struct Pair {
+/// One endpoint on the first of two ends, the others on the second.
+struct Ends {
     ends: [String; 2],
     mtu: Option<u16>,
 }
 
-impl Setup for Pair {
+impl Setup for Ends {
     type Nic = Dpdk;
 
     fn open(&mut self, count: usize) -> Result<Vec<Dpdk>, String> {
@@ -31,10 +31,7 @@ impl Setup for Pair {
         };
         let opened: Result<Vec<Dpdk>, OpenError> = devices.zip(1..).take(count).map(open).collect();
         let opened = opened.map_err(|error| error.to_string())?;
-        let give_up = Instant::now() + Duration::from_secs(5);
-        while !opened.iter().all(Dpdk::link_is_up) && Instant::now() < give_up {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(|| opened.iter().all(Dpdk::link_is_up));
         Ok(opened)
     }
 
@@ -43,12 +40,43 @@ impl Setup for Pair {
     }
 }
 
-fn keeps_the_contract(mut setup: Pair) {
+/// As [`Ends`], of a pair: it has two endpoints.
+struct PairEnds(Ends);
+
+impl Setup for PairEnds {
+    type Nic = Pair;
+
+    fn open(&mut self, count: usize) -> Result<Vec<Pair>, String> {
+        if count > 2 {
+            return Err("a pair has two ends".to_owned());
+        }
+        let open = |(device, endpoint): (&String, u16)| {
+            Pair::open(&Config { endpoint, mtu: self.0.mtu, ..Config::new(device) })
+        };
+        let opened: Result<Vec<Pair>, OpenError> = self.0.ends.iter().zip(1..).take(count).map(open).collect();
+        let opened = opened.map_err(|error| error.to_string())?;
+        wait_until(|| opened.iter().all(|pair| pair.link_is_up()));
+        Ok(opened)
+    }
+
+    fn absent(&mut self) -> Option<LinkAddr> {
+        self.0.absent()
+    }
+}
+
+fn wait_until(up: impl Fn() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(5);
+    while !up() && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn keeps_the_contract<N: Nic + Send>(mut setup: impl Setup<Nic = N>, endpoints: usize) {
     if libdpdk::is_missing() {
         return;
     }
     // A skipped suite would be a suite that proves nothing: here it has to open.
-    drop(setup.open(3).unwrap());
+    drop(setup.open(endpoints).unwrap());
     conformance::run(&mut setup).assert_passed();
     conformance::run_threads(&mut setup).assert_passed();
 }
@@ -60,17 +88,27 @@ fn memif(name: &str) -> [String; 2] {
 
 #[test]
 fn memif_keeps_the_contract() {
-    keeps_the_contract(Pair { ends: memif("plain"), mtu: None });
+    keeps_the_contract(Ends { ends: memif("plain"), mtu: None }, 3);
 }
 
 #[test]
 fn memif_with_jumbo_frames_keeps_the_contract() {
-    keeps_the_contract(Pair { ends: memif("jumbo"), mtu: Some(9000) });
+    keeps_the_contract(Ends { ends: memif("jumbo"), mtu: Some(9000) }, 3);
+}
+
+#[test]
+fn a_pair_keeps_the_contract_of_a_reliable_driver() {
+    keeps_the_contract(PairEnds(Ends { ends: memif("pair"), mtu: None }), 2);
+}
+
+#[test]
+fn a_pair_with_jumbo_frames_keeps_the_contract_of_a_reliable_driver() {
+    keeps_the_contract(PairEnds(Ends { ends: memif("jumbo-pair"), mtu: Some(9000) }), 2);
 }
 
 #[test]
 fn vhost_keeps_the_contract() {
     let path = std::env::temp_dir().join(unique("vhost")).display().to_string();
-    keeps_the_contract(Pair { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu: None });
+    keeps_the_contract(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu: None }, 3);
     assert!(!std::fs::exists(&path).unwrap(), "its socket is still there");
 }

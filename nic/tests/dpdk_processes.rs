@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use remote::{Process, Remote};
 use sidelane_nic::conformance::{self, Setup};
-use sidelane_nic::dpdk::{Config, Dpdk};
+use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
 #[test]
@@ -18,37 +18,52 @@ fn other_side() {
 }
 
 /// An endpoint in one of the two processes.
-enum Either {
-    Here(Box<Dpdk>),
+enum Either<N> {
+    Here(Box<N>),
     There(Remote),
 }
 
-/// The first endpoint here, on the first end of a pair; the others there, on the second.
-struct Between {
+/// The first endpoint here, on the first of two ends; the others there, on the second.
+struct Between<N> {
     there: Process,
     ends: [String; 2],
+    open: fn(&Config) -> Result<N, OpenError>,
+    link_is_up: fn(&N) -> bool,
+    /// As the option says it.
+    lossy: &'static str,
 }
 
-impl Between {
+impl Between<Dpdk> {
     fn new(name: &str, ends: [String; 2]) -> Self {
-        Self { there: Process::start("other_side", name), ends }
+        let there = Process::start("other_side", name);
+        Self { there, ends, open: Dpdk::open, link_is_up: Dpdk::link_is_up, lossy: ",lossy" }
     }
 }
 
-impl Setup for Between {
-    type Nic = Either;
+impl Between<Pair> {
+    fn new_pair(name: &str, ends: [String; 2]) -> Self {
+        let there = Process::start("other_side", name);
+        Self { there, ends, open: Pair::open, link_is_up: |pair| pair.link_is_up(), lossy: "" }
+    }
+}
 
-    fn open(&mut self, count: usize) -> Result<Vec<Either>, String> {
+impl<N: Nic> Setup for Between<N> {
+    type Nic = Either<N>;
+
+    fn open(&mut self, count: usize) -> Result<Vec<Either<N>>, String> {
+        if N::RELIABLE && count > 2 {
+            return Err("a pair has two ends".to_owned());
+        }
         let [first, second] = &self.ends;
-        let opened = Dpdk::open(&Config { endpoint: 1, ..Config::new(first) });
+        let opened = (self.open)(&Config { endpoint: 1, ..Config::new(first) });
         let here = opened.map_err(|error| error.to_string())?;
         let mut there = Vec::new();
         for endpoint in 2..=count {
-            let shared = if count > 2 { ",shared" } else { "" };
+            let shared = if count > 2 { ",shared" } else { self.lossy };
             there.push(Either::There(self.there.open(&format!("dpdk:{second},endpoint={endpoint}{shared}"))?));
         }
         let give_up = Instant::now() + Duration::from_secs(5);
-        while count > 1 && !here.link_is_up() && Instant::now() < give_up {
+        while count > 1 && !(self.link_is_up)(&here) && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(1));
         }
         there.insert(0, Either::Here(Box::new(here)));
@@ -60,13 +75,13 @@ impl Setup for Between {
     }
 }
 
-fn keeps_the_contract(name: &str, ends: [String; 2]) {
+fn keeps_the_contract<N: Nic + Send>(setup: impl FnOnce() -> Between<N>) {
     if let Err(error) = sidelane_dpdk_sys::load() {
         println!("skipped: {error}");
         return;
     }
-    let mut setup = Between::new(name, ends);
-    drop(setup.open(3).unwrap());
+    let mut setup = setup();
+    drop(setup.open(if N::RELIABLE { 2 } else { 3 }).unwrap());
     conformance::run(&mut setup).assert_passed();
     conformance::run_threads(&mut setup).assert_passed();
 }
@@ -78,13 +93,19 @@ fn unique(name: &str) -> String {
 #[test]
 fn memif_served_here_keeps_the_contract() {
     let name = unique("memif-here");
-    keeps_the_contract("memif-here", [format!("memif:{name},server"), format!("memif:{name}")]);
+    keeps_the_contract(|| Between::new("memif-here", [format!("memif:{name},server"), format!("memif:{name}")]));
+}
+
+#[test]
+fn a_pair_keeps_the_contract_of_a_reliable_driver() {
+    let name = unique("pair");
+    keeps_the_contract(|| Between::new_pair("pair", [format!("memif:{name},server"), format!("memif:{name}")]));
 }
 
 #[test]
 fn vhost_served_here_keeps_the_contract() {
     let path = std::env::temp_dir().join(unique("vhost")).display().to_string();
-    keeps_the_contract("vhost-here", [format!("vhost:{path},server"), format!("vhost:{path},once")]);
+    keeps_the_contract(|| Between::new("vhost-here", [format!("vhost:{path},server"), format!("vhost:{path},once")]));
     assert!(!std::fs::exists(&path).unwrap(), "its socket is still there");
 }
 
@@ -98,7 +119,7 @@ fn a_killed_process_is_gone_and_its_successor_is_met_again() {
     let mut here = Dpdk::open(&Config::new(format!("memif:{name},server"))).unwrap();
     for round in 0..2 {
         let there = Process::start("other_side", &format!("killed-{round}"));
-        let mut other = there.open(&format!("dpdk:memif:{name}")).unwrap();
+        let mut other = there.open(&format!("dpdk:memif:{name},lossy")).unwrap();
         let to_other = here.link(other.caps().addr).unwrap();
         let to_here = other.link(here.caps().addr).unwrap();
         let mut slot = other.tx_slot(to_here, 5).unwrap();
@@ -139,8 +160,8 @@ macro_rules! either {
     };
 }
 
-impl Nic for Either {
-    const RELIABLE: bool = false;
+impl<N: Nic> Nic for Either<N> {
+    const RELIABLE: bool = N::RELIABLE;
 
     fn caps(&self) -> &Caps {
         either!(self, nic => nic.caps())

@@ -77,7 +77,8 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
     match nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
         Ok(opened) => {
             for (spec, nic) in nics.iter().zip(&opened) {
-                if let Some(nic) = nic.downcast_ref::<dpdk::Dpdk>() {
+                let pair = nic.downcast_ref::<dpdk::Pair>().map(|pair| &**pair);
+                if let Some(nic) = nic.downcast_ref::<dpdk::Dpdk>().or(pair) {
                     say(format_args!("{spec}: {}", nic.about()));
                 }
             }
@@ -91,6 +92,7 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
         Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, overtaking),
         Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics, overtaking),
         Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics, overtaking),
+        Spec::Dpdk(config) if config.is_pair() => test_with_threads::<dpdk::Pair>(nics, overtaking),
         Spec::Dpdk(_) => test_with_threads::<dpdk::Dpdk>(nics, overtaking),
         Spec::Shm { .. } => test_with_threads::<shm::ShmNic>(nics, overtaking),
         Spec::Mem => {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use sidelane_nic::Nic;
 use sidelane_nic::share::{Shared, Ticket};
+use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError};
 
 use super::{Broken, Flow, Proto, Transport};
@@ -113,7 +113,8 @@ impl<N: Nic> Put<N> {
     pub fn new(proto: Proto<N>, size: usize, flow: Flow) -> Result<Self, Broken> {
         let mut ends = Ends::new(proto, size, flow)?;
         let source = ends.endpoint.register(vec![0x5a; size]);
-        let shared = (N::RELIABLE && size > COPIED_MAX).then(|| Shared::new(ends.slots * size).ok()).flatten();
+        let on_host = matches!(ends.endpoint.nic().caps().addr, LinkAddr::Shm { .. });
+        let shared = (on_host && size > COPIED_MAX).then(|| Shared::new(ends.slots * size).ok()).flatten();
         let ticket = shared.as_ref().map_or([0; Ticket::LEN], |shared| shared.ticket().to_bytes());
         ends.endpoint.send(ends.peer, &ticket).map_err(driver)?;
         Ok(Self { ends, mapped: None, shared, source, under_way: VecDeque::new(), met: false })

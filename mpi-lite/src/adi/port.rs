@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io;
 use std::ops::Range;
 
-use sidelane_nic::dpdk::Dpdk;
+use sidelane_nic::dpdk::{Dpdk, Pair};
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
@@ -29,6 +29,7 @@ pub enum Port {
     Xdp(Endpoint<Xdp>),
     Udp(Endpoint<Udp>),
     Dpdk(Endpoint<Dpdk>),
+    Pair(Endpoint<Pair>),
     Mem(Endpoint<MemNic>),
 }
 
@@ -41,6 +42,7 @@ macro_rules! on {
             Port::Xdp($endpoint) => $call,
             Port::Udp($endpoint) => $call,
             Port::Dpdk($endpoint) => $call,
+            Port::Pair($endpoint) => $call,
             Port::Mem($endpoint) => $call,
         }
     };
@@ -68,6 +70,7 @@ impl Port {
         if_it_is!(Xdp, Self::Xdp);
         if_it_is!(Udp, Self::Udp);
         if_it_is!(Dpdk, Self::Dpdk);
+        if_it_is!(Pair, Self::Pair);
         if_it_is!(MemNic, Self::Mem);
         None
     }
@@ -88,7 +91,7 @@ impl Port {
             // Two sockets are asked, by a system call of 0.27 us each: 2,000 such turns would keep a core from whoever is waited for
             // for milliseconds, and hosts of a lab have their cores in common.
             Self::Udp(_) => 25,
-            Self::Shm(_) | Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) | Self::Mem(_) => 1,
+            Self::Shm(_) | Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) | Self::Pair(_) | Self::Mem(_) => 1,
         }
     }
 
@@ -96,7 +99,7 @@ impl Port {
     pub(super) const fn reaches(&self, addr: LinkAddr) -> bool {
         match self {
             Self::Shm(_) => matches!(addr, LinkAddr::Shm { .. }),
-            Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) => matches!(addr, LinkAddr::Ether { .. }),
+            Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) | Self::Pair(_) => matches!(addr, LinkAddr::Ether { .. }),
             Self::Udp(_) => matches!(addr, LinkAddr::Udp(_)),
             Self::Mem(_) => matches!(addr, LinkAddr::Mem { .. }),
         }

@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sidelane_nic::dpdk::Dpdk;
+use sidelane_nic::dpdk::{Dpdk, Pair};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::udp::Udp;
 use sidelane_nic::uring::Uring;
@@ -27,6 +27,7 @@ const _: () = {
     is_send::<Endpoint<Xdp>>();
     is_send::<Endpoint<Udp>>();
     is_send::<Endpoint<Dpdk>>();
+    is_send::<Endpoint<Pair>>();
 };
 
 impl Movable {

@@ -8,16 +8,22 @@
  * life of a peer, a membarrier(2) and the end of the burst under way.
  *
  * The same lists tell which listening socket is whose. memif never closes it, and frees what its handler refers to
- * (memif_socket_remove_device); we close it first. */
+ * (memif_socket_remove_device); we close it first.
+ *
+ * They are also where somebody else's process is turned away, at ports that only those of our own user may come to: a
+ * socket that is refused here is one that memif closes, before a word is said. */
 #define _GNU_SOURCE
 #include "memif.h"
+#include "lives.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +57,8 @@ struct socket {
 	const struct socket *parent;
 	/* Where it listens for a port; -1: not that. */
 	int port;
+	/* Those who come by it are of our own user. */
+	int own_user;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct socket *sockets;
@@ -59,6 +67,10 @@ static const struct socket *running;
 /* This thread makes a device, and has registered this. */
 static __thread int attaching;
 static __thread struct socket *attached;
+/* This thread makes or starts a device to which only our own user may come. */
+static __thread int for_own_user;
+/* Such ports. */
+static uint8_t own_user_ports[RTE_MAX_ETHPORTS];
 
 /* Waits until no burst is under way, and lets none begin. */
 static void memif_shut_out(void)
@@ -93,7 +105,9 @@ static void run_guarded(int which, void *arg)
 	running = socket;
 	pthread_mutex_unlock(&lock);
 	memif_shut_out();
+	lives_before_handler();
 	handlers[which](arg);
+	lives_after_handler();
 	memif_let_in();
 	running = NULL;
 }
@@ -143,6 +157,15 @@ static void forget(rte_intr_callback_fn guarded, const void *arg)
 	}
 }
 
+/* Whether the process at the other end of a socket is our own user's. One that listens has itself there. */
+static int is_own_user(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+}
+
 EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn handler, void *arg)
 {
 	rte_intr_callback_fn through;
@@ -157,9 +180,18 @@ EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_
 			pthread_mutex_unlock(&lock);
 			return -ENOMEM;
 		}
-		*socket = (struct socket){ sockets, handle, through, arg, running, -1 };
+		*socket = (struct socket){ sockets, handle, through, arg, running, -1, for_own_user };
 		if (!rte_thread_is_intr())
 			socket->parent = NULL;
+		if (socket->parent != NULL)
+			socket->own_user = socket->parent->own_user;
+		/* A program that we start and that outlives us must not keep the other end waiting for our end. */
+		fcntl(rte_intr_fd_get(handle), F_SETFD, FD_CLOEXEC);
+		if (socket->own_user && !is_own_user(rte_intr_fd_get(handle))) {
+			free(socket);
+			pthread_mutex_unlock(&lock);
+			return -EPERM;
+		}
 		if (attaching)
 			attached = socket;
 		sockets = socket;
@@ -223,18 +255,32 @@ int memif_guard_up(void)
 	return 0;
 }
 
-void memif_attach_begins(void)
+void memif_attach_begins(int own_user)
 {
 	attaching = 1;
 	attached = NULL;
+	for_own_user = own_user;
 }
 
 void memif_attach_ends(int port)
 {
 	if (attached != NULL)
 		attached->port = port;
+	if (port >= 0)
+		own_user_ports[port] = for_own_user;
 	attaching = 0;
 	attached = NULL;
+	for_own_user = 0;
+}
+
+void memif_start_begins(uint16_t port)
+{
+	for_own_user = own_user_ports[port];
+}
+
+void memif_start_ends(void)
+{
+	for_own_user = 0;
 }
 
 /* Ends one socket. Under the lock, on the interrupt thread: no handler runs. */

@@ -23,7 +23,7 @@ extern uint32_t memif_shut;
 /* The kernel has no membarrier(2) for us: bursts bring their own fence. */
 extern int memif_fence;
 
-/* Before a burst, whose word this is; false: not now, nothing came and nothing goes. */
+/* Before a burst, whose word this is; false: not now. */
 static inline int memif_enter(uint32_t *under_way)
 {
 	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_RELAXED)))
@@ -50,9 +50,13 @@ static inline void memif_leave(uint32_t *under_way)
 /* Once, before the environment starts: 0, or a negative errno. */
 int memif_guard_up(void);
 
-/* The calls between these two make a device: its listening socket is remembered as that of the port; -1: of none. */
-void memif_attach_begins(void);
+/* The calls between these two make a device: its listening socket is remembered as that of the port; -1: of none.
+ * `own_user`: the other end has to be a process of our own user, from the first one that comes. */
+void memif_attach_begins(int own_user);
 void memif_attach_ends(int port);
+/* The call between these two starts a port. */
+void memif_start_begins(uint16_t port);
+void memif_start_ends(void);
 
 /* On the interrupt thread, for a port that is stopped: nobody comes to it any more, and who came and was not let in yet
  * is turned away. Nothing happens where none listens. */

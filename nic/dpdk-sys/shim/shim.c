@@ -1,12 +1,14 @@
 /* The table of shim.h over libdpdk 22.11 and later. */
 #define _GNU_SOURCE
 #include "shim.h"
+#include "lives.h"
 #include "memif.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <rte_alarm.h>
 #include <rte_bus.h>
@@ -60,6 +62,26 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
 }
 
+static int is_memif(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	return rte_eth_dev_info_get(port, &info) == 0 && strcmp(info.driver_name, "net_memif") == 0;
+}
+
+/* Starts a port whose queues are set up. */
+static int start(uint16_t port)
+{
+	int result;
+
+	memif_start_begins(port);
+	result = rte_eth_dev_start(port);
+	memif_start_ends();
+	if (result == 0 && is_memif(port))
+		lives_begin(port);
+	return result;
+}
+
 /* A stop, to be done on the environment's interrupt thread. */
 struct stop {
 	uint16_t port;
@@ -75,6 +97,7 @@ static void stop_now(void *arg)
 	struct stop *stop = arg;
 	int result = rte_eth_dev_stop(stop->port);
 
+	lives_end(stop->port);
 	if (stop->for_good)
 		memif_close_listener(stop->port);
 	pthread_mutex_lock(&stop->lock);
@@ -90,11 +113,13 @@ static int stop(uint16_t port, int for_good)
 {
 	struct stop stop = { .port = port, .for_good = for_good,
 			     .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
-	struct rte_eth_dev_info info;
 
-	if (rte_eth_dev_info_get(port, &info) != 0 || strcmp(info.driver_name, "net_memif") != 0 ||
-	    rte_eal_alarm_set(1, stop_now, &stop) != 0)
-		return rte_eth_dev_stop(port);
+	if (!is_memif(port) || rte_eal_alarm_set(1, stop_now, &stop) != 0) {
+		int result = rte_eth_dev_stop(port);
+
+		lives_end(port);
+		return result;
+	}
 	pthread_mutex_lock(&stop.lock);
 	while (!stop.done)
 		pthread_cond_wait(&stop.ended, &stop.lock);
@@ -109,13 +134,13 @@ static int on_removal(uint16_t port, enum rte_eth_event_type type, void *arg, vo
 	return 0;
 }
 
-static int attach(const char *bus, const char *name, const char *args, uint16_t *port)
+static int attach(const char *bus, const char *name, const char *args, int own_user, uint16_t *port)
 {
 	int result = 0;
 
 	/* A PCI device on the environment's own list is there already. */
 	if (rte_eth_dev_get_port_by_name(name, port) != 0) {
-		memif_attach_begins();
+		memif_attach_begins(own_user);
 		result = rte_eal_hotplug_add(bus, name, args);
 		if (result == 0)
 			result = rte_eth_dev_get_port_by_name(name, port);
@@ -226,7 +251,7 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 		if (result != 0)
 			return result;
 	}
-	result = rte_eth_dev_start(port);
+	result = start(port);
 	if (result != 0)
 		return result;
 	if (config->rx_interrupt && rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
@@ -237,7 +262,7 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 static int port_restart(uint16_t port)
 {
 	stop(port, 0);
-	return rte_eth_dev_start(port);
+	return start(port);
 }
 
 static int port_stop(uint16_t port)
@@ -347,6 +372,16 @@ static int removed(uint16_t port)
 	return __atomic_load_n(&gone[port], __ATOMIC_ACQUIRE);
 }
 
+static const uint32_t *lives_of(uint16_t port)
+{
+	return &lives[port];
+}
+
+static uint32_t left_at(uint16_t port)
+{
+	return __atomic_load_n(&left[port], __ATOMIC_ACQUIRE);
+}
+
 static int stats(uint16_t port, struct sl_stats *out)
 {
 	struct rte_eth_stats stats;
@@ -451,7 +486,11 @@ static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 
 	if (!memif_enter(under_way))
 		return 0;
-	count = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(max, BURST_MAX));
+	max = RTE_MIN(max, BURST_MAX);
+	if (unlikely(left[port] > 0) && queue == 0)
+		count = lives_take(port, mbufs, max);
+	else
+		count = rte_eth_rx_burst(port, queue, mbufs, max);
 	memif_leave(under_way);
 	for (uint16_t at = 0; at < count; at++) {
 		struct rte_mbuf *mbuf = mbufs[at];
@@ -470,8 +509,9 @@ static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 	return shown;
 }
 
-static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count)
+static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life)
 {
+	const struct timespec nap = { .tv_nsec = 20000 };
 	uint32_t *under_way = &memif_turns[port][queue].tx;
 	struct rte_mbuf *mbufs[BURST_MAX];
 
@@ -483,9 +523,14 @@ static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 		mbuf->pkt_len = frames[at].len;
 		mbufs[at] = mbuf;
 	}
-	if (!memif_enter(under_way))
-		return 0;
-	count = rte_eth_tx_burst(port, queue, mbufs, count);
+	/* Whoever flushes may not look again for long, and a handler takes less than a millisecond. */
+	while (unlikely(!memif_enter(under_way)))
+		nanosleep(&nap, NULL);
+	/* Frames to a peer that is gone are not for the next one. */
+	if (unlikely(__atomic_load_n(&lives[port], __ATOMIC_RELAXED) != life))
+		count = 0;
+	else
+		count = rte_eth_tx_burst(port, queue, mbufs, count);
 	memif_leave(under_way);
 	return count;
 }
@@ -532,6 +577,8 @@ const struct sl_dpdk sidelane_dpdk = {
 	.rule_remove = rule_remove,
 	.link = link_state,
 	.removed = removed,
+	.lives = lives_of,
+	.left = left_at,
 	.stats = stats,
 	.state = state,
 	.xstats = xstats,

@@ -102,8 +102,9 @@ struct sl_dpdk {
 
 	/* Ports. */
 
-	/* Makes a device known and finds its port. */
-	int (*attach)(const char *bus, const char *name, const char *args, uint16_t *port);
+	/* Makes a device known and finds its port. `own_user`: of the processes that may be a memif's other end, only those of
+	 * our own user are. */
+	int (*attach)(const char *bus, const char *name, const char *args, int own_user, uint16_t *port);
 	/* Stops, closes and forgets a device. */
 	int (*detach)(uint16_t port);
 	int (*port_info)(uint16_t port, struct sl_port_info *info);
@@ -117,6 +118,10 @@ struct sl_dpdk {
 	void (*link)(uint16_t port, struct sl_link *link);
 	/* True once the device was taken away. */
 	int (*removed)(uint16_t port);
+	/* Where it is counted how many peers of a memif port have gone; changed by another thread. Others count none. */
+	const uint32_t *(*lives)(uint16_t port);
+	/* Frames that those have left, which the next bursts receive before what a new peer sends. */
+	uint32_t (*left)(uint16_t port);
 	int (*stats)(uint16_t port, struct sl_stats *stats);
 	/* `pool`: that of the port. Not for the hot path. */
 	int (*state)(uint16_t port, void *pool, struct sl_state *state);
@@ -146,8 +151,8 @@ struct sl_dpdk {
 	void (*adopt_thread)(void);
 	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
 	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
-	/* Sends the first so many; the rest stay the caller's. */
-	uint32_t (*tx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count);
+	/* Sends the first so many, none once more than `life` peers have gone; the rest stay the caller's. */
+	uint32_t (*tx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life);
 	/* Takes `count` (at most 64) empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */
 	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count);
 	void (*free_frames)(struct sl_frame *frames, uint32_t count);

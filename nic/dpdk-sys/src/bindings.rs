@@ -81,6 +81,7 @@ pub struct sl_dpdk {
             bus: *const ::std::os::raw::c_char,
             name: *const ::std::os::raw::c_char,
             args: *const ::std::os::raw::c_char,
+            own_user: ::std::os::raw::c_int,
             port: *mut u16,
         ) -> ::std::os::raw::c_int,
     >,
@@ -109,6 +110,8 @@ pub struct sl_dpdk {
     pub port_stop: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub link: ::std::option::Option<unsafe extern "C" fn(port: u16, link: *mut sl_link)>,
     pub removed: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
+    pub lives: ::std::option::Option<unsafe extern "C" fn(port: u16) -> *const u32>,
+    pub left: ::std::option::Option<unsafe extern "C" fn(port: u16) -> u32>,
     pub stats: ::std::option::Option<unsafe extern "C" fn(port: u16, stats: *mut sl_stats) -> ::std::os::raw::c_int>,
     pub state: ::std::option::Option<
         unsafe extern "C" fn(
@@ -140,8 +143,9 @@ pub struct sl_dpdk {
     pub rx_burst: ::std::option::Option<
         unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
     >,
-    pub tx_burst:
-        ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, count: u32) -> u32>,
+    pub tx_burst: ::std::option::Option<
+        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, count: u32, life: u32) -> u32,
+    >,
     pub alloc_frames: ::std::option::Option<
         unsafe extern "C" fn(
             pool: *mut ::std::os::raw::c_void,

@@ -52,6 +52,11 @@ impl Dpdk {
     /// Asks the device for a burst. False: nothing came.
     #[inline]
     fn fetch(&mut self) -> bool {
+        let gone = self.port.peers_gone();
+        // What a peer left was taken over before its end was counted.
+        if gone != self.received_life && self.port.shim.left(self.port.number) == 0 {
+            self.received_life = gone;
+        }
         match &self.port.sharing {
             // SAFETY: the port is started, and all its endpoints receive by the dealer.
             Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
@@ -74,14 +79,21 @@ impl Dpdk {
         if self.tx.is_full() {
             self.transmit();
         }
-        let header = self.links.get_mut(link)?;
+        let gone = self.port.peers_gone();
+        if gone != self.life {
+            self.turn_to(gone);
+        }
+        let way = self.links.get(link)?;
+        if way.life != gone && self.port.device.is_pair {
+            return None;
+        }
         let full = self.tx.is_full();
         let frame = if full { None } else { self.tx.lend(self.port.pool(), ether::HEADER_LEN + len) };
         let Some(frame) = frame else {
             self.counters.tx_full += 1;
             return None;
         };
-        frame[..ether::HEADER_LEN].copy_from_slice(header);
+        frame[..ether::HEADER_LEN].copy_from_slice(&way.header);
         frame[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
         Some(Slot { tx: &mut self.tx, len: ether::HEADER_LEN + len })
     }
@@ -92,17 +104,29 @@ impl Dpdk {
         if self.tx.is_empty() {
             return;
         }
+        let gone = self.port.peers_gone();
+        if gone != self.life {
+            self.turn_to(gone);
+            return;
+        }
         let (frames, bytes) = match &self.port.sharing {
             Some(Sharing::Dealt(dealer)) => {
                 let (queue, _turn) = dealer.sender(self.place);
                 // SAFETY: the port is started, and who sends by that queue has the turn.
-                unsafe { self.tx.send(queue) }
+                unsafe { self.tx.send(queue, self.life) }
             }
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            None | Some(Sharing::Steered(_)) => unsafe { self.tx.send(self.queue()) },
+            None | Some(Sharing::Steered(_)) => unsafe { self.tx.send(self.queue(), self.life) },
         };
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
+    }
+
+    /// What was to go to a peer that is gone is not for the next one.
+    #[cold]
+    fn turn_to(&mut self, life: u32) {
+        self.tx.forget_staged();
+        self.life = life;
     }
 
     /// Where nothing is dealt, both queues of this number are this endpoint's alone.
@@ -158,7 +182,14 @@ impl Dpdk {
 
     /// Time until the deadline; `None` when a frame is there, when none will come, and when the time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
-        if self.has_own() || self.fetch() && self.has_own() || self.device_is_gone() {
+        if self.has_own() || self.fetch() && self.has_own() {
+            return None;
+        }
+        if self.port.device.is_pair {
+            if std::mem::replace(&mut self.told_life, self.received_life) != self.received_life {
+                return None;
+            }
+        } else if self.device_is_gone() {
             return None;
         }
         let left = deadline.map_or(Duration::from_nanos(u64::MAX), |deadline| deadline.since(clock::monotonic()));
@@ -188,6 +219,24 @@ impl Dpdk {
         let met = self.counters.rx_frames + self.counters.tx_frames > 0;
         self.was_up.set(self.was_up.get() || up || met);
         self.was_up.get() && !up
+    }
+
+    /// The peer that a pair's link was made for is gone, and everything that it had sent was shown.
+    pub(super) fn peer_is_gone(&self, link: Link) -> bool {
+        let Some(way) = self.links.get(link) else { return true };
+        let gone = self.received_life.wrapping_sub(way.life).cast_signed() > 0;
+        // A server has another peer one day; a client never.
+        gone || self.port.device.wire == Wire::PairClient && self.received_life != self.port.lives_before
+    }
+
+    /// Sends what the peer's full ring did not take, as long as there is a peer and time.
+    pub(super) fn drain(&mut self, give_up: Instant) {
+        while !self.tx.is_empty() && self.port.link_is_up() && clock::monotonic() < give_up {
+            self.transmit();
+            if !self.tx.is_empty() {
+                std::thread::sleep(NAP_MIN.into());
+            }
+        }
     }
 
     pub(super) fn all_counters(&self) -> Counters {

@@ -29,6 +29,8 @@ pub struct Device {
     pub socket_once: Option<PathBuf>,
     /// The memif client's wish for zero-copy, granted where there are hugepages.
     pub zero_copy_wanted: bool,
+    /// One end of a [`super::Pair`].
+    pub is_pair: bool,
 }
 
 /// What is behind a device.
@@ -58,9 +60,13 @@ impl Device {
                 let mtu = mtu(MTU_DEFAULT);
                 let slots = ring(mtu);
                 let file = place.contains('/');
+                let is_pair = config.is_pair();
                 let args = format!(
-                    "role={},id=0,bsize={},rsize={},socket={place},socket-abstract={}",
+                    "role={},id={},bsize={},rsize={},socket={place},socket-abstract={}",
                     if server { "server" } else { "client" },
+                    // Ends that are not opened alike never find each other, before one of them takes the other's frames for
+                    // something else.
+                    if is_pair { mtu } else { 0 },
                     buffer(mtu),
                     slots.ilog2(),
                     if file { "no" } else { "yes" },
@@ -75,7 +81,11 @@ impl Device {
                     descriptors: slots,
                     socket: (server && file).then(|| place.into()),
                     socket_once: (once && !server && file).then(|| place.into()),
-                    zero_copy_wanted: !server && !others.iter().any(|option| option.starts_with("zero-copy=")),
+                    // A client that closes would take frames with it that the server has not read: they are its own memory.
+                    zero_copy_wanted: !server
+                        && !is_pair
+                        && !others.iter().any(|option| option.starts_with("zero-copy=")),
+                    is_pair,
                 })
             }
             Some(("vhost", place)) if !place.is_empty() => {
@@ -98,6 +108,7 @@ impl Device {
                     socket: server.then(|| place.into()),
                     socket_once: (once && !server).then(|| place.into()),
                     zero_copy_wanted: false,
+                    is_pair: false,
                 })
             }
             _ if head.starts_with(|first: char| first.is_ascii_hexdigit()) && head.contains(':') => {
@@ -114,6 +125,7 @@ impl Device {
                     socket: None,
                     socket_once: None,
                     zero_copy_wanted: false,
+                    is_pair: false,
                 })
             }
             None if head.starts_with("net_") || head.starts_with("eth_") => Ok(Self::raw(config, head, args)),
@@ -159,6 +171,7 @@ impl Device {
             socket,
             socket_once: None,
             zero_copy_wanted: false,
+            is_pair: false,
         }
     }
 
@@ -279,11 +292,18 @@ mod tests {
     fn short_forms_become_dpdk_s_own() {
         let server = read("memif:job,server");
         assert_eq!(server.name, "net_memif_sl7");
-        assert_eq!(server.args, "role=server,id=0,bsize=1536,rsize=8,socket=job,socket-abstract=yes");
-        assert_eq!((server.socket, server.wire), (None, Wire::PairServer));
+        assert_eq!(server.args, "role=server,id=1500,bsize=1536,rsize=8,socket=job,socket-abstract=yes");
+        assert_eq!((server.socket, server.wire, server.is_pair), (None, Wire::PairServer, true));
         let client = read("memif:/run/x.sock,secret=abc");
         assert!(client.args.ends_with("socket=/run/x.sock,socket-abstract=no,secret=abc"), "{}", client.args);
-        assert!(client.zero_copy_wanted && client.socket.is_none());
+        assert!(!client.zero_copy_wanted && client.socket.is_none());
+        for lossy in
+            [Config { lossy: true, ..Config::new("memif:job") }, Config { shared: true, ..Config::new("memif:job") }]
+        {
+            let client = Device::read(&lossy, 7).unwrap();
+            assert!(client.args.starts_with("role=client,id=0,"), "{}", client.args);
+            assert!(client.zero_copy_wanted && !client.is_pair);
+        }
         let server = read("vhost:/run/v.sock,server");
         assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock,queues=1"));
         assert_eq!(server.socket, Some("/run/v.sock".into()));

@@ -207,17 +207,25 @@ impl TxBatch {
         self.staged_count += 1;
     }
 
-    /// Hands to the device what it takes; frames and their bytes.
+    /// Drops what was to be sent: whom it was for is gone.
+    #[cold]
+    pub fn forget_staged(&mut self) {
+        // SAFETY: what was handed over is no longer in `staged`.
+        unsafe { self.shim.free_frames(&mut self.staged[..self.staged_count]) };
+        self.staged_count = 0;
+    }
+
+    /// Hands to the device what it takes, for the peer before which so many have gone; frames and their bytes.
     ///
     /// # Safety
     /// The port is started, and no other thread sends at that queue meanwhile.
     #[inline]
-    pub unsafe fn send(&mut self, to: Queue) -> (usize, usize) {
+    pub unsafe fn send(&mut self, to: Queue, life: u32) -> (usize, usize) {
         let staged = &mut self.staged[..self.staged_count];
         let bytes = |frames: &[sl_frame]| frames.iter().map(|frame| frame.len as usize).sum();
         // The device owns, and may free, what it took: lengths are read from our own list.
         // SAFETY: the staged frames are ours; the rest as the caller promises.
-        let sent = unsafe { self.shim.tx_burst(to, staged) };
+        let sent = unsafe { self.shim.tx_burst(to, staged, life) };
         let sum = bytes(&staged[..sent]);
         if sent < self.staged_count {
             self.staged.copy_within(sent..self.staged_count, 0);

@@ -9,6 +9,9 @@
 //! DPDK's environment is started when the first device is opened, once a process: in hugepages if 64 MiB of them are
 //! free, in ordinary memory otherwise, always without files, so that nothing stays behind however the process ends.
 //!
+//! What two of our processes open as `memif:NAME`, neither `shared` nor `lossy`, is reliable by itself: a [`Pair`]. Over all
+//! else frames may be lost.
+//!
 //! A device belongs to one endpoint. Up to eight endpoints of one process share it when all of them say `shared`. Where the
 //! card's rules (rte_flow) can, each has a queue pair of its own, and a MAC address by which the card leads its frames
 //! there. Elsewhere whoever receives deals out the others' frames, through rings without locks (`dealer`); then each still
@@ -19,7 +22,7 @@
 //! because of a pulled cable is found out by the protocol's own time limits.
 //!
 //! DPDK's memif driver takes memory down that a burst may be using, on a thread of its own, when a peer goes. The shim
-//! keeps the two apart (`dpdk-sys/shim/memif.c`).
+//! keeps the two apart (`dpdk-sys/shim/memif.c`), and takes out first what the peer has sent (`dpdk-sys/shim/lives.c`).
 
 mod datapath;
 mod dealer;
@@ -30,6 +33,7 @@ mod frames;
 mod installed;
 mod interrupt;
 mod open;
+mod pair;
 pub mod pci;
 mod port;
 mod sharing;
@@ -52,6 +56,7 @@ use sharing::{Place, Sharing};
 
 pub use installed::{Installed, free_hugepages};
 pub use open::OpenError;
+pub use pair::Pair;
 
 /// What to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub struct Config {
     pub mtu: Option<u16>,
     /// Other endpoints of this process use the device too.
     pub shared: bool,
+    /// A memif may lose frames, and is no [`Pair`]. Both ends say it, or neither.
+    pub lossy: bool,
     /// Further arguments of DPDK's environment; only those of the first device that is opened count.
     pub eal: Option<String>,
 }
@@ -71,7 +78,13 @@ pub struct Config {
 impl Config {
     /// Endpoint 0, alone on `device`.
     pub fn new(device: impl Into<String>) -> Self {
-        Self { device: device.into(), endpoint: 0, mtu: None, shared: false, eal: None }
+        Self { device: device.into(), endpoint: 0, mtu: None, shared: false, lossy: false, eal: None }
+    }
+
+    /// True of what [`Pair`] opens: both ends are ours, and each has one endpoint. A device in DPDK's own words may lead to a
+    /// switch, which drops; and who shares a device, in software, drops what an endpoint does not fetch.
+    pub fn is_pair(&self) -> bool {
+        self.device.starts_with("memif:") && !self.shared && !self.lossy
     }
 }
 
@@ -81,7 +94,7 @@ pub struct Dpdk {
     rx: RxBatch,
     tx: TxBatch,
     caps: Caps,
-    links: LinkTable<[u8; ether::HEADER_LEN]>,
+    links: LinkTable<Way>,
     place: Place,
     endpoint: u16,
     counters: Counters,
@@ -94,7 +107,20 @@ pub struct Dpdk {
     interrupt: Option<Interrupt>,
     /// Frames in a row that it did not wake for.
     missed: u32,
+    /// Peers that had gone when this one was first heard of: frames that wait are for it.
+    life: u32,
+    /// Peers that have gone and of whom everything was shown.
+    received_life: u32,
+    /// As many as a sleeper was woken for.
+    told_life: u32,
     port: Arc<Port>,
+}
+
+/// What is prepared for a peer.
+struct Way {
+    header: [u8; ether::HEADER_LEN],
+    /// Peers that had gone before.
+    life: u32,
 }
 
 impl Nic for Dpdk {
@@ -107,8 +133,12 @@ impl Nic for Dpdk {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src) = (self.place.mac, self.endpoint);
-        self.links.link(to, || Ok(ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit()))
+        let (src_mac, src, life) = (self.place.mac, self.endpoint, self.port.peers_gone());
+        if self.port.device.is_pair {
+            self.links.supersede(to, |way| way.life != life);
+        }
+        let header = || ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit();
+        self.links.link(to, || Ok(Way { header: header(), life }))
     }
 
     fn unlink(&mut self, link: Link) {
@@ -169,7 +199,8 @@ impl Dpdk {
             Some(Sharing::Dealt(_)) => "frames dealt out in software",
         };
         let sleep = if self.interrupt.is_some() { "woken by the device's interrupt" } else { "looks for frames" };
-        format!("{}, MTU {}, {sharing}, {sleep}", self.port.driver, self.port.device.mtu)
+        let pair = if self.port.device.is_pair { "a reliable pair, " } else { "" };
+        format!("{}, MTU {}, {pair}{sharing}, {sleep}", self.port.driver, self.port.device.mtu)
     }
 
     /// Whether the link is up.

@@ -75,7 +75,10 @@ pub enum OpenError {
         package: String,
     },
     /// The other end of a pair is not there.
-    #[error("nobody serves the other end ({0}): start that first, with `,server` behind the same name")]
+    #[error(
+        "nobody serves the other end ({0}): start that first, with `,server` behind the same name, and with `mtu=`, `shared` \
+         and `lossy` as here; the end of a pair, and of no other, has to be another process of this user"
+    )]
     NobodyThere(String),
     /// The device carries no such frames.
     #[error("{device} carries at most {max} bytes a frame: write mtu={max} or less, not {mtu}")]
@@ -98,6 +101,9 @@ pub enum OpenError {
         /// The number.
         endpoint: u16,
     },
+    /// What is no pair promises nothing.
+    #[error("{0} is no pair: that is memif:NAME, neither shared nor lossy")]
+    NoPair(String),
     /// As many endpoints as can share the device do.
     #[error(
         "all places of {0} are taken: at most {ENDPOINTS_MAX} endpoints share a device, fewer where it steers by few queues"
@@ -118,9 +124,14 @@ pub enum OpenError {
 }
 
 impl Dpdk {
-    /// Opens an endpoint behind a device. The client's end of a memif or vhost pair waits for its server, 2.5 s at most; a
-    /// card for its link, 9 s at most.
+    /// Opens an endpoint behind a device, as one that may lose frames ([`Config::lossy`]). The client's end of memif or vhost
+    /// waits for its server, 2.5 s at most; a card for its link, 9 s at most.
     pub fn open(config: &Config) -> Result<Self, OpenError> {
+        Self::open_as_it_is(&Config { lossy: true, ..config.clone() })
+    }
+
+    /// As [`Self::open`], or as the end of a pair, if the configuration says so.
+    pub(super) fn open_as_it_is(config: &Config) -> Result<Self, OpenError> {
         let port = find_or_open(config)?;
         port.wait_for_link();
         let endpoint = config.endpoint;
@@ -152,6 +163,9 @@ impl Dpdk {
             // A client's end was not opened before its server answered.
             was_up: Cell::new(port.device.wire == Wire::PairClient),
             missed: 0,
+            life: port.lives_before,
+            received_life: port.lives_before,
+            told_life: port.lives_before,
             interrupt: port.wakes.then(|| Interrupt::new(port.shim, queue)).flatten(),
             port,
         };

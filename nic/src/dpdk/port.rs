@@ -1,6 +1,7 @@
 //! A port: a device of DPDK's, from its making to its end.
 
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,10 @@ pub struct Port {
     pool: Option<Pool>,
     /// Where it is shared: which endpoint gets which frame.
     pub sharing: Option<Sharing>,
+    /// How many of its peers have gone; only a memif's are counted.
+    pub lives: &'static AtomicU32,
+    /// As many as had gone before it was there.
+    pub lives_before: u32,
     /// Held while a card is asked something that is not a frame.
     asking: Mutex<()>,
 }
@@ -110,7 +115,10 @@ impl Port {
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
         let shim = eal.shim;
         let _turn = control();
-        let number = shim.attach(device.bus, &device.name, &device.args).map_err(Refused::at("attaching it"))?;
+        let number =
+            shim.attach(device.bus, &device.name, &device.args, device.is_pair).map_err(Refused::at("attaching it"))?;
+        let lives = shim.lives(number);
+        let lives_before = lives.load(Ordering::Acquire);
         // From here on it has to be put away.
         let mut attached = Attached { shim, number, device, pool: None };
         let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
@@ -145,6 +153,8 @@ impl Port {
             wakes: granted.rx_interrupt != 0,
             pool,
             sharing,
+            lives,
+            lives_before,
             asking: Mutex::default(),
         })
     }
@@ -159,6 +169,13 @@ impl Port {
     pub fn link_is_up(&self) -> bool {
         let _turn = self.ask();
         self.shim.link_is_up(self.number)
+    }
+
+    /// Peers that have gone since DPDK was started.
+    #[inline]
+    pub fn peers_gone(&self) -> u32 {
+        // Pairs with the Release in `lives_after_handler`: what the last one left is there.
+        self.lives.load(Ordering::Acquire)
     }
 
     /// What the device has counted.
@@ -370,7 +387,7 @@ const CACHE: u32 = 256;
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
 const LINK_PATIENCE: Duration = Duration::from_secs(9);
 
-/// A pair never drops: its sender finds the ring full, and waits. The number only bounds what waits.
+/// Such a ring never drops: its sender finds it full, and waits. The number only bounds what waits.
 const PAIR_FRAMES: usize = 1024;
 
 /// Two processes that are started together are ready within a second of one another, on a loaded machine too.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 
 use sidelane_dpdk_sys::{
@@ -57,12 +58,14 @@ impl Shim {
         check(unsafe { call!(self, eal_up(count, words.as_mut_ptr(), Some(on_log))) })
     }
 
-    /// Makes a device known; the number of its port.
-    pub fn attach(self, bus: &str, name: &str, arguments: &str) -> io::Result<u16> {
+    /// Makes a device known; the number of its port. `own_user`: a memif's other end has to be a process of our own user.
+    pub fn attach(self, bus: &str, name: &str, arguments: &str, own_user: bool) -> io::Result<u16> {
         let (bus, name, arguments) = (text(bus)?, text(name)?, text(arguments)?);
-        let mut port = 0;
+        let (own_user, mut port) = (own_user.into(), 0);
         // SAFETY: C strings, and a place for the answer, all alive through the call.
-        check(unsafe { call!(self, attach(bus.as_ptr(), name.as_ptr(), arguments.as_ptr(), &raw mut port)) })?;
+        check(unsafe {
+            call!(self, attach(bus.as_ptr(), name.as_ptr(), arguments.as_ptr(), own_user, &raw mut port))
+        })?;
         Ok(port)
     }
 
@@ -135,6 +138,19 @@ impl Shim {
     pub fn is_removed(self, port: u16) -> bool {
         // SAFETY: the number is that of a port that was attached.
         unsafe { call!(self, removed(port)) != 0 }
+    }
+
+    /// Where it is counted how many peers of a memif port have gone.
+    pub fn lives(self, port: u16) -> &'static AtomicU32 {
+        // SAFETY: the number is that of a port that was attached. The count is a word that is never freed, and only changed as an
+        // atomic one.
+        unsafe { AtomicU32::from_ptr(call!(self, lives(port)).cast_mut()) }
+    }
+
+    /// Frames that those have left and that were not received yet.
+    pub fn left(self, port: u16) -> u32 {
+        // SAFETY: the number is that of a port that was attached.
+        unsafe { call!(self, left(port)) }
     }
 
     /// What the device has counted.
@@ -216,16 +232,17 @@ impl Shim {
         unsafe { call!(self, rx_burst(at.port, at.number, places, count, in_pieces)) as usize }
     }
 
-    /// Hands the first frames to the device; how many. Those are no longer the caller's.
+    /// Hands the first frames to the device; how many: none once more than `life` peers have gone. Those are no longer the
+    /// caller's.
     ///
     /// # Safety
     /// The port is started with that queue, no other thread sends there meanwhile, and the frames are the caller's.
     #[inline]
-    pub unsafe fn tx_burst(self, at: Queue, frames: &mut [sl_frame]) -> usize {
+    pub unsafe fn tx_burst(self, at: Queue, frames: &mut [sl_frame], life: u32) -> usize {
         self.come();
         let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many frames; the rest as the caller promises.
-        unsafe { call!(self, tx_burst(at.port, at.number, frames, count)) as usize }
+        unsafe { call!(self, tx_burst(at.port, at.number, frames, count, life)) as usize }
     }
 
     /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.

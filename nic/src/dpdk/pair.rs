@@ -1,0 +1,111 @@
+//! A pair: memif between two processes of ours, which loses nothing by itself.
+//!
+//! Where a memif could lose a frame while its link is up, it does not (DPDK 22.11, rte_eth_memif.c): a full ring refuses
+//! it at the sender (eth_memif_tx ends at the last free slot), and a receiver without mbufs leaves it in the ring
+//! (eth_memif_rx ends there, and comes back to it). Rings are as ordered as memory is. The ends remain:
+//!
+//! - What a peer had sent when it closed or was killed is received all the same: the shim takes it out of the ring before
+//!   DPDK takes the ring down.
+//! - A peer that is gone stays gone for the links that were made for it, also when the next one is there already: lives are
+//!   counted. No frame goes to another life than it was committed for.
+//! - Whoever closes stays until the ring has taken what it committed, as long as the other lives, [`LINGER`] at most. A peer
+//!   that fetches nothing for so long lacks the last frames, and then sees the link go.
+//! - The ends of a pair have the same MTU, and neither is `shared` or `lossy`: it is part of the interface's number, by which
+//!   memif's ends find each other, so that others do not ("ID not found"). Then the client's opening fails.
+//! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: the shim turns others
+//!   away. So a switch can't be at the other end either.
+
+use std::io;
+use std::ops::Deref;
+use std::task::Waker;
+
+use super::{Config, Dpdk, OpenError};
+use crate::time::{Duration, Instant};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+
+/// One end of a reliable pair.
+pub struct Pair(Dpdk);
+
+impl Pair {
+    /// Opens an end. The client's waits for the server's, 2.5 s at most.
+    pub fn open(config: &Config) -> Result<Self, OpenError> {
+        if !config.is_pair() {
+            return Err(OpenError::NoPair(config.device.clone()));
+        }
+        Dpdk::open_as_it_is(config).map(Self)
+    }
+}
+
+/// To ask about it.
+impl Deref for Pair {
+    type Target = Dpdk;
+
+    fn deref(&self) -> &Dpdk {
+        &self.0
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.0.drain(clock::monotonic() + LINGER);
+    }
+}
+
+impl Nic for Pair {
+    const RELIABLE: bool = true;
+    const NAME: &'static str = "dpdk";
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        self.0.link(to)
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.0.unlink(link);
+    }
+
+    #[inline]
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.0.rx_burst(budget, each)
+    }
+
+    #[inline]
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        self.0.tx_slot(link, len)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.0.wait(deadline)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
+    }
+
+    fn is_gone(&self, link: Link) -> bool {
+        self.0.peer_is_gone(link)
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+
+    fn diagnosis(&self) -> Option<String> {
+        self.0.diagnosis()
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+/// As long as a client waits for its server.
+const LINGER: Duration = Duration::from_millis(2_500);

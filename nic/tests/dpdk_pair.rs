@@ -1,0 +1,331 @@
+//! What makes a pair of the `dpdk` driver reliable, where a memif by itself is not: two processes, of which one ends. Where
+//! there is no libdpdk, each test says so and passes.
+#![allow(unsafe_code)] // Sockets, and another user's thread.
+
+mod libdpdk;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{Link, Nic, TxSlot};
+
+/// What the other process opens.
+const DEVICE: &str = "SIDELANE_TEST_DEVICE";
+/// How many frames it sends.
+const FRAMES: &str = "SIDELANE_TEST_FRAMES";
+
+#[test]
+#[ignore = "the other side of a test"]
+fn other_side() {
+    let (mut pair, link) = open(&std::env::var(DEVICE).unwrap(), THERE, HERE);
+    println!("\nopen");
+    let frames: u32 = std::env::var(FRAMES).unwrap().parse().unwrap();
+    for number in 0..frames {
+        send(&mut pair, link, number);
+    }
+    pair.flush();
+    println!("\nflushed");
+    std::io::stdout().flush().unwrap();
+    // Until it is told to close, or is killed.
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    if line == "listen\n" {
+        println!("\nheard {:?}", receive(&mut pair));
+    }
+    drop(pair);
+}
+
+#[test]
+fn what_was_sent_before_a_close_arrives() {
+    for (name, here, there) in [("closing-client", ",server", ""), ("closing-server", "", ",server")] {
+        // As many as the ring takes, of which none was received.
+        let Some(mut stage) = Stage::new(name, here, there, RING) else { return };
+        stage.other.say("close");
+        stage.other.ended();
+        stage.expect_all(RING);
+    }
+}
+
+#[test]
+fn what_a_full_ring_did_not_take_before_a_close_arrives() {
+    for (name, here, there) in [("full-client", ",server", ""), ("full-server", "", ",server")] {
+        let Some(mut stage) = Stage::new(name, here, there, RING + 30) else { return };
+        stage.other.say("close");
+        stage.expect_all(RING + 30);
+        stage.other.ended();
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_kill_arrives() {
+    for (name, here, there) in [("killed-client", ",server", ""), ("killed-server", "", ",server")] {
+        let Some(mut stage) = Stage::new(name, here, there, RING) else { return };
+        stage.other.kill();
+        stage.expect_all(RING);
+    }
+}
+
+/// Both lives have the same address, and this side looks only when the second one is there.
+#[test]
+fn a_successor_is_not_taken_for_the_one_that_was_killed() {
+    let Some(mut stage) = Stage::new("successor", ",server", "", 3) else { return };
+    for _ in 0..5 {
+        stage.pair.tx_slot(stage.link, 8).unwrap().commit();
+    }
+    stage.other.kill();
+    let mut successor = Other::start(&stage.device, 2);
+    successor.heard("flushed");
+    // Its frames are the second life's, and those that were committed were for the first.
+    stage.pair.flush();
+    let all = [receive(&mut stage.pair), receive(&mut stage.pair), receive(&mut stage.pair)];
+    assert_eq!(all, [0, 1, 2]);
+    let next = [receive(&mut stage.pair), receive(&mut stage.pair)];
+    assert_eq!(next, [0, 1]);
+    stage.wait_until_gone();
+    assert!(stage.pair.link_is_up());
+    assert!(stage.pair.tx_slot(stage.link, 8).is_none(), "a link to the dead lends slots");
+    let to_successor = stage.pair.link(THERE.parse().unwrap()).unwrap();
+    assert!(to_successor != stage.link && !stage.pair.is_gone(to_successor));
+    send(&mut stage.pair, to_successor, 77);
+    stage.pair.flush();
+    stage.pair.unlink(stage.link);
+    successor.say("listen");
+    successor.heard("heard 77");
+    successor.ended();
+}
+
+#[test]
+fn ends_that_are_not_opened_alike_do_not_find_each_other() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let device = device("alike");
+    let server = Config::new(format!("{device},server"));
+    let client = Config::new(device.clone());
+    let nobody = |opened: Result<(), OpenError>| {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, OpenError::NobodyThere(_)), "{error}");
+        assert!(error.to_string().contains("`lossy` as here"), "{error}");
+    };
+    let other_mtu = Config { mtu: Some(9000), ..client.clone() };
+    let shared = Config { shared: true, ..client.clone() };
+    {
+        let mut here = Pair::open(&server).unwrap();
+        nobody(Dpdk::open(&client).map(drop));
+        nobody(Dpdk::open(&shared).map(drop));
+        nobody(Pair::open(&other_mtu).map(drop));
+        // Nothing of that disturbs whoever comes then.
+        let mut there = Pair::open(&client).unwrap();
+        let link = there.link(here.caps().addr).unwrap();
+        send(&mut there, link, 5);
+        there.flush();
+        assert_eq!(receive(&mut here), 5);
+    }
+    let _here = Dpdk::open(&server).unwrap();
+    nobody(Pair::open(&client).map(drop));
+    assert!(matches!(Pair::open(&shared), Err(OpenError::NoPair(_))));
+    assert!(matches!(Pair::open(&Config::new("net_null0")), Err(OpenError::NoPair(_))));
+}
+
+/// Only root can be somebody else for a moment.
+#[test]
+fn a_process_of_another_user_is_turned_away_before_a_word_is_said() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("sidelane-user-{}", std::process::id());
+    let device = format!("memif:{name}");
+    {
+        let _pair = Pair::open(&Config::new(format!("{device},server"))).unwrap();
+        assert!(is_greeted(&name, None).unwrap(), "our own user is not let in");
+        let Some(greeted) = is_greeted(&name, Some(NOBODY)) else {
+            println!("skipped: only root can try");
+            return;
+        };
+        assert!(!greeted, "another user is let in");
+    }
+    let _lossy = Dpdk::open(&Config::new(format!("{device},server"))).unwrap();
+    assert!(is_greeted(&name, Some(NOBODY)).unwrap(), "a switch of another user is not let in");
+}
+
+/// Whether memif's server at this abstract socket says Hello to a process of that user. `None`: we can't be that.
+fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
+    let name = name.to_owned();
+    // The call behind libc's own: of this thread alone.
+    let thread = std::thread::spawn(move || {
+        if let Some(user) = user {
+            // SAFETY: takes three numbers.
+            if unsafe { libc::syscall(libc::SYS_setresuid, -1, user, -1) } != 0 {
+                return None;
+            }
+        }
+        // SAFETY: all zeroes is an address of no family; the name is shorter than its place. The socket is closed once.
+        unsafe {
+            let mut at: libc::sockaddr_un = std::mem::zeroed();
+            at.sun_family = libc::AF_UNIX as u16;
+            for (place, byte) in at.sun_path[1..].iter_mut().zip(name.bytes()) {
+                *place = byte as libc::c_char;
+            }
+            // DPDK 22.11 gives the whole place as the name.
+            let len = size_of::<libc::sockaddr_un>() as u32;
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+            let mut connected = libc::connect(socket, (&raw const at).cast(), len);
+            if connected != 0 {
+                let short = (size_of::<libc::sa_family_t>() + 1 + name.len()) as u32;
+                connected = libc::connect(socket, (&raw const at).cast(), short);
+            }
+            assert_eq!(connected, 0, "{}", std::io::Error::last_os_error());
+            let mut word = [0u8; 256];
+            let read = libc::recv(socket, word.as_mut_ptr().cast(), word.len(), 0);
+            libc::close(socket);
+            Some(read > 0)
+        }
+    });
+    thread.join().unwrap()
+}
+
+/// This side's end, and the process at the other.
+struct Stage {
+    pair: Pair,
+    link: Link,
+    other: Other,
+    /// The other end's.
+    device: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Stage {
+    /// The other side has flushed so many frames, and nobody has received any. `None` without DPDK.
+    fn new(name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
+        if libdpdk::is_missing() {
+            return None;
+        }
+        let turn = alone();
+        let name = device(name);
+        let device = format!("{name}{there}");
+        // The server's end first: a client does not wait long for it.
+        let early = (!here.is_empty()).then(|| open(&format!("{name}{here}"), HERE, THERE));
+        let mut other = Other::start(&device, frames);
+        other.heard("open");
+        let (pair, link) = early.unwrap_or_else(|| open(&name, HERE, THERE));
+        other.heard("flushed");
+        Some(Self { pair, link, other, device, _turn: turn })
+    }
+
+    /// All frames of the other side come, and its end is told only then.
+    fn expect_all(&mut self, frames: u32) {
+        for number in 0..frames {
+            assert!(!self.pair.is_gone(self.link), "gone before frame {number}");
+            assert_eq!(receive(&mut self.pair), number);
+        }
+        self.wait_until_gone();
+    }
+
+    fn wait_until_gone(&mut self) {
+        let give_up = self.pair.now() + Duration::from_millis(1_000);
+        while !self.pair.is_gone(self.link) {
+            assert!(self.pair.now() < give_up, "its end was not told within a second");
+            self.pair.wait(Some(give_up)).unwrap();
+        }
+    }
+}
+
+/// The other process.
+struct Other {
+    child: Child,
+    words: BufReader<ChildStdout>,
+}
+
+impl Other {
+    fn start(device: &str, frames: u32) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "other_side", "--ignored", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.env(DEVICE, device).env(FRAMES, frames.to_string()).spawn().unwrap();
+        let words = BufReader::new(child.stdout.take().unwrap());
+        Self { child, words }
+    }
+
+    fn say(&mut self, word: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
+    }
+
+    /// Waits for a line of it.
+    fn heard(&mut self, wanted: &str) {
+        let found = self.words.by_ref().lines().any(|line| line.unwrap() == wanted);
+        assert!(found, "it ended without saying `{wanted}`");
+    }
+
+    fn ended(&mut self) {
+        self.words.by_ref().lines().for_each(drop);
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One test at a time: each has two processes that poll.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn device(name: &str) -> String {
+    format!("memif:sidelane-pair-{name}-{}", std::process::id())
+}
+
+fn open(device: &str, own: &str, peer: &str) -> (Pair, Link) {
+    let mac = own.split('/').next().unwrap();
+    let mut pair = Pair::open(&Config::new(format!("{device},mac={mac}"))).unwrap();
+    let link = pair.link(peer.parse().unwrap()).unwrap();
+    (pair, link)
+}
+
+/// Commits a numbered frame, as soon as there is a slot.
+fn send(pair: &mut Pair, link: Link, number: u32) {
+    let give_up = pair.now() + PATIENCE;
+    loop {
+        if let Some(mut slot) = pair.tx_slot(link, 100) {
+            slot.fill(0);
+            slot[..4].copy_from_slice(&number.to_le_bytes());
+            return slot.commit();
+        }
+        assert!(pair.now() < give_up, "no slot for frame {number}");
+        pair.wait(Some(pair.now() + Duration::from_millis(1))).unwrap();
+    }
+}
+
+/// The number of the next frame.
+fn receive(pair: &mut Pair) -> u32 {
+    let give_up = pair.now() + PATIENCE;
+    let mut number = None;
+    while pair.rx_burst(1, |frame, _| number = frame.first_chunk().map(|number| u32::from_le_bytes(*number))) == 0 {
+        assert!(pair.now() < give_up, "nothing came");
+        pair.wait(Some(give_up)).unwrap();
+    }
+    number.expect("every frame has a number")
+}
+
+const HERE: &str = "02:00:00:00:00:01/0";
+const THERE: &str = "02:00:00:00:00:02/0";
+/// Frames that a ring takes at the usual MTU.
+const RING: u32 = 256;
+const NOBODY: libc::uid_t = 65534;
+const PATIENCE: Duration = Duration::from_millis(20_000);
