@@ -164,19 +164,14 @@ fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
                 return None;
             }
         }
-        // SAFETY: all zeroes is an address of no family; the name is shorter than its place. The socket is closed once.
+        let (at, short) = abstract_address(&name);
+        // SAFETY: addresses of the lengths given, a buffer of its own length, and a socket that is closed once.
         unsafe {
-            let mut at: libc::sockaddr_un = std::mem::zeroed();
-            at.sun_family = libc::AF_UNIX as u16;
-            for (place, byte) in at.sun_path[1..].iter_mut().zip(name.bytes()) {
-                *place = byte as libc::c_char;
-            }
             // DPDK 22.11 gives the whole place as the name.
-            let len = size_of::<libc::sockaddr_un>() as u32;
+            let len = size_of_val(&at) as u32;
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
             let mut connected = libc::connect(socket, (&raw const at).cast(), len);
             if connected != 0 {
-                let short = (size_of::<libc::sa_family_t>() + 1 + name.len()) as u32;
                 connected = libc::connect(socket, (&raw const at).cast(), short);
             }
             assert_eq!(connected, 0, "{}", std::io::Error::last_os_error());
@@ -187,6 +182,41 @@ fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
         }
     });
     thread.join().unwrap()
+}
+
+/// The address of that name, and its length without what follows the name.
+fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
+    // SAFETY: all zeroes is an address of no family.
+    let mut at: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    at.sun_family = libc::AF_UNIX as u16;
+    for (place, byte) in at.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    (at, (size_of::<libc::sa_family_t>() + 1 + name.len()) as u32)
+}
+
+/// Who waits for the other end, 2.5 s, is in the way of nobody else.
+#[test]
+fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("sidelane-mute-{}", std::process::id());
+    let (at, short) = abstract_address(&name);
+    // SAFETY: an address of that length, and sockets that end with the process.
+    let listener = unsafe {
+        let listener = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+        assert_eq!(libc::bind(listener, (&raw const at).cast(), short), 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(libc::listen(listener, 64), 0);
+        listener
+    };
+    let waiting = std::thread::spawn(move || Pair::open(&Config::new(format!("memif:{name}"))).map(drop));
+    // SAFETY: no address is asked for.
+    assert!(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) } >= 0);
+    let _other = Pair::open(&Config::new(format!("{},server", device("beside")))).unwrap();
+    assert!(!waiting.is_finished(), "opened only when the other had given up");
+    assert!(matches!(waiting.join().unwrap(), Err(OpenError::NobodyThere(_))));
 }
 
 /// This side's end, and the process at the other.

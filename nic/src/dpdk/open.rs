@@ -183,29 +183,45 @@ impl Drop for Dpdk {
     }
 }
 
-/// Ports that are open in this process, by their devices' strings.
-static OPEN: Mutex<Vec<(String, Weak<Port>)>> = Mutex::new(Vec::new());
+/// A device of this process: its port, locked while it is being opened, which may last seconds.
+type Opened = Arc<Mutex<Weak<Port>>>;
 
-/// Those ports, but for one that is being opened.
+/// Devices that are open in this process or being opened, by their strings.
+static OPEN: Mutex<Vec<(String, Opened)>> = Mutex::new(Vec::new());
+
+/// Their ports, but for those that are being opened.
 pub fn ports() -> Vec<Arc<Port>> {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.iter().filter_map(|(_, port)| port.upgrade()).collect()
+    open.iter().filter_map(|(_, opened)| opened.try_lock().ok()?.upgrade()).collect()
 }
 
 /// The port of `config`'s device: one that is shared, or a new one.
 fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.retain(|(_, port)| port.strong_count() > 0);
-    if let Some(port) = open.iter().find(|(device, _)| *device == config.device).and_then(|(_, port)| port.upgrade()) {
+    let opened = entry(&config.device);
+    let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(port) = opened.upgrade() {
         let both = config.shared && port.sharing.is_some();
         return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
     }
     let device = Device::read(config, NUMBER.fetch_add(1, Ordering::Relaxed))?;
     let eal = eal::up(&device, config.eal.as_deref())?;
     let port = Arc::new(Port::open(eal, device, config.shared)?);
-    open.push((config.device.clone(), Arc::downgrade(&port)));
+    *opened = Arc::downgrade(&port);
     Ok(port)
+}
+
+/// The place of a device in the list, which forgets those that nobody has open or opens.
+fn entry(device: &str) -> Opened {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whoever opens one holds its entry, and gets it here only.
+    open.retain(|(_, opened)| Arc::strong_count(opened) > 1 || opened.lock().is_ok_and(|port| port.strong_count() > 0));
+    if let Some((_, opened)) = open.iter().find(|(name, _)| name == device) {
+        return Arc::clone(opened);
+    }
+    let opened = Opened::default();
+    open.push((device.to_owned(), Arc::clone(&opened)));
+    opened
 }
 
 fn no_place(config: &Config, refused: NoPlace) -> OpenError {
