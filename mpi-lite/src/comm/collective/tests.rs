@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sidelane_nic::time::Duration;
 
@@ -12,12 +13,20 @@ use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
+    let running = AtomicU32::new(size);
     adi::in_threads(size, &Config::default(), |mut device| {
         // Backwards, so that ranks are not the processes' numbers.
         let processes = (0..size).rev().collect();
         let rank = (size - 1 - device.own()) as usize;
         let ranks = Ranks::new(&device, 5, rank, processes, Arc::new(Table::default()));
         each(&mut device, ranks);
+        // Who closes is gone for the others, whose last call fails if they wait for each other for long.
+        running.fetch_sub(1, Ordering::Relaxed);
+        while running.load(Ordering::Relaxed) > 0 {
+            if !device.progress() {
+                std::thread::yield_now();
+            }
+        }
         device.close(Duration::from_millis(2_000));
     });
 }
