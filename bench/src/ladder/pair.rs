@@ -114,6 +114,11 @@ impl Pair {
         b.tell(&Order::Go { peer: at_a.clone() })?;
         a.tell(&Order::Go { peer: at_b.clone() })?;
         let (seen_a, seen_b) = (a.done(limit), b.done(limit));
+        for (side, seen) in [(a, &seen_a), (b, &seen_b)] {
+            if seen.is_ok() {
+                side.tell(&Order::Close)?;
+            }
+        }
         match (seen_a, seen_b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
             (Err(PairError::Failed(role, reason)), Err(PairError::Failed(other_role, other))) => {
@@ -131,7 +136,9 @@ impl Pair {
         self.a.open(pattern, path, false)?;
         let peer = self.a.opened()?;
         self.a.tell(&Order::Go { peer })?;
-        self.a.done(limit)
+        let seen = self.a.done(limit)?;
+        self.a.tell(&Order::Close)?;
+        Ok(seen)
     }
 }
 

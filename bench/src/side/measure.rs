@@ -7,135 +7,127 @@ use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
 
-use super::{Layer, Measurement, Path, Sealing};
+use super::{Layer, Measurement, Other, Path, Sealing};
 use crate::breakdown;
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Role, play, play_both};
 use crate::study::chang;
-use crate::transport::{Am, Broken, Flow, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Udp};
+use crate::transport::{Am, Broken, Flow, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, TcpMode, Transport, Udp};
 
-/// Runs `measurement`. `meet` tells the other side where our end is, and returns where theirs is.
-pub fn measure(
-    measurement: &Measurement,
-    meet: impl FnOnce(String) -> Result<String, Broken>,
-) -> Result<Outcome, Broken> {
-    match &measurement.path {
+/// Runs `measurement`, and tells what was seen.
+pub fn measure(measurement: &Measurement, other: &Other) -> Result<(), Broken> {
+    let outcome = match &measurement.path {
         Path::Tcp { ip, blocking, congestion, no_delay } => {
             let mode = TcpMode { congestion: congestion.clone(), no_delay: *no_delay };
             if *blocking {
-                over_tcp::<true>(measurement, (*ip, 0).into(), &mode, meet)
+                over_tcp::<true>(measurement, (*ip, 0).into(), &mode, other)?
             } else {
-                over_tcp::<false>(measurement, (*ip, 0).into(), &mode, meet)
+                over_tcp::<false>(measurement, (*ip, 0).into(), &mode, other)?
             }
         }
         Path::Udp { ip } => {
             let socket = Udp::bind(*ip)?;
             let at = socket.local_addr().map_err(|error| Broken::System("getsockname", error))?;
-            let peer = address(&meet(at.to_string())?)?;
+            let peer = address(&other.meet(at.to_string())?)?;
             let Measurement { role, pattern, .. } = measurement;
-            play(pattern, *role, &mut Udp::connect(socket, peer, pattern.size, pattern.flow(*role))?)
+            play(pattern, *role, &mut Udp::connect(socket, peer, pattern.size, pattern.flow(*role))?)?
         }
         Path::Nic { layer, nic, real_frames } => {
             let mut spec: Spec = nic.parse().map_err(driver)?;
             if let Spec::Uring { real_frames: of_driver, .. } = &mut spec {
                 *of_driver |= *real_frames;
             }
-            spec.open(OverNic { measurement, layer: *layer, meet }).map_err(driver)?
+            return spec.open(OverNic { measurement, layer: *layer, other }).map_err(driver)?;
         }
         Path::Fabric { layer } => {
-            meet("fabric".to_owned())?;
-            over_fabric(measurement, *layer)
+            other.meet("fabric".to_owned())?;
+            over_fabric(measurement, *layer)?
         }
-    }
+    };
+    other.part(outcome, || ())
 }
 
 fn over_tcp<const BLOCKING: bool>(
     measurement: &Measurement,
     at: SocketAddr,
     mode: &TcpMode,
-    meet: impl FnOnce(String) -> Result<String, Broken>,
+    other: &Other,
 ) -> Result<Outcome, Broken> {
     let Measurement { role, pattern, .. } = measurement;
     let mut transport = match role {
         Role::Responder => {
             let listener = Tcp::<BLOCKING>::listen(at.ip())?;
             let at = listener.local_addr().map_err(|error| Broken::System("getsockname", error))?;
-            meet(at.to_string())?;
+            other.meet(at.to_string())?;
             Tcp::<BLOCKING>::accept(&listener, pattern.size, mode, now_ns() + pattern.limit_ns)?
         }
         Role::Initiator => {
-            let peer = address(&meet(at.to_string())?)?;
+            let peer = address(&other.meet(at.to_string())?)?;
             Tcp::connect(peer, pattern.size, mode, now_ns() + pattern.limit_ns)?
         }
     };
     play(pattern, *role, &mut transport)
 }
 
-struct OverNic<'a, M> {
+struct OverNic<'a> {
     measurement: &'a Measurement,
     layer: Layer,
-    meet: M,
+    other: &'a Other<'a>,
 }
 
-impl<M: FnOnce(String) -> Result<String, Broken>> NicUser for OverNic<'_, M> {
-    type Out = Result<Outcome, Broken>;
+impl NicUser for OverNic<'_> {
+    type Out = Result<(), Broken>;
 
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out {
         let Measurement { role, pattern, .. } = self.measurement;
+        let (role, flow) = (*role, pattern.flow(*role));
+        let size = pattern.size;
         if let Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_) = self.layer {
             let limits = if let Layer::MpiWith(limits) = self.layer { Some(limits) } else { None };
             let (ports, process) = Mpi::begin(nic)?;
-            let peer = (self.meet)(process)?;
-            let messages = (pattern.size, pattern.flow(*role));
-            let mut mpi = Mpi::new(ports, *role, &peer, limits, messages)?;
+            let peer = self.other.meet(process)?;
+            let mut mpi = Mpi::new(ports, role, &peer, limits, (size, flow))?;
             if self.layer == Layer::MpiWindows {
-                mpi = mpi.in_windows(messages.1);
+                mpi = mpi.in_windows(flow);
             }
-            return play(pattern, *role, &mut mpi);
+            return self.play(&mut mpi);
         }
-        let peer = (self.meet)(nic.caps().addr.to_string())?;
+        let peer = self.other.meet(nic.caps().addr.to_string())?;
         let peer: LinkAddr = peer.parse().map_err(driver)?;
-        match (self.layer, role) {
-            (Layer::Raw, _) => play(pattern, *role, &mut Raw::new(nic, peer, pattern.size, pattern.flow(*role))?),
-            (Layer::Proto(sealing), Role::Initiator) => {
-                let deadline_ns = now_ns() + pattern.limit_ns;
-                play(pattern, *role, &mut Proto::connect(nic, sealing, peer, pattern.size, deadline_ns)?)
-            }
-            (Layer::Proto(sealing), Role::Responder) => {
-                let deadline_ns = now_ns() + pattern.limit_ns;
-                play(pattern, *role, &mut Proto::accept(nic, sealing, pattern.size, deadline_ns)?)
-            }
-            (Layer::Am, role) => {
-                let (flow, deadline_ns) = (pattern.flow(*role), now_ns() + pattern.limit_ns);
-                let mut am = match role {
-                    Role::Initiator => Am::connect(nic, peer, pattern.size, flow, deadline_ns)?,
-                    Role::Responder => Am::accept(nic, pattern.size, flow, deadline_ns)?,
-                };
-                play(pattern, *role, &mut am)
-            }
-            (Layer::Put | Layer::Get, _) => {
-                let (size, flow, deadline_ns) = (pattern.size, pattern.flow(*role), now_ns() + pattern.limit_ns);
-                let proto = match role {
-                    Role::Initiator => Proto::connect(nic, Sealing::None, peer, size, deadline_ns)?,
-                    Role::Responder => Proto::accept(nic, Sealing::None, size, deadline_ns)?,
-                };
-                match self.layer {
-                    Layer::Put => play(pattern, *role, &mut Put::new(proto, size, flow)?),
-                    _ => play(pattern, *role, &mut Get::new(proto, size, flow)?),
-                }
-            }
-            (Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_), _) => {
-                unreachable!("it meets its peer in words of its own")
-            }
-            (Layer::AmCosts, role) => chang::costs(nic, peer, *role, pattern),
-            (Layer::AmBulk, role) => chang::bulk::play(nic, peer, *role, pattern),
-            (Layer::Stamped, _) => breakdown::play(nic, peer, *role, pattern),
-            (Layer::StampedAm, _) => breakdown::play_am(nic, peer, *role, pattern),
-            (Layer::SmoltcpTcp, _) => {
-                let deadline_ns = now_ns() + pattern.limit_ns;
-                play(pattern, *role, &mut Smoltcp::new(nic, peer, *role, pattern.size, deadline_ns)?)
-            }
+        let deadline_ns = now_ns() + pattern.limit_ns;
+        let proto = |nic, sealing| match role {
+            Role::Initiator => Proto::connect(nic, sealing, peer, size, deadline_ns),
+            Role::Responder => Proto::accept(nic, sealing, size, deadline_ns),
+        };
+        match self.layer {
+            Layer::Raw => self.play(&mut Raw::new(nic, peer, size, flow)?),
+            Layer::Proto(sealing) => self.play(&mut proto(nic, sealing)?),
+            Layer::Am => self.play(&mut match role {
+                Role::Initiator => Am::connect(nic, peer, size, flow, deadline_ns)?,
+                Role::Responder => Am::accept(nic, size, flow, deadline_ns)?,
+            }),
+            Layer::Put => self.play(&mut Put::new(proto(nic, Sealing::None)?, size, flow)?),
+            Layer::Get => self.play(&mut Get::new(proto(nic, Sealing::None)?, size, flow)?),
+            Layer::SmoltcpTcp => self.play(&mut Smoltcp::new(nic, peer, role, size, deadline_ns)?),
+            Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_) => unreachable!("it meets its peer in words of its own"),
+            Layer::AmCosts => self.other.part(chang::costs(nic, peer, role, pattern)?, || ()),
+            Layer::AmBulk => self.other.part(chang::bulk::play(nic, peer, role, pattern)?, || ()),
+            Layer::Stamped => self.other.part(breakdown::play(nic, peer, role, pattern)?, || ()),
+            Layer::StampedAm => self.other.part(breakdown::play_am(nic, peer, role, pattern)?, || ()),
         }
+    }
+}
+
+impl OverNic<'_> {
+    /// Plays, and stays open until the other side has played too: what it was sent and has not received yet may be with us,
+    /// behind a ring that was full, or would go when we close (memif and vhost).
+    fn play<T: Transport>(&self, transport: &mut T) -> Result<(), Broken> {
+        let Measurement { role, pattern, .. } = self.measurement;
+        let outcome = play(pattern, *role, transport)?;
+        self.other.part(outcome, || {
+            // Whether the other end has closed by now is all the same.
+            let _ = transport.recv(0, &mut [], |_| {}).and_then(|_| transport.flush());
+        })
     }
 }
 

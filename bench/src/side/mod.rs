@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::pattern::Outcome;
 use crate::transport::Broken;
 
 /// The whole life of a side: obeys orders from standard input until that closes.
@@ -28,11 +29,11 @@ pub fn main() -> ExitCode {
     while let Ok(line) = orders.recv() {
         let answer = match serde_json::from_str(&line) {
             Ok(Order::Open(measurement)) => match obey(&measurement, &orders) {
-                Ok(outcome) => Answer::Done(outcome),
+                Ok(()) => continue,
                 Err(broken) => Answer::Failed { reason: broken.to_string() },
             },
             // What is left of a measurement that failed before it.
-            Ok(Order::Go { .. }) => continue,
+            Ok(Order::Go { .. } | Order::Close) => continue,
             Err(error) => Answer::Failed { reason: format!("not an order: {error}") },
         };
         if say(&answer).is_err() {
@@ -42,17 +43,41 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn obey(measurement: &Measurement, orders: &Receiver<String>) -> Result<crate::pattern::Outcome, Broken> {
+fn obey(measurement: &Measurement, orders: &Receiver<String>) -> Result<(), Broken> {
     sidelane_nic::affinity::pin_to(measurement.core).map_err(|error| Broken::System("sched_setaffinity", error))?;
     crate::idle::set_crowded(measurement.crowded);
-    measure::measure(measurement, |at| {
+    measure::measure(measurement, &Other { orders })
+}
+
+/// The other side, by way of the ladder.
+struct Other<'a> {
+    orders: &'a Receiver<String>,
+}
+
+impl Other<'_> {
+    /// Tells it where our end is, and returns where theirs is.
+    fn meet(&self, at: String) -> Result<String, Broken> {
         say(&Answer::Opened { at }).map_err(|error| Broken::System("write", error))?;
-        match orders.recv_timeout(GO_WITHIN).map(|line| serde_json::from_str(&line)) {
+        match self.orders.recv_timeout(GO_WITHIN).map(|line| serde_json::from_str(&line)) {
             Ok(Ok(Order::Go { peer })) => Ok(peer),
             Ok(_) => Err(Broken::Driver("another order than `go` came".to_owned())),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(Broken::PeerGone),
         }
-    })
+    }
+
+    /// Tells what we have seen, and returns when the other side has played too. `meanwhile` is called again and again.
+    fn part(&self, outcome: Outcome, mut meanwhile: impl FnMut()) -> Result<(), Broken> {
+        say(&Answer::Done(outcome)).map_err(|error| Broken::System("write", error))?;
+        // The ladder sees to it that the other side comes to an end, and if the ladder ends, so does this process.
+        loop {
+            match self.orders.recv_timeout(TURN).map(|line| serde_json::from_str(&line)) {
+                Ok(Ok(Order::Close)) => return Ok(()),
+                Ok(_) => return Err(Broken::Driver("another order than `close` came".to_owned())),
+                Err(RecvTimeoutError::Timeout) => meanwhile(),
+                Err(RecvTimeoutError::Disconnected) => return Err(Broken::PeerGone),
+            }
+        }
+    }
 }
 
 fn say(answer: &Answer) -> io::Result<()> {
@@ -62,6 +87,9 @@ fn say(answer: &Answer) -> io::Result<()> {
     out.write_all(line.as_bytes())?;
     out.flush()
 }
+
+/// Short beside a measurement, and long enough to leave the core to the other side.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Longer than the other side is ever waited for ([`crate::ladder::Host::PATIENCE_WITH_LINKS`]).
 const GO_WITHIN: Duration = Duration::from_secs(25);

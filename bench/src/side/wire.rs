@@ -14,11 +14,13 @@ use crate::pattern::{Outcome, Pattern, Role};
 pub enum Order {
     /// Opens one end of a measurement. Answered by [`Answer::Opened`].
     Open(Measurement),
-    /// Connects to the other end, plays the pattern and closes. Answered by [`Answer::Done`].
+    /// Connects to the other end and plays the pattern. Answered by [`Answer::Done`].
     Go {
         /// Where the other end is, as it said itself.
         peer: String,
     },
+    /// Closes, now that both sides have played. Not answered.
+    Close,
 }
 
 /// From a side to the ladder.
@@ -30,7 +32,7 @@ pub enum Answer {
         /// Where it is.
         at: String,
     },
-    /// The pattern is played.
+    /// The pattern is played. What was open stays so until [`Order::Close`].
     Done(Outcome),
     /// It came to nothing. The side is ready for the next order.
     Failed {
@@ -153,7 +155,7 @@ mod tests {
         let pattern = Pattern { kind: Kind::Flood, size: 8, depth: None, warm_ns: 1, measure_ns: 2, limit_ns: 3 };
         let path = Path::Nic { layer: Layer::SmoltcpTcp, nic: "uring:a".into(), real_frames: true };
         let open = Order::Open(Measurement { role: Role::Responder, core: 1, crowded: false, path, pattern });
-        for order in [open, Order::Go { peer: "10.0.0.1:7".into() }] {
+        for order in [open, Order::Go { peer: "10.0.0.1:7".into() }, Order::Close] {
             let line = serde_json::to_string(&order).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);

@@ -117,9 +117,7 @@ impl<N: Nic> Transport for Raw<N> {
         if let Some(broken) = broken {
             return Err(broken);
         }
-        if frames > 0 {
-            self.send_report(frames);
-        }
+        self.send_report(frames);
         Ok(messages)
     }
 
