@@ -1,14 +1,15 @@
 //! The ladder end to end over loopback, with tiny durations: this program runs itself as the two sides.
 
-use std::net::Ipv4Addr;
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
-use sidelane_bench::pattern::{Kind, Outcome, Pattern};
+use sidelane_bench::pattern::{Kind, Outcome, Pattern, Role};
 use sidelane_bench::report::{Report, SCHEMA};
-use sidelane_bench::side;
+use sidelane_bench::side::{self, Answer, Layer, Measurement, Order, Path};
 use sidelane_bench::study::chang;
 use sidelane_nic::affinity;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     rungs_that_answer_have_floods_with_a_depth();
     beside_a_contender_mpi_sends_in_windows();
     the_study_of_chang_has_every_figure();
+    a_side_stays_open_until_the_other_has_played();
     a_side_that_dies_ends_the_run_with_its_name();
     a_side_that_is_silent_ends_the_run_with_its_name();
     a_run_can_be_called_off();
@@ -169,6 +171,36 @@ fn the_study_of_chang_has_every_figure() {
     assert!(costs.request_ns > 0.0 && costs.poll_empty_ns > 0.0 && costs.poll_message_ns > 0.0, "{costs:?}");
     let read: chang::Chang = serde_json::from_str(&study.to_json()).unwrap();
     assert_eq!(read.words.len(), study.words.len());
+}
+
+/// This program is the ladder and the other side.
+fn a_side_stays_open_until_the_other_has_played() {
+    let Reach::Command(mut command) = this_program(0).reach else { unreachable!() };
+    let mut side = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut orders, answers) = (side.stdin.take().unwrap(), BufReader::new(side.stdout.take().unwrap()));
+    let mut answers = answers.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    let mut tell = |order: Order| writeln!(orders, "{}", serde_json::to_string(&order).unwrap()).unwrap();
+    for _ in 0..2 {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let limit_ns = 10_000_000_000;
+        let pattern = Pattern { kind: Kind::Flood, size: 8, depth: None, warm_ns: 0, measure_ns: 1, limit_ns };
+        let path = Path::Nic { layer: Layer::Raw, nic: "udp:127.0.0.1:0".into(), real_frames: false };
+        let core = affinity::cores()[0];
+        tell(Order::Open(Measurement { role: Role::Initiator, core, crowded: false, path, pattern }));
+        let Some(Answer::Opened { at }) = answers.next() else { panic!("it did not open") };
+        tell(Order::Go { peer: other.local_addr().unwrap().to_string() });
+        assert!(matches!(answers.next(), Some(Answer::Done(_))));
+        let at: SocketAddr = at.parse().unwrap();
+        assert!(UdpSocket::bind(at).is_err(), "it closed before it was told to");
+        tell(Order::Close);
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while UdpSocket::bind(at).is_err() {
+            assert!(Instant::now() < give_up, "it was told to close and did not");
+            std::thread::yield_now();
+        }
+    }
+    drop(orders);
+    assert!(side.wait().unwrap().success());
 }
 
 fn a_side_that_dies_ends_the_run_with_its_name() {
