@@ -153,10 +153,12 @@ impl Schedule {
 
     /// `into` becomes `from` operator `into`.
     pub fn combine(&mut self, into: Span, from: Span) {
+        assert!(into.len == from.len, "operands are of the same length");
         self.step(into, from, Step::Combine { into, from });
     }
 
-    /// `into` becomes `from`, unless it is the same.
+    /// `into` becomes `from`, unless it is the same. If it is longer its end stays as it was; if it is shorter the call ends there
+    /// with an error.
     pub fn copy(&mut self, into: Span, from: Span) {
         if into != from {
             self.step(into, from, Step::Copy { into, from });
@@ -234,10 +236,9 @@ impl Schedule {
     fn step(&mut self, into: Span, from: Span, step: Step) {
         self.bounds.assert_hold(into);
         self.bounds.assert_hold(from);
-        assert!(into.len == from.len, "a step is between spans of the same length");
         assert!(into.memory != Memory::Send, "a send buffer is only read");
         assert!(!into.overlaps(from), "a step is between spans apart");
-        if !into.is_empty() {
+        if !from.is_empty() {
             self.steps.push(step);
         }
     }

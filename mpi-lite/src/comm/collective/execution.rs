@@ -110,11 +110,13 @@ impl Execution {
                     self.fail(device, error);
                 }
             }
+            if self.error.is_none() {
+                self.do_steps(combine);
+            }
             if let Some(error) = self.error {
                 self.lent = None;
                 return Err(error);
             }
-            self.do_steps(combine);
             self.round += 1;
             self.post(device, route);
         }
@@ -176,7 +178,11 @@ impl Execution {
             let (into, from) = unsafe { (&mut *into, &*from.cast_const()) };
             match step {
                 Step::Combine { .. } => combine(into, from),
-                Step::Copy { .. } => into.copy_from_slice(from),
+                // As a message to itself: of what a rank gives and what it gets, nobody else knows whether they fit.
+                Step::Copy { .. } => match into.get_mut(..from.len()) {
+                    Some(room) => room.copy_from_slice(from),
+                    None => return self.error = Some(Error::Truncated),
+                },
             }
         }
     }

@@ -267,6 +267,25 @@ fn a_call_that_does_not_fit_fails_and_all_behind_it() {
 }
 
 #[test]
+fn what_a_rank_gives_itself_fits_or_not_as_a_message_would() {
+    job(2, |device, ranks| {
+        let (mut ranks, rank) = (ranks.without_shared_memory(), (1 - device.own()) as usize);
+        for (own, expected) in [(1, Err(Error::Truncated)), (0, Err(Error::Truncated)), (2, Ok(())), (3, Ok(()))] {
+            let mut counts = [2; 2];
+            counts[rank] = own;
+            let from = Blocks::Counts { counts: &counts, element: 1 };
+            let mut room = vec![9; 2 + own];
+            let call = Call::Alltoallv { to: Blocks::Equal(2), from };
+            assert_eq!(ranks.call(device, call, Some(&[7; 4]), &mut room, &mut compose), expected);
+            if expected.is_ok() {
+                let untouched = from.start(rank) + 2..from.start(rank) + own;
+                assert!(room.iter().enumerate().all(|(at, byte)| (*byte == 9) == untouched.contains(&at)), "{room:?}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_revoked_call_that_does_not_wait_ends() {
     let through = std::sync::Barrier::new(2);
     job(2, |device, mut ranks| {
