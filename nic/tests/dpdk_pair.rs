@@ -97,6 +97,49 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
     successor.ended();
 }
 
+/// Whoever hears of a peer by its frames, and makes a link only then.
+#[test]
+fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let device = device("heard-late");
+    let mut pair =
+        Pair::open(&Config::new(format!("{device},server,mac={}", HERE.split('/').next().unwrap()))).unwrap();
+    let mut other = Other::start(&device, 3);
+    other.heard("open");
+    other.heard("flushed");
+    other.kill();
+    let give_up = pair.now() + Duration::from_millis(1_000);
+    while pair.link_is_up() {
+        assert!(pair.now() < give_up, "its end is not noticed");
+        std::thread::yield_now();
+    }
+    let mut links = Vec::new();
+    for _ in 0..3 {
+        let mut sender = None;
+        assert_eq!(pair.rx_burst(1, |_, from| sender = Some(from)), 1);
+        links.push(pair.link(sender.unwrap()).unwrap());
+    }
+    assert!(links.iter().all(|link| *link == links[0]));
+    while !pair.is_gone(links[0]) {
+        assert!(pair.now() < give_up, "its link is taken for its successor's");
+        pair.wait(Some(give_up)).unwrap();
+    }
+}
+
+#[test]
+fn what_would_make_a_pair_lossy_is_refused() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    for option in ["zero-copy=yes", "bsize=512", "rsize=10", "id=5"] {
+        let error = Pair::open(&Config::new(format!("{},server,{option}", device("options")))).map(drop).unwrap_err();
+        assert!(error.to_string().contains(option) && error.to_string().contains("lossy"), "{error}");
+    }
+}
+
 #[test]
 fn ends_that_are_not_opened_alike_do_not_find_each_other() {
     if libdpdk::is_missing() {

@@ -32,7 +32,8 @@ pub enum Answer {
         /// Where it is.
         at: String,
     },
-    /// The pattern is played. What was open stays so until [`Order::Close`].
+    /// The pattern is played. A driver of ours under a protocol, or bare, stays open until
+    /// [`Order::Close`].
     Done(Outcome),
     /// It came to nothing. The side is ready for the next order.
     Failed {

@@ -60,11 +60,11 @@ static void take_out(uint16_t port)
 	__atomic_store_n(&left[port], count, __ATOMIC_RELEASE);
 }
 
-void lives_before_handler(void)
+void lives_before_handler(int ending)
 {
 	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
 		was_up[port] = __atomic_load_n(&watched[port], __ATOMIC_ACQUIRE) && is_up(port);
-		if (was_up[port])
+		if (was_up[port] && (ending == LIVES_ALL || ending == port))
 			take_out(port);
 	}
 }

@@ -17,8 +17,11 @@ void lives_begin(uint16_t port);
 /* It has stopped: what is left has nobody any more. */
 void lives_end(uint16_t port);
 
-/* Around a handler of memif's, on the interrupt thread, while bursts are shut out. */
-void lives_before_handler(void);
+/* Around a handler of memif's, on the interrupt thread, while bursts are shut out. `port`: the one whose peer may be about to go,
+ * or one of these. Other rings stay as they are: what was taken out of them would be more than there is room for one day. */
+#define LIVES_ALL (-1)
+#define LIVES_NONE (-2)
+void lives_before_handler(int port);
 void lives_after_handler(void);
 
 /* In place of a burst, as long as there is something left: the oldest frames, at most `max`. */

@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,8 @@ struct socket {
 	const struct socket *parent;
 	/* Where it listens for a port; -1: not that. */
 	int port;
+	/* The port that it is there for. */
+	int of;
 	/* Those who come by it are of our own user. */
 	int own_user;
 };
@@ -69,6 +72,8 @@ static __thread int attaching;
 static __thread struct socket *attached;
 /* This thread makes or starts a device to which only our own user may come. */
 static __thread int for_own_user;
+/* This thread starts this port; LIVES_ALL: none. */
+static __thread int starting = LIVES_ALL;
 /* Such ports. */
 static uint8_t own_user_ports[RTE_MAX_ETHPORTS];
 
@@ -98,14 +103,18 @@ static void memif_let_in(void)
 static void run_guarded(int which, void *arg)
 {
 	struct socket *socket;
+	int ending = LIVES_ALL;
 
 	pthread_mutex_lock(&lock);
 	for (socket = sockets; socket != NULL && socket->arg != arg; socket = socket->next)
 		;
 	running = socket;
+	/* Where one only comes, nobody goes. */
+	if (socket != NULL)
+		ending = socket->port >= 0 ? LIVES_NONE : socket->of;
 	pthread_mutex_unlock(&lock);
 	memif_shut_out();
-	lives_before_handler();
+	lives_before_handler(ending);
 	handlers[which](arg);
 	lives_after_handler();
 	memif_let_in();
@@ -157,6 +166,15 @@ static void forget(rte_intr_callback_fn guarded, const void *arg)
 	}
 }
 
+/* Whether who came by a listening socket has gone again. memif would greet it, fail, and free the handler's argument without
+ * taking the handler back (22.11: memif_listener_handler). */
+static int is_gone(int fd)
+{
+	struct pollfd at = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&at, 1, 0) > 0 && (at.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 /* Whether the process at the other end of a socket is our own user's. One that listens has itself there. */
 static int is_own_user(int fd)
 {
@@ -180,11 +198,13 @@ EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_
 			pthread_mutex_unlock(&lock);
 			return -ENOMEM;
 		}
-		*socket = (struct socket){ sockets, handle, through, arg, running, -1, for_own_user };
+		*socket = (struct socket){ sockets, handle, through, arg, running, -1, starting, for_own_user };
 		if (!rte_thread_is_intr())
 			socket->parent = NULL;
-		if (socket->parent != NULL)
+		if (socket->parent != NULL) {
 			socket->own_user = socket->parent->own_user;
+			socket->of = socket->parent->of;
+		}
 		/* A program that we start and that outlives us must not keep the other end waiting for our end. */
 		fcntl(rte_intr_fd_get(handle), F_SETFD, FD_CLOEXEC);
 		if (socket->own_user && !is_own_user(rte_intr_fd_get(handle))) {
@@ -192,8 +212,17 @@ EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_
 			pthread_mutex_unlock(&lock);
 			return -EPERM;
 		}
-		if (attaching)
+		if (socket->parent != NULL && is_gone(rte_intr_fd_get(handle))) {
+			free(socket);
+			pthread_mutex_unlock(&lock);
+			return -ECONNRESET;
+		}
+		if (attaching) {
 			attached = socket;
+			/* memif lets one wait there; a second client's connect(2), which has no time limit, would stand still
+			 * with a server that is stopped for a while. */
+			listen(rte_intr_fd_get(handle), SOMAXCONN);
+		}
 		sockets = socket;
 	}
 	pthread_mutex_unlock(&lock);
@@ -265,7 +294,7 @@ void memif_attach_begins(int own_user)
 void memif_attach_ends(int port)
 {
 	if (attached != NULL)
-		attached->port = port;
+		attached->port = attached->of = port;
 	if (port >= 0)
 		own_user_ports[port] = for_own_user;
 	attaching = 0;
@@ -276,11 +305,13 @@ void memif_attach_ends(int port)
 void memif_start_begins(uint16_t port)
 {
 	for_own_user = own_user_ports[port];
+	starting = port;
 }
 
 void memif_start_ends(void)
 {
 	for_own_user = 0;
+	starting = LIVES_ALL;
 }
 
 /* Ends one socket. Under the lock, on the interrupt thread: no handler runs. */

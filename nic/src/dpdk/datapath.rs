@@ -34,8 +34,9 @@ impl Dpdk {
                     Ok(_) | Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
                 }
             }
-            // To ask again after a burst that was all there is would keep the answer to it waiting.
-            if !more {
+            // To ask again after a burst that was all there is would keep the answer to it waiting. And links for frames of a peer
+            // that has gone are made before another's are shown.
+            if !more || self.received_life != self.port.peers_gone() {
                 break;
             }
         }

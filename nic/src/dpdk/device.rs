@@ -61,6 +61,12 @@ impl Device {
                 let slots = ring(mtu);
                 let file = place.contains('/');
                 let is_pair = config.is_pair();
+                let changes_it = |option: &&&str| !option.starts_with("mac=") && !option.starts_with("secret=");
+                if is_pair && let Some(other) = others.iter().find(changes_it) {
+                    return Err(no(&format!(
+                        "a pair loses nothing with rings as they are, so `{other}` is not for it: write `,lossy` at both ends"
+                    )));
+                }
                 let args = format!(
                     "role={},id={},bsize={},rsize={},socket={place},socket-abstract={}",
                     if server { "server" } else { "client" },

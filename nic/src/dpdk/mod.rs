@@ -133,7 +133,9 @@ impl Nic for Dpdk {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src, life) = (self.place.mac, self.endpoint, self.port.peers_gone());
+        let (src_mac, src) = (self.place.mac, self.endpoint);
+        // What was shown last may be of a peer that has gone, and then so is the link.
+        let life = self.received_life;
         if self.port.device.is_pair {
             self.links.supersede(to, |way| way.life != life);
         }

@@ -12,6 +12,8 @@
 //!   that fetches nothing for so long lacks the last frames, and then sees the link go.
 //! - The ends of a pair have the same MTU, and neither is `shared` or `lossy`: it is part of the interface's number, by which
 //!   memif's ends find each other, so that others do not ("ID not found"). Then the client's opening fails.
+//! - A process that was forked and did not execute another program keeps its parent's end open: a parent that is killed is gone
+//!   only when that child is.
 //! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: the shim turns others
 //!   away. So a switch can't be at the other end either.
 

@@ -61,7 +61,7 @@ impl Port {
                     return Ok(port);
                 }
                 Ok(port) if device.wire != Wire::PairClient => return Ok(port),
-                Ok(port) => match port.wait_for_server(give_up) {
+                Ok(mut port) => match port.wait_for_server(give_up) {
                     true => {
                         if let Some(socket) = &device.socket_once {
                             // Gone already, if the server has no patience either.
@@ -95,9 +95,14 @@ impl Port {
 
     /// Waits until the link is up. A client that came when its server was not ready has to come again, and DPDK's does
     /// not by itself.
-    fn wait_for_server(&self, give_up: Instant) -> bool {
+    fn wait_for_server(&mut self, give_up: Instant) -> bool {
         let mut redial = Instant::now() + REDIAL;
-        while !self.link_is_up() {
+        loop {
+            // Before the link: one that ends between both looks is counted.
+            self.lives_before = self.peers_gone();
+            if self.link_is_up() {
+                return true;
+            }
             if Instant::now() >= give_up {
                 return false;
             }
@@ -109,7 +114,6 @@ impl Port {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        true
     }
 
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
@@ -377,12 +381,19 @@ fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
         // Received and kept for others; the other endpoints' own, and what their threads cache.
         sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32 + CACHE + CACHE / 2);
     }
+    if device.is_pair {
+        // Taken out of the ring of a peer that goes, and of the burst that does it.
+        sum += LEFT_MAX + BURST as u32;
+    }
     assert!(sum > 2 * CACHE, "a pool is larger than what caches may keep of it");
     sum
 }
 
 /// Mbufs that a thread keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
 const CACHE: u32 = 256;
+
+/// As in shim/lives.c.
+const LEFT_MAX: u32 = 512;
 
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
 const LINK_PATIENCE: Duration = Duration::from_secs(9);
