@@ -227,6 +227,27 @@ fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
     thread.join().unwrap()
 }
 
+/// As a client does that is killed while it opens.
+#[test]
+fn those_who_dial_and_go_at_once_harm_no_server() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("sidelane-hasty-{}", std::process::id());
+    let _pair = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
+    let (at, short) = abstract_address(&name);
+    for _ in 0..300 {
+        // SAFETY: an address of that length, and a socket that is closed once.
+        unsafe {
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+            assert_eq!(libc::connect(socket, (&raw const at).cast(), short), 0, "{}", std::io::Error::last_os_error());
+            libc::close(socket);
+        }
+    }
+    assert!(is_greeted(&name, None).unwrap(), "whoever comes after them is not let in");
+}
+
 /// The address of that name, and its length without what follows the name.
 fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
     // SAFETY: all zeroes is an address of no family.
