@@ -97,6 +97,41 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
     successor.ended();
 }
 
+/// Killed in the middle of a burst, at which it writes into the ring that is being emptied here.
+#[test]
+fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let device = device("flooding");
+    let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE);
+    for round in 1..=8 {
+        let mut other = Other::start(&device, u32::MAX);
+        other.heard("open");
+        for number in 0..round * 700 {
+            assert_eq!(receive(&mut pair), number, "round {round}");
+        }
+        other.kill();
+        let give_up = pair.now() + PATIENCE;
+        let mut next = round * 700;
+        while !pair.is_gone(link) {
+            assert!(pair.now() < give_up, "its end was not told");
+            if pair.rx_burst(7, |frame, _| {
+                let number = frame.first_chunk().map(|number| u32::from_le_bytes(*number));
+                assert!(number == Some(next) && frame[4..].iter().all(|byte| *byte == 0), "{number:?} for {next}");
+                next += 1;
+            }) == 0
+            {
+                pair.wait(Some(give_up)).unwrap();
+            }
+        }
+        assert_eq!(pair.rx_burst(7, |_, _| ()), 0);
+        pair.unlink(link);
+        link = pair.link(THERE.parse().unwrap()).unwrap();
+    }
+}
+
 /// Whoever hears of a peer by its frames, and makes a link only then.
 #[test]
 fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
