@@ -294,7 +294,7 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
     (at, (size_of::<libc::sa_family_t>() + 1 + name.len()) as u32)
 }
 
-/// Who waits for the other end, 2.5 s, is in the way of nobody else.
+/// Who waits for the other end, 2.5 s, is in the way of nobody else, and does not come twice to a server that has not answered.
 #[test]
 fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
     if libdpdk::is_missing() {
@@ -312,10 +312,14 @@ fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
     };
     let waiting = std::thread::spawn(move || Pair::open(&Config::new(format!("memif:{name}"))).map(drop));
     // SAFETY: no address is asked for.
-    assert!(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) } >= 0);
+    let accept = || unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
+    assert!(accept() >= 0);
     let _other = Pair::open(&Config::new(format!("{},server", device("beside")))).unwrap();
     assert!(!waiting.is_finished(), "opened only when the other had given up");
     assert!(matches!(waiting.join().unwrap(), Err(OpenError::NobodyThere(_))));
+    // SAFETY: a number of our own.
+    assert_eq!(unsafe { libc::fcntl(listener, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+    assert_eq!(accept(), -1, "it came a second time");
 }
 
 /// This side's end, and the process at the other.

@@ -314,6 +314,18 @@ void memif_start_ends(void)
 	starting = LIVES_ALL;
 }
 
+int memif_dialling(uint16_t port)
+{
+	struct socket *socket;
+
+	pthread_mutex_lock(&lock);
+	for (socket = sockets; socket != NULL; socket = socket->next)
+		if (socket->of == port && socket->port < 0 && socket->parent == NULL)
+			break;
+	pthread_mutex_unlock(&lock);
+	return socket != NULL;
+}
+
 /* Ends one socket. Under the lock, on the interrupt thread: no handler runs. */
 static void end(struct socket *socket)
 {

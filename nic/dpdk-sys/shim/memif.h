@@ -58,6 +58,9 @@ void memif_attach_ends(int port);
 void memif_start_begins(uint16_t port);
 void memif_start_ends(void);
 
+/* Whether a client of the port has a connection to its server that memif has not given up. */
+int memif_dialling(uint16_t port);
+
 /* On the interrupt thread, for a port that is stopped: nobody comes to it any more, and who came and was not let in yet
  * is turned away. Nothing happens where none listens. */
 void memif_close_listener(uint16_t port);

@@ -578,6 +578,7 @@ const struct sl_dpdk sidelane_dpdk = {
 	.link = link_state,
 	.removed = removed,
 	.lives = lives_of,
+	.dialling = memif_dialling,
 	.left = left_at,
 	.stats = stats,
 	.state = state,

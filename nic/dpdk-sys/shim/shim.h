@@ -120,6 +120,8 @@ struct sl_dpdk {
 	int (*removed)(uint16_t port);
 	/* Where it is counted how many peers of a memif port have gone; changed by another thread. Others count none. */
 	const uint32_t *(*lives)(uint16_t port);
+	/* True while a memif client waits for what its server answers; not true any more once it was turned away. */
+	int (*dialling)(uint16_t port);
 	/* Frames that those have left, which the next bursts receive before what a new peer sends. */
 	uint32_t (*left)(uint16_t port);
 	int (*stats)(uint16_t port, struct sl_stats *stats);

@@ -111,6 +111,7 @@ pub struct sl_dpdk {
     pub link: ::std::option::Option<unsafe extern "C" fn(port: u16, link: *mut sl_link)>,
     pub removed: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub lives: ::std::option::Option<unsafe extern "C" fn(port: u16) -> *const u32>,
+    pub dialling: ::std::option::Option<unsafe extern "C" fn(port: u16) -> ::std::os::raw::c_int>,
     pub left: ::std::option::Option<unsafe extern "C" fn(port: u16) -> u32>,
     pub stats: ::std::option::Option<unsafe extern "C" fn(port: u16, stats: *mut sl_stats) -> ::std::os::raw::c_int>,
     pub state: ::std::option::Option<

@@ -93,8 +93,8 @@ impl Port {
         }
     }
 
-    /// Waits until the link is up. A client that came when its server was not ready has to come again, and DPDK's does
-    /// not by itself.
+    /// Waits until the link is up. A client that was turned away, as its server was not ready, has to come again, and DPDK's
+    /// does not by itself.
     fn wait_for_server(&mut self, give_up: Instant) -> bool {
         let mut redial = Instant::now() + REDIAL;
         loop {
@@ -106,7 +106,8 @@ impl Port {
             if Instant::now() >= give_up {
                 return false;
             }
-            if Instant::now() >= redial {
+            // A server that is late has the connection, and would take its end for that of a peer.
+            if Instant::now() >= redial && !self.shim.is_dialling(self.number) {
                 let _turn = control();
                 // Refused while nobody listens: the next time then.
                 let _ = self.shim.port_restart(self.number);

@@ -140,6 +140,12 @@ impl Shim {
         unsafe { call!(self, removed(port)) != 0 }
     }
 
+    /// Whether a memif client waits for its server's answer.
+    pub fn is_dialling(self, port: u16) -> bool {
+        // SAFETY: takes any number.
+        unsafe { call!(self, dialling(port)) != 0 }
+    }
+
     /// Where it is counted how many peers of a memif port have gone.
     pub fn lives(self, port: u16) -> &'static AtomicU32 {
         // SAFETY: the number is that of a port that was attached. The count is a word that is never freed, and only changed as an
