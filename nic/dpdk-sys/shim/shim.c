@@ -477,6 +477,15 @@ static void adopt_thread(void)
 		pthread_setspecific(adopted, &adopted);
 }
 
+/* Begins a burst, after the handler that is under way, which takes less than a millisecond. */
+static inline void memif_enter_late(uint32_t *under_way)
+{
+	const struct timespec nap = { .tv_nsec = 20000 };
+
+	while (unlikely(!memif_enter(under_way)))
+		nanosleep(&nap, NULL);
+}
+
 static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
 {
 	uint32_t *under_way = &memif_turns[port][queue].rx;
@@ -484,8 +493,8 @@ static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 	uint32_t shown = 0;
 	uint16_t count;
 
-	if (!memif_enter(under_way))
-		return 0;
+	/* A client lends its server slots by the first burst after it was opened, and nobody may look again for long. */
+	memif_enter_late(under_way);
 	max = RTE_MIN(max, BURST_MAX);
 	if (unlikely(left[port] > 0) && queue == 0)
 		count = lives_take(port, mbufs, max);
@@ -511,7 +520,6 @@ static uint32_t rx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 
 static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life)
 {
-	const struct timespec nap = { .tv_nsec = 20000 };
 	uint32_t *under_way = &memif_turns[port][queue].tx;
 	struct rte_mbuf *mbufs[BURST_MAX];
 
@@ -523,9 +531,8 @@ static uint32_t tx_burst(uint16_t port, uint16_t queue, struct sl_frame *frames,
 		mbuf->pkt_len = frames[at].len;
 		mbufs[at] = mbuf;
 	}
-	/* Whoever flushes may not look again for long, and a handler takes less than a millisecond. */
-	while (unlikely(!memif_enter(under_way)))
-		nanosleep(&nap, NULL);
+	/* Whoever flushes may not look again for long. */
+	memif_enter_late(under_way);
 	/* Frames to a peer that is gone are not for the next one. */
 	if (unlikely(__atomic_load_n(&lives[port], __ATOMIC_RELAXED) != life))
 		count = 0;
