@@ -5,11 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    for file in
-        ["build.rs", "shim/lives.c", "shim/lives.h", "shim/memif.c", "shim/memif.h", "shim/shim.c", "shim/shim.h"]
-    {
-        println!("cargo:rerun-if-changed={file}");
-    }
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=shim");
     // So that a libdpdk-dev that is installed later is noticed. A path that does not exist would run this every time.
     for directory in ["/usr/lib", "/usr/local/lib"].map(|lib| format!("{lib}/{}/pkgconfig", multiarch())) {
         if Path::new(&directory).exists() {
@@ -49,7 +46,7 @@ fn compile(shim: &Path) -> Result<(), String> {
     // The `cc` crate hands Rust's sanitizer on; gcc's runtime for it, a library of its own, cannot come in late.
     command.arg("-fno-sanitize=address");
     command.args(["-include", "rte_config.h", "-std=gnu11", "-fvisibility=hidden", "-shared", "-o"]).arg(shim);
-    command.args(["shim/shim.c", "shim/memif.c", "shim/lives.c", "-Wl,-z,defs", "-Wl,--as-needed"]);
+    command.args(["shim/shim.c", "shim/burst.c", "shim/memif.c", "shim/lives.c", "-Wl,-z,defs", "-Wl,--as-needed"]);
     for path in &dpdk.link_paths {
         command.arg("-L").arg(path);
     }

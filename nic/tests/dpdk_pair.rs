@@ -6,7 +6,7 @@ mod libdpdk;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
@@ -85,6 +85,7 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
     let next = [receive(&mut stage.pair), receive(&mut stage.pair)];
     assert_eq!(next, [0, 1]);
     stage.wait_until_gone();
+    assert_eq!(stage.pair.counters().tx_failed, 5);
     assert!(stage.pair.link_is_up());
     assert!(stage.pair.tx_slot(stage.link, 8).is_none(), "a link to the dead lends slots");
     let to_successor = stage.pair.link(THERE.parse().unwrap()).unwrap();
@@ -273,14 +274,49 @@ fn those_who_dial_and_go_at_once_harm_no_server() {
     let _pair = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
     let (at, short) = abstract_address(&name);
     for _ in 0..300 {
-        // SAFETY: an address of that length, and a socket that is closed once.
-        unsafe {
-            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
-            assert_eq!(libc::connect(socket, (&raw const at).cast(), short), 0, "{}", std::io::Error::last_os_error());
-            libc::close(socket);
-        }
+        dial_and_go(&at, short);
     }
     assert!(is_greeted(&name, None).unwrap(), "whoever comes after them is not let in");
+}
+
+/// A client lends its server slots by its first burst, which finds memif's handler at work for somebody else here.
+#[test]
+fn a_servers_first_frame_goes_at_once_whatever_else_memif_does() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let _turn = alone();
+    let name = format!("sidelane-besieged-{}", std::process::id());
+    let _besieged = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
+    let (at, short) = abstract_address(&name);
+    let siege = Arc::new(());
+    let lasts = Arc::downgrade(&siege);
+    std::thread::scope(|scope| {
+        // Ends when a round fails, too.
+        let _siege = siege;
+        scope.spawn(move || {
+            while lasts.strong_count() > 0 {
+                dial_and_go(&at, short);
+            }
+        });
+        for round in 0..60 {
+            let device = device("first");
+            let (mut here, to_there) = open(&format!("{device},server"), HERE, THERE);
+            let (mut there, _) = open(&device, THERE, HERE);
+            send(&mut here, to_there, round);
+            here.flush();
+            assert_eq!(receive(&mut there), round);
+        }
+    });
+}
+
+fn dial_and_go(at: &libc::sockaddr_un, len: u32) {
+    // SAFETY: an address of that length, and a socket that is closed once.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+        assert_eq!(libc::connect(socket, (&raw const *at).cast(), len), 0, "{}", std::io::Error::last_os_error());
+        libc::close(socket);
+    }
 }
 
 /// The address of that name, and its length without what follows the name.

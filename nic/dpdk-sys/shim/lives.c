@@ -5,17 +5,15 @@
  *
  * Its link may be down and up again, with another peer, before anybody looks; so ends are counted. */
 #include "lives.h"
+#include "shim.h"
 
 #include <rte_ethdev.h>
-
-/* Twice the longest ring of ours: frames of a second peer that comes and goes before anybody receives. */
-#define LEFT_MAX 512
 
 uint32_t lives[RTE_MAX_ETHPORTS];
 uint32_t left[RTE_MAX_ETHPORTS];
 
 static struct {
-	struct rte_mbuf *mbufs[LEFT_MAX];
+	struct rte_mbuf *mbufs[SL_LEFT_MAX];
 	/* Place of the oldest. */
 	uint32_t first;
 } leavings[RTE_MAX_ETHPORTS];
@@ -41,7 +39,7 @@ void lives_end(uint16_t port)
 {
 	__atomic_store_n(&watched[port], 0, __ATOMIC_RELEASE);
 	for (uint32_t at = 0; at < left[port]; at++)
-		rte_pktmbuf_free(leavings[port].mbufs[(leavings[port].first + at) % LEFT_MAX]);
+		rte_pktmbuf_free(leavings[port].mbufs[(leavings[port].first + at) % SL_LEFT_MAX]);
 	__atomic_store_n(&left[port], 0, __ATOMIC_RELEASE);
 }
 
@@ -53,10 +51,10 @@ static void take_out(uint16_t port)
 	uint16_t come;
 
 	do {
-		come = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(RTE_DIM(mbufs), LEFT_MAX - count));
+		come = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(RTE_DIM(mbufs), SL_LEFT_MAX - count));
 		for (uint16_t at = 0; at < come; at++)
-			leavings[port].mbufs[(leavings[port].first + count++) % LEFT_MAX] = mbufs[at];
-	} while (come > 0 && count < LEFT_MAX);
+			leavings[port].mbufs[(leavings[port].first + count++) % SL_LEFT_MAX] = mbufs[at];
+	} while (come > 0 && count < SL_LEFT_MAX);
 	__atomic_store_n(&left[port], count, __ATOMIC_RELEASE);
 }
 
@@ -82,8 +80,8 @@ uint16_t lives_take(uint16_t port, struct rte_mbuf **mbufs, uint16_t max)
 	uint16_t count = RTE_MIN(max, left[port]);
 
 	for (uint16_t at = 0; at < count; at++)
-		mbufs[at] = leavings[port].mbufs[(leavings[port].first + at) % LEFT_MAX];
-	leavings[port].first = (leavings[port].first + count) % LEFT_MAX;
+		mbufs[at] = leavings[port].mbufs[(leavings[port].first + at) % SL_LEFT_MAX];
+	leavings[port].first = (leavings[port].first + count) % SL_LEFT_MAX;
 	__atomic_store_n(&left[port], left[port] - count, __ATOMIC_RELEASE);
 	return count;
 }

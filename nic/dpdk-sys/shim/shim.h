@@ -11,6 +11,9 @@
 
 /* Queues that a port may have each way. */
 #define SL_QUEUES_MAX 8
+/* Frames that are kept of peers that have gone: twice the longest ring of ours, for a second one that comes and goes before
+ * anybody receives. */
+#define SL_LEFT_MAX 512
 
 /* A frame within a packet buffer (mbuf). */
 struct sl_frame {

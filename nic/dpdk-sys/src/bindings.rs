@@ -2,6 +2,7 @@
 //! `SIDELANE_WRITE_BINDINGS=1 cargo test -p sidelane-dpdk-sys --test bindings` writes it anew.
 
 pub const SL_QUEUES_MAX: u32 = 8;
+pub const SL_LEFT_MAX: u32 = 512;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct sl_frame {

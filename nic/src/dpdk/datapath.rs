@@ -126,7 +126,7 @@ impl Dpdk {
     /// What was to go to a peer that is gone is not for the next one.
     #[cold]
     fn turn_to(&mut self, life: u32) {
-        self.tx.forget_staged();
+        self.counters.tx_failed += self.tx.forget_staged() as u64;
         self.life = life;
     }
 

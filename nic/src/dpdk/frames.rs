@@ -207,12 +207,12 @@ impl TxBatch {
         self.staged_count += 1;
     }
 
-    /// Drops what was to be sent: whom it was for is gone.
+    /// Drops what was to be sent, so many frames: whom it was for is gone.
     #[cold]
-    pub fn forget_staged(&mut self) {
+    pub fn forget_staged(&mut self) -> usize {
         // SAFETY: what was handed over is no longer in `staged`.
         unsafe { self.shim.free_frames(&mut self.staged[..self.staged_count]) };
-        self.staged_count = 0;
+        std::mem::take(&mut self.staged_count)
     }
 
     /// Hands to the device what it takes, for the peer before which so many have gone; frames and their bytes.

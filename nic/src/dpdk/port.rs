@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sidelane_dpdk_sys::{sl_port_config, sl_state, sl_stats};
+use sidelane_dpdk_sys::{SL_LEFT_MAX, sl_port_config, sl_state, sl_stats};
 
 use super::OpenError;
 use super::dealer::{Dealer, INBOX_FRAMES};
@@ -384,7 +384,7 @@ fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
     }
     if device.is_pair {
         // Taken out of the ring of a peer that goes, and of the burst that does it.
-        sum += LEFT_MAX + BURST as u32;
+        sum += SL_LEFT_MAX + BURST as u32;
     }
     assert!(sum > 2 * CACHE, "a pool is larger than what caches may keep of it");
     sum
@@ -392,9 +392,6 @@ fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
 
 /// Mbufs that a thread keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
 const CACHE: u32 = 256;
-
-/// As in shim/lives.c.
-const LEFT_MAX: u32 = 512;
 
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
 const LINK_PATIENCE: Duration = Duration::from_secs(9);
