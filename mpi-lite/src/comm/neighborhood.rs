@@ -4,7 +4,6 @@ use crate::coll::neighbor::Neighbors;
 use crate::coll::{Blocks, Call};
 
 use super::communicator::Topology;
-use super::elements::Elements;
 use super::prepare::{Prepared, Run, blocks, bytes};
 use super::{Communicator, Equivalence, ErrorClass};
 
@@ -26,7 +25,7 @@ impl Communicator {
         self.check(all.len() == data.len() * around.sources.len())?;
         let from = Blocks::Equal(bytes::<T>(data.len()));
         let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     pub(super) fn prepare_neighbor_alltoall<T: Equivalence, R>(
@@ -42,7 +41,7 @@ impl Communicator {
         self.check(data.len() == count * destinations && all.len() == count * sources)?;
         let blocks = Blocks::Equal(bytes::<T>(count));
         let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     pub(super) fn prepare_neighbor_allgather_varying<T: Equivalence, R>(
@@ -55,7 +54,7 @@ impl Communicator {
         let around = self.around()?;
         self.check_blocks(from, around.sources.len() as u32, all.len())?;
         let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(from) };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     pub(super) fn prepare_neighbor_alltoall_varying<T: Equivalence, R>(
@@ -71,7 +70,7 @@ impl Communicator {
         self.check_blocks(from, around.sources.len() as u32, all.len())?;
         let neighbors = around.neighbors();
         let call = Call::NeighborAlltoall { neighbors, to: blocks::<T>(to), from: blocks::<T>(from) };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     fn find_around(&self) -> Option<Around> {

@@ -39,6 +39,13 @@ pub(super) struct Prepared<'a> {
     pub operator: Operator<'a>,
 }
 
+impl<'a> Prepared<'a> {
+    /// Everybody gives, and has room.
+    pub fn exchange<T: Equivalence>(call: Call<'a>, data: &[T], all: &mut [T]) -> Self {
+        Self { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None }
+    }
+}
+
 /// What a process does in a call with a root.
 struct Part {
     /// As calls name it.
@@ -269,7 +276,7 @@ impl Communicator {
             return Err(self.fail(ErrorClass::Count));
         }
         let call = Call::Allgatherv { blocks: blocks::<T>(counts) };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     pub(super) fn prepare_alltoall<T: Equivalence, R>(
@@ -300,7 +307,7 @@ impl Communicator {
         self.check_blocks(from, self.peers().size(), all.len())?;
         self.check_own(to, from)?;
         let call = Call::Alltoallv { to: blocks::<T>(to), from: blocks::<T>(from) };
-        run(Prepared { call, given: Some(Elements::of(data)), room: Elements::of_mut(all), operator: None })
+        run(Prepared::exchange(call, data, all))
     }
 
     fn prepare_reduction<T: Equivalence, R>(

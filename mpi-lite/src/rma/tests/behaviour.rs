@@ -2,55 +2,12 @@
 #![allow(unsafe_code)] // Operations are lent what lives until they are over.
 
 use super::job::job;
+use super::operations::{fetch_and_add, get, put, window, word};
 use crate::adi::{self, Config, Device, Outgoing, Process};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
-use crate::rma::lent::Bytes;
-use crate::rma::members::tag;
-use crate::rma::request::{Head, Kind};
-use crate::rma::runs::Run;
-use crate::rma::{Flavor, Lent, Lock, Members, RmaError, Room, Target, Window};
-
-/// A window of `kept` or of memory of its own.
-fn window(device: &mut Device, members: Members, flavor: Flavor, kept: &mut [u64]) -> Window {
-    let memory = std::ptr::slice_from_raw_parts_mut(kept.as_mut_ptr().cast::<u8>(), kept.len() * 8);
-    match flavor {
-        // SAFETY: callers keep it until the window is freed, and do not look at it before.
-        Flavor::Create => unsafe { Window::create(device, members, memory, 8) },
-        _ => Window::allocate(device, members, memory.len(), 8),
-    }
-    .unwrap()
-}
-
-fn word() -> Datatype {
-    Predefined::Uint64.into()
-}
-
-fn put(w: &mut Window, device: &mut Device, words: &[u64], rank: usize, displacement: i64) -> Result<(), RmaError> {
-    let datatype = &word();
-    let from = Lent { address: words.as_ptr().cast(), count: words.len(), datatype };
-    // SAFETY: we wait until it is over.
-    let operation = unsafe { w.put(device, from, Target { rank, displacement, count: words.len(), datatype })? };
-    w.wait(device, operation)
-}
-
-fn get(w: &mut Window, device: &mut Device, words: &mut [u64], rank: usize, displacement: i64) -> Result<(), RmaError> {
-    let (datatype, count) = (&word(), words.len());
-    let into = Room { address: words.as_mut_ptr().cast(), count, datatype };
-    // SAFETY: we wait until it is over.
-    let operation = unsafe { w.get(device, into, Target { rank, displacement, count, datatype })? };
-    w.wait(device, operation)
-}
-
-fn fetch_and_add(w: &mut Window, device: &mut Device, value: u64, rank: usize, displacement: i64) -> u64 {
-    let mut before = 0u64;
-    let (value, result) = ((&raw const value).cast(), (&raw mut before).cast());
-    // SAFETY: we wait until it is over.
-    let operation = unsafe { w.fetch_and_op(device, value, result, Predefined::Uint64, rank, displacement, &Op::Sum) };
-    w.wait(device, operation.unwrap()).unwrap();
-    before
-}
+use crate::rma::{Flavor, Lent, Lock, RmaError, Room, Target, Window};
 
 #[test]
 fn everybody_who_counts_gets_a_number_of_his_own() {
@@ -276,45 +233,6 @@ fn pairs_with_gaps_are_combined_as_pairs() {
 }
 
 #[test]
-fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
-    let gone = Err(RmaError::Device(adi::Error::ProcFailed));
-    let all_have_met = std::sync::Barrier::new(3);
-    job(3, &Config::default(), |device, members| {
-        let (own, mut kept) = (members.rank, vec![0; 1_000]);
-        let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
-        if own == 2 {
-            w.lock(device, 1, Lock::Exclusive).unwrap();
-            w.barrier(device).unwrap();
-            all_have_met.wait();
-            device.close(sidelane_nic::time::Duration::from_millis(2_000));
-            return;
-        }
-        w.barrier(device).unwrap();
-        all_have_met.wait();
-        // Until then it answers.
-        while !device.gone().contains(&2) {
-            device.progress();
-        }
-        if own == 0 {
-            w.lock(device, 1, Lock::Exclusive).unwrap();
-            put(&mut w, device, &[3], 1, 0).unwrap();
-            w.unlock(device, 1).unwrap();
-            let word = members.say(device, 1, 5, Outgoing::EMPTY);
-            device.wait(word);
-        } else {
-            // Served until then.
-            let word = members.hear(device, 0, 5, adi::Incoming::EMPTY);
-            device.wait(word);
-        }
-        assert_eq!(w.lock(device, 2, Lock::Shared), gone);
-        let _ = put(&mut w, device, &[1; 1_000], 2, 0);
-        assert_eq!(get(&mut w, device, &mut [0], 2, 0), gone);
-        assert_eq!(w.unlock(device, 2), gone);
-        assert_eq!(w.free(device), gone);
-    });
-}
-
-#[test]
 fn a_duplicate_of_a_communicator_has_windows() {
     job(3, &Config::default(), |device, members| {
         let own = members.rank;
@@ -344,118 +262,6 @@ fn a_duplicate_of_a_communicator_has_windows() {
 }
 
 /// A request that a window would send.
-fn ask(device: &mut Device, members: &Members, to: usize, head: Head, data: &[u8]) {
-    let (run, mut bytes) = (Run { at: 0, len: head.bytes }, Vec::new());
-    let data: &[&[u8]] = if data.is_empty() { &[] } else { &[data] };
-    head.write(if head.bytes == 0 { &[] } else { std::slice::from_ref(&run) }, data, &mut bytes);
-    let bytes = Bytes::from(bytes);
-    let asked = members.ask(device, to, bytes.outgoing());
-    device.wait(asked);
-}
-
-fn head(kind: Kind, number: i32, bytes: u64) -> Head {
-    Head { kind, detail: 0, element: None, number, displacement: 0, bytes }
-}
-
-fn say(device: &mut Device, members: &Members, to: usize, tag: i32) {
-    let said = members.say(device, to, tag, Outgoing::EMPTY);
-    device.wait(said);
-}
-
-fn hear(device: &mut Device, members: &Members, from: usize, tag: i32) {
-    let heard = members.hear(device, from, tag, adi::Incoming::EMPTY);
-    device.wait(heard);
-}
-
-/// Leaves, when the others have spoken to it.
-fn leave(device: &mut Device, members: &Members) {
-    (0..members.rank).for_each(|from| hear(device, members, from, 9));
-    device.close(sidelane_nic::time::Duration::from_millis(2_000));
-}
-
-fn await_end_of_the_last(device: &mut Device, members: &Members) {
-    let last = members.processes.len() - 1;
-    say(device, members, last, 9);
-    while !device.gone().contains(&(last as u32)) {
-        device.progress();
-    }
-}
-
-#[test]
-fn a_target_that_has_ended_alone_refuses_and_answers() {
-    let gone = RmaError::Device(adi::Error::ProcFailed);
-    for made in [false, true] {
-        job(3, &Config::default(), |device, members| {
-            let mut kept = vec![0u64; 4];
-            let memory = std::ptr::slice_from_raw_parts_mut(kept.as_mut_ptr().cast::<u8>(), 32);
-            // SAFETY: it stays until the window is freed, or was not made.
-            let create = |device: &mut Device| unsafe { Window::create(device, members.clone(), memory, 8) };
-            let mut w = made.then(|| create(device).unwrap());
-            if members.rank == 2 {
-                return leave(device, &members);
-            }
-            await_end_of_the_last(device, &members);
-            if members.rank == 1 {
-                let ended = if let Some(w) = w.take() { w.free(device) } else { create(device).map(drop) };
-                assert_eq!(ended, Err(gone));
-                say(device, &members, 0, 5);
-                // What was asked before has been answered when this has come.
-                hear(device, &members, 0, 6);
-                say(device, &members, 0, 7);
-                assert_eq!(kept, [0; 4]);
-            } else {
-                hear(device, &members, 1, 5);
-                let mut room = Bytes::zeros(1);
-                let verdict = members.hear(device, 1, 2, room.incoming());
-                ask(device, &members, 1, head(Kind::Put, 1, 8), &[1; 8]);
-                ask(device, &members, 1, head(Kind::Flush, 2, 0), &[]);
-                say(device, &members, 1, 6);
-                hear(device, &members, 1, 7);
-                assert!(device.poll(verdict).is_some_and(|status| status.error.is_none()), "it has answered");
-                assert_eq!(RmaError::from_wire(room.as_slice()[0]), Some(RmaError::Range));
-            }
-        });
-    }
-}
-
-/// Its barrier fails in the second round, when it serves already.
-#[test]
-fn memory_of_a_window_that_could_not_be_made_is_not_written_any_more() {
-    job(4, &Config::default(), |device, members| {
-        let mut kept = vec![0u64; 1_000];
-        let memory = std::ptr::slice_from_raw_parts_mut(kept.as_mut_ptr().cast::<u8>(), 8_000);
-        if members.rank == 3 {
-            return leave(device, &members);
-        }
-        await_end_of_the_last(device, &members);
-        if members.rank == 0 {
-            // It serves once this is granted.
-            let granted = members.hear(device, 1, 1, adi::Incoming::EMPTY);
-            ask(device, &members, 1, head(Kind::Lock, 1, 0), &[]);
-            device.wait(granted);
-            ask(device, &members, 1, head(Kind::PutLong, 2, 8_000), &[]);
-        }
-        // SAFETY: it stays, and the window is not made.
-        let made = unsafe { Window::create(device, members.clone(), memory, 8) };
-        assert_eq!(made.map(drop), Err(RmaError::Device(adi::Error::ProcFailed)));
-        let answers = members.contexts.answers;
-        assert!(!device.uses(answers..answers + 1), "rank {}", members.rank);
-        if members.rank == 0 {
-            let data = Bytes::from(vec![7; 8_000]);
-            let sent = members.say(device, 1, tag::data(2), data.outgoing());
-            device.wait(sent);
-        }
-    });
-}
-
-#[test]
-fn nobody_waits_for_a_rank_that_has_no_memory_for_its_part() {
-    job(3, &Config::default(), |device, members| {
-        let len = if members.rank == 1 { 1 << 60 } else { 8 };
-        let made = Window::allocate(device, members, len, 1);
-        assert_eq!(made.map(drop), Err(RmaError::NoMemory));
-    });
-}
 
 /// Long ones too, which the target asks for late.
 #[test]

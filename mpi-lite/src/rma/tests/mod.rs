@@ -1,3 +1,5 @@
 mod behaviour;
+mod endings;
 mod job;
+mod operations;
 mod programs;
