@@ -261,8 +261,6 @@ fn a_duplicate_of_a_communicator_has_windows() {
     });
 }
 
-/// A request that a window would send.
-
 /// Long ones too, which the target asks for late.
 #[test]
 fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
