@@ -49,7 +49,8 @@ Examples:
 
 Measured are, for each driver: up to which size a message goes without being asked for, how much of a longer one goes along
 with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. For the
-collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes. Ranks of one
+collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes; where
+hosts have several ranks, that goes for each level of a call on two, and where there are two is as built in. Ranks of one
 host share memory instead and need no table. What is not clearly better than what is built in stays as it is.
 
 A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by SIDELANE_TUNING

@@ -1,4 +1,5 @@
-//! The collectives' table, measured: every algorithm of each collective by messages, among ranks that are processes.
+//! The collectives' table, measured: every algorithm of each collective by messages, among ranks that are processes, each on a host of
+//! its own. For ranks that share hosts the built-in rules are handed on: those are on two levels, and within each go by what was measured.
 
 use std::error::Error;
 use std::fmt;
@@ -235,7 +236,7 @@ impl Measure {
 /// What was measured, as rules for any number of ranks and bytes, and what they gain.
 pub fn table(measured: &[Taken]) -> (Table, Vec<Gain>) {
     let built_in = Table::default();
-    let (mut rules, mut gains) = (Vec::new(), Vec::new());
+    let (mut rules, mut gains) = (Table::two_levels().collect::<Vec<_>>(), Vec::new());
     for collective in Collective::ALL {
         let mut counts: Vec<usize> =
             measured.iter().filter(|one| one.case.collective == collective).map(|one| one.case.ranks).collect();
@@ -292,8 +293,13 @@ fn middle(one: usize, other: usize) -> usize {
 
 /// Collectives that there are several algorithms for, at all sizes.
 fn cases(ranks: usize) -> impl Iterator<Item = Case> {
-    let several = Collective::ALL.into_iter().filter(|collective| collective.algorithms().len() > 1);
-    several.flat_map(move |collective| SIZES.map(|bytes| Case { collective, ranks, bytes, commutative: true }))
+    let all = Collective::ALL.into_iter().flat_map(move |collective| SIZES.map(|bytes| case(collective, ranks, bytes)));
+    all.filter(|case| algorithms(*case).count() > 1)
+}
+
+/// Of ranks on hosts of their own.
+fn case(collective: Collective, ranks: usize, bytes: usize) -> Case {
+    Case { collective, ranks, hosts: ranks, bytes, commutative: true }
 }
 
 fn algorithms(case: Case) -> impl Iterator<Item = Algorithm> {
@@ -331,7 +337,7 @@ impl FromStr for Taken {
         // The first four words are a rule of a table.
         let table: Table = rule.parse().map_err(|_| ())?;
         let [Rule { collective, ranks, bytes, algorithm }] = table.rules() else { return Err(()) };
-        let case = Case { collective: *collective, ranks: *ranks.start(), bytes: *bytes.start(), commutative: true };
+        let case = case(*collective, *ranks.start(), *bytes.start());
         Ok(Self { case, algorithm: *algorithm, ns: ns.parse().map_err(|_| ())? })
     }
 }
@@ -359,7 +365,7 @@ mod tests {
     use super::*;
 
     fn taken(collective: Collective, ranks: usize, bytes: usize, algorithm: Algorithm, ns: f64) -> Taken {
-        Taken { case: Case { collective, ranks, bytes, commutative: true }, algorithm, ns }
+        Taken { case: case(collective, ranks, bytes), algorithm, ns }
     }
 
     #[test]
@@ -386,13 +392,14 @@ mod tests {
             }
         }
         let (table, gains) = table(&measured);
-        let choose =
-            |ranks, bytes| table.choose(Case { collective: Collective::Allreduce, ranks, bytes, commutative: true });
+        let choose = |ranks, bytes| table.choose(case(Collective::Allreduce, ranks, bytes));
         assert_eq!([choose(2, 8), choose(3, 512), choose(2, 1 << 30)], [RecursiveDoubling, Ring, Ring]);
         assert_eq!(
             [choose(4, 512), choose(100, 31 << 10), choose(9, 33 << 10)],
             [RecursiveDoubling, RecursiveDoubling, Ring]
         );
+        let shared = Case { hosts: 2, ..case(Collective::Allreduce, 8, 8) };
+        assert_eq!(table.choose(shared), Algorithm::TwoLevel, "nothing was measured of ranks that share hosts");
         assert_eq!(gains.len(), 2);
         assert!(gains.iter().all(|gain| gain.most >= gain.mean && gain.mean >= 1.0), "{gains:?}");
     }
@@ -401,6 +408,7 @@ mod tests {
     fn every_case_has_ways_to_choose_from() {
         for ranks in [2, 4, 8] {
             assert!(cases(ranks).all(|case| algorithms(case).count() >= 2), "{ranks}");
+            assert!(cases(ranks).all(|case| case.collective != Collective::Barrier), "one way on one level");
         }
         assert!(count(3) < count(4), "recursive doubling is for powers of two");
     }

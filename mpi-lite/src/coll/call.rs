@@ -1,7 +1,7 @@
 use super::neighbor::{self, Neighbors};
-use super::two_level::{self, Hosts};
+use super::two_level::{self, Levels};
 use super::{
-    Algorithm, Blocks, Case, Collective, Reduction, Schedule, Span, Table, Team, allgather, allreduce, alltoall,
+    Algorithm, Blocks, Case, Collective, Hosts, Reduction, Schedule, Span, Table, Team, allgather, allreduce, alltoall,
     barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 
@@ -44,78 +44,66 @@ pub struct Buffers {
 }
 
 impl Call<'_> {
-    /// What rank `me` does where `hosts` says of each rank which host it is on; false where that makes no difference, and
-    /// nothing was built.
-    pub fn build_on_hosts(self, schedule: &mut Schedule, me: usize, buffers: Buffers, hosts: &[usize]) -> bool {
-        let root = match self {
-            Self::Barrier => None,
-            Self::Allreduce { reduction } if reduction.commutative => None,
-            Self::Broadcast { root } => Some(root),
-            Self::Reduce { root, reduction } if reduction.commutative => Some(root),
-            _ => return false,
+    /// What rank `me` does of those on `hosts`, by the algorithm that `table` says.
+    pub fn build(self, schedule: &mut Schedule, me: usize, hosts: &Hosts, buffers: Buffers, table: &Table) {
+        let (send, output) = schedule.begin(buffers.send, buffers.receive);
+        let given = if buffers.in_place { output } else { send };
+        let team = Team::all(me, hosts.ranks());
+        let levels = |root| Levels::new(me, hosts, root, table);
+        let choose = |collective, bytes, commutative| {
+            table.choose(Case { collective, ranks: team.size, hosts: hosts.count(), bytes, commutative })
         };
-        let on = Hosts::new(me, hosts, root);
-        if !on.differ(hosts.len()) {
-            return false;
-        }
-        let (send, output) = schedule.begin(buffers.send, buffers.receive);
-        let given = if buffers.in_place { output } else { send };
-        match self {
-            Self::Broadcast { .. } => two_level::broadcast(schedule, &on, output),
-            Self::Allreduce { reduction } => two_level::allreduce(schedule, &on, given, output, reduction),
-            Self::Reduce { root, reduction } => {
-                two_level::reduce(schedule, &on, given, (me == root).then_some(output), reduction);
-            }
-            _ => two_level::barrier(schedule, &on),
-        }
-        true
-    }
-
-    /// What `team`'s member does, by the algorithm that `table` says.
-    pub fn build(self, schedule: &mut Schedule, team: Team, buffers: Buffers, table: &Table) {
-        let (send, output) = schedule.begin(buffers.send, buffers.receive);
-        let given = if buffers.in_place { output } else { send };
-        let choose =
-            |collective, bytes, commutative| table.choose(Case { collective, ranks: team.size, bytes, commutative });
-        let is = |root: usize| team.me == root;
+        let is = |root: usize| me == root;
         match self {
             Self::Barrier => match choose(Collective::Barrier, 0, true) {
                 Algorithm::Dissemination => barrier::dissemination(schedule, team),
+                Algorithm::TwoLevel => two_level::barrier(schedule, &levels(None)),
                 other => panic!("a barrier has no algorithm {other}"),
             },
-            Self::Broadcast { root } => {
-                let algorithm = choose(Collective::Broadcast, output.len(), true);
-                broadcast::build(algorithm, schedule, team, root, output);
-            }
+            Self::Broadcast { root } => match choose(Collective::Broadcast, output.len(), true) {
+                Algorithm::TwoLevel => two_level::broadcast(schedule, &levels(Some(root)), output),
+                algorithm => broadcast::build(algorithm, schedule, team, root, output),
+            },
             Self::Reduce { root, reduction } => {
-                let algorithm = choose(Collective::Reduce, given.len(), reduction.commutative);
                 let output = is(root).then_some(output);
-                reduce::build(algorithm, schedule, team, root, (given, output), reduction);
+                match choose(Collective::Reduce, given.len(), reduction.commutative) {
+                    Algorithm::TwoLevel => two_level::reduce(schedule, &levels(Some(root)), given, output, reduction),
+                    algorithm => reduce::build(algorithm, schedule, team, root, (given, output), reduction),
+                }
             }
-            Self::Allreduce { reduction } => {
-                let algorithm = choose(Collective::Allreduce, output.len(), reduction.commutative);
-                allreduce::build(algorithm, schedule, team, given, output, reduction);
-            }
+            Self::Allreduce { reduction } => match choose(Collective::Allreduce, output.len(), reduction.commutative) {
+                Algorithm::TwoLevel => two_level::allreduce(schedule, &levels(None), given, output, reduction),
+                algorithm => allreduce::build(algorithm, schedule, team, given, output, reduction),
+            },
             Self::ReduceScatter { blocks, reduction } => {
-                let algorithm = choose(Collective::ReduceScatter, given.len(), reduction.commutative);
-                let block = output.part(0, blocks.len(team.me));
-                reduce_scatter::build(algorithm, schedule, team, (given, block), blocks, reduction);
+                let spans = (given, output.part(0, blocks.len(me)));
+                match choose(Collective::ReduceScatter, given.len(), reduction.commutative) {
+                    Algorithm::TwoLevel => {
+                        two_level::reduce_scatter(schedule, &levels(None), spans, blocks, reduction);
+                    }
+                    algorithm => reduce_scatter::build(algorithm, schedule, team, spans, blocks, reduction),
+                }
             }
             Self::Scan { reduction } => scan::inclusive(schedule, team, given, output, reduction),
             Self::Exscan { reduction } => scan::exclusive(schedule, team, given, output, reduction),
             Self::Gather { root, len } => {
-                let block = own_block(given, buffers.in_place, &Blocks::Equal(len), team.me);
-                let algorithm = choose(Collective::Gather, len, true);
-                gather::build(algorithm, schedule, team, root, block, is(root).then_some(output));
+                let block = own_block(given, buffers.in_place, &Blocks::Equal(len), me);
+                let output = is(root).then_some(output);
+                match choose(Collective::Gather, len, true) {
+                    Algorithm::TwoLevel => two_level::gather(schedule, &levels(Some(root)), block, output),
+                    algorithm => gather::build(algorithm, schedule, team, root, block, output),
+                }
             }
             Self::Gatherv { root, blocks } => {
-                let block = blocks.map_or(given, |blocks| own_block(given, buffers.in_place, &blocks, team.me));
+                let block = blocks.map_or(given, |blocks| own_block(given, buffers.in_place, &blocks, me));
                 gather::linear(schedule, team, root, block, blocks.map(|blocks| (output, blocks)));
             }
             Self::Scatter { root, len } => {
-                let algorithm = choose(Collective::Scatter, len, true);
-                let spans = (is(root).then_some(send), scattered_to(output, is(root)));
-                scatter::build(algorithm, schedule, team, root, len, spans);
+                let (input, block) = (is(root).then_some(send), scattered_to(output, is(root)));
+                match choose(Collective::Scatter, len, true) {
+                    Algorithm::TwoLevel => two_level::scatter(schedule, &levels(Some(root)), len, block, input),
+                    algorithm => scatter::build(algorithm, schedule, team, root, len, (input, block)),
+                }
             }
             Self::Scatterv { root, blocks } => {
                 let block = scattered_to(output, is(root));
@@ -123,19 +111,25 @@ impl Call<'_> {
             }
             Self::Allgather { len } => {
                 let blocks = Blocks::Equal(len);
-                let block = own_block(given, buffers.in_place, &blocks, team.me);
-                allgather::build(choose(Collective::Allgather, len, true), schedule, team, block, output, blocks);
+                let block = own_block(given, buffers.in_place, &blocks, me);
+                match choose(Collective::Allgather, len, true) {
+                    Algorithm::TwoLevel => two_level::allgather(schedule, &levels(None), block, output, len),
+                    algorithm => allgather::build(algorithm, schedule, team, block, output, blocks),
+                }
             }
             Self::Allgatherv { blocks } => {
-                let block = own_block(given, buffers.in_place, &blocks, team.me);
+                let block = own_block(given, buffers.in_place, &blocks, me);
                 // As if all were as long as on average.
                 let total = (0..team.size).map(|member| blocks.len(member)).sum::<usize>();
-                let algorithm = choose(Collective::Allgather, total / team.size, true);
-                allgather::build(algorithm, schedule, team, block, output, blocks);
+                match choose(Collective::Allgather, total / team.size, true) {
+                    Algorithm::TwoLevel => two_level::allgatherv(schedule, &levels(None), block, output, blocks),
+                    algorithm => allgather::build(algorithm, schedule, team, block, output, blocks),
+                }
             }
-            Self::Alltoall { len } => {
-                alltoall::build(choose(Collective::Alltoall, len, true), schedule, team, given, output, len);
-            }
+            Self::Alltoall { len } => match choose(Collective::Alltoall, len, true) {
+                Algorithm::TwoLevel => two_level::alltoall(schedule, &levels(None), given, output, len),
+                algorithm => alltoall::build(algorithm, schedule, team, given, output, len),
+            },
             // Nobody knows how long everybody's blocks are; the two ways for that go together.
             Self::Alltoallv { to, from } => alltoall::linear(schedule, team, (given, to), (output, from)),
             Self::NeighborAllgather { neighbors, from } => {

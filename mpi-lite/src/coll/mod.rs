@@ -17,7 +17,7 @@
 //! | [`allgather`] | Bruck's, recursive doubling, ring |
 //! | [`alltoall`] | Bruck's, pairwise, linear |
 //! | [`neighbor`] | linear |
-//! | [`two_level`] | barrier, broadcast, reduction: within hosts, and between them |
+//! | [`two_level`] | all but scans and neighbours: within hosts, and between them, each by one of the others |
 //!
 //! Where costs are given, `n` is the bytes of the whole array, `p` the ranks, and L, o, G are LogGP's latency, overhead and
 //! time a byte (Alexandrov, Ionescu, Schauser, Scheiman, 1995); `g` is left out, since no message waits for it where o
@@ -34,6 +34,7 @@ mod call;
 mod fold;
 pub mod gather;
 mod halving;
+mod hosts;
 pub mod neighbor;
 pub mod reduce;
 pub mod reduce_scatter;
@@ -48,6 +49,7 @@ pub mod two_level;
 
 pub use blocks::Blocks;
 pub use call::{Buffers, Call};
+pub use hosts::Hosts;
 pub use schedule::{Clash, Memory, Round, Schedule, Span, Step, Transfer};
 pub use select::{Algorithm, Case, Collective, Rule, Table, TableError};
 pub use team::Team;

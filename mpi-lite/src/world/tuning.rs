@@ -25,7 +25,8 @@ pub struct Tuning {
     /// Where protocols change, by driver (`shm`, `uring`, ...). Drivers that are not there keep what is built in.
     #[serde(default)]
     pub limits: BTreeMap<String, Limits>,
-    /// Rules of the collectives' table, in the form of [`Table`]'s lines; without one the table that is built in counts.
+    /// Rules of the collectives' table, in the form of [`Table`]'s lines; without one the table that is built in counts, and without one
+    /// of two levels all calls are on one.
     #[serde(default)]
     pub collectives: Vec<String>,
 }
@@ -76,15 +77,19 @@ pub enum Nonsense {
 impl Tuning {
     /// Measured on `machine`.
     pub fn new(machine: String, limits: BTreeMap<String, Limits>, table: Option<&Table>) -> Self {
-        let lines = table.map(Table::to_string).unwrap_or_default();
-        let rules = lines.lines().filter(|line| !line.starts_with('#'));
-        let collectives = rules.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let collectives = table.map(lines).unwrap_or_default();
         Self { schema: SCHEMA.to_owned(), machine, limits, collectives }
     }
 
     /// Reads a text that is one.
     pub fn parse(text: &str) -> Result<Self, Nonsense> {
-        let tuning: Self = serde_json::from_str(text)?;
+        let mut tuning: Self = serde_json::from_str(text)?;
+        if tuning.schema == ONE_LEVEL {
+            tuning.schema = SCHEMA.to_owned();
+            if !tuning.collectives.is_empty() {
+                tuning.collectives.splice(..0, lines(&Table::new(Table::two_levels().collect())));
+            }
+        }
         if tuning.schema != SCHEMA {
             return Err(Nonsense::Schema(tuning.schema));
         }
@@ -147,6 +152,13 @@ impl Tuning {
     }
 }
 
+/// The rules of a table, without its heading.
+fn lines(table: &Table) -> Vec<String> {
+    let text = table.to_string();
+    let rules = text.lines().filter(|line| !line.starts_with('#'));
+    rules.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
 /// Names a driver in a tuning, as `sidelane tune --nic` does.
 pub fn driver(spec: &Spec) -> &'static str {
     match spec {
@@ -179,7 +191,10 @@ pub(super) fn hash(text: &str) -> u64 {
 pub const VARIABLE: &str = "SIDELANE_TUNING";
 
 /// The name of the file's form. It changes when a field changes its meaning or goes away.
-pub const SCHEMA: &str = "sidelane-tuning/1";
+pub const SCHEMA: &str = "sidelane-tuning/2";
+
+/// The form before, whose tables had no say in two levels: they were for some calls, always. So it is read as if it said that.
+const ONE_LEVEL: &str = "sidelane-tuning/1";
 
 #[cfg(test)]
 mod tests {
@@ -227,9 +242,21 @@ mod tests {
     #[test]
     fn without_rules_the_table_is_the_one_that_is_built_in() {
         let none = Tuning { collectives: Vec::new(), ..tuning() };
-        let case = Case { collective: Collective::Allreduce, ranks: 3, bytes: 8, commutative: true };
+        let case = Case { collective: Collective::Allreduce, ranks: 3, hosts: 3, bytes: 8, commutative: true };
         assert_eq!(none.table().choose(case), Algorithm::RecursiveDoubling);
         assert_eq!(tuning().table().choose(case), Algorithm::Ring);
+    }
+
+    #[test]
+    fn a_table_of_the_first_form_leaves_two_levels_as_they_are_built_in() {
+        let choose = |tuning: &Tuning, hosts| {
+            let case = Case { collective: Collective::Allreduce, ranks: 4, hosts, bytes: 8, commutative: true };
+            tuning.table().choose(case)
+        };
+        let former = Tuning::parse(&tuning().to_text().replace("tuning/2", "tuning/1")).unwrap();
+        assert_eq!([2, 4].map(|hosts| choose(&former, hosts)), [Algorithm::TwoLevel, Algorithm::Ring]);
+        assert_eq!([2, 4].map(|hosts| choose(&tuning(), hosts)), [Algorithm::Ring, Algorithm::Ring]);
+        assert_eq!(Tuning::parse(&former.to_line()).unwrap(), former);
     }
 
     #[test]
@@ -237,7 +264,7 @@ mod tests {
         let with = |from: &str, to: &str| tuning().to_line().replace(from, to);
         for (text, says) in [
             (String::new(), "EOF"),
-            (with("tuning/1", "tuning/9"), "its schema is `sidelane-tuning/9`, not `sidelane-tuning/1`"),
+            (with("tuning/2", "tuning/9"), "its schema is `sidelane-tuning/9`, not `sidelane-tuning/2`"),
             (with("1000", "900000"), "uring: at most 262144 bytes"),
             (with("\"prefix\"", "\"suffix\""), "unknown field `suffix`"),
             (with("ring\"]", "rung\"]"), "line 1: `rung` is no algorithm of allreduce"),

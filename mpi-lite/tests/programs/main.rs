@@ -12,6 +12,7 @@ mod program;
 mod simulated;
 
 use program::{Program, Scale};
+use sidelane_mpi::op::Op;
 
 #[test]
 fn on_the_simulated_network() {
@@ -26,6 +27,49 @@ fn on_the_simulated_network() {
             "failed: repeat with PROGRAM_SEED={seed} cargo test -p sidelane-mpi --test programs simulated"
         );
     }
+}
+
+/// Each call with two levels gets through where only leaders reach other hosts, and nothing else does.
+#[test]
+fn where_hosts_have_several_ranks_only_their_leaders_speak_to_other_hosts() {
+    let sum: fn(u32) -> u32 = |size| size * (size - 1) / 2;
+    simulated::run_among_leaders(&[0, 1, 1, 0, 2, 0, 2], move |world| {
+        let (rank, size, add) = (world.rank(), world.size(), &Op::Sum);
+        let all: Vec<u32> = (0..size).collect();
+        let mut one = [0];
+        world.barrier().unwrap();
+        // Rank 4 leads its host too.
+        for root in [0, 4] {
+            let mut told = [if rank == root { 9 } else { 0 }];
+            world.broadcast(&mut told, root).unwrap();
+            assert_eq!(told, [9]);
+            world.reduce(&[rank], &mut one, add, root).unwrap();
+            assert!(rank != root || one == [sum(size)]);
+            let mut gathered = vec![0; size as usize];
+            world.gather(&[rank], &mut gathered, root).unwrap();
+            assert!(rank != root || gathered == all);
+            world.scatter(&all, &mut one, root).unwrap();
+            assert_eq!(one, [rank]);
+        }
+        world.allreduce(&[rank], &mut one, add).unwrap();
+        assert_eq!(one, [sum(size)]);
+        world.reduce_scatter_block(&all, &mut one, add).unwrap();
+        assert_eq!(one, [rank * size]);
+        world.reduce_scatter(&all, &mut one, &vec![1; size as usize], add).unwrap();
+        assert_eq!(one, [rank * size]);
+        let mut gathered = vec![0; size as usize];
+        world.allgather(&[rank], &mut gathered).unwrap();
+        assert_eq!(gathered, all);
+        gathered.fill(0);
+        world.allgather_varying(&[rank], &mut gathered, &vec![1; size as usize]).unwrap();
+        assert_eq!(gathered, all);
+        world.alltoall(&vec![rank; size as usize], &mut gathered).unwrap();
+        assert_eq!(gathered, all);
+        // Also one that does not wait.
+        let own = [rank];
+        world.scope(|scope| scope.allreduce(&own, &mut one, add).map(drop)).unwrap();
+        assert_eq!(one, [sum(size)]);
+    });
 }
 
 #[test]

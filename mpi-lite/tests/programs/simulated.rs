@@ -17,40 +17,63 @@ use crate::program::Program;
 /// When each rank wants to go on: at the latest then, if nothing comes before.
 type Alarms = Rc<RefCell<Vec<Instant>>>;
 
-/// Runs a program, whose seed also says what befalls its frames; how much virtual time that took.
+/// Runs a program, whose seed also says on which hosts its ranks are and what befalls its frames; how much virtual time that took.
 pub fn run(program: Program) -> Instant {
     let mut rng = Rng::new(program.seed ^ 0x5171);
-    let size = program.ranks as usize;
+    let hosts = hosts(&mut rng, program.ranks as usize);
     let fabric = Fabric::new(rng.next_u64());
     fabric.set_default_link(link(&mut rng));
-    let alarms: Alarms = Rc::new(RefCell::new(vec![Instant::ZERO; size]));
+    let config = config(&mut rng);
+    on_fabric(&fabric, &hosts, &config, rng, move |world, rest| program.run(world, rest))
+}
+
+/// What `each` rank does on hosts of which only the first ranks reach other hosts.
+pub fn run_among_leaders(hosts: &[u64], each: impl Fn(&Communicator) + 'static) {
+    let fabric = Fabric::new(1);
+    let leads = |rank: usize| !hosts[..rank].contains(&hosts[rank]);
+    for (one, other) in (0..hosts.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
+        if hosts[one] != hosts[other] && !(leads(one) && leads(other)) {
+            fabric.partition(one as u32, other as u32, END);
+        }
+    }
+    on_fabric(&fabric, hosts, &config(&mut Rng::new(1)), Rng::new(2), move |world, _| each(world));
+}
+
+fn on_fabric(
+    fabric: &Fabric,
+    hosts: &[u64],
+    config: &Config,
+    mut rng: Rng,
+    each: impl Fn(&Communicator, &dyn Fn()) + 'static,
+) -> Instant {
+    let alarms: Alarms = Rc::new(RefCell::new(vec![Instant::ZERO; hosts.len()]));
     let on_wait = Rc::clone(&alarms);
     fabric.on_wait(move |node, until| {
         on_wait.borrow_mut()[node as usize] = until.unwrap_or(Instant::from_nanos(u64::MAX));
         pause();
     });
-    let program = Rc::new(program);
-    let devices = devices(&fabric, size, &config(&mut rng), rng.next_u64());
+    let each = Rc::new(each);
+    let devices = devices(fabric, hosts, config, rng.next_u64());
     let fibers = devices.into_iter().enumerate().map(|(rank, device)| {
-        let (program, fabric, alarms) = (Rc::clone(&program), fabric.clone(), Rc::clone(&alarms));
+        let (each, fabric, alarms) = (Rc::clone(&each), fabric.clone(), Rc::clone(&alarms));
         Fiber::new(move || {
             let rest = move || {
                 alarms.borrow_mut()[rank] = fabric.now() + REST;
                 pause();
             };
-            live(&program, device, &rest);
+            live(&*each, device, &rest);
         })
     });
     let mut fibers: Vec<Option<Fiber>> = fibers.map(Some).collect();
-    drive(&mut fibers, &fabric, &alarms, &mut rng);
+    drive(&mut fibers, fabric, &alarms, &mut rng);
     fabric.now()
 }
 
 /// One rank.
-fn live(program: &Program, device: Device, rest: &dyn Fn()) {
+fn live(each: &impl Fn(&Communicator, &dyn Fn()), device: Device, rest: &dyn Fn()) {
     // SAFETY: All of it is this fiber's, whose thread is the only one.
     let world = unsafe { Communicator::simulated(device) };
-    program.run(&world, rest);
+    each(&world, rest);
     // SAFETY: The device stays where it is.
     unsafe {
         world.with_device(|device| {
@@ -91,19 +114,28 @@ fn drive(fibers: &mut [Option<Fiber>], fabric: &Fabric, alarms: &Alarms, rng: &m
     }
 }
 
-fn devices(fabric: &Fabric, size: usize, config: &Config, seed: u64) -> Vec<Device> {
-    let ports = (0..size).map(|rank| {
+/// Each on one of its own, or some on each.
+fn hosts(rng: &mut Rng, size: usize) -> Vec<u64> {
+    let most = 1 + rng.below(4);
+    if rng.chance(0.3) { (0..size as u64).collect() } else { (0..size).map(|_| rng.below(most)).collect() }
+}
+
+fn devices(fabric: &Fabric, hosts: &[u64], config: &Config, seed: u64) -> Vec<Device> {
+    let ports = (0..hosts.len()).map(|rank| {
         let mut config = *config;
         config.endpoint.seed = seed ^ rank as u64;
         Port::new(fabric.nic(NodeConfig::default()), &config).expect("a driver that devices know")
     });
     let ports: Vec<Port> = ports.collect();
-    // Hosts of their own: nobody reads another's memory.
-    let processes: Vec<Process> = ports
-        .iter()
-        .enumerate()
-        .map(|(rank, port)| Process::here(&format!("host{rank}"), std::slice::from_ref(port)))
-        .collect();
+    // Nobody shares memory with others of its host, nor sees whether they live: their births are unknown.
+    let unborn = |process: Process| {
+        let text = process.to_string();
+        let mut parts: Vec<&str> = text.split(',').collect();
+        parts[2] = "-";
+        parts.join(",").parse().expect("a process")
+    };
+    let process = |(host, port)| unborn(Process::here(&format!("host{host}"), std::slice::from_ref(port)));
+    let processes: Vec<Process> = hosts.iter().zip(&ports).map(process).collect();
     let devices = ports.into_iter().zip(0..);
     devices.map(|(port, own)| Device::open(own, processes.clone(), vec![port], config).unwrap()).collect()
 }

@@ -25,7 +25,6 @@ mod intake;
 mod order;
 mod place;
 mod port;
-mod requests;
 mod rounds;
 mod sender;
 mod shared;

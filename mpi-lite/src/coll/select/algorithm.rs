@@ -37,6 +37,8 @@ pub enum Algorithm {
     Doubling,
     Linear,
     Bruck,
+    /// Within hosts and between them, on each level by what the table says there.
+    TwoLevel,
 }
 
 impl Collective {
@@ -74,15 +76,15 @@ impl Collective {
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::*;
         match self {
-            Self::Barrier => &[Dissemination],
-            Self::Broadcast => &[Binomial, ScatterAllgather, Chain { segment: 16384 }],
-            Self::Reduce => &[Binomial, Rabenseifner],
-            Self::Allreduce => &[RecursiveDoubling, Rabenseifner, Ring],
-            Self::ReduceScatter => &[Pairwise, RecursiveHalving],
+            Self::Barrier => &[Dissemination, TwoLevel],
+            Self::Broadcast => &[Binomial, ScatterAllgather, Chain { segment: 16384 }, TwoLevel],
+            Self::Reduce => &[Binomial, Rabenseifner, TwoLevel],
+            Self::Allreduce => &[RecursiveDoubling, Rabenseifner, Ring, TwoLevel],
+            Self::ReduceScatter => &[Pairwise, RecursiveHalving, TwoLevel],
             Self::Scan => &[Doubling],
-            Self::Gather | Self::Scatter => &[Binomial, Linear],
-            Self::Allgather => &[Ring, Bruck, RecursiveDoubling],
-            Self::Alltoall => &[Pairwise, Bruck, Linear],
+            Self::Gather | Self::Scatter => &[Binomial, Linear, TwoLevel],
+            Self::Allgather => &[Ring, Bruck, RecursiveDoubling, TwoLevel],
+            Self::Alltoall => &[Pairwise, Bruck, Linear, TwoLevel],
         }
     }
 
@@ -108,14 +110,17 @@ impl Algorithm {
             Self::Doubling => "doubling",
             Self::Linear => "linear",
             Self::Bruck => "bruck",
+            Self::TwoLevel => "two-level",
         }
     }
 
-    /// Whether it can do a case of a collective that has it: not all keep the ranks' order, or do with any number of ranks.
+    /// Whether it can do a case of a collective that has it: not all keep the ranks' order, or do with any number of ranks, and
+    /// where no host has several ranks, or one has all, there are no two levels.
     pub fn can(self, case: Case) -> bool {
         match (case.collective, self) {
             (Collective::Reduce | Collective::Allreduce, Self::Rabenseifner | Self::Ring)
             | (Collective::ReduceScatter, Self::RecursiveHalving) => case.commutative,
+            (_, Self::TwoLevel) => 1 < case.hosts && case.hosts < case.ranks && case.commutative,
             (Collective::Allgather, Self::RecursiveDoubling) => case.ranks.is_power_of_two(),
             _ => true,
         }

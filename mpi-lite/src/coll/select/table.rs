@@ -9,6 +9,8 @@ pub struct Case {
     pub collective: Collective,
     /// How many take part.
     pub ranks: usize,
+    /// How many hosts they are on.
+    pub hosts: usize,
     /// What the call's count amounts to: the array of a broadcast or a reduction, one rank's block of the others.
     pub bytes: usize,
     /// Whether the operator, if there is one, gives the same in any order.
@@ -52,6 +54,11 @@ impl Table {
         &self.rules
     }
 
+    /// The rules for ranks that share hosts, of the table that is built in: for one that was measured among ranks that do not.
+    pub fn two_levels() -> impl Iterator<Item = Rule> {
+        Self::default().rules.into_iter().filter(|rule| rule.algorithm == Algorithm::TwoLevel)
+    }
+
     /// What to do in this case: the collective's first algorithm, where no rule says more.
     pub fn choose(&self, case: Case) -> Algorithm {
         let fits = |rule: &&Rule| {
@@ -66,11 +73,22 @@ impl Table {
 
 impl Default for Table {
     /// The switch points of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
-    /// 2005, which are MPICH's until today; a pipeline for what is longer than any of their measurements.
+    /// 2005, which are MPICH's until today; a pipeline for what is longer than any of their measurements. Two levels where hosts have
+    /// several ranks: always where that sends no byte twice within a host, and of blocks for each rank where messages cost more than
+    /// a copy at the leader.
     fn default() -> Self {
         use Algorithm::*;
         use Collective::*;
-        let rules: [(Collective, RangeInclusive<usize>, RangeInclusive<usize>, Algorithm); 12] = [
+        let rules: [(Collective, RangeInclusive<usize>, RangeInclusive<usize>, Algorithm); 21] = [
+            (Barrier, 3..=MOST, 0..=MOST, TwoLevel),
+            (Broadcast, 3..=MOST, 0..=MOST, TwoLevel),
+            (Reduce, 3..=MOST, 0..=MOST, TwoLevel),
+            (Allreduce, 3..=MOST, 0..=MOST, TwoLevel),
+            (ReduceScatter, 3..=MOST, 0..=8_191, TwoLevel),
+            (Gather, 3..=MOST, 0..=4_096, TwoLevel),
+            (Scatter, 3..=MOST, 0..=4_096, TwoLevel),
+            (Allgather, 3..=MOST, 0..=8_191, TwoLevel),
+            (Alltoall, 3..=MOST, 0..=256, TwoLevel),
             (Broadcast, 8..=MOST, 12_288..=MOST, ScatterAllgather),
             (Broadcast, 3..=7, 524_288..=MOST, Chain { segment: 65_536 }),
             (Reduce, 3..=MOST, 2_049..=MOST, Rabenseifner),
@@ -97,7 +115,7 @@ mod tests {
     use super::*;
 
     fn case(collective: Collective, ranks: usize, bytes: usize, commutative: bool) -> Case {
-        Case { collective, ranks, bytes, commutative }
+        Case { collective, ranks, hosts: ranks, bytes, commutative }
     }
 
     #[test]

@@ -138,6 +138,8 @@ mod tests {
             ("reduce 2 3 ring", "line 1: `ring` is no algorithm of reduce, which has binomial, rabenseifner"),
             ("reduce 3..2 3 ring", "line 1: `3..2` is no range such as"),
             ("reduce x 3 ring", "line 1: `x` is no range such as"),
+            ("scan 2 3 two-level", "line 1: `two-level` is no algorithm of scan, which has doubling"),
+            ("barrier 2 3 tree", "line 1: `tree` is no algorithm of barrier, which has dissemination, two-level"),
             ("broadcast 3 3 chain:0", "line 1: `chain:0` is no algorithm of broadcast, which has"),
             ("broadcast 3 3 binomial:9", "line 1: `binomial:9` is no algorithm"),
         ];

@@ -486,7 +486,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Places for blocks in no order with holes between them, and the end.
-fn scattered(lens: &[usize]) -> (Vec<usize>, usize) {
+pub(super) fn scattered(lens: &[usize]) -> (Vec<usize>, usize) {
     let mut starts = vec![0; lens.len()];
     let mut end = 0;
     for index in (0..lens.len()).rev() {

@@ -1,10 +1,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use super::two_level::two_levels;
 use super::{ADD, play};
 use crate::coll::{
-    Blocks, Memory, Schedule, Span, Team, Transfer, allgather, allreduce, alltoall, barrier, broadcast, gather, reduce,
-    reduce_scatter, scan, scatter,
+    Algorithm, Blocks, Buffers, Call, Collective, Hosts, Memory, Schedule, Span, Team, Transfer, allgather, allreduce,
+    alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 
 /// Bytes of a rank's block; of the whole array, times the ranks.
@@ -136,7 +137,7 @@ fn an_algorithm_costs_what_its_file_says() {
                 },
             );
             let schedules: Vec<_> = play.schedules().collect();
-            let found = (time(&schedules, 1, 0), time(&schedules, 0, 1));
+            let found = (time(&schedules, |_, _| (1, 0)), time(&schedules, |_, _| (0, 1)));
             if ranks.is_power_of_two() {
                 assert_eq!(found, (latencies, bytes), "{name}: L and G of {ranks} ranks");
             } else {
@@ -172,7 +173,56 @@ fn a_linear_algorithm_waits_once() {
                 build(schedule, team, (Span::new(Memory::Send, 0, len), Span::new(Memory::Receive, 0, len)));
             });
             let schedules: Vec<_> = play.schedules().collect();
-            assert_eq!((time(&schedules, 1, 0), time(&schedules, 0, 1)), (1, len - blocks.len(0)));
+            assert_eq!((time(&schedules, |_, _| (1, 0)), time(&schedules, |_, _| (0, 1))), (1, len - blocks.len(0)));
+        }
+    }
+}
+
+#[test]
+fn two_levels_cost_what_their_files_say() {
+    /// Of h hosts, k ranks on each, and n bytes: how often L and L' come in, and how many times G and G'.
+    type Formula = fn(usize, usize, usize) -> [usize; 4];
+    let (root, reduction) = (0, ADD.1);
+    let cases: [(Call, Formula); 9] = [
+        (Call::Barrier, |h, _, _| [log2(h), 2, 0, 0]),
+        (Call::Broadcast { root }, |h, k, n| [log2(h), log2(k), log2(h) * n, log2(k) * n]),
+        (Call::Reduce { root, reduction }, |h, k, n| [log2(h), log2(k), log2(h) * n, log2(k) * n]),
+        (Call::Allreduce { reduction }, |h, k, n| [log2(h), 2 * log2(k), log2(h) * n, 2 * log2(k) * n]),
+        (Call::Gather { root, len: BLOCK }, |h, k, n| [log2(h), log2(k), n - n / h, (k - 1) * n / (h * k)]),
+        (Call::Scatter { root, len: BLOCK }, |h, k, n| [log2(h), log2(k), n - n / h, (k - 1) * n / (h * k)]),
+        (Call::Allgather { len: BLOCK }, |h, k, n| {
+            [log2(h), 2 * log2(k), n - n / h, log2(k) * n + (k - 1) * n / (h * k)]
+        }),
+        (Call::Alltoall { len: BLOCK }, |h, k, n| [1, 2 * log2(k), k * (n - n / h), 2 * (k - 1) * n]),
+        (Call::ReduceScatter { blocks: Blocks::Equal(BLOCK), reduction }, |h, k, n| {
+            [log2(h), 2 * log2(k), n - n / h, log2(k) * n + (k - 1) * n / (h * k)]
+        }),
+    ];
+    let table = two_levels(&[
+        (Collective::ReduceScatter, Algorithm::RecursiveHalving),
+        (Collective::Allgather, Algorithm::RecursiveDoubling),
+        (Collective::Alltoall, Algorithm::Linear),
+    ]);
+    for (call, formula) in cases {
+        for (h, k) in [(2, 2), (2, 4), (4, 2), (4, 4), (8, 2), (2, 8)] {
+            let (ranks, n) = (h * k, h * k * BLOCK);
+            let hosts = Hosts::new((0..ranks).map(|rank| rank / k));
+            let (send, receive) = match call {
+                Call::Gather { .. } | Call::Allgather { .. } => (BLOCK, n),
+                Call::Scatter { .. } | Call::ReduceScatter { .. } => (n, BLOCK),
+                _ => (n, n),
+            };
+            let buffers = |_| (vec![0; send], vec![0; receive]);
+            let play = play(ranks, 0, buffers, |schedule, team| {
+                call.build(schedule, team.me, &hosts, Buffers { send, receive, in_place: false }, &table);
+            });
+            let schedules: Vec<_> = play.schedules().collect();
+            let only = |within: bool, cost: (usize, usize)| {
+                let link = |from, to| if (hosts.of(from) == hosts.of(to)) == within { cost } else { (0, 0) };
+                time(&schedules, link)
+            };
+            let found = [only(false, (1, 0)), only(true, (1, 0)), only(false, (0, 1)), only(true, (0, 1))];
+            assert_eq!(found, formula(h, k, n), "{call:?}: L, L', G and G' of {k} ranks on each of {h} hosts");
         }
     }
 }
@@ -187,9 +237,9 @@ fn floor_log2(ranks: usize) -> usize {
     ranks.ilog2() as usize
 }
 
-/// When the last rank ends, by LogGP without o: a message occupies its sender's port, and its receiver's port `latency`
-/// later, for `gap` a byte.
-fn time(schedules: &[&Schedule], latency: usize, gap: usize) -> usize {
+/// When the last rank ends, by LogGP without o: a message occupies its sender's port, and its receiver's port a latency later, for a
+/// gap a byte, both as `link` says of the two. What takes no time a byte waits for no port.
+fn time(schedules: &[&Schedule], link: impl Fn(usize, usize) -> (usize, usize)) -> usize {
     /// At a time, what happens.
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
@@ -215,11 +265,12 @@ fn time(schedules: &[&Schedule], latency: usize, gap: usize) -> usize {
                 for transfer in round.transfers {
                     match *transfer {
                         Transfer::Send(to, span) => {
-                            let begin = ports_out[rank].max(now);
-                            ports_out[rank] = begin + span.len() * gap;
+                            let (latency, gap) = link(rank, to as usize);
+                            let begin = if gap > 0 { ports_out[rank].max(now) } else { now };
+                            ports_out[rank] = ports_out[rank].max(begin + span.len() * gap);
                             let event = Event::Arrive { from: rank, to: to as usize, bytes: span.len() };
                             events.push(Reverse((begin + latency, event)));
-                            ready[rank] = ready[rank].max(ports_out[rank]);
+                            ready[rank] = ready[rank].max(begin + span.len() * gap);
                         }
                         Transfer::Receive(from, _) => *waits[rank].entry(from as usize).or_default() += 1,
                     }
@@ -227,8 +278,10 @@ fn time(schedules: &[&Schedule], latency: usize, gap: usize) -> usize {
                 rank
             }
             Event::Arrive { from, to, bytes } => {
-                ports_in[to] = ports_in[to].max(now) + bytes * gap;
-                arrived.entry((from, to)).or_default().push_back(ports_in[to]);
+                let gap = link(from, to).1;
+                let end = if gap > 0 { ports_in[to].max(now) + bytes * gap } else { now };
+                ports_in[to] = ports_in[to].max(end);
+                arrived.entry((from, to)).or_default().push_back(end);
                 to
             }
         };

@@ -166,6 +166,8 @@ impl Groups {
     }
 
     fn choose(&self, table: &Table, collective: Collective, bytes: usize, commutative: bool) -> Algorithm {
-        table.choose(Case { collective, ranks: self.here.len(), bytes, commutative })
+        // As if each were on a host of its own: on one level.
+        let ranks = self.here.len();
+        table.choose(Case { collective, ranks, hosts: ranks, bytes, commutative })
     }
 }

@@ -1,7 +1,6 @@
 //! The ranks of a communicator, and the collective calls that they make together.
 #![allow(unsafe_code)] // A call that waits lends what it has borrowed.
 
-use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use super::execution::{Execution, Lent, Route};
 use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request};
-use crate::coll::{Buffers, Call, Table, Team};
+use crate::coll::{Buffers, Call, Hosts, Table};
 use crate::host::{Host, at_once};
 use crate::op::Function;
 
@@ -26,8 +25,7 @@ pub struct Ranks {
     rank: usize,
     /// Which process of the job each rank is.
     processes: Arc<[u32]>,
-    /// Which host each is on: the first rank there.
-    hosts: Vec<usize>,
+    hosts: Hosts,
     table: Arc<Table>,
     /// Messages of one call have its number as their tag.
     calls: u32,
@@ -114,10 +112,7 @@ impl Ranks {
         // Who waits for another in shared memory has to notice its end.
         let on_host = processes.len() > 1 && processes.iter().all(|process| device.sees(*process));
         let host = if on_host { Shared::Unmade } else { Shared::None };
-        let mut first = HashMap::new();
-        let host_of =
-            |(rank, process): (usize, &u32)| *first.entry(&device.processes()[*process as usize].host).or_insert(rank);
-        let hosts = processes.iter().enumerate().map(host_of).collect();
+        let hosts = Hosts::new(processes.iter().map(|process| &device.processes()[*process as usize].host));
         let processes = processes.into();
         Self {
             context,
@@ -243,10 +238,7 @@ impl Ranks {
         if let Some(groups) = &self.groups {
             return groups.build(call, schedule, buffers, &self.table);
         }
-        let team = Team::all(self.rank, self.processes.len());
-        if !call.build_on_hosts(schedule, self.rank, buffers, &self.hosts) {
-            call.build(schedule, team, buffers, &self.table);
-        }
+        call.build(schedule, self.rank, &self.hosts, buffers, &self.table);
     }
 
     /// What calls that are under way need of this, for who moves them on while other calls are made.

@@ -1,0 +1,51 @@
+//! A gather on each host, an allgather among the leaders, and a broadcast on each host. Träff, "Efficient allgather for regular
+//! SMP-clusters", 2006.
+//!
+//! Cost: ceil(log2 h) (L + 2o) + (h - 1)/h n G + 2 ceil(log2 k) (L' + 2o') + (ceil(log2 k) + (k - 1)/p) n G', and a copy of n bytes at
+//! everybody's where hosts do not follow each other in the order of ranks. Between hosts go ceil(log2 h) messages from each.
+
+use super::{Direction, Levels};
+use crate::coll::{Blocks, Collective, Schedule, Span, Team, allgather as on_one_level, broadcast, gather};
+
+/// Blocks of `len` bytes to all. In place, `block` is ours of `output`.
+pub fn allgather(schedule: &mut Schedule, levels: &Levels, block: Span, output: Span, len: usize) {
+    let algorithm = levels.choose(Collective::Gather, levels.ours(), len);
+    by_leaders(schedule, levels, output, Blocks::Equal(len), |schedule, ours, on_host| {
+        gather::build(algorithm, schedule, ours, 0, block, on_host);
+    });
+}
+
+/// Blocks of any lengths to all. In place, `block` is ours of `output`.
+pub fn allgatherv(schedule: &mut Schedule, levels: &Levels, block: Span, output: Span, blocks: Blocks) {
+    let lens: Vec<usize> = levels.lens_on(levels.host, blocks).collect();
+    by_leaders(schedule, levels, output, blocks, |schedule, ours, on_host| {
+        gather::linear(schedule, ours, 0, block, on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
+    });
+}
+
+/// `gather` takes what our host's ranks give to its leader, into the place that it is told.
+fn by_leaders(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    output: Span,
+    blocks: Blocks,
+    gather: impl FnOnce(&mut Schedule, Team, Option<Span>),
+) {
+    let lens = levels.lens(blocks);
+    let total = lens.iter().sum();
+    // Each for itself: what goes between ranks is in the order of hosts anyway.
+    let apart = !(levels.are_in_order() && blocks.follow_each_other());
+    let whole = if apart { schedule.scratch(total) } else { blocks.run(output, 0, levels.ranks.len()) };
+    let of_hosts = Blocks::Lens(&lens);
+    let on_host = of_hosts.of(whole, levels.host);
+    gather(schedule, levels.ours(), levels.leaders().map(|_| on_host));
+    if let Some(leaders) = levels.leaders() {
+        let algorithm = levels.choose(Collective::Allgather, leaders, total / leaders.size);
+        on_one_level::build(algorithm, schedule, leaders, on_host, whole, of_hosts);
+    }
+    let algorithm = levels.choose(Collective::Broadcast, levels.ours(), total);
+    broadcast::build(algorithm, schedule, levels.ours(), 0, whole);
+    if apart {
+        levels.copy(schedule, Direction::Unpack, output, whole, blocks);
+    }
+}

@@ -1,0 +1,41 @@
+//! A reduction on each host, one that scatters among the leaders, and a scatter on each host, after Karonis et al., 2000. For
+//! operators whose order doesn't matter.
+//!
+//! Cost: log2 h (L + 2o) + (h - 1)/h n G + 2 log2 k (L' + 2o') + (log2 k + (k - 1)/p) n G', where h is a power of two, and a copy of n
+//! bytes at each leader where hosts do not follow each other in the order of ranks. Between hosts go log2 h messages from each.
+
+use super::{Direction, Levels};
+use crate::coll::{Blocks, Collective, Reduction, Schedule, Span, reduce, reduce_scatter as on_one_level, scatter};
+
+/// Its block to each. `output` is our block; in place it lies within `input`.
+pub fn reduce_scatter(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    (input, output): (Span, Span),
+    blocks: Blocks,
+    reduction: Reduction,
+) {
+    debug_assert!(reduction.commutative, "hosts are in no order of ranks");
+    let ours = levels.ours();
+    let partial = levels.leaders().map(|_| schedule.scratch(input.len()));
+    let algorithm = levels.choose(Collective::Reduce, ours, input.len());
+    reduce::build(algorithm, schedule, ours, 0, (input, partial), reduction);
+    let on_host = levels.leaders().zip(partial).map(|(leaders, partial)| {
+        let lens = levels.lens(blocks);
+        let packed = if levels.are_in_order() { partial } else { schedule.scratch(input.len()) };
+        if packed != partial {
+            levels.copy(schedule, Direction::Pack, partial, packed, blocks);
+        }
+        let on_host = schedule.scratch(lens[levels.host]);
+        let algorithm = levels.choose(Collective::ReduceScatter, leaders, input.len());
+        on_one_level::build(algorithm, schedule, leaders, (packed, on_host), Blocks::Lens(&lens), reduction);
+        on_host
+    });
+    if let Blocks::Equal(len) = blocks {
+        let algorithm = levels.choose(Collective::Scatter, ours, len);
+        scatter::build(algorithm, schedule, ours, 0, len, (on_host, Some(output)));
+    } else {
+        let lens: Vec<usize> = levels.lens_on(levels.host, blocks).collect();
+        scatter::linear(schedule, ours, 0, Some(output), on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
+    }
+}
