@@ -25,8 +25,12 @@ impl ReplyRoom {
         Self(if units > u16::MAX as usize { u16::MAX } else { units as u16 })
     }
 
-    pub(super) const fn units(self) -> u16 {
+    pub(crate) const fn units(self) -> u16 {
         self.0
+    }
+
+    pub(crate) const fn of_units(units: u16) -> Self {
+        Self(units)
     }
 }
 

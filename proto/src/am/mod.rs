@@ -14,7 +14,7 @@ mod peer;
 mod prepared;
 mod replier;
 mod sp;
-mod wire;
+pub(crate) mod wire;
 
 pub use args::Args;
 pub use budget::ReplyRoom;
@@ -32,6 +32,7 @@ use sidelane_nic::time::Instant;
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::send_fifo::SendFifo;
+use crate::wire::RECORD_LEN;
 use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
 use peer::{Peer, Peers};
 use wire::{Head, Kind, Parsed, put_whole, record_len};
@@ -106,6 +107,21 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         peer.budget.on_told(credit);
         self.counters.requests_sent += 1;
         Ok(())
+    }
+
+    /// As [`Self::request`], of one that [`wire::keep_request`] wrote.
+    pub(crate) fn request_kept(&mut self, to: PeerId, record: &[u8]) -> Result<(), SendError> {
+        let Ok(Parsed { head, args, payload, .. }) = wire::parse(&record[RECORD_LEN..]) else {
+            unreachable!("it was written here");
+        };
+        let mut words = [0; ARGS_MAX];
+        words.iter_mut().zip(args.iter()).for_each(|(word, arg)| *word = arg);
+        self.request(to, head.handler, &words[..args.len()], payload, ReplyRoom::of_units(head.room))
+    }
+
+    /// Longest record for [`Self::request_kept`], which may add a credit; `None` while `peer` is not connected.
+    pub(crate) fn kept_max(&self, peer: PeerId) -> Option<usize> {
+        self.peers.seen(peer).map(|peer| peer.record_max.saturating_sub(wire::CREDIT_LEN))
     }
 
     /// As [`Self::request`] with `words` arguments and up to `payload` bytes, which the caller writes where they leave from:
@@ -224,7 +240,12 @@ impl<N: Nic, S> ActiveMessages<N, S> {
 
     /// The most room that a request to `peer` may ask for; none while it is not connected.
     pub fn room_max(&self, peer: PeerId) -> ReplyRoom {
-        self.peers.seen(peer).and_then(|peer| peer.budget.room_max()).unwrap_or(ReplyRoom::NONE)
+        self.room_told(peer).unwrap_or(ReplyRoom::NONE)
+    }
+
+    /// The same, once the peer has told.
+    pub(crate) fn room_told(&self, peer: PeerId) -> Option<ReplyRoom> {
+        self.peers.seen(peer)?.budget.room_max()
     }
 
     /// What is counted of Active Messages.

@@ -1,6 +1,7 @@
 //! How an Active Message stands in its record. `PROTOCOL.md` says in words what stands here in offsets.
 
 use super::args::Args;
+use super::budget::ReplyRoom;
 use super::counters::Reject;
 use crate::copy::copy_words;
 use crate::wire::{RECORD_LEN, message_word};
@@ -131,6 +132,12 @@ pub(crate) fn put_whole(record: &mut [u8], head: Head, credit: Option<Credit>, a
     if !payload.is_empty() {
         copy_words(place, payload);
     }
+}
+
+/// Writes the record of a request, to be sent later by [`super::ActiveMessages::request_kept`].
+pub(crate) fn keep_request(record: &mut [u8], handler: u8, args: &[u64], payload: &[u8], reply: ReplyRoom) {
+    let head = Head { kind: Kind::Request, has_credit: false, words: args.len() as u8, handler, room: reply.units() };
+    put_whole(record, head, None, args, payload);
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::io;
 
 use sidelane_nic::{LinkAddr, Nic};
 
-use crate::am::ActiveMessages;
-use crate::{ConnectError, Endpoint, Event, PeerId};
+use crate::am::{ActiveMessages, ReplyRoom};
+use crate::{ConnectError, Endpoint, Event, PeerId, Refused, SendError};
 
 /// An [`Endpoint`], or [`WithState`].
 pub trait Driven: Turns + Send + 'static {}
 
 /// Active Messages on an engine. Their handlers, of requests and of replies, run on the engine's thread, with `state`; the
-/// application requests by [`super::Port::run`], and sees the state by [`super::Port::call`].
+/// application requests by [`super::Port::request`], and sees the state by [`super::Port::call`].
 pub struct WithState<N: Nic, S> {
     /// The messages.
     pub am: ActiveMessages<N, S>,
@@ -28,6 +28,16 @@ pub trait Turns {
     fn endpoint(&mut self) -> &mut Endpoint<Self::Nic>;
     /// One turn. True if there was something to do.
     fn turn(&mut self) -> bool;
+    /// Sends what a port or a sender was given, as it stands in their rings.
+    fn send(&mut self, peer: PeerId, kept: &[u8]) -> Result<(), SendError>;
+    /// The same in a buffer, which comes back if it was `lent`.
+    fn send_buffer(&mut self, peer: PeerId, kept: Vec<u8>, lent: bool) -> Result<(), Refused>;
+    /// Bytes of the longest that `peer` takes of these, as far as is known.
+    fn kept_max(&mut self, peer: PeerId) -> usize;
+    /// What is sent may be replied to.
+    const REPLIES: bool;
+    /// The most room that may be asked for there for a reply, once that is known.
+    fn room_max(&self, peer: PeerId) -> Option<ReplyRoom>;
     /// Begins a connection.
     fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError>;
     /// Ends one.
@@ -51,6 +61,25 @@ impl<N: Nic> Turns for Endpoint<N> {
     #[inline]
     fn turn(&mut self) -> bool {
         self.poll() > 0
+    }
+
+    #[inline]
+    fn send(&mut self, peer: PeerId, kept: &[u8]) -> Result<(), SendError> {
+        self.send(peer, kept)
+    }
+
+    fn send_buffer(&mut self, peer: PeerId, kept: Vec<u8>, lent: bool) -> Result<(), Refused> {
+        self.send_buffer(peer, kept, lent)
+    }
+
+    fn kept_max(&mut self, peer: PeerId) -> usize {
+        self.message_max(peer)
+    }
+
+    const REPLIES: bool = false;
+
+    fn room_max(&self, _: PeerId) -> Option<ReplyRoom> {
+        None
     }
 
     fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
@@ -84,6 +113,25 @@ impl<N: Nic, S> Turns for WithState<N, S> {
     #[inline]
     fn turn(&mut self) -> bool {
         self.am.poll(&mut self.state) > 0
+    }
+
+    #[inline]
+    fn send(&mut self, peer: PeerId, kept: &[u8]) -> Result<(), SendError> {
+        self.am.request_kept(peer, kept)
+    }
+
+    fn send_buffer(&mut self, peer: PeerId, kept: Vec<u8>, _: bool) -> Result<(), Refused> {
+        self.am.request_kept(peer, &kept).map_err(|reason| Refused { reason, buffer: kept })
+    }
+
+    fn kept_max(&mut self, peer: PeerId) -> usize {
+        self.am.kept_max(peer).unwrap_or_else(|| self.am.endpoint_mut().message_max(peer))
+    }
+
+    const REPLIES: bool = true;
+
+    fn room_max(&self, peer: PeerId) -> Option<ReplyRoom> {
+        self.am.room_told(peer)
     }
 
     fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {

@@ -1,8 +1,9 @@
 //! What applications know of a peer without asking the engine: whether it lives, how long a message it takes, and how much of what
 //! they sent is still on its way to the endpoint.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::am::ReplyRoom;
 use crate::{PeerId, SendError};
 
 /// One place in the table of peers. The engine writes, applications read; `shared_sent` apart.
@@ -16,6 +17,8 @@ pub(super) struct Gauge {
     pub shared_taken: AtomicU64,
     /// Bytes that senders have pushed.
     shared_sent: AtomicU64,
+    /// Most room for a reply that it may be asked for, in its units, while it is open.
+    room_max: AtomicU32,
 }
 
 /// What a message counts for while it is on its way: a large one waits in its own buffer, and must not shut the way alone.
@@ -27,6 +30,7 @@ pub(super) fn cost(len: usize) -> u64 {
 impl Gauge {
     /// From now on `peer` may be sent messages of at most `message_max` bytes, unless it was closed before.
     pub fn open(&self, peer: PeerId, message_max: usize) {
+        self.room_max.store(NO_BOUND, Ordering::Relaxed);
         let max = u64::from(u32::try_from(message_max).unwrap_or(u32::MAX));
         let number = u64::from(peer.generation) + 1;
         let opened = |life| (life != number).then_some(number << 32 | max);
@@ -49,6 +53,17 @@ impl Gauge {
             return Err(SendError::NoPeer);
         }
         if len as u64 > life & u64::from(u32::MAX) { Err(SendError::TooLong) } else { Ok(()) }
+    }
+
+    /// It has told how much room it keeps for a reply.
+    pub fn note_room(&self, most: ReplyRoom) {
+        self.room_max.store(most.units().into(), Ordering::Relaxed);
+    }
+
+    /// Whether so much room may be asked for there, as far as is known.
+    pub fn check_room(&self, reply: ReplyRoom) -> Result<(), SendError> {
+        let fits = u32::from(reply.units()) <= self.room_max.load(Ordering::Relaxed);
+        if fits { Ok(()) } else { Err(SendError::TooLong) }
     }
 
     /// Takes room for a sender's message. False: too much is on its way.
@@ -79,6 +94,9 @@ pub(super) const ON_THE_WAY_MAX: u64 = 64 << 10;
 
 /// At least eight messages may be on their way.
 const COST_MAX: usize = ON_THE_WAY_MAX as usize / 8;
+
+/// Of a peer that has not told.
+const NO_BOUND: u32 = u32::MAX;
 
 /// A record's head in the ring.
 const RECORD_COST: usize = 16;

@@ -33,7 +33,7 @@ impl Intake {
         message: &[u8],
     ) {
         if self.backlogs.is_empty() || !self.backlogs.contains_key(&peer.index) {
-            match driven.endpoint().send(peer, message) {
+            match driven.send(peer, message) {
                 Err(SendError::Full) => {}
                 sent => return self.settle(driven, shared, source, peer, message.len(), sent),
             }
@@ -87,10 +87,10 @@ impl Intake {
         let Some((item, bytes)) = backlog.front() else { return false };
         let (peer, source) = (item.peer, item.source);
         let (len, sent) = match &mut item.what {
-            What::Short(len) => (*len, driven.endpoint().send(peer, bytes)),
+            What::Short(len) => (*len, driven.send(peer, bytes)),
             What::Large { buffer, lent } => {
                 let (len, lent) = (buffer.len(), *lent);
-                let sent = driven.endpoint().send_buffer(peer, std::mem::take(buffer), lent);
+                let sent = driven.send_buffer(peer, std::mem::take(buffer), lent);
                 (len, sent.map_err(|refused| self.take_back(refused, peer, lent, buffer)))
             }
             What::Close => {

@@ -25,6 +25,7 @@ mod intake;
 mod order;
 mod place;
 mod port;
+mod requests;
 mod rounds;
 mod sender;
 mod shared;

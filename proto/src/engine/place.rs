@@ -46,6 +46,8 @@ pub(super) struct Core<D: Driven> {
     intake: Intake,
     /// What the application has to take before more can come.
     stuck: Stuck,
+    /// Peers that have not told how much room they keep for replies.
+    untold: Vec<PeerId>,
     /// It is to end: when at the latest.
     ends_at: Option<Instant>,
     back: mpsc::SyncSender<D>,
@@ -60,7 +62,16 @@ struct Stuck {
 impl<D: Driven> Core<D> {
     /// `back` is how the application gets `driven` again.
     pub fn new(driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<D>) -> Self {
-        Self { driven, lane, shared, intake: Intake::default(), stuck: Stuck::default(), ends_at: None, back }
+        Self {
+            driven,
+            lane,
+            shared,
+            intake: Intake::default(),
+            stuck: Stuck::default(),
+            untold: Vec::new(),
+            ends_at: None,
+            back,
+        }
     }
 
     /// A turn of one that is to end: takes what was ordered before that.
@@ -119,6 +130,22 @@ impl<D: Driven> Core<D> {
         taken
     }
 
+    /// Lets the application know of room that peers have told of.
+    #[cold]
+    fn note_rooms(&mut self) {
+        let Self { driven, shared, untold, .. } = self;
+        untold.retain(|peer| {
+            if !driven.endpoint().has_peer(*peer) {
+                return false;
+            }
+            let Some(most) = driven.room_max(*peer) else { return true };
+            if let Some(gauge) = shared.gauge(*peer) {
+                gauge.note_room(most);
+            }
+            false
+        });
+    }
+
     /// Puts what came where the application finds it, as far as there is room.
     fn deliver(&mut self) -> bool {
         let Self { driven, lane, shared, .. } = self;
@@ -140,6 +167,11 @@ impl<D: Driven> Core<D> {
             }
             let Some(event) = self.intake.returned.pop_front().or_else(|| driven.poll_event()) else { break };
             note(driven, shared, &event);
+            if let Event::Connected { peer, .. } = event
+                && D::REPLIES
+            {
+                self.untold.push(peer);
+            }
             let _ = shared.events.push(event);
             told = true;
         }
@@ -162,6 +194,9 @@ impl<D: Driven> Place for Core<D> {
             self.driven.endpoint().flush();
         }
         let received = self.driven.turn();
+        if D::REPLIES && !self.untold.is_empty() {
+            self.note_rooms();
+        }
         if self.deliver() | ordered | received { Turn::Busy } else { Turn::Idle }
     }
 
@@ -218,9 +253,8 @@ fn put<D>(lane: &mut End, shared: &Shared<D>, peer: PeerId, message: &[u8]) {
 fn note<D: Driven>(driven: &mut D, shared: &Shared<D>, event: &Event) {
     match event {
         Event::Connected { peer, .. } => {
-            let message_max = driven.endpoint().message_max(*peer);
             if let Some(gauge) = shared.gauge(*peer) {
-                gauge.open(*peer, message_max);
+                gauge.open(*peer, driven.kept_max(*peer));
             }
         }
         Event::Gone { peer, .. } | Event::Closed { peer } => {

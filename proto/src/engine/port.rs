@@ -26,7 +26,7 @@ use crate::{Counters, Endpoint, Event, PeerId, Refused, SendError};
 /// When the engine has panicked, `send` says `NoPeer`, and everything that can says why.
 pub struct Port<D: Driven> {
     lane: End,
-    shared: Arc<Shared<D>>,
+    pub(super) shared: Arc<Shared<D>>,
     /// Bytes sent to each peer, by its index; the gauges say how many of them the endpoint has taken.
     sent: Box<[u64]>,
     /// Something was refused for want of room.
@@ -52,9 +52,8 @@ impl<D: Driven> Port<D> {
         let shared = Arc::clone(&self.shared);
         let connected = self.call(move |driven| {
             let peer = driven.connect(to)?;
-            let message_max = driven.endpoint().message_max(peer);
             if let Some(gauge) = shared.gauge(peer) {
-                gauge.open(peer, message_max);
+                gauge.open(peer, driven.kept_max(peer));
             }
             Ok::<_, crate::ConnectError>(peer)
         })?;
@@ -196,19 +195,19 @@ impl<D: Driven> Port<D> {
             && self.lane.push(HEAD_LEN, |record| Head { peer: nobody, beside: true }.emit(record));
         debug_assert!(pushed, "there was room for it");
     }
-}
 
-impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
-    /// As [`Endpoint::send`]. `Full`: too much is on its way to this peer, or in the engine's ring.
+    /// Gives the engine what `write` puts into `len` bytes, to be sent.
     #[inline]
-    pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
-        let cost = self.admit(peer, message.len())?;
-        if message.len() > RECORD_MAX - HEAD_LEN {
-            return self.send_beside(peer, message.to_vec(), false, cost).map_err(|refused| refused.reason);
+    pub(super) fn keep(&mut self, peer: PeerId, len: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        let cost = self.admit(peer, len)?;
+        if len > RECORD_MAX - HEAD_LEN {
+            let mut buffer = vec![0; len];
+            write(&mut buffer);
+            return self.send_beside(peer, buffer, false, cost).map_err(|refused| refused.reason);
         }
-        let pushed = self.lane.push(HEAD_LEN + message.len(), |record| {
+        let pushed = self.lane.push(HEAD_LEN + len, |record| {
             Head { peer, beside: false }.emit(record);
-            record[HEAD_LEN..].copy_from_slice(message);
+            write(&mut record[HEAD_LEN..]);
         });
         if !pushed {
             self.was_full = true;
@@ -216,6 +215,44 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
         }
         self.sent[usize::from(peer.index)] += cost;
         Ok(())
+    }
+
+    /// What a message counts for, if it may be sent now.
+    #[inline]
+    fn admit(&mut self, peer: PeerId, len: usize) -> Result<u64, SendError> {
+        let gauge: &Gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
+        gauge.check(peer, len)?;
+        let (sent, cost) = (self.sent[usize::from(peer.index)], cost(len));
+        if !gauge.fits_port(sent, cost)
+            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_port(sent, cost))
+        {
+            return Err(SendError::Full);
+        }
+        // Rare, and looked at last: an engine that has ended takes nothing.
+        if self.shared.has_ended() { Err(SendError::NoPeer) } else { Ok(cost) }
+    }
+
+    #[cold]
+    fn send_beside(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool, cost: u64) -> Result<(), Refused> {
+        if !self.has_room_beside() {
+            self.was_full = true;
+            return Err(Refused { reason: SendError::Full, buffer });
+        }
+        self.order(Order::Large { peer, buffer, lent });
+        self.sent[usize::from(peer.index)] += cost;
+        Ok(())
+    }
+}
+
+impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
+    /// As [`Endpoint::send`]. `Full`: too much is on its way to this peer, or in the engine's ring.
+    #[inline]
+    pub fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        if message.len() > RECORD_MAX - HEAD_LEN {
+            let cost = self.admit(peer, message.len())?;
+            return self.send_beside(peer, message.to_vec(), false, cost).map_err(|refused| refused.reason);
+        }
+        self.keep(peer, message.len(), |place| place.copy_from_slice(message))
     }
 
     /// As [`Endpoint::send_owned`].
@@ -259,32 +296,6 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
             return self.alive().map(|()| false);
         }
         self.call(move |endpoint| endpoint.is_settled(peer))
-    }
-
-    /// What a message counts for, if it may be sent now.
-    #[inline]
-    fn admit(&mut self, peer: PeerId, len: usize) -> Result<u64, SendError> {
-        let gauge: &Gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
-        gauge.check(peer, len)?;
-        let (sent, cost) = (self.sent[usize::from(peer.index)], cost(len));
-        if !gauge.fits_port(sent, cost)
-            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_port(sent, cost))
-        {
-            return Err(SendError::Full);
-        }
-        // Rare, and looked at last: an engine that has ended takes nothing.
-        if self.shared.has_ended() { Err(SendError::NoPeer) } else { Ok(cost) }
-    }
-
-    #[cold]
-    fn send_beside(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool, cost: u64) -> Result<(), Refused> {
-        if !self.has_room_beside() {
-            self.was_full = true;
-            return Err(Refused { reason: SendError::Full, buffer });
-        }
-        self.order(Order::Large { peer, buffer, lent });
-        self.sent[usize::from(peer.index)] += cost;
-        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Endpoint, PeerId, SendError};
 /// A way into an engine for any number of threads; a clone is another. What one thread sends arrives in that order; what a port
 /// sends to the same peer may overtake it.
 pub struct Sender<D: Driven> {
-    shared: Arc<Shared<D>>,
+    pub(super) shared: Arc<Shared<D>>,
 }
 
 impl<D: Driven> Sender<D> {
@@ -46,29 +46,38 @@ impl<D: Driven> Sender<D> {
     }
 }
 
-impl<N: Nic + Send + 'static> Sender<Endpoint<N>> {
-    /// As [`super::Port::send`].
-    pub fn send(&self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+impl<D: Driven> Sender<D> {
+    /// Gives the engine what `write` puts into `len` bytes, to be sent.
+    pub(super) fn keep(&self, peer: PeerId, len: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
         let gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
-        gauge.check(peer, message.len())?;
+        gauge.check(peer, len)?;
         if self.shared.has_ended() {
             return Err(SendError::NoPeer);
         }
-        let cost = cost(message.len());
+        let cost = cost(len);
         if !gauge.take_shared(cost) {
             return Err(SendError::Full);
         }
-        let order = if message.len() <= SHORT_MAX {
+        let order = if len <= SHORT_MAX {
             let mut bytes = [0; SHORT_MAX];
-            bytes[..message.len()].copy_from_slice(message);
-            Order::Short { peer, len: message.len() as u8, bytes }
+            write(&mut bytes[..len]);
+            Order::Short { peer, len: len as u8, bytes }
         } else {
-            Order::Large { peer, buffer: message.to_vec(), lent: false }
+            let mut buffer = vec![0; len];
+            write(&mut buffer);
+            Order::Large { peer, buffer, lent: false }
         };
         self.shared.orders.push(order).map_err(|_| {
             gauge.give_shared(cost);
             SendError::Full
         })
+    }
+}
+
+impl<N: Nic + Send + 'static> Sender<Endpoint<N>> {
+    /// As [`super::Port::send`].
+    pub fn send(&self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+        self.keep(peer, message.len(), |place| place.copy_from_slice(message))
     }
 }
 

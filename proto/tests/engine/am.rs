@@ -2,11 +2,11 @@
 
 use std::thread::{self, ThreadId};
 
-use sidelane_nic::Nic;
 use sidelane_nic::shm::ShmNic;
+use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::engine::{Options, Port, WithState, start};
-use sidelane_proto::{Endpoint, Event, PeerId};
+use sidelane_proto::{Endpoint, Event, PeerId, SendError};
 
 use crate::face::{Domain, PATIENCE, config};
 
@@ -14,6 +14,9 @@ use crate::face::{Domain, PATIENCE, config};
 struct State {
     handled_by: Option<ThreadId>,
     answers: Vec<u64>,
+    /// Requests of each source.
+    came: [u64; 4],
+    bytes: usize,
 }
 
 fn double(state: &mut State, replier: Replier<'_>, args: Args<'_>, _: &[u8]) {
@@ -25,11 +28,26 @@ fn answered(state: &mut State, _: PeerId, args: Args<'_>, _: &[u8]) {
     state.answers.push(args.get(0).unwrap());
 }
 
+fn next(state: &mut State, _: Replier<'_>, args: Args<'_>, bytes: &[u8]) {
+    let [source, number] = args.array().unwrap();
+    let came = &mut state.came[source as usize];
+    assert_eq!((*came, bytes), (number, &payload(source, number)[..]));
+    *came += 1;
+}
+
+fn count(state: &mut State, _: Replier<'_>, _: Args<'_>, bytes: &[u8]) {
+    state.bytes += bytes.len();
+}
+
 type On = WithState<ShmNic, State>;
 
+fn messages(domain: &Domain) -> ActiveMessages<ShmNic, State> {
+    let handlers = Handlers::new().request(0, double).request(1, next).request(2, count).reply(0, answered);
+    ActiveMessages::new(Endpoint::new(domain.open(), config()), handlers)
+}
+
 fn engine(domain: &Domain) -> Port<On> {
-    let handlers = Handlers::new().request(0, double).reply(0, answered);
-    let am = ActiveMessages::new(Endpoint::new(domain.open(), config()), handlers);
+    let am = messages(domain);
     start(WithState { am, state: State::default() }, Options::default()).unwrap()
 }
 
@@ -38,22 +56,11 @@ fn handlers_run_on_the_engine_while_the_application_does_something_else() {
     let domain = Domain::new();
     let (mut a, mut b) = (engine(&domain), engine(&domain));
     let at_b = b.call(|on| on.am.endpoint().nic().caps().addr).unwrap();
-    let to_b = a.connect(at_b).unwrap();
+    let to_b = connected(&mut a, at_b);
     let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
-    let connected = loop {
-        match a.poll_event() {
-            Some(event) => break event,
-            None => a.wait(Some(give_up)).unwrap(),
-        }
-    };
-    assert!(matches!(connected, Event::Connected { peer, .. } if peer == to_b));
     // From here on nothing is called of `b`.
     for number in 0..100u64 {
-        let mut refused = true;
-        while refused {
-            refused =
-                a.call(move |on| on.am.request(to_b, 0, &[number], &[], ReplyRoom::medium(1, 0)).is_err()).unwrap();
-        }
+        until_taken(&mut a, |a| a.request(to_b, 0, &[number], &[], ReplyRoom::medium(1, 0)));
     }
     let answers = loop {
         let answers = a.call(|on| (on.state.answers.len() == 100).then(|| on.state.answers.clone())).unwrap();
@@ -65,4 +72,128 @@ fn handlers_run_on_the_engine_while_the_application_does_something_else() {
     assert_eq!(answers, (0..100).map(|number| number * 2).collect::<Vec<_>>());
     let (handled_by, engine) = b.call(|on| (on.state.handled_by, thread::current().id())).unwrap();
     assert_eq!(handled_by, Some(engine));
+}
+
+#[test]
+fn requests_of_a_port_and_of_many_threads_are_handled_once_and_in_the_order_of_each() {
+    const EACH: u64 = 2_000;
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), engine(&domain));
+    let at_b = b.call(|on| on.am.endpoint().nic().caps().addr).unwrap();
+    let to_b = connected(&mut a, at_b);
+    thread::scope(|scope| {
+        for source in 1..=3 {
+            let sender = a.sender();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let payload = payload(source, number);
+                    while let Err(error) = sender.request(to_b, 1, &[source, number], &payload, ReplyRoom::NONE) {
+                        assert_eq!(error, SendError::Full);
+                        sender.flush();
+                        thread::yield_now();
+                    }
+                }
+                sender.flush();
+            });
+        }
+        for number in 0..EACH {
+            let payload = payload(0, number);
+            until_taken(&mut a, |a| a.request(to_b, 1, &[0, number], &payload, ReplyRoom::NONE));
+        }
+    });
+    a.flush();
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    while b.call(|on| on.state.came).unwrap() != [EACH; 4] {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "not every request came");
+    }
+}
+
+/// The peer's handlers run only when it is polled here.
+#[test]
+fn what_finds_no_room_is_refused_or_kept_and_nothing_is_lost() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), messages(&domain));
+    let to_b = a.connect(b.endpoint().nic().caps().addr).unwrap();
+    let (mut state, give_up) = (State::default(), sidelane_nic::clock::monotonic() + PATIENCE);
+    while a.poll_event().is_none() {
+        b.poll(&mut state);
+        assert!(sidelane_nic::clock::monotonic() < give_up, "no connection");
+    }
+    let (mut sent, mut refused) = (0, 0);
+    // It stays full when what is on its way has come as far as it can.
+    while refused < 1_000 {
+        let payload = payload(0, sent);
+        match a.request(to_b, 1, &[0, sent], &payload, ReplyRoom::NONE) {
+            Ok(()) => (sent, refused) = (sent + 1, 0),
+            Err(error) => {
+                assert_eq!(error, SendError::Full);
+                refused += 1;
+                a.call(|_| ()).unwrap();
+            }
+        }
+    }
+    while state.came[0] < sent {
+        b.poll(&mut state);
+        assert!(sidelane_nic::clock::monotonic() < give_up, "{} of {sent} came", state.came[0]);
+    }
+}
+
+#[test]
+fn a_request_that_the_peer_cannot_take_is_refused_and_harms_nothing() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), engine(&domain));
+    let at_b = b.call(|on| on.am.endpoint().nic().caps().addr).unwrap();
+    let to_b = connected(&mut a, at_b);
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    while a.call(move |on| on.am.room_max(to_b)).unwrap() == ReplyRoom::NONE {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "it tells of no room for replies");
+    }
+    let longest = a.call(move |on| on.am.medium_max(to_b, 2)).unwrap();
+    let bytes = vec![7; longest + 1];
+    let none = ReplyRoom::NONE;
+    assert_eq!(a.request(to_b, 1, &[0, 0], &bytes, none), Err(SendError::TooLong));
+    assert_eq!(a.request(to_b, 1, &[0; 17], &[], none), Err(SendError::TooLong));
+    assert_eq!(a.request(to_b, 1, &[0, 0], &[], ReplyRoom::medium(16, 1 << 20)), Err(SendError::TooLong));
+    assert_eq!(a.sender().request(to_b, 1, &[0, 0], &bytes, none), Err(SendError::TooLong));
+    // A reply, whose credit rides on a later request, and the longest one behind it.
+    for number in 0..20 {
+        until_taken(&mut a, |a| a.request(to_b, 0, &[number], &[], ReplyRoom::medium(1, 0)));
+        until_taken(&mut a, |a| a.request(to_b, 2, &[0, 0], &bytes[..longest], none));
+    }
+    a.flush();
+    while b.call(|on| on.state.bytes).unwrap() != 20 * longest {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "not every request came: {:?}", a.poll_event());
+    }
+    a.close(to_b);
+    assert_eq!(a.request(to_b, 1, &[0, 0], &[], none), Err(SendError::NoPeer));
+}
+
+/// Begins a connection and waits for it.
+fn connected(a: &mut Port<On>, to: LinkAddr) -> PeerId {
+    let to = a.connect(to).unwrap();
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    let event = loop {
+        match a.poll_event() {
+            Some(event) => break event,
+            None => a.wait(Some(give_up)).unwrap(),
+        }
+    };
+    assert!(matches!(event, Event::Connected { peer, .. } if peer == to));
+    to
+}
+
+/// Tries until there is room.
+fn until_taken(a: &mut Port<On>, mut request: impl FnMut(&mut Port<On>) -> Result<(), SendError>) {
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    while let Err(error) = request(a) {
+        assert_eq!(error, SendError::Full);
+        a.wait(Some(give_up)).unwrap();
+        assert!(sidelane_nic::clock::monotonic() < give_up, "no room is made");
+    }
+}
+
+/// Short ones, and some that do not fit the engine's ring.
+fn payload(source: u64, number: u64) -> Vec<u8> {
+    let len = if number % 50 == 49 { 20_000 } else { number * 7 % 300 };
+    vec![(source * 31 + number) as u8; len as usize]
 }
