@@ -1,65 +1,24 @@
 #![allow(unsafe_code)]
 //! Collective calls on raw memory: what the typed ones and the C interface stand on. Unsafe, since the memory is lent.
 
-use std::ptr::slice_from_raw_parts_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::Device;
-use crate::coll::{Buffers, Call, Reduction};
-use crate::datatype::{Datatype, Made, Predefined};
+use crate::coll::{Buffers, Call};
 use crate::host::FEW;
-use crate::op::Op;
 
-use super::collective::{BoxedCombine as Combine, Course, Execution, Lent, Queue, Queued, Ranks};
+use super::collective::{BoxedCombine as Combine, Course, Execution, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
 use super::local::State;
-use super::operator::{self, lock};
+use super::operand::{Operator, combine, predefined};
+use super::operator::lock;
 use super::pending::Pending;
 use super::persistent::Persistent;
 use super::prepare::Prepared;
 use super::running::Run;
-use super::{Communicator, Equivalence, ErrorClass, Status};
-
-/// The operator of a call: what it is called with, and the operator.
-pub type Operator<'a> = Option<(&'a Operand, &'a Op)>;
-
-/// The type that an operator is called with. For numbers nothing has to be found out.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "as the type says")]
-pub enum Operand {
-    Predefined(Predefined),
-    Datatype(Datatype),
-}
-
-impl Operand {
-    #[inline]
-    pub(super) fn of<T: Equivalence>() -> Self {
-        T::KIND.map_or_else(|| Self::Datatype(T::datatype()), Self::Predefined)
-    }
-
-    fn datatype(&self) -> Datatype {
-        match self {
-            Self::Predefined(kind) => (*kind).into(),
-            Self::Datatype(datatype) => datatype.clone(),
-        }
-    }
-
-    /// The predefined type that arrays of this type are arrays of.
-    #[inline]
-    fn kind(&self) -> Option<Predefined> {
-        match self {
-            Self::Predefined(kind) => Some(*kind),
-            Self::Datatype(datatype) => kind(datatype),
-        }
-    }
-}
-
-impl From<Datatype> for Operand {
-    fn from(datatype: Datatype) -> Self {
-        Self::Datatype(datatype)
-    }
-}
+use super::side::{Side, buffers, lend};
+use super::{Communicator, ErrorClass, Status};
 
 impl Communicator {
     /// A collective call: what this rank gives, or `None` for what is in `room` already; what it gets; and the operator.
@@ -396,183 +355,14 @@ impl std::fmt::Debug for RepeatedCall {
 /// The hint that persistent calls are begun in the same order by all ranks (MPI-4.1 7.4.4).
 const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
 
-/// The bytes of both sides.
-///
-/// # Safety
-///
-/// As for [`Lent::new`].
-unsafe fn lend(send: Option<&Side>, receive: &Side) -> Lent {
-    let none = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
-    // SAFETY: passed on.
-    unsafe { Lent::new(send.map_or(none, |side| side.bytes), receive.bytes) }
-}
-
 /// What a call does, and with which operator.
 struct Steps {
     execution: Execution,
     combine: Combine,
 }
 
-fn buffers(send: Option<&Side>, receive: &Side) -> Buffers {
-    Buffers { send: send.map_or(0, |side| side.bytes.len()), receive: receive.bytes.len(), in_place: send.is_none() }
-}
-
 fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
     steps.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What is reduced, for a call with an operator.
-#[inline]
-pub(super) fn reduction(operand: &Operand, op: &Op) -> Result<Reduction, ErrorClass> {
-    let element = match operand {
-        Operand::Predefined(kind) => kind.extent(),
-        Operand::Datatype(datatype) => match kind(datatype) {
-            // The program's own operators get whole elements of what they were called with.
-            Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
-            _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
-        },
-    };
-    // Elements of no bytes are reduced as bytes that there are none of.
-    Ok(Reduction { element: element.max(1), commutative: op.is_commutative() })
-}
-
-/// The predefined type that arrays of this type are arrays of.
-fn kind(datatype: &Datatype) -> Option<Predefined> {
-    match datatype.made() {
-        Made::Named(kind) => Some(*kind),
-        _ if datatype.extent() == datatype.size() as isize && datatype.contiguous_run(1).is_some() => {
-            datatype.element_kind().filter(|kind| kind.size() == kind.extent())
-        }
-        _ => None,
-    }
-}
-
-/// A predefined operator, with the type whose elements it gets.
-fn predefined(operator: Operator<'_>) -> Option<(Predefined, &Op)> {
-    let (operand, op) = operator.filter(|(_, op)| !matches!(op, Op::User(_)))?;
-    Some((operand.kind()?, op))
-}
-
-fn combine(operator: Operator) -> Result<Combine, ErrorClass> {
-    let Some((operand, op)) = operator else { return Ok(Box::new(|_, _| unreachable!("nothing is combined"))) };
-    let op = op.clone();
-    // A user's operator gets the type that it was called with; a predefined one on a dense type its elements.
-    let user = matches!(op, Op::User(_));
-    match operand.kind() {
-        Some(kind) if !user => {
-            if !op.is_defined_on(kind) {
-                return Err(ErrorClass::Op);
-            }
-            Ok(Box::new(move |into, from| op.combine(kind, into, from).expect("it is defined, as checked")))
-        }
-        _ if !user => Err(ErrorClass::Op),
-        _ => {
-            let datatype = operand.datatype();
-            let extent = usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?.max(1);
-            Ok(Box::new(move |into, from| {
-                let count = into.len() / extent;
-                operator::run(|| op.combine_any(&datatype, count, into, from))
-                    .expect("users' operators take all types");
-            }))
-        }
-    }
-}
-
-/// The bytes of one side of a call.
-struct Side {
-    elements: Elements,
-    bytes: *mut [u8],
-    copied: bool,
-}
-
-// SAFETY: who began the call has lent its memory until it is over; a copy is this value's own.
-unsafe impl Send for Side {}
-
-impl Side {
-    /// What is given and what is got.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::of`].
-    unsafe fn both(
-        given: Option<Elements>,
-        room: Elements,
-        operator: Operator,
-    ) -> Result<(Option<Self>, Self), ErrorClass> {
-        // SAFETY: passed on.
-        let send = given.map(|given| unsafe { Self::of(given, operator) }).transpose()?;
-        // SAFETY: passed on.
-        match unsafe { Self::of(room, operator) } {
-            Ok(receive) => Ok((send, receive)),
-            Err(class) => {
-                // SAFETY: no call has been begun.
-                send.into_iter().for_each(|send| unsafe { send.forget() });
-                Err(class)
-            }
-        }
-    }
-
-    /// Ends both. What was received is brought to its place if the call is `done` well.
-    ///
-    /// # Safety
-    ///
-    /// The call is over, and all data of the elements that were received can be written.
-    unsafe fn end(send: Option<Self>, receive: Self, done: Result<(), ErrorClass>) -> Result<(), ErrorClass> {
-        // SAFETY: passed on.
-        unsafe {
-            send.into_iter().for_each(|send| send.forget());
-            match done {
-                Ok(()) => receive.deliver(),
-                Err(class) => {
-                    receive.forget();
-                    Err(class)
-                }
-            }
-        }
-    }
-
-    /// The elements' bytes in one piece, where they are or copied.
-    ///
-    /// # Safety
-    ///
-    /// All data of the elements can be read.
-    unsafe fn of(elements: Elements, operator: Operator) -> Result<Self, ErrorClass> {
-        let elements = if operator.is_some() { elements.native() } else { elements };
-        if let Some(bytes) = elements.in_place() {
-            return Ok(Self { elements, bytes, copied: false });
-        }
-        // SAFETY: passed on.
-        let bytes = Box::into_raw(unsafe { elements.gather() }?.into_boxed_slice());
-        Ok(Self { elements, bytes, copied: true })
-    }
-
-    /// Gives back what was only read.
-    ///
-    /// # Safety
-    ///
-    /// The call is over.
-    unsafe fn forget(self) {
-        if self.copied {
-            // SAFETY: made of a box by `of`, and nobody else has it any more.
-            drop(unsafe { Box::from_raw(self.bytes) });
-        }
-    }
-
-    /// Brings what was received to its place.
-    ///
-    /// # Safety
-    ///
-    /// The call is over, and all data of the elements can be written.
-    unsafe fn deliver(self) -> Result<(), ErrorClass> {
-        if !self.copied {
-            return Ok(());
-        }
-        // SAFETY: made of a box by `of`, and nobody else has it any more; the place is the caller's.
-        unsafe {
-            let mut bytes = Box::from_raw(self.bytes);
-            self.elements.scatter(&mut bytes)
-        }
-    }
 }
 
 /// A collective call under way.

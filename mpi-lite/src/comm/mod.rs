@@ -6,7 +6,8 @@
 //! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
-//! | `collectives`, `prepare`, `calls`, `elements` | collective calls of slices, what is checked of them, of raw memory, and where that is |
+//! | `collectives`, `prepare`, `calls` | collective calls of slices, what is checked of them, and of raw memory |
+//! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
 //! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `duplicate` | new communicators, and what all agree on for them |
@@ -41,6 +42,7 @@ mod lending;
 mod local;
 mod movable;
 mod neighborhood;
+mod operand;
 mod operator;
 mod partitioned;
 mod pending;
@@ -52,6 +54,7 @@ mod pulse;
 mod repeated;
 mod running;
 mod scope;
+mod side;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -59,7 +62,6 @@ mod threads;
 mod typed;
 
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
-pub use calls::{Operand, Operator};
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use duplicate::Duplicate;
 pub use elements::Elements;
@@ -69,6 +71,7 @@ pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};
 pub use local::Local;
 pub use neighborhood::Around;
+pub use operand::{Operand, Operator};
 pub use partitioned::{Arrivals, Partitions};
 pub use pending::{Pending, Transfer};
 pub use persistent::Persistent;

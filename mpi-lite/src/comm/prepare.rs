@@ -8,9 +8,9 @@ use crate::coll::{Blocks, Call};
 use crate::datatype::Predefined;
 use crate::op::Op;
 
-use super::calls::{Operand, Operator, reduction};
 use super::collective::NOBODY;
 use super::elements::Elements;
+use super::operand::{Operand, Operator, reduction};
 use super::pending::Pending;
 use super::{Communicator, Equivalence, ErrorClass};
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::coll::{Blocks, Call, Reduction};
-use crate::comm::calls::reduction;
+use crate::comm::operand::reduction;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::{Op, UserOp};
 
