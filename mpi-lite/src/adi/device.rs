@@ -310,9 +310,10 @@ impl Device {
         !self.engine.revoked.is_empty() && self.engine.revoked.contains(&context)
     }
 
-    /// Whether a message of one of these contexts is under way. For what seldom happens: looks at all.
+    /// Whether a message of one of these contexts is under way, or a service has one of them. For what seldom happens: looks at all.
     pub fn uses(&self, contexts: Range<u32>) -> bool {
-        !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context)).is_empty()
+        let is_served = self.services.iter().any(|(context, _)| contexts.contains(context));
+        is_served || !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context)).is_empty()
     }
 
     /// Processes that are gone, in the order in which it was noticed. Receives from anybody wait on in spite of them.

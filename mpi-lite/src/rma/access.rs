@@ -79,10 +79,10 @@ impl Window {
         Ok(operation)
     }
 
-    /// Combines the target's elements with ours, each atomically (`MPI_Accumulate`, `MPI_Raccumulate`).
+    /// Combines the target's elements with ours, each atomically (`MPI_Accumulate`, `MPI_Raccumulate`). What is given is copied.
     ///
     /// # Safety
-    /// As for [`Self::put`].
+    /// The buffer can be read now.
     pub unsafe fn accumulate(
         &mut self,
         device: &mut Device,
@@ -100,7 +100,7 @@ impl Window {
     /// [`Op::NoOp`] `from` may be empty.
     ///
     /// # Safety
-    /// As for [`Self::put`] and [`Self::get`].
+    /// What is given can be read now, and the room is lent as for [`Self::get`].
     pub unsafe fn get_accumulate(
         &mut self,
         device: &mut Device,
@@ -174,6 +174,29 @@ impl Window {
         let run = Run { at: 0, len: size as u64 };
         self.ask(device, rank, action.head(number, &to, size), &[run], &[&both], Some(answer));
         Ok(operation)
+    }
+
+    /// Copies from this process's own part, of a window that has memory of its own: in an epoch or out of any.
+    ///
+    /// # Safety
+    /// The room can be written now, and nobody else uses it.
+    pub unsafe fn load(&mut self, into: Room<'_>, displacement: i64) -> Result<(), RmaError> {
+        let own = Target { rank: self.rank(), displacement, count: into.count, datatype: into.datatype };
+        own.size()?;
+        self.sync();
+        self.mapped.get(&into, &own).unwrap_or(Err(RmaError::Flavor))
+    }
+
+    /// Copies to this process's own part, as [`Self::load`] does from there.
+    ///
+    /// # Safety
+    /// The buffer can be read now.
+    pub unsafe fn store(&mut self, from: Lent<'_>, displacement: i64) -> Result<(), RmaError> {
+        let own = Target { rank: self.rank(), displacement, count: from.count, datatype: from.datatype };
+        own.size()?;
+        let stored = self.mapped.put(&from, &own).unwrap_or(Err(RmaError::Flavor));
+        self.sync();
+        stored
     }
 
     /// Checks what can be checked here: rank, epoch, sizes. Bounds are checked where the memory is.

@@ -15,10 +15,17 @@ pub(super) fn combine(places: &mut Places, element: Predefined, op: &Op, operand
     if operand.len() != places.len() || !operand.len().is_multiple_of(element.size()) {
         return Err(RmaError::Malformed);
     }
-    if element.size() == element.extent()
-        && let Some(bytes) = places.bytes_mut()
-    {
-        return op.combine(element, bytes, operand).map_err(|_| RmaError::Op);
+    if !op.is_defined_on(element) {
+        return Err(RmaError::Op);
+    }
+    if element.size() == element.extent() {
+        let mut done = Ok(());
+        let one_run = places.change(element.size(), |at, piece| {
+            done = done.and(op.combine(element, piece, &operand[at..][..piece.len()]).map_err(|_| RmaError::Op));
+        });
+        if one_run {
+            return done;
+        }
     }
     let mut old = Vec::with_capacity(places.len());
     places.gather(&mut old);
@@ -41,14 +48,15 @@ pub(super) fn combine(places: &mut Places, element: Predefined, op: &Op, operand
 /// Puts the second half of `data` where the first half is.
 pub(super) fn compare_and_swap(places: &mut Places, data: &[u8]) -> Result<(), RmaError> {
     let (compare, new) = data.split_at(data.len() / 2);
-    let bytes = places.bytes_mut().ok_or(RmaError::Malformed)?;
-    if compare.len() != bytes.len() || new.len() != bytes.len() {
+    if compare.len() != places.len() || new.len() != places.len() {
         return Err(RmaError::Malformed);
     }
-    if bytes == compare {
-        bytes.copy_from_slice(new);
-    }
-    Ok(())
+    let one_run = places.change(places.len().max(1), |_, bytes| {
+        if bytes == compare {
+            bytes.copy_from_slice(new);
+        }
+    });
+    if one_run { Ok(()) } else { Err(RmaError::Malformed) }
 }
 
 /// What `MPI_Compare_and_swap` takes (MPI-4.1 12.3.4).

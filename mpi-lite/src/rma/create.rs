@@ -102,8 +102,8 @@ impl Window {
                 return None;
             }
             // A shared window is one array (MPI-4.1 12.2.3); elsewhere no two ranks write the same cache line.
-            let room = if flavor == Flavor::Shared { len } else { len.checked_next_multiple_of(LINE)? };
-            end = at.checked_add(room);
+            let room = if flavor == Flavor::Shared { Some(len) } else { len.checked_next_multiple_of(LINE) };
+            end = room.and_then(|room| at.checked_add(room));
             Some((at, len, unit))
         });
         let parts: Vec<_> = parts.collect();

@@ -41,6 +41,15 @@ pub enum RmaError {
     Device(#[from] adi::Error),
 }
 
+impl From<RmaError> for ErrorClass {
+    fn from(error: RmaError) -> Self {
+        match error {
+            RmaError::Device(error) => error.into(),
+            other => other.class().unwrap_or(Self::Intern),
+        }
+    }
+}
+
 impl RmaError {
     /// The standard's class; `None` of what only the device knows.
     pub const fn class(self) -> Option<ErrorClass> {

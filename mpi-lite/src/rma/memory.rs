@@ -32,6 +32,8 @@ unsafe impl Send for Region {}
 pub(super) struct Places {
     list: Vec<(NonNull<u8>, usize)>,
     len: usize,
+    /// Room for what is changed, kept from one request to the next.
+    piece: Vec<u8>,
 }
 
 // SAFETY: as for `Region`.
@@ -150,13 +152,23 @@ impl Places {
         Some(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len))
     }
 
-    /// All of it as bytes to be changed in place, if it is one run.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let [(start, len)] = self.list[..] else { return None };
-        // SAFETY: within a region, which stays, and which nobody in this process borrows while it is in a call of its device. Other
-        // processes that map it may write these very bytes meanwhile only if the program conflicts with its own accumulate,
-        // which MPI-4.1 12.7 forbids and whoever gave the memory has promised not to do (`Regions::of`).
-        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    /// Changes all of it, if it is one run, by copies of pieces of which none ends within `grain` bytes that belong together: `each` is
+    /// told where in it its piece begins. False, and nothing is changed, if it is not one run.
+    pub fn change(&mut self, grain: usize, mut each: impl FnMut(usize, &mut [u8])) -> bool {
+        let [(start, len)] = self.list[..] else { return false };
+        let most = PIECE.max(grain) / grain * grain;
+        self.piece.resize(len.min(most).max(self.piece.len()), 0);
+        for at in (0..len).step_by(most) {
+            let piece = &mut self.piece[..most.min(len - at)];
+            let here = start.as_ptr().wrapping_add(at);
+            // SAFETY: within a region, which stays; `piece` is memory of our own. No reference is made to the region's bytes, as in
+            // `gather`: in vain are only the changes of a program that conflicts with its own accumulate (MPI-4.1 12.7).
+            unsafe { here.copy_to_nonoverlapping(piece.as_mut_ptr(), piece.len()) };
+            each(at, piece);
+            // SAFETY: as above.
+            unsafe { here.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+        }
+        true
     }
 
     /// Appends a copy of all of it.
@@ -182,6 +194,9 @@ impl Places {
         }
     }
 }
+
+/// Bytes that are changed at a time: they are in a core's first cache, twice.
+const PIECE: usize = 4 << 10;
 
 /// Where memory begins and ends.
 fn bounds(memory: *mut [u8]) -> Option<(u64, u64)> {

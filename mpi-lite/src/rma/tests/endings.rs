@@ -49,6 +49,7 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
     });
 }
 
+/// A request that a window would send.
 fn ask(device: &mut Device, members: &Members, to: usize, head: Head, data: &[u8]) {
     let (run, mut bytes) = (Run { at: 0, len: head.bytes }, Vec::new());
     let data: &[&[u8]] = if data.is_empty() { &[] } else { &[data] };
@@ -155,9 +156,11 @@ fn memory_of_a_window_that_could_not_be_made_is_not_written_any_more() {
 
 #[test]
 fn nobody_waits_for_a_rank_that_has_no_memory_for_its_part() {
-    job(3, &Config::default(), |device, members| {
-        let len = if members.rank == 1 { 1 << 60 } else { 8 };
-        let made = Window::allocate(device, members, len, 1);
-        assert_eq!(made.map(drop), Err(RmaError::NoMemory));
-    });
+    for much in [1 << 60, usize::MAX] {
+        job(3, &Config::default(), |device, members| {
+            let len = if members.rank == 1 { much } else { 8 };
+            let made = Window::allocate(device, members, len, 1);
+            assert_eq!(made.map(drop), Err(RmaError::NoMemory));
+        });
+    }
 }
