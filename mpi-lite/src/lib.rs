@@ -11,6 +11,7 @@
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |
+//! | `window` | one-sided communication of slices: windows whose epochs are guards | `datatype`, `op`, `comm`, `rma` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
 //!
@@ -27,4 +28,5 @@ pub mod host;
 pub mod launch;
 pub mod op;
 pub mod rma;
+pub mod window;
 pub mod world;

@@ -285,7 +285,7 @@ impl Communicator {
 
     /// Runs the error handler; what failed returns the same.
     #[cold]
-    pub(super) fn fail(&self, class: ErrorClass) -> ErrorClass {
+    pub(crate) fn fail(&self, class: ErrorClass) -> ErrorClass {
         match self.error_handler() {
             ErrorHandler::Return => {}
             ErrorHandler::Abort => {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::adi::Device;
 use crate::rma::{Contexts, Members};
 
-use super::Communicator;
 use super::context::Kind;
 use super::movable::Movable;
+use super::{Communicator, ErrorClass};
 
 impl Communicator {
     /// As [`Self::world`], also over the simulated fabric.
@@ -29,6 +29,15 @@ impl Communicator {
             collective: self.context(Kind::Collective),
         };
         Members { processes: self.group().processes().into(), rank: self.rank() as usize, contexts }
+    }
+
+    /// The same ranks for [`Self::members`], with this one's error handler.
+    pub(crate) fn for_window(&self) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
+        let kept = self.create(self.group())?.expect("we are in our own group");
+        kept.set_error_handler(self.error_handler());
+        kept.set_name("a window");
+        Ok(kept)
     }
 
     /// Does something with this process's device, for a window. Other threads' calls wait meanwhile.

@@ -1,0 +1,80 @@
+//! Operations on others' parts, which wait until what they were lent is free again.
+#![allow(unsafe_code)] // The raw calls take memory by address.
+
+use std::slice::{from_mut, from_ref};
+
+use crate::comm::{Equivalence, ErrorClass};
+use crate::op::Op;
+use crate::rma::RmaError;
+
+use super::own::{lent, room, target};
+use super::{Epoch, Kind};
+
+impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
+    /// Copies elements to a rank's part, from `at` on (`MPI_Put`). Returns when `data` may change; they are there when the epoch has
+    /// ended, or was flushed.
+    pub fn put(&self, data: &[T], rank: u32, at: usize) -> Result<(), ErrorClass> {
+        let datatype = &T::datatype();
+        // SAFETY: `data` is borrowed until the operation is over.
+        self.window.done(|raw, device| unsafe {
+            raw.put(device, lent(data, datatype), target(rank, at, data.len(), datatype))
+        })
+    }
+
+    /// Copies elements from a rank's part, from `at` on (`MPI_Get`). Returns when they are here. After an error any of them may have
+    /// been written.
+    pub fn get(&self, into: &mut [T], rank: u32, at: usize) -> Result<(), ErrorClass> {
+        let datatype = &T::datatype();
+        let from = target(rank, at, into.len(), datatype);
+        // SAFETY: `into` is borrowed until the operation is over, and any bytes make valid elements.
+        self.window.done(|raw, device| unsafe { raw.get(device, room(into, datatype), from) })
+    }
+
+    /// Combines elements of a rank's part, from `at` on, with ours: each predefined element atomically for all accumulates
+    /// (`MPI_Accumulate`). Returns when `data` may change; it is done there when the epoch has ended, or was flushed.
+    pub fn accumulate(&self, data: &[T], rank: u32, at: usize, op: &Op) -> Result<(), ErrorClass> {
+        let datatype = &T::datatype();
+        let to = target(rank, at, data.len(), datatype);
+        // SAFETY: `data` is borrowed until this returns.
+        self.window.call(|raw, device| unsafe { raw.accumulate(device, lent(data, datatype), to, op) }).map(drop)
+    }
+
+    /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` is as long as `before`, or, with
+    /// [`Op::NoOp`], of any length. Returns when that is here.
+    pub fn get_accumulate(
+        &self,
+        data: &[T],
+        before: &mut [T],
+        rank: u32,
+        at: usize,
+        op: &Op,
+    ) -> Result<(), ErrorClass> {
+        let datatype = &T::datatype();
+        let to = target(rank, at, before.len(), datatype);
+        // SAFETY: both are borrowed until the operation is over, and any bytes make valid elements.
+        self.window.done(|raw, device| unsafe {
+            raw.get_accumulate(device, lent(data, datatype), room(before, datatype), to, op)
+        })
+    }
+
+    /// [`Self::get_accumulate`] of one element, which it returns (`MPI_Fetch_and_op`).
+    pub fn fetch_and_op(&self, value: T, rank: u32, at: usize, op: &Op) -> Result<T, ErrorClass> {
+        let mut before = value;
+        self.get_accumulate(from_ref(&value), from_mut(&mut before), rank, at, op)?;
+        Ok(before)
+    }
+
+    /// Fetches one element, and puts `new` there if it is equal to `compare`, atomically for all accumulates
+    /// (`MPI_Compare_and_swap`). `Op` of what is no integer.
+    pub fn compare_and_swap(&self, compare: T, new: T, rank: u32, at: usize) -> Result<T, ErrorClass> {
+        let mut found = compare;
+        let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
+        let (rank, at) = (rank as usize, super::own::displacement(at));
+        self.window.done(|raw, device| {
+            let element = T::KIND.ok_or(RmaError::Op)?;
+            // SAFETY: all three are here until the operation is over, and are such elements.
+            unsafe { raw.compare_and_swap(device, new, compare, into, element, rank, at) }
+        })?;
+        Ok(found)
+    }
+}

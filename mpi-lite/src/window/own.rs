@@ -1,0 +1,171 @@
+//! A window of elements of one type: memory of every rank that all can access.
+#![allow(unsafe_code)] // The raw calls take memory by address, and the device.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::adi::Device;
+use crate::comm::{Communicator, Equivalence, ErrorClass};
+use crate::datatype::Datatype;
+use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
+
+/// One process's part in a window, and its access to the others' parts (MPI-4.1 12.2). Places are counted in elements. Made by
+/// [`Communicator::window`].
+///
+/// Others' parts are accessed in an [`Epoch`](super::Epoch). One's own part is read and written by [`Self::read`] and [`Self::write`],
+/// which copy: others may change it at any time, so it is never borrowed. Which accesses conflict is for the program to see to (MPI-4.1
+/// 12.7): what is written by two at once, or read while it is written, is any mixture of their bytes.
+///
+/// A rank does what others ask of it in its own calls, of this window or of any communicator. While one of its threads waits in a
+/// call of a window, the others' calls wait as well, and non-blocking collective calls stand still.
+///
+/// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
+pub struct Window<T: Equivalence> {
+    /// Has the window's contexts, so it outlives the window.
+    comm: Communicator,
+    raw: Mutex<rma::Window>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl Communicator {
+    /// A window to which this rank gives `len` elements, which are zero at first (`MPI_Win_allocate`). All ranks call it; each may
+    /// give another number. `Comm` between two groups, `NoMem` at all ranks when one has no memory for its part.
+    ///
+    /// The window has the communicator's error handler.
+    pub fn window<T: Equivalence>(&self, len: usize) -> Result<Window<T>, ErrorClass> {
+        let comm = self.for_window()?;
+        let bytes = len.saturating_mul(size_of::<T>());
+        let (members, unit) = (comm.members(), size_of::<T>() as u64);
+        // SAFETY: the device stays where it is.
+        let made = unsafe { comm.with_device(|device| rma::Window::allocate(device, members, bytes, unit)) };
+        let raw = made.map_err(|error| self.fail(error.into()))?;
+        Ok(Window::of(comm, raw, len))
+    }
+}
+
+impl<T: Equivalence> Window<T> {
+    pub(super) const fn of(comm: Communicator, raw: rma::Window, len: usize) -> Self {
+        Self { comm, raw: Mutex::new(raw), len, elements: PhantomData }
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.comm.rank()
+    }
+
+    /// How many ranks it has.
+    pub fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    /// Elements of this process's own part.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// This process has given nothing.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A copy of some elements of this process's own part. `RmaRange` of what is not in it.
+    ///
+    /// It has done before what others have asked for, so that who reads again and again sees what comes.
+    ///
+    /// # Panics
+    ///
+    /// When the range ends before it begins.
+    pub fn read(&self, range: Range<usize>) -> Result<Vec<T>, ErrorClass>
+    where
+        T: Default,
+    {
+        assert!(range.start <= range.end, "the range ends before it begins");
+        if range.end > self.len {
+            return Err(self.comm.fail(ErrorClass::RmaRange));
+        }
+        let mut elements = vec![T::default(); range.len()];
+        self.read_into(&mut elements, range.start)?;
+        Ok(elements)
+    }
+
+    /// As [`Self::read`], from `at` on, to memory that is there.
+    pub fn read_into(&self, into: &mut [T], at: usize) -> Result<(), ErrorClass> {
+        self.call(|raw, device| {
+            device.flush();
+            if !device.progress() {
+                device.pass_by();
+            }
+            // SAFETY: `into` is borrowed, and any bytes make valid elements.
+            unsafe { raw.load(room(into, &T::datatype()), displacement(at)) }
+        })
+    }
+
+    /// Writes elements of this process's own part. `RmaRange`, and nothing is written, if they do not fit there.
+    pub fn write(&self, at: usize, elements: &[T]) -> Result<(), ErrorClass> {
+        // SAFETY: `elements` are borrowed, and are what the type says.
+        self.call(|raw, _| unsafe { raw.store(lent(elements, &T::datatype()), displacement(at)) })
+    }
+
+    /// Ends the window, when all ranks have called this. `RmaSync` when a part was [posted](Self::post) and not waited for.
+    pub fn free(self) -> Result<(), ErrorClass> {
+        let Self { comm, raw, .. } = self;
+        let raw = raw.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the device stays where it is.
+        let freed = unsafe { comm.with_device(|device| raw.free(device)) };
+        freed.map_err(|error| comm.fail(error.into()))
+    }
+
+    /// A call of the raw window's; the error handler runs when nothing is locked any more.
+    pub(super) fn call<R>(
+        &self,
+        call: impl FnOnce(&mut rma::Window, &mut Device) -> Result<R, RmaError>,
+    ) -> Result<R, ErrorClass> {
+        let mut raw = self.raw();
+        // SAFETY: the device stays where it is.
+        let result = unsafe { self.comm.with_device(|device| call(&mut raw, device)) };
+        drop(raw);
+        result.map_err(|error| self.comm.fail(error.into()))
+    }
+
+    /// An operation that is over when this returns, and needs nothing of what it was lent any more.
+    pub(super) fn done(
+        &self,
+        begin: impl FnOnce(&mut rma::Window, &mut Device) -> Result<Operation, RmaError>,
+    ) -> Result<(), ErrorClass> {
+        self.call(|raw, device| {
+            let operation = begin(raw, device)?;
+            raw.wait(device, operation)
+        })
+    }
+
+    /// Values are whole whenever the lock is free, also after a panic elsewhere.
+    fn raw(&self) -> MutexGuard<'_, rma::Window> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Equivalence> fmt::Debug for Window<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} elements of rank {} of {} in a window", self.len, self.rank(), self.size())
+    }
+}
+
+pub(super) fn lent<'a, T>(elements: &[T], datatype: &'a Datatype) -> Lent<'a> {
+    Lent { address: elements.as_ptr().cast(), count: elements.len(), datatype }
+}
+
+pub(super) fn room<'a, T>(elements: &mut [T], datatype: &'a Datatype) -> Room<'a> {
+    Room { address: elements.as_mut_ptr().cast(), count: elements.len(), datatype }
+}
+
+pub(super) const fn target(rank: u32, at: usize, count: usize, datatype: &Datatype) -> Target<'_> {
+    Target { rank: rank as usize, displacement: displacement(at), count, datatype }
+}
+
+/// What does not fit is in no window.
+pub(super) const fn displacement(at: usize) -> i64 {
+    if at as u64 > i64::MAX as u64 { i64::MAX } else { at as i64 }
+}

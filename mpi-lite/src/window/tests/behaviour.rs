@@ -1,0 +1,361 @@
+//! What a window does, one behaviour a test.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::comm::{Equivalence, ErrorClass, ErrorHandler};
+use crate::datatype::{Datatype, Predefined};
+use crate::op::Op;
+use crate::window::Lock;
+
+#[test]
+fn everybody_who_counts_gets_a_number_of_his_own() {
+    for make in BOTH {
+        let seen = [const { AtomicU64::new(0) }; 800];
+        job(4, |comm| {
+            let window = make(&comm, 2);
+            let epoch = window.lock_all().unwrap();
+            for _ in 0..200 {
+                let number = epoch.fetch_and_op(1, 2, 1, &Op::Sum).unwrap();
+                seen[number as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            epoch.end().unwrap();
+            window.free().unwrap();
+        });
+        assert!(seen.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+    }
+}
+
+#[test]
+fn threads_of_a_rank_count_in_one_epoch() {
+    let seen = [const { AtomicU64::new(0) }; 400];
+    in_threads(2, &Config::default(), true, |comm| {
+        let window = comm.window::<u64>(1).unwrap();
+        let epoch = &window.lock_all().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let number = epoch.fetch_and_op(1, 0, 0, &Op::Sum).unwrap();
+                        seen[number as usize].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    });
+    assert!(seen.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+}
+
+#[test]
+fn what_is_compared_is_swapped_by_one_only() {
+    job(3, |comm| {
+        let window = comm.window::<i32>(1).unwrap();
+        let epoch = window.lock_all().unwrap();
+        let mut seen = 0;
+        for _ in 0..100 {
+            loop {
+                let found = epoch.compare_and_swap(seen, seen + 1, 0, 0).unwrap();
+                if std::mem::replace(&mut seen, found) == found {
+                    break;
+                }
+            }
+        }
+        epoch.end().unwrap();
+        comm.barrier().unwrap();
+        if comm.rank() == 0 {
+            assert_eq!(window.read(0..1).unwrap(), [300]);
+        }
+        window.free().unwrap();
+    });
+}
+
+/// Elements of each rank, between one of either neighbour's at both ends.
+const OWN: usize = 5_000;
+
+#[test]
+fn neighbours_see_each_others_edges_after_each_fence() {
+    job(3, |comm| {
+        let (rank, size) = (comm.rank(), comm.size());
+        let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+        let mut window = comm.window::<f64>(OWN + 2).unwrap();
+        let value = |rank: u32, step: u32| f64::from(rank + 10 * step);
+        let epoch = window.fence().unwrap();
+        for step in 1..20 {
+            let own = vec![value(rank, step); OWN];
+            epoch.window().write(1, &own).unwrap();
+            epoch.put(&own[..1], left, OWN + 1).unwrap();
+            epoch.put(&own[OWN - 1..], right, 0).unwrap();
+            epoch.fence().unwrap();
+            let all = epoch.window().read(0..OWN + 2).unwrap();
+            assert_eq!((all[0], all[1], all[OWN + 1]), (value(left, step), value(rank, step), value(right, step)));
+            // Nobody puts again before all have read.
+            epoch.fence().unwrap();
+        }
+        epoch.end().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn who_is_let_in_is_waited_for() {
+    for make in BOTH {
+        job(3, |comm| {
+            let (rank, size) = (comm.rank(), comm.size());
+            let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
+            let window = make(&comm, 3_000);
+            for round in 0..20u64 {
+                let mut posted = window.post(&[before]).unwrap();
+                let epoch = window.start(&[next]).unwrap();
+                epoch.put(&[100 * round + u64::from(rank); 3_000], next, 0).unwrap();
+                assert_eq!(epoch.put(&[1], before, 0), Err(ErrorClass::RmaSync), "it was not started");
+                epoch.end().unwrap();
+                if round % 2 == 0 {
+                    while let Some(not_yet) = posted.test().unwrap() {
+                        posted = not_yet;
+                    }
+                } else {
+                    posted.wait().unwrap();
+                }
+                let mut here = [0; 3_000];
+                window.lock(rank, Lock::Shared).unwrap().get(&mut here, rank, 0).unwrap();
+                assert!(here.iter().all(|word| *word == 100 * round + u64::from(before)));
+            }
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
+fn who_has_the_lock_is_alone_and_gives_it_back_when_it_is_dropped() {
+    for make in BOTH {
+        job(4, |comm| {
+            let window = make(&comm, 1);
+            let mut word = [0];
+            for round in 0..50 {
+                let epoch = window.lock(1, Lock::Exclusive).unwrap();
+                epoch.get(&mut word, 1, 0).unwrap();
+                epoch.put(&[word[0] + 1], 1, 0).unwrap();
+                if round % 2 == 0 {
+                    epoch.end().unwrap();
+                }
+            }
+            comm.barrier().unwrap();
+            window.lock(1, Lock::Shared).unwrap().get(&mut word, 1, 0).unwrap();
+            assert_eq!(word, [200]);
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
+fn locks_of_two_ranks_are_held_at_a_time() {
+    job(2, |comm| {
+        let window = comm.window::<u8>(1).unwrap();
+        if comm.rank() == 0 {
+            let [zero, one] = [0, 1].map(|rank| window.lock(rank, Lock::Exclusive).unwrap());
+            assert_eq!(window.lock(1, Lock::Shared).map(drop), Err(ErrorClass::RmaSync));
+            one.put(&[2], 1, 0).unwrap();
+            one.flush().unwrap();
+            one.end().unwrap();
+            assert_eq!(window.lock_all().map(drop), Err(ErrorClass::RmaSync), "and rank 0 is locked still");
+            zero.put(&[1], 0, 0).unwrap();
+            zero.end().unwrap();
+        }
+        comm.barrier().unwrap();
+        assert_eq!(window.read(0..1).unwrap(), [comm.rank() as u8 + 1]);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn operations_begun_in_a_scope_are_under_way_at_once_and_over_at_its_end() {
+    for make in BOTH {
+        job(3, |comm| {
+            let (rank, size) = (comm.rank(), comm.size());
+            let window = make(&comm, 3 * 20_000);
+            let at = |rank: u32| rank as usize * 20_000;
+            let epoch = window.lock_all().unwrap();
+            let given = vec![u64::from(rank) + 1; 20_000];
+            epoch
+                .scope(|scope| {
+                    (0..size).try_for_each(|to| scope.put(&given, to, at(rank)).map(drop))?;
+                    scope.accumulate(&given, rank, at(rank), &Op::Sum)?.wait()
+                })
+                .unwrap();
+            epoch.flush_all().unwrap();
+            comm.barrier().unwrap();
+            let (mut got, mut before) = (vec![vec![0; 20_000]; size as usize], [7]);
+            epoch
+                .scope(|scope| {
+                    let mut last = Vec::new();
+                    for (from, room) in (0..size).zip(&mut got) {
+                        last.push(scope.get(room, from, at((rank + 1) % size))?);
+                    }
+                    let mut request = scope.get_accumulate(&[], &mut before, rank, at((rank + 1) % size), &Op::NoOp)?;
+                    while !request.test()? {}
+                    last.pop().map_or(Ok(()), |request| request.wait())
+                })
+                .unwrap();
+            let expected = u64::from((rank + 1) % size) + 1;
+            for (from, got) in (0..size).zip(&got) {
+                let sum = if from == (rank + 1) % size { 2 * expected } else { expected };
+                assert!(got.iter().all(|word| *word == sum), "rank {rank} from {from}");
+            }
+            assert_eq!(before, [expected]);
+            epoch.end().unwrap();
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_body_that_panics_leaves_nothing_lent() {
+    job(2, |comm| {
+        let window = unmapped(&comm, 50_000);
+        let epoch = window.lock_all().unwrap();
+        let other = 1 - comm.rank();
+        epoch.put(&vec![3; 50_000], other, 0).unwrap();
+        epoch.flush_all().unwrap();
+        comm.barrier().unwrap();
+        let mut room = vec![0; 50_000];
+        let body = std::panic::AssertUnwindSafe(|| {
+            epoch.scope(|scope| -> Result<(), ErrorClass> {
+                scope.get(&mut room, other, 0)?;
+                std::panic::resume_unwind(Box::new("of the body"));
+            })
+        });
+        assert!(std::panic::catch_unwind(body).is_err());
+        assert!(room.iter().all(|word| *word == 3), "it was waited for");
+        epoch.end().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn what_is_not_in_the_window_is_refused_and_harms_nothing() {
+    const RANGE: Result<(), ErrorClass> = Err(ErrorClass::RmaRange);
+    for (mapped, make) in [true, false].into_iter().zip(BOTH) {
+        job(2, |comm| {
+            let window = make(&comm, 100);
+            if comm.rank() == 0 {
+                let epoch = window.lock(1, Lock::Shared).unwrap();
+                for (len, at) in [(1, 100), (101, 0), (2, 99), (1, usize::MAX), (1, usize::MAX / 8), (0, 101)] {
+                    let expected = if len == 0 { Ok(()) } else { RANGE };
+                    let put = epoch.put(&vec![1; len], 1, at);
+                    assert_eq!(if mapped { put } else { epoch.flush() }, expected, "{len} from {at} on");
+                    assert_eq!(epoch.get(&mut vec![0; len], 1, at), expected);
+                    assert_eq!(epoch.flush(), if mapped { Ok(()) } else { expected }, "told once more");
+                    epoch.accumulate(&vec![1; len], 1, at, &Op::Sum).unwrap();
+                    assert_eq!(epoch.flush(), expected);
+                }
+                assert_eq!(epoch.fetch_and_op(1, 1, 100, &Op::Sum), Err(ErrorClass::RmaRange));
+                assert_eq!(epoch.flush(), RANGE);
+                epoch.put(&[9; 100], 1, 0).unwrap();
+                epoch.end().unwrap();
+            }
+            comm.barrier().unwrap();
+            let mut all = [7; 100];
+            window.lock(1, Lock::Shared).unwrap().get(&mut all, 1, 0).unwrap();
+            assert_eq!(all, [9; 100]);
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
+fn own_elements_are_read_and_written_within_bounds() {
+    job(2, |comm| {
+        let window = comm.window::<[u16; 3]>(10).unwrap();
+        assert_eq!((window.len(), window.is_empty(), window.size()), (10, false, 2));
+        assert_eq!(window.read(0..10).unwrap(), [[0; 3]; 10]);
+        window.write(8, &[[1, 2, 3], [4, 5, 6]]).unwrap();
+        for (at, len) in [(9, 2), (10, 1), (0, 11), (usize::MAX, 1)] {
+            assert_eq!(window.write(at, &vec![[9; 3]; len]), Err(ErrorClass::RmaRange));
+            assert_eq!(window.read_into(&mut vec![[9; 3]; len], at), Err(ErrorClass::RmaRange));
+            assert_eq!(window.read(at..at.saturating_add(len)).map(drop), Err(ErrorClass::RmaRange));
+        }
+        assert_eq!(window.read(10..10).unwrap(), [[0u16; 3]; 0]);
+        assert_eq!(window.read(7..10).unwrap(), [[0; 3], [1, 2, 3], [4, 5, 6]]);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn who_reads_again_and_again_sees_what_comes() {
+    job(2, |comm| {
+        let window = comm.window::<u64>(1).unwrap();
+        if comm.rank() == 0 {
+            // By the target, which does nothing but read.
+            window.lock(1, Lock::Shared).unwrap().accumulate(&[5], 1, 0, &Op::Sum).unwrap();
+        } else {
+            while window.read(0..1).unwrap() != [5] {}
+        }
+        window.free().unwrap();
+    });
+}
+
+/// Of which a part is not said to be data: it stays at home.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+struct Kept {
+    data: u32,
+    own: u32,
+}
+
+// SAFETY: as `datatype` says, the first half of eight bytes.
+unsafe impl Equivalence for Kept {
+    fn datatype() -> Datatype {
+        Datatype::resized(&Predefined::Uint32.into(), 0, 8).expect("a type of eight bytes")
+    }
+}
+
+#[test]
+fn what_is_no_data_stays_what_it_is() {
+    job(2, |comm| {
+        let window = comm.window::<Kept>(2).unwrap();
+        let (own, other) = (comm.rank(), 1 - comm.rank());
+        window.write(0, &[Kept { data: 1, own: 2 }]).unwrap();
+        comm.barrier().unwrap();
+        let epoch = window.lock(other, Lock::Shared).unwrap();
+        epoch.put(&[Kept { data: own + 3, own: 4 }], other, 1).unwrap();
+        let mut got = [Kept { data: 5, own: 6 }];
+        epoch.get(&mut got, other, 0).unwrap();
+        assert_eq!(got, [Kept { data: 1, own: 6 }]);
+        epoch.accumulate(&[Kept { data: 10, own: 1 }], other, 0, &Op::Sum).unwrap();
+        epoch.end().unwrap();
+        comm.barrier().unwrap();
+        assert_eq!(window.read(0..2).unwrap(), [Kept { data: 11, own: 0 }, Kept { data: other + 3, own: 0 }]);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn what_the_standard_does_not_combine_is_refused() {
+    job(1, |comm| {
+        let window = comm.window::<f32>(4).unwrap();
+        let epoch = window.lock_all().unwrap();
+        assert_eq!(epoch.accumulate(&[1.0], 0, 0, &Op::Band), Err(ErrorClass::Op));
+        assert_eq!(epoch.compare_and_swap(0.0, 1.0, 0, 0), Err(ErrorClass::Op));
+        assert_eq!(epoch.get_accumulate(&[1.0], &mut [0.0; 2], 0, 0, &Op::Sum), Err(ErrorClass::Type));
+        assert_eq!(epoch.put(&[1.0], 1, 0), Err(ErrorClass::Rank));
+        epoch.accumulate(&[1.5; 4], 0, 0, &Op::Sum).unwrap();
+        epoch.end().unwrap();
+        assert_eq!(window.read(0..4).unwrap(), [1.5; 4]);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn errors_go_to_the_handler_of_the_communicator_it_was_made_of() {
+    job(1, |comm| {
+        let told = std::sync::Arc::new(AtomicU64::new(0));
+        let here = std::sync::Arc::clone(&told);
+        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |_, class| {
+            here.fetch_add(class as u64, Ordering::Relaxed);
+        })));
+        let window = comm.window::<u8>(1).unwrap();
+        assert_eq!(window.write(1, &[1]), Err(ErrorClass::RmaRange));
+        assert_eq!(told.load(Ordering::Relaxed), ErrorClass::RmaRange as u64);
+        window.free().unwrap();
+    });
+}
