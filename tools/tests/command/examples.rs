@@ -9,6 +9,9 @@ use crate::stage::{Stage, for_each_user};
 #[path = "../../../mpi-lite/examples/heat.rs"]
 mod heat;
 #[allow(dead_code, reason = "its `main` is for people")]
+#[path = "../../../mpi-lite/examples/histogram.rs"]
+mod histogram;
+#[allow(dead_code, reason = "its `main` is for people")]
 #[path = "../../../mpi-lite/examples/n_body.rs"]
 mod n_body;
 #[allow(dead_code, reason = "its `main` is for people")]
@@ -23,6 +26,7 @@ mod work_queue;
 fn part_of_a_rank() {
     let program = match &*std::env::var("EXAMPLE").unwrap() {
         "heat" => heat::heat,
+        "histogram" => histogram::histogram,
         "n_body" => n_body::n_body,
         "ring" => ring::ring,
         "work_queue" => work_queue::work_queue,
@@ -47,7 +51,7 @@ fn printed(stage: &Stage, example: &str, ranks: u32, options: &[&str], mark: &st
 
 /// The results are checked by the examples themselves where there is a formula; else by that of one rank.
 fn come_to_the_same(stage: &Stage, many: &[u32], options: &[&str]) {
-    for (example, mark) in [("heat", "ranks: "), ("n_body", "kinetic energy ")] {
+    for (example, mark) in [("heat", "ranks: "), ("histogram", "come to "), ("n_body", "kinetic energy ")] {
         let alone = printed(stage, example, 1, &[], mark);
         for ranks in many {
             assert_eq!(printed(stage, example, *ranks, options, mark), alone, "{example} on {ranks} ranks");
