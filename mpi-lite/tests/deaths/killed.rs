@@ -151,7 +151,7 @@ fn part_of_a_rank_that_computes() {
     .unwrap();
 }
 
-fn die() {
+pub fn die() {
     // SAFETY: takes numbers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     std::thread::park();

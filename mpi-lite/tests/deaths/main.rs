@@ -3,7 +3,8 @@
 //! | file | what it shows |
 //! | --- | --- |
 //! | `killed` | real processes on one host, killed by SIGKILL, under a launcher that keeps it to itself |
-//! | `launcher` | that launcher |
+//! | `windows` | the same of what needs them for a window |
+//! | `launcher` | the launcher of both |
 //! | `crashed` | simulated ones, at each moment of calls that two groups make together |
 
 mod crashed;
@@ -11,3 +12,4 @@ mod crashed;
 mod fibers;
 mod killed;
 mod launcher;
+mod windows;
