@@ -17,7 +17,7 @@ pub fn allgather(schedule: &mut Schedule, levels: &Levels, block: Span, output: 
 
 /// Blocks of any lengths to all. In place, `block` is ours of `output`.
 pub fn allgatherv(schedule: &mut Schedule, levels: &Levels, block: Span, output: Span, blocks: Blocks) {
-    let lens: Vec<usize> = levels.lens_on(levels.host, blocks).collect();
+    let lens = levels.lens_here(blocks);
     by_leaders(schedule, levels, output, blocks, |schedule, ours, on_host| {
         gather::linear(schedule, ours, 0, block, on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
     });
@@ -35,11 +35,11 @@ fn by_leaders(
     let total = lens.iter().sum();
     // Each for itself: what goes between ranks is in the order of hosts anyway.
     let apart = !(levels.are_in_order() && blocks.follow_each_other());
-    let whole = if apart { schedule.scratch(total) } else { blocks.run(output, 0, levels.ranks.len()) };
+    let whole = if apart { schedule.scratch(total) } else { blocks.run(output, 0, levels.hosts.ranks()) };
     let of_hosts = Blocks::Lens(&lens);
-    let on_host = of_hosts.of(whole, levels.host);
-    gather(schedule, levels.ours(), levels.leaders().map(|_| on_host));
-    if let Some(leaders) = levels.leaders() {
+    let on_host = levels.leaders().map(|leaders| of_hosts.of(whole, leaders.me));
+    gather(schedule, levels.ours(), on_host);
+    if let Some((leaders, on_host)) = levels.leaders().zip(on_host) {
         let algorithm = levels.choose(Collective::Allgather, leaders, total / leaders.size);
         on_one_level::build(algorithm, schedule, leaders, on_host, whole, of_hosts);
     }

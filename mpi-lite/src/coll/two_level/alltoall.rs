@@ -9,7 +9,7 @@ use crate::coll::{Blocks, Collective, Schedule, Span, Team, alltoall as on_one_l
 
 /// Blocks of `len` bytes, from each to each. In place, `input` is `output`.
 pub fn alltoall(schedule: &mut Schedule, levels: &Levels, input: Span, output: Span, len: usize) {
-    let (ours, whole) = (levels.ours(), levels.ranks.len() * len);
+    let (ours, whole) = (levels.ours(), levels.hosts.ranks() * len);
     let on_host = levels.leaders().map(|_| schedule.scratch(ours.size * whole));
     let algorithm = levels.choose(Collective::Gather, ours, whole);
     gather::build(algorithm, schedule, ours, 0, input, on_host);
@@ -23,16 +23,16 @@ pub fn alltoall(schedule: &mut Schedule, levels: &Levels, input: Span, output: S
 /// From what each rank `on_host` sends to everybody to what each receives from everybody, one rank after the other.
 fn between_hosts(schedule: &mut Schedule, levels: &Levels, leaders: Team, on_host: Span, len: usize) {
     let size = levels.ours().size;
-    let lens: Vec<usize> = levels.sizes().map(|there| size * there * len).collect();
+    let lens = levels.lens(Blocks::Equal(size * len));
     let blocks = Blocks::Lens(&lens);
     let (outgoing, incoming) = (schedule.scratch(on_host.len()), schedule.scratch(on_host.len()));
     // The block of one of us for a rank, or from it.
-    let block = |us: usize, rank: u32| on_host.part((us * levels.ranks.len() + rank as usize) * len, len);
+    let block = |us: usize, rank: u32| on_host.part((us * levels.hosts.ranks() + rank as usize) * len, len);
     // A message is in the order of its senders, and for each in that of those whom it is for.
     let mut places = (0..).map(|place| outgoing.part(place * len, len));
     for host in 0..leaders.size {
         for us in 0..size {
-            levels.on(host).iter().zip(&mut places).for_each(|(rank, place)| schedule.copy(place, block(us, *rank)));
+            levels.on(host).zip(&mut places).for_each(|(rank, place)| schedule.copy(place, block(us, rank)));
         }
     }
     schedule.next_round();
@@ -43,8 +43,8 @@ fn between_hosts(schedule: &mut Schedule, levels: &Levels, leaders: Team, on_hos
         on_one_level::linear(schedule, leaders, (outgoing, blocks), (incoming, blocks));
     }
     let mut places = (0..).map(|place| incoming.part(place * len, len));
-    for rank in &levels.ranks {
-        (0..size).zip(&mut places).for_each(|(us, place)| schedule.copy(block(us, *rank), place));
+    for rank in levels.ranks() {
+        (0..size).zip(&mut places).for_each(|(us, place)| schedule.copy(block(us, rank), place));
     }
     schedule.next_round();
 }

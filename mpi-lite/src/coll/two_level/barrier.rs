@@ -7,18 +7,19 @@ use crate::coll::{Schedule, barrier as on_one_level};
 
 /// Nobody leaves before everybody has come.
 pub fn barrier(schedule: &mut Schedule, levels: &Levels) {
-    let ours = levels.on(levels.host);
+    let ours = levels.ours();
+    let others = || (1..ours.size).map(|number| ours.rank(number));
     match levels.leaders() {
         Some(leaders) => {
-            ours[1..].iter().for_each(|rank| schedule.await_signal(*rank));
+            others().for_each(|rank| schedule.await_signal(rank));
             schedule.next_round();
             on_one_level::dissemination(schedule, leaders);
-            ours[1..].iter().for_each(|rank| schedule.signal(*rank));
+            others().for_each(|rank| schedule.signal(rank));
         }
         None => {
-            schedule.signal(ours[0]);
+            schedule.signal(ours.rank(0));
             schedule.next_round();
-            schedule.await_signal(ours[0]);
+            schedule.await_signal(ours.rank(0));
         }
     }
     schedule.next_round();

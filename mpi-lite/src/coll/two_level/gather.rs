@@ -12,7 +12,7 @@ use crate::coll::{Blocks, Collective, Schedule, Span, gather as on_one_level};
 pub fn gather(schedule: &mut Schedule, levels: &Levels, block: Span, output: Option<Span>) {
     let (ours, len) = (levels.ours(), block.len());
     let apart = output.is_some() && !levels.are_in_order();
-    let whole = if apart { Some(schedule.scratch(levels.ranks.len() * len)) } else { output };
+    let whole = if apart { Some(schedule.scratch(levels.hosts.ranks() * len)) } else { output };
     let on_host = levels.leaders().map(|_| match whole {
         Some(whole) => whole.part(0, ours.size * len),
         None if ours.size == 1 => block,

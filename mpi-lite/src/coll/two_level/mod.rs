@@ -20,6 +20,8 @@ mod reduce;
 mod reduce_scatter;
 mod scatter;
 
+use std::borrow::Cow;
+
 use super::{Algorithm, Blocks, Case, Collective, Hosts, Schedule, Span, Table, Team};
 
 pub use allgather::{allgather, allgatherv};
@@ -32,94 +34,85 @@ pub use reduce::reduce;
 pub use reduce_scatter::reduce_scatter;
 pub use scatter::scatter;
 
-/// The two teams that a rank may be in: its host's, the first of them the leader, and that of all hosts' leaders.
+/// The two teams that a rank may be in: its host's, whose number 0 is the leader, and that of all hosts' leaders.
+///
+/// A host is led by its first rank, but the root's by the root; and hosts are counted from the root's.
 #[derive(Clone, Debug)]
 pub struct Levels<'a> {
-    /// All ranks, host by host; the first one of each leads it.
-    ranks: Vec<u32>,
-    /// Where in `ranks` each host begins, and the end.
-    starts: Vec<usize>,
-    leaders: Vec<u32>,
-    /// Ours.
-    host: usize,
-    /// Our place on it.
-    me: usize,
+    hosts: &'a Hosts,
     table: &'a Table,
+    me: usize,
+    root: usize,
+    /// By the hosts' own numbers.
+    leaders: Cow<'a, [u32]>,
 }
 
 impl<'a> Levels<'a> {
-    /// As rank `me` sees them. Hosts are in the order of their first ranks, and ranks in theirs; but if there is a `root`, it leads its
-    /// host, and that host comes first.
-    pub fn new(me: usize, hosts: &Hosts, root: Option<usize>, table: &'a Table) -> Self {
-        let first = root.map_or(0, |root| hosts.of(root));
-        let host_of = |rank: usize| match hosts.of(rank) {
-            host if host == first => 0,
-            host if host < first => host + 1,
-            host => host,
-        };
-        let mut starts = vec![0; hosts.count() + 1];
-        (0..hosts.ranks()).for_each(|rank| starts[host_of(rank) + 1] += 1);
-        (1..starts.len()).for_each(|host| starts[host] += starts[host - 1]);
-        let (mut ranks, mut ends) = (vec![0; hosts.ranks()], starts.clone());
-        let mut place = 0;
-        for rank in root.into_iter().chain((0..hosts.ranks()).filter(|rank| Some(*rank) != root)) {
-            let end = &mut ends[host_of(rank)];
-            if rank == me {
-                place = *end;
-            }
-            ranks[*end] = rank as u32;
-            *end += 1;
+    /// As rank `me` sees them in a call with this root; without one it is the first of all.
+    pub fn new(me: usize, hosts: &'a Hosts, root: Option<usize>, table: &'a Table) -> Self {
+        let root = root.unwrap_or(0);
+        let mut leaders = Cow::Borrowed(hosts.firsts());
+        if hosts.place(root) > 0 {
+            leaders.to_mut()[hosts.of(root)] = root as u32;
         }
-        let leaders = starts[..hosts.count()].iter().map(|start| ranks[*start]).collect();
-        let host = host_of(me);
-        Self { me: place - starts[host], ranks, starts, leaders, host, table }
+        Self { hosts, table, me, root, leaders }
     }
 
-    /// The ranks of our host; the leader is number 0.
+    /// The ranks of our host.
     fn ours(&self) -> Team<'_> {
-        Team::of(self.on(self.host), self.me)
+        let host = self.hosts.of(self.me);
+        Team::of(self.hosts.on(host), self.hosts.place(self.me)).counted_from(self.place_of_leader(host))
     }
 
-    /// The leaders, if we are one; the root's host's is number 0.
+    /// The leaders, if we are one.
     fn leaders(&self) -> Option<Team<'_>> {
-        (self.me == 0).then(|| Team::of(&self.leaders, self.host))
+        let host = self.hosts.of(self.me);
+        let leads = self.leaders[host] as usize == self.me;
+        leads.then(|| Team::of(&self.leaders, host).counted_from(self.hosts.of(self.root)))
     }
 
-    /// The ranks of a host.
-    fn on(&self, host: usize) -> &[u32] {
-        &self.ranks[self.starts[host]..self.starts[host + 1]]
+    /// The ranks of the host with that number among the leaders, in the order of its team.
+    fn on(&self, number: usize) -> impl Iterator<Item = u32> {
+        let host = (number + self.hosts.of(self.root)) % self.hosts.count();
+        let team = Team::of(self.hosts.on(host), 0).counted_from(self.place_of_leader(host));
+        (0..team.size).map(move |number| team.rank(number))
     }
 
-    /// How many ranks each host has.
-    fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.starts.windows(2).map(|ends| ends[1] - ends[0])
+    /// All ranks in the order of hosts.
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        (0..self.hosts.count()).flat_map(|number| self.on(number))
+    }
+
+    fn place_of_leader(&self, host: usize) -> usize {
+        if host == self.hosts.of(self.root) { self.hosts.place(self.root) } else { 0 }
     }
 
     /// Whether all hosts have as many ranks. All ranks find the same.
     fn are_even(&self) -> bool {
-        self.sizes().all(|size| size == self.starts[1])
+        self.hosts.are_even()
     }
 
     /// Whether the order of hosts is that of ranks.
     fn are_in_order(&self) -> bool {
-        self.ranks.iter().zip(0..).all(|(rank, place)| *rank == place)
+        self.root == 0 && self.hosts.are_in_order()
     }
 
     /// Bytes of all blocks for each host.
     fn lens(&self, blocks: Blocks) -> Vec<usize> {
-        (0..self.leaders.len()).map(|host| self.lens_on(host, blocks).sum()).collect()
+        (0..self.hosts.count()).map(|number| self.on(number).map(|rank| blocks.len(rank as usize)).sum()).collect()
     }
 
-    /// Bytes of each block for a host.
-    fn lens_on(&self, host: usize, blocks: Blocks) -> impl Iterator<Item = usize> {
-        self.on(host).iter().map(move |rank| blocks.len(*rank as usize))
+    /// Bytes of each block for our host.
+    fn lens_here(&self, blocks: Blocks) -> Vec<usize> {
+        let ours = self.ours();
+        (0..ours.size).map(|number| blocks.len(ours.rank(number) as usize)).collect()
     }
 
     /// Copies `blocks` of `whole`, which is in the order of ranks, to or from `packed`, where they follow each other in that of hosts.
     fn copy(&self, schedule: &mut Schedule, direction: Direction, whole: Span, packed: Span, blocks: Blocks) {
         let mut start = 0;
-        for rank in &self.ranks {
-            let block = blocks.of(whole, *rank as usize);
+        for rank in self.ranks() {
+            let block = blocks.of(whole, rank as usize);
             let place = packed.part(start, block.len());
             match direction {
                 Direction::Pack => schedule.copy(place, block),

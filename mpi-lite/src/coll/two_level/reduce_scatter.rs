@@ -26,7 +26,7 @@ pub fn reduce_scatter(
         if packed != partial {
             levels.copy(schedule, Direction::Pack, partial, packed, blocks);
         }
-        let on_host = schedule.scratch(lens[levels.host]);
+        let on_host = schedule.scratch(lens[leaders.me]);
         let algorithm = levels.choose(Collective::ReduceScatter, leaders, input.len());
         on_one_level::build(algorithm, schedule, leaders, (packed, on_host), Blocks::Lens(&lens), reduction);
         on_host
@@ -35,7 +35,7 @@ pub fn reduce_scatter(
         let algorithm = levels.choose(Collective::Scatter, ours, len);
         scatter::build(algorithm, schedule, ours, 0, len, (on_host, Some(output)));
     } else {
-        let lens: Vec<usize> = levels.lens_on(levels.host, blocks).collect();
+        let lens = levels.lens_here(blocks);
         scatter::linear(schedule, ours, 0, Some(output), on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
     }
 }
