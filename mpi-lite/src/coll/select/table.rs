@@ -74,8 +74,8 @@ impl Table {
 impl Default for Table {
     /// The switch points of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
     /// 2005, which are MPICH's until today; a pipeline for what is longer than any of their measurements. Two levels where hosts have
-    /// several ranks: always where that sends no byte twice within a host, and of blocks for each rank where messages cost more than
-    /// a copy at the leader.
+    /// several ranks: always where all get or give the same array, and of blocks for each rank up to where copies at the leaders cost
+    /// more than messages (bench/NOTES.md, Collectives).
     fn default() -> Self {
         use Algorithm::*;
         use Collective::*;
@@ -84,11 +84,11 @@ impl Default for Table {
             (Broadcast, 3..=MOST, 0..=MOST, TwoLevel),
             (Reduce, 3..=MOST, 0..=MOST, TwoLevel),
             (Allreduce, 3..=MOST, 0..=MOST, TwoLevel),
-            (ReduceScatter, 3..=MOST, 0..=8_191, TwoLevel),
-            (Gather, 3..=MOST, 0..=4_096, TwoLevel),
-            (Scatter, 3..=MOST, 0..=4_096, TwoLevel),
+            (ReduceScatter, 3..=MOST, 0..=4_096, TwoLevel),
+            (Gather, 3..=MOST, 0..=1_024, TwoLevel),
+            (Scatter, 3..=MOST, 0..=1_024, TwoLevel),
             (Allgather, 3..=MOST, 0..=8_191, TwoLevel),
-            (Alltoall, 3..=MOST, 0..=256, TwoLevel),
+            (Alltoall, 3..=MOST, 0..=1_024, TwoLevel),
             (Broadcast, 8..=MOST, 12_288..=MOST, ScatterAllgather),
             (Broadcast, 3..=7, 524_288..=MOST, Chain { segment: 65_536 }),
             (Reduce, 3..=MOST, 2_049..=MOST, Rabenseifner),
