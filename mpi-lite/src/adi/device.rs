@@ -199,6 +199,11 @@ impl Device {
         }
     }
 
+    /// Turns that bring nothing before [`Self::idle`] sleeps, where it lets nobody run for long.
+    pub fn turns_awake(&self) -> u32 {
+        self.patience.spin.saturating_add(self.patience.yields)
+    }
+
     /// What a loop does whose last turn brought something, but not what it waits for.
     #[inline]
     pub fn go_on(&mut self, idle: &mut Idle) {

@@ -30,6 +30,7 @@ pub struct Queue {
     rank: usize,
     processes: Arc<[u32]>,
     limits: Limits,
+    awake: u32,
     line: Mutex<Line>,
     /// Only while a call is moved on.
     device: AtomicPtr<Device>,
@@ -78,12 +79,13 @@ type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
 unsafe impl Send for Queued {}
 
 impl Queue {
-    /// Of rank `rank` among `processes`, in memory that all have joined.
-    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host) -> Self {
+    /// Of rank `rank` among `processes`, in memory that all have joined. `awake`: turns in which nobody sleeps who waits, which has to be
+    /// known before the device sleeps.
+    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, awake: u32) -> Self {
         let limits = host.limits();
         let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None };
         let device = AtomicPtr::new(ptr::null_mut());
-        Self { context, rank, processes, limits, line: Mutex::new(line), device }
+        Self { context, rank, processes, limits, awake, line: Mutex::new(line), device }
     }
 
     /// The call as it can be begun here again and again, if it can be: as all ranks find alike. Not those whose blocks have lengths
@@ -224,12 +226,9 @@ impl Caller for Polled {
     }
 
     fn may_sleep(&self) -> bool {
-        self.turns >= AWAKE
+        self.turns >= self.queue.awake
     }
 }
 
 /// The tag of words that wake a rank in which a call of the queue is under way: no call's.
 const WAKE: i32 = -2;
-
-/// Turns in which nobody sleeps who waits: fewer than `adi`'s least patience, and more than a call takes with more ranks than cores.
-const AWAKE: u32 = 100;

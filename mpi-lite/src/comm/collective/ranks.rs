@@ -290,7 +290,8 @@ impl Ranks {
         }
         if let (true, Some([host, later])) = (met?, hosts) {
             self.host = Shared::Made(host);
-            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later)));
+            let awake = turns.device().turns_awake() / 2;
+            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later, awake)));
         }
         Ok(())
     }
