@@ -79,14 +79,12 @@ impl Default for Table {
     fn default() -> Self {
         use Algorithm::*;
         use Collective::*;
-        let rules: [(Collective, RangeInclusive<usize>, RangeInclusive<usize>, Algorithm); 21] = [
+        let rules: [(Collective, RangeInclusive<usize>, RangeInclusive<usize>, Algorithm); 19] = [
             (Barrier, 3..=MOST, 0..=MOST, TwoLevel),
             (Broadcast, 3..=MOST, 0..=MOST, TwoLevel),
             (Reduce, 3..=MOST, 0..=MOST, TwoLevel),
             (Allreduce, 3..=MOST, 0..=MOST, TwoLevel),
             (ReduceScatter, 3..=MOST, 0..=4_096, TwoLevel),
-            (Gather, 3..=MOST, 0..=1_024, TwoLevel),
-            (Scatter, 3..=MOST, 0..=1_024, TwoLevel),
             (Allgather, 3..=MOST, 0..=8_191, TwoLevel),
             (Alltoall, 3..=MOST, 0..=1_024, TwoLevel),
             (Broadcast, 8..=MOST, 12_288..=MOST, ScatterAllgather),

@@ -328,7 +328,9 @@ fn two_levels_are_chosen_where_hosts_differ_from_ranks() {
         let choose = |hosts, bytes, commutative| {
             table.choose(Case { collective, ranks: 8, hosts, bytes, commutative }) == Algorithm::TwoLevel
         };
-        assert_eq!([1, 2, 7, 8].map(|hosts| choose(hosts, 8, true)), [false, true, true, false], "{collective}");
+        // Of these only where a tuning file says so: they gain nothing.
+        let gains = !matches!(collective, Collective::Gather | Collective::Scatter);
+        assert_eq!([1, 2, 7, 8].map(|hosts| choose(hosts, 8, true)), [false, gains, gains, false], "{collective}");
         assert!(!choose(2, 8, false), "{collective}: hosts are in no order of ranks");
     }
     assert!(!Collective::Scan.has(Algorithm::TwoLevel));
