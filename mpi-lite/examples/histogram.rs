@@ -69,8 +69,8 @@ fn say(all: &[u64; SUMS]) {
     for (sum, count) in all.iter().enumerate().filter(|(_, count)| **count > most / 100) {
         println!("{sum:2} {}", "#".repeat((60 * count / most) as usize));
     }
-    let mean: u64 = all.iter().zip(0..).map(|(count, sum)| count * sum).sum();
-    println!("{THROWS} throws of {DICE} dice come to {mean}, {most} of them to the same");
+    let total: u64 = all.iter().zip(0..).map(|(count, sum)| count * sum).sum();
+    println!("{THROWS} throws of {DICE} dice come to {total}, {most} of them to the same");
 }
 
 /// What the dice of a throw come to, the same whoever throws them.

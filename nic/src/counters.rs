@@ -17,7 +17,7 @@ pub struct Counters {
     pub tx_bytes: u64,
     /// Times that no transmit buffer was free.
     pub tx_full: u64,
-    /// Handed on and refused for good by the system (interface down, no route, peer gone).
+    /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone.
     pub tx_failed: u64,
     /// Times that [`crate::Nic::wait`] went to sleep.
     pub waits: u64,

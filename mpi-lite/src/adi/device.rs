@@ -199,9 +199,9 @@ impl Device {
         }
     }
 
-    /// Turns that bring nothing before [`Self::idle`] sleeps, where it lets nobody run for long.
-    pub fn turns_awake(&self) -> u32 {
-        self.patience.spin.saturating_add(self.patience.yields)
+    /// How long [`Self::idle`] keeps the core before it sleeps.
+    pub fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// What a loop does whose last turn brought something, but not what it waits for.

@@ -17,7 +17,7 @@
 //! | [`allgather`] | Bruck's, recursive doubling, ring |
 //! | [`alltoall`] | Bruck's, pairwise, linear |
 //! | [`neighbor`] | linear |
-//! | [`two_level`] | all but scans and neighbours: within hosts, and between them, each by one of the others |
+//! | [`two_level`] | all but scans, neighbours, and lengths that not all know: within hosts, and between them, each by one of the others |
 //!
 //! Where costs are given, `n` is the bytes of the whole array, `p` the ranks, and L, o, G are LogGP's latency, overhead and
 //! time a byte (Alexandrov, Ionescu, Schauser, Scheiman, 1995); `g` is left out, since no message waits for it where o

@@ -31,13 +31,21 @@ impl Communicator {
         Members { processes: self.group().processes().into(), rank: self.rank() as usize, contexts }
     }
 
-    /// The same ranks for [`Self::members`], with this one's error handler.
+    /// The same ranks for [`Self::members`].
     pub(crate) fn for_window(&self) -> Result<Self, ErrorClass> {
         self.within_one_group()?;
         let kept = self.create(self.group())?.expect("we are in our own group");
-        kept.set_error_handler(self.error_handler());
         kept.set_name("a window");
         Ok(kept)
+    }
+
+    /// One turn of all that is under way in this process.
+    pub(crate) fn turn(&self) {
+        let mut state = self.0.local.lock();
+        state.device.flush();
+        if !state.turn() {
+            state.device.pass_by();
+        }
     }
 
     /// Does something with this process's device, for a window. Other threads' calls wait meanwhile.

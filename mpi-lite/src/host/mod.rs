@@ -41,6 +41,7 @@ use std::task::{Context, Poll, Waker};
 use sidelane_nic::share::{Shared, Ticket};
 
 use slots::Slots;
+pub use wait::YIELDS;
 
 /// What a rank has besides the memory that all share.
 pub trait Peers {

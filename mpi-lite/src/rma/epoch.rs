@@ -55,8 +55,14 @@ impl Window {
         self.sync();
         let flushed = self.flush_ranks(device, 0..self.size());
         let met = self.barrier(device);
-        self.epoch = if last { Epoch::None } else { Epoch::Fence };
-        flushed.and(met)
+        let fenced = flushed.and(met);
+        self.epoch = if last || fenced.is_err() { Epoch::None } else { Epoch::Fence };
+        fenced
+    }
+
+    /// Whether a fence was the last to open an epoch.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self.epoch, Epoch::Fence)
     }
 
     /// Lets ranks access our memory (`MPI_Win_post`).
@@ -219,6 +225,8 @@ impl Window {
     }
 
     fn check_ranks(&self, ranks: &[usize]) -> Result<(), RmaError> {
-        if ranks.iter().all(|rank| *rank < self.size()) { Ok(()) } else { Err(RmaError::Rank) }
+        // A group has nobody twice.
+        let fits = |(at, rank): (usize, &usize)| *rank < self.size() && !ranks[..at].contains(rank);
+        if ranks.iter().enumerate().all(fits) { Ok(()) } else { Err(RmaError::Rank) }
     }
 }

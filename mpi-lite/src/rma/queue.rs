@@ -23,8 +23,8 @@ pub(super) struct Queue {
     pub dirty: bool,
     /// The first failure since it was last asked for.
     error: Option<RmaError>,
-    /// Which operations failed since then.
-    failed: Vec<(u64, RmaError)>,
+    /// Which operations failed last: whoever waits for one is told, also after all were waited for.
+    failed: VecDeque<(u64, RmaError)>,
 }
 
 /// Messages of one request.
@@ -117,14 +117,16 @@ impl Queue {
 
     /// The first failure since this was last called.
     pub fn take_error(&mut self) -> Option<RmaError> {
-        self.failed.clear();
         self.error.take()
     }
 
     fn note(&mut self, operation: u64, end: Result<(), RmaError>) {
         if let Err(error) = end {
             self.error.get_or_insert(error);
-            self.failed.push((operation, error));
+            if self.failed.len() == FAILED_MAX {
+                self.failed.pop_front();
+            }
+            self.failed.push_back((operation, error));
         }
     }
 
@@ -158,6 +160,9 @@ impl Answer {
 
 /// Requests that one target may have to keep for one origin. Beyond the device's credit each is an announcement of a hundred bytes.
 const QUEUE_MAX: usize = 1024;
+
+/// Failures that are kept for whoever waits for the operations: of all that can be under way at once, and as many that nobody asks for.
+const FAILED_MAX: usize = 2 * QUEUE_MAX;
 
 #[cfg(test)]
 mod tests {

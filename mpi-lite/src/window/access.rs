@@ -71,7 +71,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
         let (rank, at) = (rank as usize, super::own::displacement(at));
         self.window.done(|raw, device| {
-            let element = T::KIND.ok_or(RmaError::Op)?;
+            let datatype = T::datatype();
+            let element = datatype.element_kind().filter(|_| datatype.element_count() == 1).ok_or(RmaError::Op)?;
             // SAFETY: all three are here until the operation is over, and are such elements.
             unsafe { raw.compare_and_swap(device, new, compare, into, element, rank, at) }
         })?;

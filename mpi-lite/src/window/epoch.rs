@@ -1,5 +1,7 @@
 //! When others' parts may be accessed (MPI-4.1 12.5): an epoch is a guard.
 
+use std::mem::ManuallyDrop;
+
 use crate::adi::Device;
 use crate::comm::{Equivalence, ErrorClass};
 use crate::rma::{self, Lock, RmaError};
@@ -10,14 +12,15 @@ use ends::Ends;
 /// Access to others' parts of a window, until it is ended. What was put and accumulated is there then; what was refused at a target that
 /// had to be asked is told then, if not before.
 ///
-/// Kinds are not mixed: who opens another epoch within one, but a second lock of another rank, is told by `RmaSync`. An operation is
+/// Kinds are not mixed: who opens another epoch within one, but a second lock of another rank, is told by `RmaSync`. With several locks an
+/// operation may go to any of their ranks by each of their epochs, and is done when its own rank's ends. An operation is
 /// refused with `Rank`, `RmaRange`, `Op` (operators and elements that the standard does not combine), `Type` (slices of unequal
 /// lengths); whatever needs a process that is gone with `ProcFailed`. Where a target was asked, an operation's error is told once more
 /// by the next call that waits for all at that target.
 ///
-/// Dropped, it gives locks back and completes what was started, since others wait for that, and its errors go to the error handler only.
-/// What fences have opened needs all ranks to end, and stays open.
-#[must_use = "what is dropped is ended, and its errors are lost"]
+/// Dropped, it gives locks back and completes what was started, since others wait for that, and nobody is told of errors. What fences
+/// have opened needs all ranks to end, and stays open until the next fence: whoever leaves it by an error leaves the others waiting there.
+#[must_use = "what is dropped is ended without its errors, or, between fences, stays open"]
 #[derive(Debug)]
 pub struct Epoch<'w, T: Equivalence, K: Kind> {
     pub(super) window: &'w Window<T>,
@@ -79,6 +82,9 @@ impl<T: Equivalence> Window<T> {
         open: impl FnOnce(&mut rma::Window, &mut Device) -> Result<(), RmaError>,
     ) -> Result<Epoch<'_, T, K>, ErrorClass> {
         self.call(|raw, device| {
+            if raw.is_fenced() {
+                return Err(RmaError::Sync);
+            }
             let opened = open(raw, device);
             // What was refused before it began has left the window as it was; else there is something to end.
             if opened.is_err_and(|error| !matches!(error, RmaError::Sync | RmaError::Rank)) {
@@ -98,13 +104,8 @@ impl<'w, T: Equivalence, K: Kind> Epoch<'w, T, K> {
 
     /// Ends it, when all of its operations are done at their targets. Of fences: when all ranks have called this.
     pub fn end(self) -> Result<(), ErrorClass> {
-        let ended = self.end_now();
-        std::mem::forget(self);
-        ended
-    }
-
-    fn end_now(&self) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| self.kind.end(raw, device))
+        let ended = ManuallyDrop::new(self);
+        ended.window.call(|raw, device| ended.kind.end(raw, device))
     }
 }
 
@@ -137,7 +138,7 @@ impl<T: Equivalence> Epoch<'_, T, AllLocked> {
 impl<T: Equivalence, K: Kind> Drop for Epoch<'_, T, K> {
     fn drop(&mut self) {
         if !K::NEEDS_ALL {
-            let _ = self.end_now();
+            let _ = self.window.call_quietly(|raw, device| self.kind.end(raw, device));
         }
     }
 }

@@ -19,10 +19,13 @@ use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 /// 12.7): what is written by two at once, or read while it is written, is any mixture of their bytes.
 ///
 /// A rank does what others ask of it in its own calls, of this window or of any communicator. While one of its threads waits in a
-/// call of a window, the others' calls wait as well, and non-blocking collective calls stand still.
+/// call of a window, its other threads' calls wait as well, and what was begun and needs turns of its own (collective calls, partitioned
+/// messages) stands still: a rank that waits for one of these first, and is itself waited for here, waits for ever.
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {
+    /// What it was made of, whose error handler it has.
+    made_of: Communicator,
     /// Has the window's contexts, so it outlives the window.
     comm: Communicator,
     raw: Mutex<rma::Window>,
@@ -31,8 +34,8 @@ pub struct Window<T: Equivalence> {
 }
 
 impl Communicator {
-    /// A window to which this rank gives `len` elements, which are zero at first (`MPI_Win_allocate`). All ranks call it; each may
-    /// give another number. `Comm` between two groups, `NoMem` at all ranks when one has no memory for its part.
+    /// A window to which this rank gives `len` elements, which are zero at first (`MPI_Win_allocate`). All ranks call it, with the same
+    /// `T`; each may give another number. `Comm` between two groups, `NoMem` at all ranks when one has no memory for its part.
     ///
     /// The window has the communicator's error handler.
     pub fn window<T: Equivalence>(&self, len: usize) -> Result<Window<T>, ErrorClass> {
@@ -42,13 +45,13 @@ impl Communicator {
         // SAFETY: the device stays where it is.
         let made = unsafe { comm.with_device(|device| rma::Window::allocate(device, members, bytes, unit)) };
         let raw = made.map_err(|error| self.fail(error.into()))?;
-        Ok(Window::of(comm, raw, len))
+        Ok(Window::of(self.clone(), comm, raw, len))
     }
 }
 
 impl<T: Equivalence> Window<T> {
-    pub(super) const fn of(comm: Communicator, raw: rma::Window, len: usize) -> Self {
-        Self { comm, raw: Mutex::new(raw), len, elements: PhantomData }
+    pub(super) const fn of(made_of: Communicator, comm: Communicator, raw: rma::Window, len: usize) -> Self {
+        Self { made_of, comm, raw: Mutex::new(raw), len, elements: PhantomData }
     }
 
     /// This process's rank.
@@ -73,7 +76,7 @@ impl<T: Equivalence> Window<T> {
 
     /// A copy of some elements of this process's own part. `RmaRange` of what is not in it.
     ///
-    /// It has done before what others have asked for, so that who reads again and again sees what comes.
+    /// It takes a turn before, so that who reads again and again sees what comes.
     ///
     /// # Panics
     ///
@@ -84,7 +87,7 @@ impl<T: Equivalence> Window<T> {
     {
         assert!(range.start <= range.end, "the range ends before it begins");
         if range.end > self.len {
-            return Err(self.comm.fail(ErrorClass::RmaRange));
+            return Err(self.made_of.fail(ErrorClass::RmaRange));
         }
         let mut elements = vec![T::default(); range.len()];
         self.read_into(&mut elements, range.start)?;
@@ -93,14 +96,9 @@ impl<T: Equivalence> Window<T> {
 
     /// As [`Self::read`], from `at` on, to memory that is there.
     pub fn read_into(&self, into: &mut [T], at: usize) -> Result<(), ErrorClass> {
-        self.call(|raw, device| {
-            device.flush();
-            if !device.progress() {
-                device.pass_by();
-            }
-            // SAFETY: `into` is borrowed, and any bytes make valid elements.
-            unsafe { raw.load(room(into, &T::datatype()), displacement(at)) }
-        })
+        self.turn();
+        // SAFETY: `into` is borrowed, and any bytes make valid elements.
+        self.call(|raw, _| unsafe { raw.load(room(into, &T::datatype()), displacement(at)) })
     }
 
     /// Writes elements of this process's own part. `RmaRange`, and nothing is written, if they do not fit there.
@@ -111,11 +109,16 @@ impl<T: Equivalence> Window<T> {
 
     /// Ends the window, when all ranks have called this. `RmaSync` when a part was [posted](Self::post) and not waited for.
     pub fn free(self) -> Result<(), ErrorClass> {
-        let Self { comm, raw, .. } = self;
+        let Self { made_of, comm, raw, .. } = self;
         let raw = raw.into_inner().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the device stays where it is.
         let freed = unsafe { comm.with_device(|device| raw.free(device)) };
-        freed.map_err(|error| comm.fail(error.into()))
+        freed.map_err(|error| made_of.fail(error.into()))
+    }
+
+    /// One turn of all that is under way, of whoever asks again and again and does not wait.
+    pub(super) fn turn(&self) {
+        self.comm.turn();
     }
 
     /// A call of the raw window's; the error handler runs when nothing is locked any more.
@@ -123,11 +126,17 @@ impl<T: Equivalence> Window<T> {
         &self,
         call: impl FnOnce(&mut rma::Window, &mut Device) -> Result<R, RmaError>,
     ) -> Result<R, ErrorClass> {
-        let mut raw = self.raw();
+        self.call_quietly(call).map_err(|error| self.made_of.fail(error.into()))
+    }
+
+    /// The same without the error handler, which may panic, for destructors.
+    pub(super) fn call_quietly<R>(
+        &self,
+        call: impl FnOnce(&mut rma::Window, &mut Device) -> Result<R, RmaError>,
+    ) -> Result<R, RmaError> {
+        // The device first: a call from within a call of this thread's is told so there.
         // SAFETY: the device stays where it is.
-        let result = unsafe { self.comm.with_device(|device| call(&mut raw, device)) };
-        drop(raw);
-        result.map_err(|error| self.comm.fail(error.into()))
+        unsafe { self.comm.with_device(|device| call(&mut self.raw(), device)) }
     }
 
     /// An operation that is over when this returns, and needs nothing of what it was lent any more.

@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
+use crate::adi::Device;
 use crate::comm::{Equivalence, ErrorClass};
 use crate::op::Op;
-use crate::rma::Operation;
+use crate::rma::{self, Operation, RmaError};
 
 use super::own::{lent, room, target};
 use super::{Epoch, Kind, Window};
@@ -42,7 +43,7 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let scope = Scope { window: self.window, begun: RefCell::default(), scope: PhantomData, env: PhantomData };
         let end = End { window: self.window, begun: &scope.begun };
         let result = body(&scope)?;
-        end.wait_all()?;
+        self.window.call(|raw, device| end.wait_all(raw, device))?;
         Ok(result)
     }
 }
@@ -115,6 +116,7 @@ impl<T: Equivalence> Request<'_, T> {
     /// Whether it is over, and how it ended; later calls tell nothing but that any more.
     pub fn test(&mut self) -> Result<bool, ErrorClass> {
         let Some(operation) = self.begun.borrow()[self.index] else { return Ok(true) };
+        self.window.turn();
         let ended = self.window.call(|raw, device| raw.test(device, operation).transpose());
         if ended != Ok(None) {
             self.begun.borrow_mut()[self.index] = None;
@@ -131,17 +133,21 @@ struct End<'a, T: Equivalence> {
 
 impl<T: Equivalence> End<'_, T> {
     /// The first error.
-    fn wait_all(&self) -> Result<(), ErrorClass> {
-        let begun = std::mem::take(&mut *self.begun.borrow_mut());
-        self.window.call(|raw, device| {
-            let ends = begun.into_iter().flatten().map(|operation| raw.wait(device, operation));
-            ends.fold(Ok(()), Result::and)
-        })
+    fn wait_all(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
+        let (mut first, count) = (Ok(()), self.begun.borrow().len());
+        for index in 0..count {
+            let begun = self.begun.borrow()[index];
+            if let Some(operation) = begun {
+                first = first.and(raw.wait(device, operation));
+                self.begun.borrow_mut()[index] = None;
+            }
+        }
+        first
     }
 }
 
 impl<T: Equivalence> Drop for End<'_, T> {
     fn drop(&mut self) {
-        let _ = self.wait_all();
+        let _ = self.window.call_quietly(|raw, device| self.wait_all(raw, device));
     }
 }

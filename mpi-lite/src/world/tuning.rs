@@ -193,7 +193,7 @@ pub const VARIABLE: &str = "SIDELANE_TUNING";
 /// The name of the file's form. It changes when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "sidelane-tuning/2";
 
-/// The form before, whose tables had no say in two levels: they were for some calls, always. So it is read as if it said that.
+/// The form before, whose tables had no say in two levels. It is read as if it began with the rules for them that are built in.
 const ONE_LEVEL: &str = "sidelane-tuning/1";
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ const STRANGER: u32 = 1;
 /// As where no window is: twice 0.4 s until it is known, a tenth to wake up, and a busy machine.
 const BOUND: Duration = Duration::from_secs(5);
 
+/// What no part uses.
+const LAST: usize = 999;
+
 /// What each rank does; `go` returns at once, and nowhere in the one, which is dead from then on.
 type Part = fn(&mut Window<u64>, &Communicator, go: &dyn Fn()) -> Result<(), ErrorClass>;
 
@@ -153,12 +156,14 @@ fn part_of_a_rank() {
         // The window is as good as before for those who are left.
         let left = world.shrink().unwrap();
         left.barrier().unwrap();
-        let read = window.read(0..1).map(drop);
+        let counted =
+            window.lock(0, Lock::Exclusive).and_then(|epoch| epoch.fetch_and_op(1, 0, LAST, &Op::Sum)).map(drop);
         left.barrier().unwrap();
+        assert!(world.rank() != 0 || window.read(LAST..LAST + 1).unwrap() == [u64::from(left.size())]);
         println!(
             "\ntold: {} {}",
             took.as_millis(),
-            ended.and(read).map_or_else(|class| class.to_string(), |()| "well".to_owned())
+            ended.and(counted).map_or_else(|class| class.to_string(), |()| "well".to_owned())
         );
     })
     .unwrap();

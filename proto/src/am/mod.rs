@@ -272,14 +272,15 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     fn refuse(&mut self, to: PeerId, words: usize, reply: ReplyRoom) -> SendError {
         match self.peers.get(to) {
             _ if words > ARGS_MAX => SendError::TooLong,
+            // It was there once.
+            _ if !self.endpoint.has_peer(to) => SendError::NoPeer,
             Some(peer) if peer.budget.room_max().is_some_and(|most| reply > most) => SendError::TooLong,
             Some(_) => {
                 self.counters.budget_stalls += 1;
                 SendError::Full
             }
             // It has not answered yet.
-            None if self.endpoint.has_peer(to) => SendError::Full,
-            None => SendError::NoPeer,
+            None => SendError::Full,
         }
     }
 

@@ -201,7 +201,11 @@ impl<D: Driven> Place for Core<D> {
     }
 
     fn sleep(&mut self, company: &Company) -> io::Result<()> {
-        let Self { driven, lane, shared, stuck, .. } = self;
+        let Self { driven, lane, shared, intake, stuck, .. } = self;
+        // The last frames may have made room, which is no message.
+        if intake.retry(driven, shared) {
+            return Ok(());
+        }
         let has_messages = driven.endpoint().has_messages();
         let ready = || {
             company.is_up()

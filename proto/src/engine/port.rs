@@ -76,8 +76,8 @@ impl<D: Driven> Port<D> {
         Some(event)
     }
 
-    /// Has the engine do `work` in its next turn, after what was ordered here before; hands it back when there is no room, or no
-    /// engine.
+    /// Has the engine do `work` in its next turn, after what was ordered here before and found room at its peer; hands it back when there
+    /// is no room, or no engine.
     pub fn run<F: FnOnce(&mut D) + Send + 'static>(&mut self, work: F) -> Result<(), F> {
         if self.shared.has_ended() || !self.has_room_beside() {
             return Err(work);
@@ -196,6 +196,12 @@ impl<D: Driven> Port<D> {
         debug_assert!(pushed, "there was room for it");
     }
 
+    /// Whether the endpoint has taken all that was sent here to a peer.
+    pub(super) fn is_taken(&self, peer: PeerId) -> bool {
+        let sent = |gauge: &Gauge| gauge.port_taken.load(Ordering::Relaxed) == self.sent[usize::from(peer.index)];
+        self.shared.gauge(peer).is_some_and(sent)
+    }
+
     /// Gives the engine what `write` puts into `len` bytes, to be sent.
     #[inline]
     pub(super) fn keep(&mut self, peer: PeerId, len: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
@@ -290,8 +296,7 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
 
     /// As [`Endpoint::is_settled`], of what was sent here. Waits for the engine's answer.
     pub fn is_settled(&mut self, peer: PeerId) -> Result<bool, Ended> {
-        let Some(gauge) = self.shared.gauge(peer) else { return Ok(false) };
-        if gauge.port_taken.load(Ordering::Relaxed) != self.sent[usize::from(peer.index)] {
+        if !self.is_taken(peer) {
             self.flush();
             return self.alive().map(|()| false);
         }

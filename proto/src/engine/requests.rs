@@ -2,6 +2,7 @@
 
 use sidelane_nic::Nic;
 
+use super::Ended;
 use super::driven::WithState;
 use super::port::Port;
 use super::sender::Sender;
@@ -25,6 +26,20 @@ impl<N: Nic + Send + 'static, S: Send + 'static> Port<WithState<N, S>> {
     ) -> Result<(), SendError> {
         let len = checked_len(&self.shared, to, args, payload, reply)?;
         self.keep(to, len, |record| keep_request(record, handler, args, payload, reply))
+    }
+
+    /// Whether the handlers of all requests that were made here have run at `peer`, as far as it has told; asks it to tell. Waits for
+    /// the engine's answer.
+    pub fn is_handled(&mut self, peer: PeerId) -> Result<bool, Ended> {
+        if !self.is_taken(peer) {
+            self.flush();
+            return self.alive().map(|()| false);
+        }
+        self.call(move |on| {
+            // A full FIFO is asked again with the next call.
+            let _ = on.am.ask(peer);
+            on.am.handled(peer) == on.am.sent(peer)
+        })
     }
 }
 
@@ -52,7 +67,9 @@ fn checked_len<D>(
     payload: &[u8],
     reply: ReplyRoom,
 ) -> Result<usize, SendError> {
-    shared.gauge(to).ok_or(SendError::NoPeer)?.check_room(reply)?;
+    let gauge = shared.gauge(to).ok_or(SendError::NoPeer)?;
+    gauge.check(to, 0)?;
+    gauge.check_room(reply)?;
     // A record's length has 16 bits.
     if args.len() > ARGS_MAX || payload.len() > usize::from(u16::MAX) - record_len(true, ARGS_MAX, 0) {
         return Err(SendError::TooLong);

@@ -44,9 +44,7 @@ impl<D: Driven> Sender<D> {
     pub fn flush(&self) {
         self.shared.ring();
     }
-}
 
-impl<D: Driven> Sender<D> {
     /// Gives the engine what `write` puts into `len` bytes, to be sent.
     pub(super) fn keep(&self, peer: PeerId, len: usize, write: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
         let gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;

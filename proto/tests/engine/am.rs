@@ -155,17 +155,69 @@ fn a_request_that_the_peer_cannot_take_is_refused_and_harms_nothing() {
     assert_eq!(a.request(to_b, 1, &[0; 17], &[], none), Err(SendError::TooLong));
     assert_eq!(a.request(to_b, 1, &[0, 0], &[], ReplyRoom::medium(16, 1 << 20)), Err(SendError::TooLong));
     assert_eq!(a.sender().request(to_b, 1, &[0, 0], &bytes, none), Err(SendError::TooLong));
-    // A reply, whose credit rides on a later request, and the longest one behind it.
-    for number in 0..20 {
-        until_taken(&mut a, |a| a.request(to_b, 0, &[number], &[], ReplyRoom::medium(1, 0)));
+    // Requests of the peer's, whose credit rides on ours, and the longest one behind.
+    let Some(Event::Connected { peer: to_a, .. }) = b.poll_event() else { panic!("it has no peer") };
+    for round in 1..=20 {
+        for _ in 0..100 {
+            until_taken(&mut b, |b| b.request(to_a, 2, &[], &[1], none));
+        }
+        b.flush();
+        while a.call(|on| on.state.bytes).unwrap() != 100 * round {
+            assert!(sidelane_nic::clock::monotonic() < give_up, "not every request came");
+        }
         until_taken(&mut a, |a| a.request(to_b, 2, &[0, 0], &bytes[..longest], none));
     }
-    a.flush();
-    while b.call(|on| on.state.bytes).unwrap() != 20 * longest {
-        assert!(sidelane_nic::clock::monotonic() < give_up, "not every request came: {:?}", a.poll_event());
+    while !a.is_handled(to_b).unwrap() {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "it does not tell: {:?}", a.poll_event());
     }
+    assert_eq!(b.call(|on| on.state.bytes).unwrap(), 20 * longest);
     a.close(to_b);
     assert_eq!(a.request(to_b, 1, &[0, 0], &[], none), Err(SendError::NoPeer));
+}
+
+#[test]
+fn what_is_requested_before_the_peer_has_answered_is_handled() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), messages(&domain));
+    let to_b = a.connect(b.endpoint().nic().caps().addr).unwrap();
+    for number in 0..100 {
+        a.request(to_b, 1, &[0, number], &payload(0, number), ReplyRoom::NONE).unwrap();
+    }
+    assert!(!a.is_handled(to_b).unwrap());
+    let (mut state, give_up) = (State::default(), sidelane_nic::clock::monotonic() + PATIENCE);
+    while !a.is_handled(to_b).unwrap() {
+        b.poll(&mut state);
+        assert!(sidelane_nic::clock::monotonic() < give_up, "{} came", state.came[0]);
+    }
+    assert_eq!(state.came[0], 100);
+}
+
+/// Also where its room for replies was used up, and a request waits for that.
+#[test]
+fn requests_to_a_peer_that_is_gone_are_refused() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), messages(&domain));
+    let to_b = a.connect(b.endpoint().nic().caps().addr).unwrap();
+    let (mut state, give_up) = (State::default(), sidelane_nic::clock::monotonic() + PATIENCE);
+    while a.call(move |on| on.am.room_max(to_b)).unwrap() == ReplyRoom::NONE {
+        b.poll(&mut state);
+        assert!(sidelane_nic::clock::monotonic() < give_up, "it tells of no room for replies");
+    }
+    let room = ReplyRoom::SHORT;
+    while a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap() != Err(SendError::Full) {}
+    a.request(to_b, 0, &[1], &[], room).unwrap();
+    drop(b);
+    loop {
+        match a.poll_event() {
+            Some(Event::Gone { peer, .. }) if peer == to_b => break,
+            Some(_) => {}
+            None => a.wait(Some(give_up)).unwrap(),
+        }
+        assert!(sidelane_nic::clock::monotonic() < give_up, "its end is not told");
+    }
+    assert_eq!(a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap(), Err(SendError::NoPeer));
+    assert_eq!(a.request(to_b, 0, &[1], &[], room), Err(SendError::NoPeer));
+    assert!(a.stop().is_ok());
 }
 
 /// Begins a connection and waits for it.

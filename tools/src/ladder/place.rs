@@ -160,8 +160,11 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
 /// The name of its socket goes when the other side has come, which takes a while; else with this command, and after a `kill -9`
 /// of that with the next one.
 fn vhost_socket() -> PathBuf {
-    let folder = std::env::temp_dir();
-    for left in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+    vhost_socket_in(&std::env::temp_dir())
+}
+
+fn vhost_socket_in(folder: &Path) -> PathBuf {
+    for left in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = left.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(VHOST_PREFIX).and_then(|rest| rest.strip_suffix(VHOST_SUFFIX));
         let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
@@ -201,13 +204,15 @@ mod tests {
 
     #[test]
     fn a_socket_that_a_killed_ladder_left_goes_with_the_next_one() {
-        let name = |pid: u32| std::env::temp_dir().join(format!("{VHOST_PREFIX}{pid}{VHOST_SUFFIX}"));
+        let folder = std::env::temp_dir().join(format!("sidelane-vhost-test-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let name = |pid: u32| folder.join(format!("{VHOST_PREFIX}{pid}{VHOST_SUFFIX}"));
         // No process has this number (proc(5), /proc/sys/kernel/pid_max), and this one runs.
         let (left, own) = (name(u32::MAX), name(std::process::id()));
-        let _ = std::fs::remove_file(&left);
         drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
         assert!(left.exists());
-        assert_eq!(vhost_socket(), own);
+        assert_eq!(vhost_socket_in(&folder), own);
         assert!(!left.exists());
+        std::fs::remove_dir(&folder).unwrap();
     }
 }

@@ -115,17 +115,26 @@ impl Algorithm {
     }
 
     /// Whether it can do a case of a collective that has it: not all keep the ranks' order, or do with any number of ranks, and
-    /// where no host has several ranks, or one has all, there are no two levels.
+    /// where no host has several ranks, or one has all, there are no two levels; nor where leaders would keep many MiB.
     pub fn can(self, case: Case) -> bool {
         match (case.collective, self) {
             (Collective::Reduce | Collective::Allreduce, Self::Rabenseifner | Self::Ring)
             | (Collective::ReduceScatter, Self::RecursiveHalving) => case.commutative,
-            (_, Self::TwoLevel) => 1 < case.hosts && case.hosts < case.ranks && case.commutative,
+            (collective, Self::TwoLevel) => {
+                let differ = 1 < case.hosts && case.hosts < case.ranks && case.commutative;
+                // What a leader keeps, where each host has as many ranks.
+                let kept = case.ranks.div_ceil(case.hosts).saturating_mul(case.ranks).saturating_mul(case.bytes);
+                differ && (collective != Collective::Alltoall || kept <= KEPT_MAX)
+            }
             (Collective::Allgather, Self::RecursiveDoubling) => case.ranks.is_power_of_two(),
             _ => true,
         }
     }
 }
+
+/// Bytes that the ranks of a host give to an alltoall by their leader, at most. Beyond that copies take longer than messages, which were
+/// measured with a sixteenth of it.
+const KEPT_MAX: usize = 1 << 20;
 
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,13 +12,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use sidelane_nic::clock;
 use sidelane_nic::time::Instant;
 
 use super::execution::Lent;
 use super::on_host::{Caller, Members, Words, make, takes};
-use crate::adi::{Device, Error, Request};
+use crate::adi::{Device, Error, Patience, Request};
 use crate::coll::{Blocks, Buffers, Call};
-use crate::host::{Host, Limits};
+use crate::giving_way::GivingWay;
+use crate::host::{Host, Limits, YIELDS};
 
 /// What combines, for as long as a call is under way.
 pub type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
@@ -30,7 +32,7 @@ pub struct Queue {
     rank: usize,
     processes: Arc<[u32]>,
     limits: Limits,
-    awake: u32,
+    patience: Patience,
     line: Mutex<Line>,
     /// Only while a call is moved on.
     device: AtomicPtr<Device>,
@@ -58,8 +60,8 @@ pub struct Queued {
 }
 
 enum Course {
-    /// Others come first, for so many turns now.
-    InLine(Arguments, u32),
+    /// Others come first.
+    InLine(Arguments, Waited),
     UnderWay(Pin<Box<dyn Future<Output = (Box<Host>, Done)>>>),
     Over,
 }
@@ -79,13 +81,12 @@ type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
 unsafe impl Send for Queued {}
 
 impl Queue {
-    /// Of rank `rank` among `processes`, in memory that all have joined. `awake`: turns in which nobody sleeps who waits, which has to be
-    /// known before the device sleeps.
-    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, awake: u32) -> Self {
+    /// Of rank `rank` among `processes`, in memory that all have joined. `patience`: that of the device which calls are moved on with.
+    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, patience: Patience) -> Self {
         let limits = host.limits();
         let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None };
         let device = AtomicPtr::new(ptr::null_mut());
-        Self { context, rank, processes, limits, awake, line: Mutex::new(line), device }
+        Self { context, rank, processes, limits, patience, line: Mutex::new(line), device }
     }
 
     /// The call as it can be begun here again and again, if it can be: as all ranks find alike. Not those whose blocks have lengths
@@ -121,7 +122,7 @@ impl Queue {
         let mut line = self.line();
         let number = line.begun;
         line.begun += 1;
-        let course = Course::InLine(Arguments { call, in_place, lent, combine }, 0);
+        let course = Course::InLine(Arguments { call, in_place, lent, combine }, Waited::default());
         Queued { queue: Arc::clone(self), number, course }
     }
 
@@ -138,10 +139,10 @@ impl Queued {
 
     /// Goes on as far as it can without waiting. True once it is over; not to be called then any more.
     pub fn advance(&mut self, device: &mut Device) -> Result<bool, Error> {
-        if let Course::InLine(_, turns) = &mut self.course {
+        if let Course::InLine(_, waited) = &mut self.course {
             let mut line = self.queue.line();
             if line.over != self.number {
-                *turns += 1;
+                waited.count(self.queue.patience, clock::monotonic);
                 return Ok(false);
             }
             if let Some(error) = line.failed {
@@ -151,8 +152,8 @@ impl Queued {
             }
             let host = line.host.take().expect("the call before has given it back");
             drop(line);
-            if let Course::InLine(arguments, turns) = std::mem::replace(&mut self.course, Course::Over) {
-                let peers = Polled { queue: Arc::clone(&self.queue), turns, bereft: None };
+            if let Course::InLine(arguments, waited) = std::mem::replace(&mut self.course, Course::Over) {
+                let peers = Polled { queue: Arc::clone(&self.queue), waited, bereft: None };
                 self.course = Course::UnderWay(Box::pin(course(host, peers, arguments)));
             }
         }
@@ -195,8 +196,7 @@ async fn course(mut host: Box<Host>, mut peers: Polled, mut it: Arguments) -> (B
 /// The other ranks, for a call that does not wait.
 struct Polled {
     queue: Arc<Queue>,
-    /// In which it was not over.
-    turns: u32,
+    waited: Waited,
     bereft: Option<Instant>,
 }
 
@@ -217,7 +217,7 @@ impl Caller for Polled {
     }
 
     fn turn(&mut self) -> bool {
-        self.turns += 1;
+        self.waited.count(self.queue.patience, clock::monotonic);
         false
     }
 
@@ -226,9 +226,55 @@ impl Caller for Polled {
     }
 
     fn may_sleep(&self) -> bool {
-        self.turns >= self.queue.awake
+        self.waited.is_long
+    }
+}
+
+/// How long a call has been waited for: turns in which it was not over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    turns: u32,
+    giving_way: GivingWay,
+    /// Whoever waits may sleep before long, by the device or in a call in shared memory: by then others have to know that we do. He sleeps
+    /// when as many turns again have passed, or when he has let others run for long, which was looked at after this.
+    is_long: bool,
+}
+
+impl Waited {
+    fn count(&mut self, patience: Patience, now: impl FnOnce() -> Instant) {
+        self.turns = self.turns.saturating_add(1);
+        let most = (patience.spin.saturating_add(patience.yields) / 2).min(YIELDS / 2);
+        self.is_long = self.turns >= most || self.giving_way.is_enough(now());
     }
 }
 
 /// The tag of words that wake a rank in which a call of the queue is under way: no call's.
 const WAKE: i32 = -2;
+
+#[cfg(test)]
+mod tests {
+    use sidelane_nic::time::Duration;
+
+    use super::*;
+
+    /// Turns until a call is known to be waited for long, where each takes so long.
+    fn turns_of(turn: Duration, patience: Patience) -> u32 {
+        let (mut waited, mut now) = (Waited::default(), Instant::ZERO);
+        while !waited.is_long {
+            now += turn;
+            waited.count(patience, || now);
+        }
+        waited.turns
+    }
+
+    /// Whoever sleeps unbeknown is woken by nobody. (Those turns: `adi::idle`, `host::wait`.)
+    #[test]
+    fn that_a_call_waits_long_is_known_before_anybody_sleeps() {
+        let (crowded, alone) = (Patience { spin: 0, yields: 200 }, Patience { spin: 2_000, yields: 100 });
+        assert_eq!(turns_of(Duration::from_nanos(100), crowded), 100);
+        assert_eq!(turns_of(Duration::from_nanos(100), alone), 500);
+        // Other programs want the core: it is slept when they were let run for 20 ms.
+        assert_eq!(turns_of(Duration::from_millis(3), crowded), 8);
+        assert_eq!(turns_of(Duration::from_millis(30), crowded), 2);
+    }
+}

@@ -290,8 +290,8 @@ impl Ranks {
         }
         if let (true, Some([host, later])) = (met?, hosts) {
             self.host = Shared::Made(host);
-            let awake = turns.device().turns_awake() / 2;
-            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later, awake)));
+            let patience = turns.device().patience();
+            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later, patience)));
         }
         Ok(())
     }

@@ -350,12 +350,86 @@ fn errors_go_to_the_handler_of_the_communicator_it_was_made_of() {
     job(1, |comm| {
         let told = std::sync::Arc::new(AtomicU64::new(0));
         let here = std::sync::Arc::clone(&told);
-        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |_, class| {
+        comm.set_name("the user's");
+        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |comm, class| {
+            assert_eq!(comm.name(), "the user's");
             here.fetch_add(class as u64, Ordering::Relaxed);
         })));
         let window = comm.window::<u8>(1).unwrap();
         assert_eq!(window.write(1, &[1]), Err(ErrorClass::RmaRange));
         assert_eq!(told.load(Ordering::Relaxed), ErrorClass::RmaRange as u64);
+        window.free().unwrap();
+    });
+}
+
+/// Its epoch is dropped while the panic unwinds, and has the same error to tell.
+#[test]
+fn an_error_handler_that_panics_ends_its_call_only() {
+    job(1, |comm| {
+        let window = unmapped(&comm, 4);
+        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(|_, class| panic!("told: {class}"))));
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let epoch = window.lock(0, Lock::Exclusive).unwrap();
+            let mut beyond = [0; 8];
+            epoch.scope(|scope| scope.get(&mut beyond, 0, 0)?.wait()).unwrap();
+        }));
+        assert!(failed.unwrap_err().downcast_ref::<String>().unwrap().starts_with("told: "));
+        comm.set_error_handler(ErrorHandler::Return);
+        window.lock(0, Lock::Exclusive).unwrap().end().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn whoever_waits_for_an_operation_that_failed_is_told_also_after_all_were_waited_for() {
+    job(1, |comm| {
+        let window = unmapped(&comm, 4);
+        let epoch = window.lock(0, Lock::Exclusive).unwrap();
+        let (mut beyond, mut within) = ([0; 8], [1; 4]);
+        let told = epoch.scope(|scope| {
+            let (beyond, within) = (scope.get(&mut beyond, 0, 0)?, scope.get(&mut within, 0, 0)?);
+            assert_eq!(epoch.flush(), Err(ErrorClass::RmaRange));
+            Ok((beyond.wait(), within.wait()))
+        });
+        assert_eq!((told, within), (Ok((Err(ErrorClass::RmaRange), Ok(()))), [0; 4]));
+        epoch.end().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn what_was_begun_goes_on_while_somebody_reads_again_and_again() {
+    job(2, |comm| {
+        let window = comm.window::<u64>(1).unwrap();
+        comm.scope(|scope| {
+            let barrier = scope.barrier()?;
+            if comm.rank() == 0 {
+                barrier.wait()?;
+                window.lock(1, Lock::Shared)?.put(&[1], 1, 0)?;
+            } else {
+                while window.read(0..1)? == [0] {}
+                barrier.wait()?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn nobody_is_named_twice_and_nothing_else_is_opened_between_fences() {
+    job(2, |comm| {
+        let mut window = comm.window::<u64>(1).unwrap();
+        assert_eq!(window.start(&[1, 1]).map(drop), Err(ErrorClass::Rank));
+        assert_eq!(window.post(&[1, 1]).map(drop), Err(ErrorClass::Rank));
+        let epoch = window.fence().unwrap();
+        assert_eq!(epoch.window().lock(1, Lock::Shared).map(drop), Err(ErrorClass::RmaSync));
+        assert_eq!(epoch.window().lock_all().map(drop), Err(ErrorClass::RmaSync));
+        epoch.put(&[7], 1 - comm.rank(), 0).unwrap();
+        epoch.end().unwrap();
+        assert_eq!(window.read(0..1).unwrap(), [7]);
+        window.lock(1, Lock::Shared).unwrap().end().unwrap();
         window.free().unwrap();
     });
 }

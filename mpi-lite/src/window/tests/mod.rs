@@ -23,10 +23,10 @@ const BOTH: [Make; 2] = [|comm, len| comm.window(len).unwrap(), unmapped];
 
 /// A window over memory that others do not map.
 fn unmapped(comm: &Communicator, len: usize) -> Window<u64> {
-    let comm = comm.for_window().unwrap();
+    let (made_of, comm) = (comm.clone(), comm.for_window().unwrap());
     let memory = Box::leak(vec![0u64; len].into_boxed_slice());
     let memory = std::ptr::slice_from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), len * 8);
     // SAFETY: the memory stays for ever, and nobody else uses it; the device stays where it is.
     let raw = unsafe { comm.with_device(|device| rma::Window::create(device, comm.members(), memory, 8)) };
-    Window::of(comm, raw.unwrap(), len)
+    Window::of(made_of, comm, raw.unwrap(), len)
 }
