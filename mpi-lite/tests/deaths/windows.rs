@@ -1,5 +1,5 @@
 //! Rank 2 of four is killed while the stranger, or all, need it for a window: what is called then fails in bounded time, and what
-//! does not need it goes on.
+//! does not need it goes on. Puts and gets are not among the calls: on one host they ask nobody.
 
 use std::time::{Duration, Instant};
 
