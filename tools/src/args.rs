@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use sidelane::soak::SoakArgs;
 use sidelane_bench::collectives::Cell;
+use sidelane_mpi::coll::Table;
 use sidelane_nic::spec::Spec;
 
 use crate::lab_command::{self, LabCommand};
@@ -87,8 +88,12 @@ pub enum Command {
         ranks: usize,
         /// Rounds that count
         rounds: usize,
-        /// The driver as a string
-        spec: Spec,
+        /// Drivers as strings
+        #[arg(required = true)]
+        specs: Vec<Spec>,
+        /// The table of one level to be compared with two; without it algorithms are
+        #[arg(long)]
+        rules: Option<Table>,
     },
     /// A rank that makes collective calls; started by `ladder collectives`
     #[command(hide = true)]

@@ -61,8 +61,8 @@ fn main() -> ExitCode {
             return sidelane_bench::collectives::rank::main(measure_ns, &cells);
         }
         Some(Command::Side) => return sidelane_bench::side::main(),
-        Some(Command::TuneRank { rank, ranks, rounds, spec }) => {
-            sidelane_bench::tune::collectives::rank(rank, ranks, &spec, rounds).map(|()| 0)
+        Some(Command::TuneRank { rank, ranks, rounds, specs, rules }) => {
+            sidelane_bench::tune::collectives::rank(rank, ranks, &specs, rounds, rules.as_ref()).map(|()| 0)
         }
         Some(Command::Probe { spec }) => Ok(sidelane::doctor::probe(&spec)),
         Some(Command::Soak(args)) => return sidelane::soak::run(&args),

@@ -9,9 +9,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane::lab::{self, HOSTS_MAX, Lab, LabSpec};
 use sidelane_bench::ladder::{LadderError, NicKind, NoSuch, Pair, PairError, Regime};
-use sidelane_bench::tune::collectives::{self, Gain, Taken};
+use sidelane_bench::tune::collectives::{self, Compared, Gain, Shape, Taken};
 use sidelane_bench::tune::{self, Driver, Effort, Tuned};
-use sidelane_mpi::coll::Table;
+use sidelane_mpi::coll::{Algorithm, Table};
 use sidelane_mpi::world::tuning;
 use sidelane_nic::spec::Spec;
 
@@ -28,7 +28,11 @@ pub struct TuneArgs {
     /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8", value_parser = ranks)]
     pub ranks: Vec<usize>,
-    /// Fewer and shorter rounds: a minute instead of three or four
+    /// Hosts and ranks on each to compare one level of the collectives with two on, as HOSTSxRANKS, comma separated; 0 leaves that out
+    /// [default: 2x4,4x4, with --quick 2x4, and 0 with --ranks 0]
+    #[arg(long, value_delimiter = ',', value_name = "HxR", value_parser = shape)]
+    pub two_level: Vec<Option<Shape>>,
+    /// Fewer and shorter rounds: a minute instead of four or five
     #[arg(long)]
     pub quick: bool,
     /// Where jobs shall find it [default: ~/.config/sidelane/tuning.json]
@@ -43,15 +47,18 @@ pub const NOTES: &str = "\
 Examples:
   sidelane tune                                      everything, for all jobs of this user
   sidelane tune --quick --nic uring --ranks 0        one driver, in half a minute
+  sidelane tune --nic uring --two-level 4x2,2x8      for 4 hosts of 2 ranks, and 2 of 8
   sidelane tune --output tuned.json
   SIDELANE_TUNING=tuned.json sidelane run -n 4 ./program
   SIDELANE_TUNING= sidelane run -n 4 ./program       with what is built in
 
 Measured are, for each driver: up to which size a message goes without being asked for, how much of a longer one goes along
 with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. For the
-collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes; where
-hosts have several ranks, that goes for each level of a call on two, and where there are two is as built in. Ranks of one
-host share memory instead and need no table. What is not clearly better than what is built in stays as it is.
+collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes. Then between
+fewer hosts with several ranks each (--two-level): whether a call is faster on one level or on two, within hosts and between
+them; that goes for as many ranks on whichever hosts. Ranks of one host share memory instead and need no table. What is
+not clearly better than what is built in stays as it is: an algorithm has to be so by 5 %, one level or two by 10 % and in
+ten of eleven rounds (--quick: in all five).
 
 A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by SIDELANE_TUNING
 ends the job. Let nothing else run meanwhile.";
@@ -71,6 +78,8 @@ pub enum Failure {
     Driver(NicKind, LadderError),
     #[error("collectives of {0} ranks: {1}")]
     Collectives(usize, io::Error),
+    #[error("collectives of {hosts} hosts with {each} ranks each: {source}", hosts = shape.hosts, each = shape.each)]
+    Levels { shape: Shape, source: io::Error },
     #[error("none of the drivers runs here; `sidelane doctor` tells why")]
     Nothing,
 }
@@ -113,6 +122,18 @@ fn ranks(text: &str) -> Result<usize, String> {
     ranks.ok_or_else(|| format!("0 to {HOSTS_MAX}, the most hosts of a lab"))
 }
 
+/// Hosts of a lab with several ranks each; `None` for 0.
+fn shape(text: &str) -> Result<Option<Shape>, String> {
+    if text == "0" {
+        return Ok(None);
+    }
+    let shape = text.parse().ok().filter(|shape: &Shape| shape.hosts <= HOSTS_MAX && shape.ranks() <= SHARING_MAX);
+    let wanted = format!(
+        "HOSTSxRANKS such as 4x2: 2 to {HOSTS_MAX} hosts, 2 or more ranks on each, at most {SHARING_MAX} in all; or 0"
+    );
+    shape.map(Some).ok_or(wanted)
+}
+
 fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure> {
     let (place, in_a_lab) = match Place::lab() {
         Ok(place) => (place, true),
@@ -140,8 +161,13 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     if drivers.is_empty() {
         return Err(Failure::Nothing);
     }
-    let (table, gains) = collectives(args, effort, in_a_lab, interrupted)?;
-    Ok(Tuned::new(drivers, gains, table.as_ref()))
+    let (one_level, gains) = collectives(args, effort, in_a_lab, interrupted)?;
+    let compared = levels(args, effort, in_a_lab, one_level.as_ref(), interrupted)?;
+    let (two_levels, decisions) = collectives::two_levels(&compared);
+    let is_measured = one_level.is_some() || !compared.is_empty();
+    let rest = one_level.unwrap_or_else(built_in_of_one_level);
+    let table = is_measured.then(|| Table::new([&two_levels, rest.rules()].concat()));
+    Ok(Tuned::new(drivers, gains, decisions, table.as_ref()))
 }
 
 fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &Interrupted) -> Result<Driver, Failure> {
@@ -172,17 +198,16 @@ fn collectives(
     counts.dedup();
     for ranks in counts {
         let failed = |error| Failure::Collectives(ranks, error);
-        let lab = if in_a_lab {
-            let spec = LabSpec { hosts: ranks, ..LabSpec::default() };
-            Some(Lab::build(&spec).map_err(|error| failed(io::Error::other(error)))?)
-        } else {
-            None
-        };
+        let lab = if in_a_lab { Some(lab_of(ranks).map_err(failed)?) } else { None };
         let rounds = effort.rounds.div_ceil(2);
-        let commands: io::Result<Vec<Command>> =
-            (0..ranks).map(|rank| rank_command(lab.as_ref(), rank, ranks, rounds)).collect();
+        let commands: io::Result<Vec<Command>> = (0..ranks)
+            .map(|rank| match &lab {
+                Some(lab) => rank_command(Some((lab, rank)), [rank, ranks, rounds], &[uring(lab, rank, 0)]),
+                None => rank_command(None, [rank, ranks, rounds], &[shm(rank)]),
+            })
+            .collect();
         let bar = Bar::start(&format!("collectives of {ranks} ranks"), collectives::count(ranks));
-        let outcome = collectives::measure(commands.map_err(failed)?, |taken| {
+        let outcome = collectives::measure(commands.map_err(failed)?, |taken: Taken| {
             bar.step();
             measured.push(taken);
             !interrupted.is_set()
@@ -193,28 +218,97 @@ fn collectives(
             break;
         }
     }
-    let (table, gains) = collectives::table(&measured);
+    let (table, gains) = collectives::one_level(&measured);
     Ok(((!measured.is_empty()).then_some(table), gains))
 }
 
-/// A rank on a host of its own, or all here. It is killed when this thread ends.
-fn rank_command(lab: Option<&Lab>, rank: usize, ranks: usize, rounds: usize) -> io::Result<Command> {
-    let program = std::env::current_exe()?;
-    let (mut command, spec) = match lab {
-        Some(lab) => {
-            let host = lab.host(rank);
-            let interface = host.interface().to_owned();
-            (host.command(program), Spec::Uring { interface, endpoint: 0, real_frames: false })
+/// Compares one level, which goes by `one_level`, with two.
+fn levels(
+    args: &TuneArgs,
+    effort: Effort,
+    in_a_lab: bool,
+    one_level: Option<&Table>,
+    interrupted: &Interrupted,
+) -> Result<Vec<Compared>, Failure> {
+    let usual: &[Shape] = if one_level.is_none() {
+        &[]
+    } else if args.quick {
+        &[TWO_BY_FOUR]
+    } else {
+        &[TWO_BY_FOUR, FOUR_BY_FOUR]
+    };
+    let mut shapes: Vec<Shape> =
+        if args.two_level.is_empty() { usual.to_vec() } else { args.two_level.iter().copied().flatten().collect() };
+    shapes.sort_unstable();
+    shapes.dedup();
+    if !shapes.is_empty() && !in_a_lab {
+        tell!("calls go on one level and on two as built in, since that takes a lab to measure");
+        return Ok(Vec::new());
+    }
+    let rules = one_level.cloned().unwrap_or_else(built_in_of_one_level).to_string();
+    // More than of algorithms: each call has two ways only, and processes that share cores take turns as they like.
+    let rounds = 2 * effort.rounds + 1;
+    let mut compared = Vec::new();
+    for shape in shapes {
+        if interrupted.is_set() {
+            break;
         }
+        let failed = |source| Failure::Levels { shape, source };
+        let lab = lab_of(shape.hosts).map_err(failed)?;
+        let command = |rank| {
+            let (host, place) = (rank / shape.each, rank % shape.each);
+            let specs = [shm(place), uring(&lab, host, place as u16)];
+            let mut command = rank_command(Some((&lab, host)), [rank, shape.ranks(), rounds], &specs)?;
+            command.args(["--rules", &rules]);
+            Ok(command)
+        };
+        let commands: io::Result<Vec<Command>> = (0..shape.ranks()).map(command).collect();
+        let what = format!("one level and two, {} hosts with {} ranks each", shape.hosts, shape.each);
+        let bar = Bar::start(&what, shape.count());
+        let outcome = collectives::measure(commands.map_err(failed)?, |one: Compared| {
+            bar.step();
+            compared.push(one);
+            !interrupted.is_set()
+        });
+        bar.end();
+        outcome.map_err(failed)?;
+    }
+    Ok(compared)
+}
+
+fn built_in_of_one_level() -> Table {
+    let rules = Table::default().rules().to_vec();
+    Table::new(rules.into_iter().filter(|rule| rule.algorithm != Algorithm::TwoLevel).collect())
+}
+
+fn lab_of(hosts: usize) -> io::Result<Lab> {
+    Lab::build(&LabSpec { hosts, ..LabSpec::default() }).map_err(io::Error::other)
+}
+
+/// A rank on a host of a lab, or here; `numbers` are its own, that of all ranks, and that of rounds. It is killed when this thread ends.
+fn rank_command(host: Option<(&Lab, usize)>, numbers: [usize; 3], specs: &[Spec]) -> io::Result<Command> {
+    let program = std::env::current_exe()?;
+    let mut command = match host {
+        Some((lab, host)) => lab.host(host).command(program),
         None => {
             let mut command = Command::new(program);
             lab::tie(&mut command);
-            let domain = format!("tune-{}", std::process::id());
-            (command, Spec::Shm { domain, endpoint: Some(rank as u16) })
+            command
         }
     };
-    command.args(["tune-rank", &rank.to_string(), &ranks.to_string(), &rounds.to_string(), &spec.to_string()]);
+    command.arg("tune-rank").args(numbers.map(|number| number.to_string()));
+    command.args(specs.iter().map(ToString::to_string));
     Ok(command)
+}
+
+/// Endpoint `place` of a host's interface.
+fn uring(lab: &Lab, host: usize, place: u16) -> Spec {
+    Spec::Uring { interface: lab.host(host).interface().to_owned(), endpoint: place, real_frames: false }
+}
+
+/// Endpoint `place` in the memory of a host.
+fn shm(place: usize) -> Spec {
+    Spec::Shm { domain: format!("tune-{}", std::process::id()), endpoint: Some(place as u16) }
 }
 
 /// How far it is: a bar on a terminal, a line at the beginning elsewhere.
@@ -243,3 +337,11 @@ impl Bar {
         }
     }
 }
+
+/// A leader and three others on each host: fewest with which its level is no mere exchange of two.
+const TWO_BY_FOUR: Shape = Shape { hosts: 2, each: 4 };
+/// As many ranks again on both levels.
+const FOUR_BY_FOUR: Shape = Shape { hosts: 4, each: 4 };
+
+/// Each rank has room for a block of every other, twice: 16 MiB of 32 ranks.
+const SHARING_MAX: usize = 32;

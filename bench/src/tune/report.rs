@@ -1,6 +1,6 @@
 //! What a tuning has come to, for people and programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
@@ -10,7 +10,7 @@ use sidelane_mpi::adi::Limits;
 use sidelane_mpi::coll;
 use sidelane_mpi::world::tuning::Tuning;
 
-use super::collectives::Gain;
+use super::collectives::{Decision, Gain};
 use super::{Driver, Size, Step};
 use crate::machine::Machine;
 use crate::report::{bytes, ratio, time};
@@ -26,15 +26,23 @@ pub struct Tuned {
     pub drivers: Vec<Driver>,
     /// What the collectives' table gains over the one that is built in, by messages.
     pub collectives: Vec<Gain>,
+    /// Where hosts have several ranks: how many levels calls go on, and why.
+    #[serde(default)]
+    pub two_levels: Vec<Decision>,
     /// That table, a rule a line.
     pub rules: Vec<String>,
 }
 
 impl Tuned {
     /// Takes together what was measured.
-    pub fn new(drivers: Vec<Driver>, collectives: Vec<Gain>, table: Option<&coll::Table>) -> Self {
+    pub fn new(
+        drivers: Vec<Driver>,
+        collectives: Vec<Gain>,
+        two_levels: Vec<Decision>,
+        table: Option<&coll::Table>,
+    ) -> Self {
         let rules = Tuning::new(String::new(), BTreeMap::new(), table).collectives;
-        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), drivers, collectives, rules }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), drivers, collectives, two_levels, rules }
     }
 
     /// What jobs are told.
@@ -72,6 +80,19 @@ impl fmt::Display for Tuned {
             writeln!(f, "\nCollectives by messages: how many times as fast as with the table that is built in")?;
             write!(f, "{}", gains(&self.collectives))?;
         }
+        if !self.two_levels.is_empty() {
+            writeln!(
+                f,
+                "\n\nHosts with several ranks: how many times as fast a call is on two levels as on one, and what it goes on;"
+            )?;
+            writeln!(
+                f,
+                "as built in where there is a ?: the rounds do not tell, or other numbers of hosts tell otherwise"
+            )?;
+            write!(f, "{}", levels(&self.two_levels))?;
+            let changed = self.two_levels.iter().filter(|decision| decision.is_changed()).count();
+            write!(f, "\n{changed} of {} go another way than built in (marked *)", self.two_levels.len())?;
+        }
         Ok(())
     }
 }
@@ -106,6 +127,32 @@ fn gains(gains: &[Gain]) -> Table {
     table(&["collective", "ranks", "mean of\nsizes", "at\nmost"], rows)
 }
 
+/// A row for each collective and number of hosts and ranks, a column for each length.
+fn levels(decisions: &[Decision]) -> Table {
+    let sizes: BTreeSet<usize> = decisions.iter().map(|decision| decision.bytes).filter(|size| *size > 0).collect();
+    let same = |one: &Decision, next: &Decision| {
+        (&one.collective, one.hosts, one.ranks) == (&next.collective, next.hosts, next.ranks)
+    };
+    let cell = |decision: &Decision| {
+        let Decision { ratio, levels, is_clear, .. } = decision;
+        let mark = if decision.is_changed() { "*" } else { "" };
+        let doubt = if *is_clear { "" } else { "?" };
+        format!("{ratio:.2}x {}{doubt}{mark}", if *levels == 2 { "two" } else { "one" })
+    };
+    let rows = decisions.chunk_by(same).map(|row| {
+        let Decision { collective, hosts, ranks, .. } = &row[0];
+        let of = |size: &usize| row.iter().find(|decision| decision.bytes == *size);
+        // What has no length stands in the first column.
+        let cells = sizes.iter().enumerate().map(|(at, size)| of(size).or_else(|| of(&0).filter(|_| at == 0)));
+        let cells: Vec<String> = cells.map(|decision| decision.map(cell).unwrap_or_default()).collect();
+        [vec![collective.clone(), hosts.to_string(), ranks.to_string()], cells].concat()
+    });
+    let sizes: Vec<String> = sizes.iter().map(|size| bytes(*size)).collect();
+    let header: Vec<&str> =
+        ["collective", "hosts", "ranks"].into_iter().chain(sizes.iter().map(String::as_str)).collect();
+    table(&header, rows)
+}
+
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
@@ -129,7 +176,21 @@ mod tests {
         let sizes = vec![Size { bytes: 4096, built_in_ns: 3_000.0, measured_ns: 2_000.0, ratio: 1.5 }];
         let steps = vec![Step { bytes: 32 << 10, below_ns: 9_000.0, above_ns: 9_900.0, ratio: 1.1 }];
         let driver = Driver { nic: NicKind::Uring, built_in, chosen, sizes, steps };
-        let tuned = Tuned::new(vec![driver], Vec::new(), Some(&coll::Table::default()));
+        let changed = Decision {
+            collective: "gather".to_owned(),
+            hosts: 2,
+            ranks: 8,
+            bytes: 512,
+            one_ns: 3_000.0,
+            two_ns: 1_500.0,
+            ratio: 2.0,
+            least: 1.8,
+            most: 2.1,
+            levels: 2,
+            is_clear: true,
+        };
+        let kept = Decision { bytes: 4096, ratio: 1.2, least: 0.7, levels: 1, is_clear: false, ..changed.clone() };
+        let tuned = Tuned::new(vec![driver], Vec::new(), vec![changed, kept], Some(&coll::Table::default()));
         let text = tuned.to_string();
         assert!(
             text.contains("chosen: unasked up to 32 KiB, else announced with 4 KiB; of the rest put from 16 KiB on"),
@@ -137,6 +198,8 @@ mod tests {
         );
         assert!(text.contains("the switch above 32 KiB: 9000 ns, a byte more 9900 ns: 1.10x"), "{text}");
         assert!(text.contains("1.50x") && text.contains("memory never"), "{text}");
+        assert!(text.contains("2.00x two*") && text.contains("1.20x one?") && !text.contains("one?*"), "{text}");
+        assert!(text.contains("1 of 2 go another way than built in"), "{text}");
         let tuning = tuned.tuning();
         assert_eq!(tuning.limits["uring"], chosen);
         assert_eq!(tuning.table(), coll::Table::default());

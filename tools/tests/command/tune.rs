@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::Value;
+use sidelane_bench::tune::collectives::Decision;
+use sidelane_mpi::coll::{Algorithm, Case, Collective, Table};
 use sidelane_mpi::world::tuning::Tuning;
 
 use crate::stage::{Stage, signal};
@@ -26,13 +28,15 @@ fn what_was_measured_is_what_ranks_go_by() {
     let stage = Stage::own_user();
     let at = |name: &str| stage.runtime().join(name).to_str().unwrap().to_owned();
     let file = at("made/tuning.json");
-    let figures = stage.text(&["tune", "--quick", "--nic", "shm", "--ranks", "2", "--json", "--output", &file]);
+    let ours = ["tune", "--quick", "--nic", "shm", "--ranks", "2", "--two-level", "2x2", "--json", "--output", &file];
+    let figures = stage.text(&ours);
     let figures: Value = serde_json::from_str(&figures).unwrap();
     assert_eq!(figures["schema"], "sidelane-tune/1");
     let tuning = Tuning::parse(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(serde_json::to_value(tuning.limits["shm"]).unwrap(), figures["drivers"][0]["chosen"]);
     assert!(figures["collectives"].as_array().unwrap().iter().all(|gain| gain["mean"].as_f64().unwrap() >= 1.0));
     assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
+    check_levels(&figures, &tuning.table());
     assert_eq!(fs::read_dir(stage.runtime().join("made")).unwrap().count(), 1, "nothing but the file");
 
     let alike = at("alike.json");
@@ -51,6 +55,25 @@ fn what_was_measured_is_what_ranks_go_by() {
     let (ended_well, errors) = job(&stage, &another, "");
     assert!(!ended_well && errors.contains("another.json makes no sense: missing field `schema`"), "{errors}");
     stage.assert_nothing_is_left();
+}
+
+/// What was decided is what the table says, and follows from what was measured.
+fn check_levels(figures: &Value, table: &Table) {
+    let decisions: Vec<Decision> = serde_json::from_value(figures["two_levels"].clone()).unwrap();
+    let collectives = Collective::ALL.into_iter().filter(|collective| collective.has(Algorithm::TwoLevel));
+    for collective in collectives {
+        let of = || decisions.iter().filter(|decision| decision.collective == collective.name());
+        assert!(of().count() > 0, "{collective} was not measured");
+        for decision in of() {
+            let Decision { hosts, ranks, bytes, ratio, least, most, levels, is_clear, .. } = *decision;
+            assert_eq!((hosts, ranks), (2, 4), "{decision:?}");
+            assert!(0.0 < least && least <= ratio && ratio <= most, "{decision:?}");
+            assert!(!is_clear || (ratio > 1.1) == (levels == 2), "{decision:?}");
+            assert!(is_clear || !decision.is_changed(), "{decision:?}");
+            let case = Case { collective, ranks, hosts, bytes, commutative: true };
+            assert_eq!(table.choose(case) == Algorithm::TwoLevel, levels == 2, "{decision:?}");
+        }
+    }
 }
 
 #[test]
@@ -79,6 +102,11 @@ fn more_ranks_than_a_lab_has_hosts_are_refused_at_once() {
     let output = stage.output(&["tune", "--ranks", "2,32"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && errors.contains("0 to 26, the most hosts of a lab"), "{errors}");
+    for bad in ["4", "27x2", "1x4", "4x1", "2x17"] {
+        let output = stage.output(&["tune", "--two-level", bad]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains("HOSTSxRANKS such as 4x2"), "{errors}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! Within each level goes what the table says of a team of that size, by its algorithm for that length. Costs are given of h hosts
 //! with k ranks each, where L', o' and G' are those within a host, and of short messages, whose algorithms within the levels are trees.
 //!
-//! Where two levels are is a rule of the table (`two-level`). On one stay what only the root knows the lengths of (`gatherv`, `scatterv`), what each pair of ranks has a length of its own
+//! Where two levels are is a rule of the table (`two-level`), built in or measured (`sidelane tune`). On one stay what only the root knows the lengths of (`gatherv`, `scatterv`), what each pair of ranks has a length of its own
 //! for (`alltoallv`), scans, whose order of ranks is not that of hosts, and exchanges with neighbours.
 
 mod allgather;
