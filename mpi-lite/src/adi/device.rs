@@ -18,6 +18,7 @@ use super::process::Process;
 use super::pull::pull;
 use super::request::{Error, NOBODY, Request, State, Status};
 use super::service::Service;
+use super::turns::Turns;
 use super::unexpected::Found;
 
 /// Messages between the processes of a job, matched by MPI's rules. Used by one thread at a time.
@@ -185,18 +186,7 @@ impl Device {
     /// Waits until a request is over, and frees it.
     #[inline]
     pub fn wait(&mut self, request: Request) -> Status {
-        self.flush();
-        let mut idle = Idle::new();
-        loop {
-            if let Some(status) = self.poll(request) {
-                return status;
-            }
-            if self.progress() {
-                self.go_on(&mut idle);
-            } else {
-                self.idle(&mut idle);
-            }
-        }
+        self.wait_for(request)
     }
 
     /// How long [`Self::idle`] keeps the core before it sleeps.

@@ -15,7 +15,7 @@
 //! | `credit`, `buffers` | how much a peer may send unasked, and where that is kept |
 //! | `peer`, `process`, `port` | who is where, and by which driver |
 //! | `threads` | a job in one process |
-//! | `config`, `idle`, `counters` | thresholds; how to wait; what went a longer way |
+//! | `config`, `idle`, `turns`, `counters` | thresholds; how to wait, and with what else; what went a longer way |
 //!
 //! One process with itself, for a beginning:
 //!
@@ -60,6 +60,7 @@ mod rendezvous;
 mod request;
 mod service;
 mod threads;
+mod turns;
 mod unexpected;
 
 #[cfg(test)]
@@ -77,3 +78,4 @@ pub use process::{Process, ProcessError, host_identity};
 pub use request::{Error, Request, Status};
 pub use service::Service;
 pub use threads::in_threads;
+pub use turns::Turns;

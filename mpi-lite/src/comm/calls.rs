@@ -65,11 +65,11 @@ impl Communicator {
         if send.unwrap_or(receive).len() > FEW || self.0.local.has_threads() {
             return None;
         }
-        let mut state = self.0.local.lock();
+        let mut held = self.0.local.hold();
         // SAFETY: the caller's elements, lent for the call, which is over when this returns.
         let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
-        let done = lock(&self.0.ranks).call_few(&mut *state, call, send, receive, function)?;
-        drop(state);
+        let done = lock(&self.0.ranks).call_few(&mut held, call, send, receive, function)?;
+        drop(held);
         Some(done.map_err(|error| self.fail(error.into())))
     }
 
@@ -149,18 +149,18 @@ impl Communicator {
         if let Some(receive) = room.numbers()
             && let Some(send) = given.as_ref().map_or(Some(None), |given| given.numbers().map(Some))
         {
-            let mut state = self.0.local.lock();
+            let mut held = self.0.local.hold();
             // SAFETY: the caller's elements, lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
-            return Ok(lock(ranks).call(&mut *state, call, send, receive, combine)?);
+            return Ok(lock(ranks).call(&mut held, call, send, receive, combine)?);
         }
         // SAFETY: the caller's elements.
         let (send, receive) = unsafe { Side::both(given, room, operator) }?;
         let done = {
-            let mut state = self.0.local.lock();
+            let mut held = self.0.local.hold();
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
-            lock(ranks).call(&mut *state, call, send, receive, combine)
+            lock(ranks).call(&mut held, call, send, receive, combine)
         };
         // SAFETY: the call is over, and the room is the caller's.
         unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) }

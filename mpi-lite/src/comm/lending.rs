@@ -8,6 +8,7 @@ use crate::adi::Device;
 use crate::rma::{Contexts, Members};
 
 use super::context::Kind;
+use super::held::Held;
 use super::movable::Movable;
 use super::{Communicator, ErrorClass};
 
@@ -48,11 +49,12 @@ impl Communicator {
         }
     }
 
-    /// Does something with this process's device, for a window. Other threads' calls wait meanwhile.
+    /// Does something with this process's device, for a window. While it waits, all that is under way goes on, and other threads'
+    /// calls are let in.
     ///
     /// # Safety
     /// Nothing takes the device away or puts another one in its place.
-    pub unsafe fn with_device<T>(&self, call: impl FnOnce(&mut Device) -> T) -> T {
-        call(&mut self.0.local.lock().device)
+    pub unsafe fn with_device<T>(&self, call: impl FnOnce(&mut Held) -> T) -> T {
+        call(&mut self.0.local.hold())
     }
 }

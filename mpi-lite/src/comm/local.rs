@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 
-use crate::adi::{Config, Device, Idle, Process};
+use crate::adi::{Config, Device, Idle, Process, Turns};
 use crate::coll::Table;
 
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
-use super::collective::Turns;
 use super::context::{self, ContextIds, Offer};
 use super::failure::{self, Failures, Name, Watch};
 use super::movable::Movable;
@@ -128,17 +127,6 @@ impl State {
     }
 }
 
-/// A collective call that waits moves on all that is under way besides.
-impl Turns for State {
-    fn device(&mut self) -> &mut Device {
-        &mut self.device
-    }
-
-    fn turn(&mut self) -> bool {
-        self.turn()
-    }
-}
-
 impl Local {
     pub(super) fn new(mut device: Movable, threads: bool, table: Arc<Table>) -> Self {
         let failures = Arc::new(Mutex::new(Failures::new(device.own(), context::FAILURES)));
@@ -210,30 +198,15 @@ impl Local {
     /// Takes turns until `found` finds something.
     #[inline]
     pub(super) fn wait_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
-        let mut state = self.lock();
-        state.device.flush();
+        let mut held = self.hold();
+        held.device().flush();
         let mut idle = Idle::new();
         loop {
-            if let Some(it) = found(&mut state) {
+            if let Some(it) = found(held.state()) {
                 return it;
             }
-            let moved = state.turn();
-            if self.threads {
-                if moved {
-                    state.device.go_on(&mut idle);
-                } else {
-                    state.device.stay_awake(&mut idle);
-                }
-                drop(state);
-                if !moved {
-                    std::thread::yield_now();
-                }
-                state = self.lock();
-            } else if !moved {
-                state.device.idle(&mut idle);
-            } else {
-                state.device.go_on(&mut idle);
-            }
+            let moved = held.turn();
+            held.pass(moved, &mut idle);
         }
     }
 

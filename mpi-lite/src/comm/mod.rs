@@ -16,7 +16,7 @@
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
-//! | `local` | this process: its device, and waiting |
+//! | `local`, `held` | this process: its device, and waiting; in a call of one of its threads |
 //! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
@@ -37,13 +37,14 @@ mod error_class;
 mod failure;
 pub mod graph;
 mod group;
+mod held;
 pub mod info;
 mod lending;
 mod local;
 mod movable;
 mod neighborhood;
 mod operand;
-mod operator;
+pub(crate) mod operator;
 mod partitioned;
 mod pending;
 mod persistent;
@@ -69,6 +70,7 @@ pub use equivalence::Equivalence;
 pub use error_class::ErrorClass;
 pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};
+pub use held::Held;
 pub use local::Local;
 pub use neighborhood::Around;
 pub use operand::{Operand, Operator};

@@ -1,7 +1,7 @@
 //! Operations on a target's memory.
 #![allow(unsafe_code)] // Buffers are the user's and are lent until an operation is over.
 
-use crate::adi::Device;
+use crate::adi::{Device, Turns};
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 
@@ -28,7 +28,12 @@ impl Window {
     ///
     /// # Safety
     /// The buffer can be read, and nobody writes it, until the operation is over: waited for, or flushed, or its epoch closed.
-    pub unsafe fn put(&mut self, device: &mut Device, from: Lent<'_>, to: Target<'_>) -> Result<Operation, RmaError> {
+    pub unsafe fn put(
+        &mut self,
+        turns: &mut impl Turns,
+        from: Lent<'_>,
+        to: Target<'_>,
+    ) -> Result<Operation, RmaError> {
         let (operation, size) = self.begin(&to, from.size()?)?;
         if let Some(done) = self.mapped.put(&from, &to) {
             return done.map(|()| operation);
@@ -36,13 +41,13 @@ impl Window {
         let run = to.datatype.contiguous_run(to.count).filter(|_| size > SHORT);
         let Some((at, _)) = run else {
             let action = Action { kind: Kind::Put, op: 0, element: None, grain: 1 };
-            self.access(device, &action, Some(&from), None, &to);
+            self.access(turns, &action, Some(&from), None, &to);
             return Ok(operation);
         };
         let number = self.next_number();
         let run = Run { at: at as i64, len: size as u64 };
         let action = Action { kind: Kind::PutLong, op: 0, element: None, grain: 1 };
-        self.ask(device, to.rank, action.head(number, &to, size), &[run], &[], None);
+        self.ask(turns, to.rank, action.head(number, &to, size), &[run], &[], None);
         let mut packed = Vec::new();
         let (data, packed) = match from.whole() {
             Some(whole) => (whole, Bytes::default()),
@@ -52,8 +57,8 @@ impl Window {
                 (packed.outgoing(), packed)
             }
         };
-        let sent = self.members.say(device, to.rank, tag::data(number), data);
-        self.queues[to.rank].push(device, vec![(sent, packed)], None);
+        let sent = self.members.say(turns.device(), to.rank, tag::data(number), data);
+        self.queues[to.rank].push(turns.device(), vec![(sent, packed)], None);
         self.queues[to.rank].dirty = true;
         Ok(operation)
     }
@@ -62,7 +67,12 @@ impl Window {
     ///
     /// # Safety
     /// The room can be written, and nobody else uses it, until the operation is over.
-    pub unsafe fn get(&mut self, device: &mut Device, into: Room<'_>, from: Target<'_>) -> Result<Operation, RmaError> {
+    pub unsafe fn get(
+        &mut self,
+        turns: &mut impl Turns,
+        into: Room<'_>,
+        from: Target<'_>,
+    ) -> Result<Operation, RmaError> {
         let (operation, size) = self.begin(&from, into.size()?)?;
         if let Some(done) = self.mapped.get(&into, &from) {
             return done.map(|()| operation);
@@ -72,9 +82,9 @@ impl Window {
             Some(_) if size == 0 => {}
             Some((at, len)) => {
                 let run = Run { at: at as i64, len: len as u64 };
-                self.access_part(device, &action, None, Some(&into), &from, &[run], (0, len));
+                self.access_part(turns, &action, None, Some(&into), &from, &[run], (0, len));
             }
-            None => self.access(device, &action, None, Some(&into), &from),
+            None => self.access(turns, &action, None, Some(&into), &from),
         }
         Ok(operation)
     }
@@ -85,14 +95,14 @@ impl Window {
     /// The buffer can be read now.
     pub unsafe fn accumulate(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         from: Lent<'_>,
         to: Target<'_>,
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::Accumulate, op, &from, to.datatype)?;
         let (operation, _) = self.begin(&to, from.size()?)?;
-        self.access(device, &action, Some(&from), None, &to);
+        self.access(turns, &action, Some(&from), None, &to);
         Ok(operation)
     }
 
@@ -103,7 +113,7 @@ impl Window {
     /// What is given can be read now, and the room is lent as for [`Self::get`].
     pub unsafe fn get_accumulate(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         from: Lent<'_>,
         into: Room<'_>,
         to: Target<'_>,
@@ -115,7 +125,7 @@ impl Window {
         if given.is_some() && from.size()? != size {
             return Err(RmaError::Mismatch);
         }
-        self.access(device, &action, given, Some(&into), &to);
+        self.access(turns, &action, given, Some(&into), &to);
         Ok(operation)
     }
 
@@ -126,7 +136,7 @@ impl Window {
     #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
     pub unsafe fn fetch_and_op(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         value: *const u8,
         result: *mut u8,
         element: Predefined,
@@ -139,7 +149,7 @@ impl Window {
         let into = Room { address: result, count: 1, datatype };
         let to = Target { rank, displacement, count: 1, datatype };
         // SAFETY: passed on.
-        unsafe { self.get_accumulate(device, from, into, to, op) }
+        unsafe { self.get_accumulate(turns, from, into, to, op) }
     }
 
     /// Fetches one element, and puts `new` there if it is equal to `compare`, atomically (`MPI_Compare_and_swap`).
@@ -149,7 +159,7 @@ impl Window {
     #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
     pub unsafe fn compare_and_swap(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         new: *const u8,
         compare: *const u8,
         result: *mut u8,
@@ -170,9 +180,9 @@ impl Window {
         let number = self.next_number();
         let action = Action { kind: Kind::CompareSwap, op: 0, element: Some(element), grain: size };
         let room = Room { address: result, count: 1, datatype };
-        let answer = self.await_answer(device, rank, number, &room, (0, size));
+        let answer = self.await_answer(turns.device(), rank, number, &room, (0, size));
         let run = Run { at: 0, len: size as u64 };
-        self.ask(device, rank, action.head(number, &to, size), &[run], &[&both], Some(answer));
+        self.ask(turns, rank, action.head(number, &to, size), &[run], &[&both], Some(answer));
         Ok(operation)
     }
 
@@ -216,14 +226,14 @@ impl Window {
 
     fn access(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         action: &Action,
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
     ) {
         for part in parts(target.datatype, target.count, action.grain) {
-            self.access_part(device, action, from, into, target, &part.runs, (part.at, part.len));
+            self.access_part(turns, action, from, into, target, &part.runs, (part.at, part.len));
         }
     }
 
@@ -231,7 +241,7 @@ impl Window {
     #[allow(clippy::too_many_arguments, reason = "both sides, and what part of them")]
     fn access_part(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         action: &Action,
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
@@ -244,9 +254,9 @@ impl Window {
         if let Some(from) = from {
             from.pack(at, len, &mut data);
         }
-        let answer = into.map(|into| self.await_answer(device, target.rank, number, into, (at, len)));
+        let answer = into.map(|into| self.await_answer(turns.device(), target.rank, number, into, (at, len)));
         self.queues[target.rank].dirty |= answer.is_none();
-        self.ask(device, target.rank, action.head(number, target, len), runs, &[&data], answer);
+        self.ask(turns, target.rank, action.head(number, target, len), runs, &[&data], answer);
     }
 
     fn await_answer(

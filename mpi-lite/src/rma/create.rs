@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sidelane_nic::share::{Shared, Ticket};
 
-use crate::adi::Device;
+use crate::adi::{Device, Turns};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
 
@@ -23,31 +23,31 @@ impl Window {
     /// The memory stays where it is until [`Self::free`] has returned, and is not borrowed while this process is in a call that
     /// takes the device.
     pub unsafe fn create(
-        device: &mut Device,
+        turns: &mut impl Turns,
         members: Members,
         memory: *mut [u8],
         unit: u64,
     ) -> Result<Self, RmaError> {
         // SAFETY: passed on: the service that has the regions ends when the window is freed.
         let regions = unsafe { Regions::of(memory, unit) };
-        Self::serve(device, members, regions, None, Mapped::default(), Flavor::Create)
+        Self::serve(turns, members, regions, None, Mapped::default(), Flavor::Create)
     }
 
     /// Shows memory of its own, of `len` bytes that are zero: [`Self::memory`]. Ranks of one host put and get there by plain
     /// copies (`MPI_Win_allocate`).
-    pub fn allocate(device: &mut Device, members: Members, len: usize, unit: u64) -> Result<Self, RmaError> {
-        Self::allocate_as(device, members, (len, unit), Flavor::Allocate)
+    pub fn allocate(turns: &mut impl Turns, members: Members, len: usize, unit: u64) -> Result<Self, RmaError> {
+        Self::allocate_as(turns, members, (len, unit), Flavor::Allocate)
     }
 
     /// As [`Self::allocate`], of ranks that are all on one host, which may use each other's memory as their own:
     /// [`Self::share`]. Each part begins where the one before ends (`MPI_Win_allocate_shared`).
-    pub fn allocate_shared(device: &mut Device, members: Members, len: usize, unit: u64) -> Result<Self, RmaError> {
-        Self::allocate_as(device, members, (len, unit), Flavor::Shared)
+    pub fn allocate_shared(turns: &mut impl Turns, members: Members, len: usize, unit: u64) -> Result<Self, RmaError> {
+        Self::allocate_as(turns, members, (len, unit), Flavor::Shared)
     }
 
     /// Shows nothing until it is attached; displacements are addresses at the target (`MPI_Win_create_dynamic`).
-    pub fn dynamic(device: &mut Device, members: Members) -> Result<Self, RmaError> {
-        Self::serve(device, members, Regions::dynamic(), None, Mapped::default(), Flavor::Dynamic)
+    pub fn dynamic(turns: &mut impl Turns, members: Members) -> Result<Self, RmaError> {
+        Self::serve(turns, members, Regions::dynamic(), None, Mapped::default(), Flavor::Dynamic)
     }
 
     /// Shows more memory in a dynamic window. Its displacement is its address (`MPI_Win_attach`).
@@ -83,16 +83,16 @@ impl Window {
 
     /// Memory for the ranks of each host, made by the first of them, in which each has a part.
     fn allocate_as(
-        device: &mut Device,
+        turns: &mut impl Turns,
         members: Members,
         (len, unit): (usize, u64),
         flavor: Flavor,
     ) -> Result<Self, RmaError> {
-        let mut ranks = ranks(device, &members);
+        let mut ranks = ranks(turns.device(), &members);
         let mut all = vec![[0; 16]; members.size()];
         let mine = [(len as u64).to_le_bytes(), unit.to_le_bytes()].concat();
-        tell(device, &mut ranks, &mine, all.as_flattened_mut())?;
-        let on_host: Vec<_> = members.processes.iter().map(|process| device.is_on_host(*process)).collect();
+        tell(turns, &mut ranks, &mine, all.as_flattened_mut())?;
+        let on_host: Vec<_> = members.processes.iter().map(|process| turns.device().is_on_host(*process)).collect();
         let mut end = Some(0usize);
         let parts = all.iter().zip(&on_host).map(|(said, on_host)| {
             let (len, unit) = said.split_at(8);
@@ -111,12 +111,12 @@ impl Window {
         let made = end.filter(|_| first).and_then(|len| Shared::new(len.max(1)).ok());
         let ticket = made.as_ref().map_or([0; Ticket::LEN], |memory| memory.ticket().to_bytes());
         let mut tickets = vec![[0; Ticket::LEN]; members.size()];
-        tell(device, &mut ranks, &ticket, tickets.as_flattened_mut())?;
+        tell(turns, &mut ranks, &ticket, tickets.as_flattened_mut())?;
         let first = on_host.iter().position(|on_host| *on_host).unwrap_or(members.rank);
         let memory = made.or_else(|| Shared::of(Ticket::from_bytes(tickets[first])).ok());
         let memory = memory.filter(|memory| end.is_some_and(|end| end <= memory.len()));
         let mut mapped = vec![0; members.size()];
-        tell(device, &mut ranks, &[u8::from(memory.is_some())], &mut mapped)?;
+        tell(turns, &mut ranks, &[u8::from(memory.is_some())], &mut mapped)?;
         let of_all = |among: &dyn Fn(usize) -> bool| (0..mapped.len()).all(|rank| !among(rank) || mapped[rank] == 1);
         if flavor == Flavor::Shared && !(on_host.iter().all(|on_host| *on_host) && of_all(&|_| true)) {
             return Err(RmaError::Shared);
@@ -131,7 +131,7 @@ impl Window {
         };
         if mapped.contains(&0) {
             // Nobody waits for one that has no memory of its own either.
-            tell(device, &mut ranks, &[u8::from(memory.is_some())], &mut mapped)?;
+            tell(turns, &mut ranks, &[u8::from(memory.is_some())], &mut mapped)?;
         }
         let memory = memory.filter(|_| !mapped.contains(&0)).ok_or(RmaError::NoMemory)?;
         let mapped = Mapped::new(&memory, parts.into_iter());
@@ -139,11 +139,11 @@ impl Window {
             mapped.share(members.rank).unwrap_or((std::ptr::slice_from_raw_parts_mut(std::ptr::null_mut(), 0), 1));
         // SAFETY: the exposure, which has the regions, keeps the mapping as well.
         let regions = unsafe { Regions::of(own, unit) };
-        Self::serve(device, members, regions, Some(memory), mapped, flavor)
+        Self::serve(turns, members, regions, Some(memory), mapped, flavor)
     }
 
     fn serve(
-        device: &mut Device,
+        turns: &mut impl Turns,
         members: Members,
         regions: Regions,
         memory: Option<Shared>,
@@ -152,14 +152,14 @@ impl Window {
     ) -> Result<Self, RmaError> {
         let exposure = Arc::new(Mutex::new(Exposure::new(members.clone(), regions, memory)));
         let service = Box::new(Serving(Arc::clone(&exposure)));
-        device.begin_service(members.contexts.requests, service);
-        let ranks = ranks(device, &members);
+        turns.device().begin_service(members.contexts.requests, service);
+        let ranks = ranks(turns.device(), &members);
         let mut window = Self::new(members, exposure, ranks, mapped, flavor);
         // Nobody asks before everybody serves.
-        let met = window.barrier(device);
+        let met = window.barrier(turns);
         if met.is_err() {
             // Who has come through the barrier may ask, and has perhaps; the caller has its memory back.
-            window.end(device, false);
+            window.end(turns, false);
         }
         met.map(|()| window)
     }
@@ -172,9 +172,9 @@ fn ranks(device: &Device, members: &Members) -> Ranks {
 }
 
 /// Tells all ranks, and hears all.
-fn tell(device: &mut Device, ranks: &mut Ranks, mine: &[u8], all: &mut [u8]) -> Result<(), RmaError> {
+fn tell(turns: &mut impl Turns, ranks: &mut Ranks, mine: &[u8], all: &mut [u8]) -> Result<(), RmaError> {
     let call = Call::Allgather { len: mine.len() };
-    Ok(ranks.call(device, call, Some(mine), all, &mut |_, _| ())?)
+    Ok(ranks.call(turns, call, Some(mine), all, &mut |_, _| ())?)
 }
 
 /// Two cache lines of 64 bytes, which processors fetch in pairs.

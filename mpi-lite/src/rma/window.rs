@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::adi::{Device, Idle, Incoming};
+use crate::adi::{Incoming, Turns};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
 
@@ -17,7 +17,7 @@ use super::runs::Run;
 use super::{RmaError, lock};
 
 /// One process's part in a window (MPI-4.1 12.2). Its calls are those of the standard; each takes the device that the window
-/// was made with.
+/// was made with, or who has that and moves on more than it while the call waits ([`Turns`]).
 ///
 /// A target does what others ask of it whenever its device is used: in any call that waits or tests, on whatever. A process
 /// that computes without one answers when it comes to one.
@@ -75,23 +75,23 @@ impl Window {
     }
 
     /// Ends the window, when all ranks have called this; no epoch is open.
-    pub fn free(mut self, device: &mut Device) -> Result<(), RmaError> {
+    pub fn free(mut self, turns: &mut impl Turns) -> Result<(), RmaError> {
         let closed = matches!(self.epoch, Epoch::None | Epoch::Fence) && self.exposed.is_none();
-        let flushed = self.flush_ranks(device, 0..self.size());
-        let met = self.barrier(device);
-        self.end(device, met.is_ok());
+        let flushed = self.flush_ranks(turns, 0..self.size());
+        let met = self.barrier(turns);
+        self.end(turns, met.is_ok());
         if closed { flushed.and(met) } else { Err(RmaError::Sync) }
     }
 
     /// Waits until nobody accesses this rank's memory. Where ranks have not met, others may still ask for some: who does is refused, as
     /// long as the device lives, and does not wait in vain.
-    pub(super) fn end(&self, device: &mut Device, met: bool) {
+    pub(super) fn end(&self, turns: &mut impl Turns, met: bool) {
         if !met {
             lock(&self.exposure).close();
         }
-        wait_until(device, |_| lock(&self.exposure).is_idle().then_some(()));
+        turns.wait_until(|_| lock(&self.exposure).is_idle().then_some(()));
         if met {
-            device.end_service(self.members.contexts.requests);
+            turns.device().end_service(self.members.contexts.requests);
         } else {
             lock(&self.exposure).release();
         }
@@ -99,49 +99,49 @@ impl Window {
 
     /// How an operation has ended, of those that the standard calls request-based: its buffers are the caller's again. `None`
     /// while it has not; then the device has had a turn.
-    pub fn test(&mut self, device: &mut Device, operation: Operation) -> Option<Result<(), RmaError>> {
-        device.flush();
+    pub fn test(&mut self, turns: &mut impl Turns, operation: Operation) -> Option<Result<(), RmaError>> {
+        turns.device().flush();
         let queue = &mut self.queues[operation.rank];
-        queue.poll_operation(device, operation.number).or_else(|| {
-            device.progress();
-            let ended = queue.poll_operation(device, operation.number);
+        queue.poll_operation(turns.device(), operation.number).or_else(|| {
+            turns.turn();
+            let ended = queue.poll_operation(turns.device(), operation.number);
             if ended.is_none() {
-                device.pass_by();
+                turns.device().pass_by();
             }
             ended
         })
     }
 
     /// Waits until an operation is over, as [`Self::test`] says it.
-    pub fn wait(&mut self, device: &mut Device, operation: Operation) -> Result<(), RmaError> {
+    pub fn wait(&mut self, turns: &mut impl Turns, operation: Operation) -> Result<(), RmaError> {
         let queue = &mut self.queues[operation.rank];
-        wait_until(device, |device| queue.poll_operation(device, operation.number))
+        turns.wait_until(|device| queue.poll_operation(device, operation.number))
     }
 
     /// Waits until all operations at some ranks are done there.
     pub(super) fn flush_ranks(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         ranks: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), RmaError> {
         for rank in ranks.clone() {
             if std::mem::take(&mut self.queues[rank].dirty) {
-                self.ask_for_verdict(device, rank, Kind::Flush);
+                self.ask_for_verdict(turns, rank, Kind::Flush);
             }
         }
-        self.drain(device, ranks)
+        self.drain(turns, ranks)
     }
 
     /// Waits until nothing at some ranks needs anything of ours any more.
     pub(super) fn drain(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         ranks: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), RmaError> {
         let queues = &mut self.queues;
         let mut waiting = ranks.clone();
         let mut now = waiting.next();
-        wait_until(device, |device| {
+        turns.wait_until(|device| {
             while now.is_some_and(|rank| queues[rank].poll(device)) {
                 now = waiting.next();
             }
@@ -155,26 +155,26 @@ impl Window {
         first.map_or(Ok(()), Err)
     }
 
-    pub(super) fn ask_for_verdict(&mut self, device: &mut Device, rank: usize, kind: Kind) {
+    pub(super) fn ask_for_verdict(&mut self, turns: &mut impl Turns, rank: usize, kind: Kind) {
         let number = self.next_number();
         let mut room = Bytes::zeros(1);
-        let request = self.members.hear(device, rank, number, room.incoming());
+        let request = self.members.hear(turns.device(), rank, number, room.incoming());
         let answer = Answer { request, len: 1, what: What::Verdict { room } };
-        self.ask(device, rank, head(kind, number), &[], &[], Some(answer));
+        self.ask(turns, rank, head(kind, number), &[], &[], Some(answer));
     }
 
-    pub(super) fn ask_for_lock(&mut self, device: &mut Device, rank: usize, exclusive: bool) {
+    pub(super) fn ask_for_lock(&mut self, turns: &mut impl Turns, rank: usize, exclusive: bool) {
         let number = self.next_number();
-        let request = self.members.hear(device, rank, number, Incoming::EMPTY);
+        let request = self.members.hear(turns.device(), rank, number, Incoming::EMPTY);
         let answer = Answer { request, len: 0, what: What::InPlace };
         let head = Head { detail: exclusive.into(), ..head(Kind::Lock, number) };
-        self.ask(device, rank, head, &[], &[], Some(answer));
+        self.ask(turns, rank, head, &[], &[], Some(answer));
     }
 
     /// Sends a request, whose answer is awaited already; waits before if too many are under way.
     pub(super) fn ask(
         &mut self,
-        device: &mut Device,
+        turns: &mut impl Turns,
         rank: usize,
         head: Head,
         runs: &[Run],
@@ -183,7 +183,7 @@ impl Window {
     ) {
         let queue = &mut self.queues[rank];
         if queue.is_full() {
-            wait_until(device, |device| {
+            turns.wait_until(|device| {
                 queue.poll(device);
                 (!queue.is_full()).then_some(())
             });
@@ -191,8 +191,8 @@ impl Window {
         let mut bytes = Vec::new();
         head.write(runs, data, &mut bytes);
         let bytes = Bytes::from(bytes);
-        let sent = self.members.ask(device, rank, bytes.outgoing());
-        self.queues[rank].push(device, vec![(sent, bytes)], answer);
+        let sent = self.members.ask(turns.device(), rank, bytes.outgoing());
+        self.queues[rank].push(turns.device(), vec![(sent, bytes)], answer);
     }
 
     pub(super) const fn next_number(&mut self) -> i32 {
@@ -201,8 +201,8 @@ impl Window {
     }
 
     /// Returns when all ranks have called it.
-    pub(super) fn barrier(&mut self, device: &mut Device) -> Result<(), RmaError> {
-        Ok(self.ranks.call(device, Call::Barrier, None, &mut [], &mut |_, _| ())?)
+    pub(super) fn barrier(&mut self, turns: &mut impl Turns) -> Result<(), RmaError> {
+        Ok(self.ranks.call(turns, Call::Barrier, None, &mut [], &mut |_, _| ())?)
     }
 }
 
@@ -219,20 +219,4 @@ impl Drop for Window {
 /// Of a request that accesses nothing.
 const fn head(kind: Kind, number: i32) -> Head {
     Head { kind, detail: 0, element: None, number, displacement: 0, bytes: 0 }
-}
-
-/// Uses the device until `done` has something.
-pub(super) fn wait_until<T>(device: &mut Device, mut done: impl FnMut(&mut Device) -> Option<T>) -> T {
-    device.flush();
-    let mut idle = Idle::new();
-    loop {
-        if let Some(result) = done(device) {
-            return result;
-        }
-        if device.progress() {
-            device.go_on(&mut idle);
-        } else {
-            device.idle(&mut idle);
-        }
-    }
 }

@@ -16,9 +16,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
     pub fn put(&self, data: &[T], rank: u32, at: usize) -> Result<(), ErrorClass> {
         let datatype = &T::datatype();
         // SAFETY: `data` is borrowed until the operation is over.
-        self.window.done(|raw, device| unsafe {
-            raw.put(device, lent(data, datatype), target(rank, at, data.len(), datatype))
-        })
+        self.window
+            .done(|raw, turns| unsafe { raw.put(turns, lent(data, datatype), target(rank, at, data.len(), datatype)) })
     }
 
     /// Copies elements from a rank's part, from `at` on (`MPI_Get`). Returns when they are here. After an error any of them may have
@@ -27,7 +26,7 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let datatype = &T::datatype();
         let from = target(rank, at, into.len(), datatype);
         // SAFETY: `into` is borrowed until the operation is over, and any bytes make valid elements.
-        self.window.done(|raw, device| unsafe { raw.get(device, room(into, datatype), from) })
+        self.window.done(|raw, turns| unsafe { raw.get(turns, room(into, datatype), from) })
     }
 
     /// Combines elements of a rank's part, from `at` on, with ours: each predefined element atomically for all accumulates
@@ -36,7 +35,7 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let datatype = &T::datatype();
         let to = target(rank, at, data.len(), datatype);
         // SAFETY: `data` is borrowed until this returns.
-        self.window.call(|raw, device| unsafe { raw.accumulate(device, lent(data, datatype), to, op) }).map(drop)
+        self.window.call(|raw, turns| unsafe { raw.accumulate(turns, lent(data, datatype), to, op) }).map(drop)
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` is as long as `before`, or, with
@@ -52,8 +51,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let datatype = &T::datatype();
         let to = target(rank, at, before.len(), datatype);
         // SAFETY: both are borrowed until the operation is over, and any bytes make valid elements.
-        self.window.done(|raw, device| unsafe {
-            raw.get_accumulate(device, lent(data, datatype), room(before, datatype), to, op)
+        self.window.done(|raw, turns| unsafe {
+            raw.get_accumulate(turns, lent(data, datatype), room(before, datatype), to, op)
         })
     }
 
@@ -70,11 +69,11 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let mut found = compare;
         let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
         let (rank, at) = (rank as usize, super::own::displacement(at));
-        self.window.done(|raw, device| {
+        self.window.done(|raw, turns| {
             let datatype = T::datatype();
             let element = datatype.element_kind().filter(|_| datatype.element_count() == 1).ok_or(RmaError::Op)?;
             // SAFETY: all three are here until the operation is over, and are such elements.
-            unsafe { raw.compare_and_swap(device, new, compare, into, element, rank, at) }
+            unsafe { raw.compare_and_swap(turns, new, compare, into, element, rank, at) }
         })?;
         Ok(found)
     }

@@ -2,8 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use crate::adi::Device;
-use crate::comm::{Equivalence, ErrorClass};
+use crate::comm::{Equivalence, ErrorClass, Held};
 use crate::rma::{self, Lock, RmaError};
 
 use super::Window;
@@ -54,41 +53,41 @@ impl Kind for AllLocked {}
 impl<T: Equivalence> Window<T> {
     /// Begins an epoch of all ranks, which all call it (`MPI_Win_fence`). Nothing else is opened by this process before its end.
     pub fn fence(&mut self) -> Result<Epoch<'_, T, Fenced>, ErrorClass> {
-        self.call(|raw, device| raw.fence(device, false))?;
+        self.call(|raw, turns| raw.fence(turns, false))?;
         Ok(Epoch { window: self, kind: Fenced(()) })
     }
 
     /// Waits until these ranks have [posted](Self::post) their parts to this one, and begins an epoch for them (`MPI_Win_start`).
     pub fn start(&self, at: &[u32]) -> Result<Epoch<'_, T, Started>, ErrorClass> {
         let ranks: Vec<usize> = at.iter().map(|rank| *rank as usize).collect();
-        self.open(Started(()), |raw, device| raw.start(device, &ranks))
+        self.open(Started(()), |raw, turns| raw.start(turns, &ranks))
     }
 
     /// Begins an epoch for one rank's part, with its lock (`MPI_Win_lock`): waits for those who asked for it before. A process may have
     /// locks of several ranks at a time.
     pub fn lock(&self, rank: u32, lock: Lock) -> Result<Epoch<'_, T, Locked>, ErrorClass> {
         let rank = rank as usize;
-        self.open(Locked(rank), |raw, device| raw.lock(device, rank, lock))
+        self.open(Locked(rank), |raw, turns| raw.lock(turns, rank, lock))
     }
 
     /// Begins an epoch for every rank's part, which others may access too (`MPI_Win_lock_all`).
     pub fn lock_all(&self) -> Result<Epoch<'_, T, AllLocked>, ErrorClass> {
-        self.open(AllLocked(()), |raw, device| raw.lock_all(device))
+        self.open(AllLocked(()), |raw, turns| raw.lock_all(turns))
     }
 
     fn open<K: Kind>(
         &self,
         kind: K,
-        open: impl FnOnce(&mut rma::Window, &mut Device) -> Result<(), RmaError>,
+        open: impl FnOnce(&mut rma::Window, &mut Held) -> Result<(), RmaError>,
     ) -> Result<Epoch<'_, T, K>, ErrorClass> {
-        self.call(|raw, device| {
+        self.call(|raw, turns| {
             if raw.is_fenced() {
                 return Err(RmaError::Sync);
             }
-            let opened = open(raw, device);
+            let opened = open(raw, turns);
             // What was refused before it began has left the window as it was; else there is something to end.
             if opened.is_err_and(|error| !matches!(error, RmaError::Sync | RmaError::Rank)) {
-                let _ = kind.end(raw, device);
+                let _ = kind.end(raw, turns);
             }
             opened
         })?;
@@ -105,78 +104,78 @@ impl<'w, T: Equivalence, K: Kind> Epoch<'w, T, K> {
     /// Ends it, when all of its operations are done at their targets. Of fences: when all ranks have called this.
     pub fn end(self) -> Result<(), ErrorClass> {
         let ended = ManuallyDrop::new(self);
-        ended.window.call(|raw, device| ended.kind.end(raw, device))
+        ended.window.call(|raw, turns| ended.kind.end(raw, turns))
     }
 }
 
 impl<T: Equivalence> Epoch<'_, T, Fenced> {
     /// Ends this epoch and begins the next one (`MPI_Win_fence`): what was put by all ranks is there, and may be read.
     pub fn fence(&self) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| raw.fence(device, false))
+        self.window.call(|raw, turns| raw.fence(turns, false))
     }
 }
 
 impl<T: Equivalence> Epoch<'_, T, Locked> {
     /// Waits until all operations are done at the target, and tells the first error (`MPI_Win_flush`).
     pub fn flush(&self) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| raw.flush(device, self.kind.0))
+        self.window.call(|raw, turns| raw.flush(turns, self.kind.0))
     }
 }
 
 impl<T: Equivalence> Epoch<'_, T, AllLocked> {
     /// Waits until all operations are done at a target, and tells the first error (`MPI_Win_flush`).
     pub fn flush(&self, rank: u32) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| raw.flush(device, rank as usize))
+        self.window.call(|raw, turns| raw.flush(turns, rank as usize))
     }
 
     /// The same of all targets (`MPI_Win_flush_all`).
     pub fn flush_all(&self) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| raw.flush_all(device))
+        self.window.call(|raw, turns| raw.flush_all(turns))
     }
 }
 
 impl<T: Equivalence, K: Kind> Drop for Epoch<'_, T, K> {
     fn drop(&mut self) {
         if !K::NEEDS_ALL {
-            let _ = self.window.call_quietly(|raw, device| self.kind.end(raw, device));
+            let _ = self.window.call_quietly(|raw, turns| self.kind.end(raw, turns));
         }
     }
 }
 
 /// How epochs end: not for others to implement.
 mod ends {
-    use super::{AllLocked, Device, Fenced, Locked, RmaError, Started, rma};
+    use super::{AllLocked, Fenced, Held, Locked, RmaError, Started, rma};
 
     pub trait Ends {
         /// All ranks have to call its end.
         const NEEDS_ALL: bool = false;
 
-        fn end(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError>;
+        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError>;
     }
 
     impl Ends for Fenced {
         const NEEDS_ALL: bool = true;
 
-        fn end(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
-            raw.fence(device, true)
+        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+            raw.fence(turns, true)
         }
     }
 
     impl Ends for Started {
-        fn end(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
-            raw.complete(device)
+        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+            raw.complete(turns)
         }
     }
 
     impl Ends for Locked {
-        fn end(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
-            raw.unlock(device, self.0)
+        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+            raw.unlock(turns, self.0)
         }
     }
 
     impl Ends for AllLocked {
-        fn end(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
-            raw.unlock_all(device)
+        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+            raw.unlock_all(turns)
         }
     }
 }

@@ -4,10 +4,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use crate::adi::Device;
-use crate::comm::{Communicator, Equivalence, ErrorClass};
+use crate::comm::{Communicator, Equivalence, ErrorClass, Held, operator};
 use crate::datatype::Datatype;
 use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 
@@ -18,9 +17,8 @@ use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 /// which copy: others may change it at any time, so it is never borrowed. Which accesses conflict is for the program to see to (MPI-4.1
 /// 12.7): what is written by two at once, or read while it is written, is any mixture of their bytes.
 ///
-/// A rank does what others ask of it in its own calls, of this window or of any communicator. While one of its threads waits in a
-/// call of a window, its other threads' calls wait as well, and what was begun and needs turns of its own (collective calls, partitioned
-/// messages) stands still: a rank that waits for one of these first, and is itself waited for here, waits for ever.
+/// A rank does what others ask of it in its own calls, of this window or of any communicator. Calls that several of its threads make of
+/// one window are made one after another.
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {
@@ -43,7 +41,7 @@ impl Communicator {
         let bytes = len.saturating_mul(size_of::<T>());
         let (members, unit) = (comm.members(), size_of::<T>() as u64);
         // SAFETY: the device stays where it is.
-        let made = unsafe { comm.with_device(|device| rma::Window::allocate(device, members, bytes, unit)) };
+        let made = unsafe { comm.with_device(|turns| rma::Window::allocate(turns, members, bytes, unit)) };
         let raw = made.map_err(|error| self.fail(error.into()))?;
         Ok(Window::of(self.clone(), comm, raw, len))
     }
@@ -112,7 +110,7 @@ impl<T: Equivalence> Window<T> {
         let Self { made_of, comm, raw, .. } = self;
         let raw = raw.into_inner().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the device stays where it is.
-        let freed = unsafe { comm.with_device(|device| raw.free(device)) };
+        let freed = unsafe { comm.with_device(|turns| raw.free(turns)) };
         freed.map_err(|error| made_of.fail(error.into()))
     }
 
@@ -124,7 +122,7 @@ impl<T: Equivalence> Window<T> {
     /// A call of the raw window's; the error handler runs when nothing is locked any more.
     pub(super) fn call<R>(
         &self,
-        call: impl FnOnce(&mut rma::Window, &mut Device) -> Result<R, RmaError>,
+        call: impl FnOnce(&mut rma::Window, &mut Held) -> Result<R, RmaError>,
     ) -> Result<R, ErrorClass> {
         self.call_quietly(call).map_err(|error| self.made_of.fail(error.into()))
     }
@@ -132,27 +130,23 @@ impl<T: Equivalence> Window<T> {
     /// The same without the error handler, which may panic, for destructors.
     pub(super) fn call_quietly<R>(
         &self,
-        call: impl FnOnce(&mut rma::Window, &mut Device) -> Result<R, RmaError>,
+        call: impl FnOnce(&mut rma::Window, &mut Held) -> Result<R, RmaError>,
     ) -> Result<R, RmaError> {
-        // The device first: a call from within a call of this thread's is told so there.
+        // The window first: who waits with it lets others' calls in, which may be of this window.
+        let mut raw = operator::lock(&self.raw);
         // SAFETY: the device stays where it is.
-        unsafe { self.comm.with_device(|device| call(&mut self.raw(), device)) }
+        unsafe { self.comm.with_device(|turns| call(&mut raw, turns)) }
     }
 
     /// An operation that is over when this returns, and needs nothing of what it was lent any more.
     pub(super) fn done(
         &self,
-        begin: impl FnOnce(&mut rma::Window, &mut Device) -> Result<Operation, RmaError>,
+        begin: impl FnOnce(&mut rma::Window, &mut Held) -> Result<Operation, RmaError>,
     ) -> Result<(), ErrorClass> {
-        self.call(|raw, device| {
-            let operation = begin(raw, device)?;
-            raw.wait(device, operation)
+        self.call(|raw, turns| {
+            let operation = begin(raw, turns)?;
+            raw.wait(turns, operation)
         })
-    }
-
-    /// Values are whole whenever the lock is free, also after a panic elsewhere.
-    fn raw(&self) -> MutexGuard<'_, rma::Window> {
-        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,7 +17,7 @@ impl<T: Equivalence> Window<T> {
     /// Lets ranks access this process's part, who [start](Self::start) an epoch for it (`MPI_Win_post`). Does not wait.
     pub fn post(&self, to: &[u32]) -> Result<Posted<'_, T>, ErrorClass> {
         let ranks: Vec<usize> = to.iter().map(|rank| *rank as usize).collect();
-        self.call(|raw, device| raw.post(device, &ranks))?;
+        self.call(|raw, turns| raw.post(turns, &ranks))?;
         Ok(Posted { window: self })
     }
 }
@@ -25,13 +25,13 @@ impl<T: Equivalence> Window<T> {
 impl<T: Equivalence> Posted<'_, T> {
     /// Waits until all of them have completed their epochs (`MPI_Win_wait`): what they have put is there.
     pub fn wait(self) -> Result<(), ErrorClass> {
-        self.window.call(|raw, device| raw.wait_exposed(device))
+        self.window.call(|raw, turns| raw.wait_exposed(turns))
     }
 
     /// As [`Self::wait`] if they have; `Some` of itself if they have not (`MPI_Win_test`).
     pub fn test(self) -> Result<Option<Self>, ErrorClass> {
         self.window.turn();
-        let over = self.window.call(|raw, device| raw.test_exposed(device))?;
+        let over = self.window.call(|raw, turns| raw.test_exposed(turns))?;
         Ok((!over).then_some(self))
     }
 }

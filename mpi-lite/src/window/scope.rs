@@ -4,8 +4,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::adi::Device;
-use crate::comm::{Equivalence, ErrorClass};
+use crate::comm::{Equivalence, ErrorClass, Held};
 use crate::op::Op;
 use crate::rma::{self, Operation, RmaError};
 
@@ -43,7 +42,7 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let scope = Scope { window: self.window, begun: RefCell::default(), scope: PhantomData, env: PhantomData };
         let end = End { window: self.window, begun: &scope.begun };
         let result = body(&scope)?;
-        self.window.call(|raw, device| end.wait_all(raw, device))?;
+        self.window.call(|raw, turns| end.wait_all(raw, turns))?;
         Ok(result)
     }
 }
@@ -54,7 +53,7 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         let datatype = &T::datatype();
         let to = target(rank, at, data.len(), datatype);
         // SAFETY: `data` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(self.window.call(|raw, device| unsafe { raw.put(device, lent(data, datatype), to) }))
+        self.add(self.window.call(|raw, turns| unsafe { raw.put(turns, lent(data, datatype), to) }))
     }
 
     /// Begins [`Epoch::get`]. `into` is seen again after the scope.
@@ -62,7 +61,7 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         let datatype = &T::datatype();
         let from = target(rank, at, into.len(), datatype);
         // SAFETY: `into` is borrowed for as long as the scope, at whose end the operation is over; any bytes make valid elements.
-        self.add(self.window.call(|raw, device| unsafe { raw.get(device, room(into, datatype), from) }))
+        self.add(self.window.call(|raw, turns| unsafe { raw.get(turns, room(into, datatype), from) }))
     }
 
     /// Begins [`Epoch::accumulate`].
@@ -76,7 +75,7 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         let datatype = &T::datatype();
         let to = target(rank, at, data.len(), datatype);
         // SAFETY: as of `put`.
-        self.add(self.window.call(|raw, device| unsafe { raw.accumulate(device, lent(data, datatype), to, op) }))
+        self.add(self.window.call(|raw, turns| unsafe { raw.accumulate(turns, lent(data, datatype), to, op) }))
     }
 
     /// Begins [`Epoch::get_accumulate`]. `before` is seen again after the scope.
@@ -91,8 +90,8 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         let datatype = &T::datatype();
         let to = target(rank, at, before.len(), datatype);
         // SAFETY: as of `put` and `get`.
-        self.add(self.window.call(|raw, device| unsafe {
-            raw.get_accumulate(device, lent(data, datatype), room(before, datatype), to, op)
+        self.add(self.window.call(|raw, turns| unsafe {
+            raw.get_accumulate(turns, lent(data, datatype), room(before, datatype), to, op)
         }))
     }
 
@@ -108,7 +107,7 @@ impl<T: Equivalence> Request<'_, T> {
     /// Waits until it is over.
     pub fn wait(self) -> Result<(), ErrorClass> {
         let Some(operation) = self.begun.borrow()[self.index] else { return Ok(()) };
-        let ended = self.window.call(|raw, device| raw.wait(device, operation));
+        let ended = self.window.call(|raw, turns| raw.wait(turns, operation));
         self.begun.borrow_mut()[self.index] = None;
         ended
     }
@@ -117,7 +116,7 @@ impl<T: Equivalence> Request<'_, T> {
     pub fn test(&mut self) -> Result<bool, ErrorClass> {
         let Some(operation) = self.begun.borrow()[self.index] else { return Ok(true) };
         self.window.turn();
-        let ended = self.window.call(|raw, device| raw.test(device, operation).transpose());
+        let ended = self.window.call(|raw, turns| raw.test(turns, operation).transpose());
         if ended != Ok(None) {
             self.begun.borrow_mut()[self.index] = None;
         }
@@ -133,12 +132,12 @@ struct End<'a, T: Equivalence> {
 
 impl<T: Equivalence> End<'_, T> {
     /// The first error.
-    fn wait_all(&self, raw: &mut rma::Window, device: &mut Device) -> Result<(), RmaError> {
+    fn wait_all(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
         let (mut first, count) = (Ok(()), self.begun.borrow().len());
         for index in 0..count {
             let begun = self.begun.borrow()[index];
             if let Some(operation) = begun {
-                first = first.and(raw.wait(device, operation));
+                first = first.and(raw.wait(turns, operation));
                 self.begun.borrow_mut()[index] = None;
             }
         }
@@ -148,6 +147,6 @@ impl<T: Equivalence> End<'_, T> {
 
 impl<T: Equivalence> Drop for End<'_, T> {
     fn drop(&mut self) {
-        let _ = self.window.call_quietly(|raw, device| self.wait_all(raw, device));
+        let _ = self.window.call_quietly(|raw, turns| self.wait_all(raw, turns));
     }
 }

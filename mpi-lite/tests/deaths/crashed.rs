@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sidelane_mpi::adi::{Config, Device, Idle, Patience, Port, Process};
+use sidelane_mpi::adi::{Config, Device, Patience, Port, Process, Turns};
 use sidelane_mpi::comm::{Communicator, ErrorClass};
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
@@ -153,14 +153,7 @@ fn live(stage: &Stage, device: Device, call: Call, case: Case) {
 fn polled(world: &Communicator, is_over: impl Fn() -> bool) {
     // SAFETY: The device stays where it is.
     unsafe {
-        world.with_device(|device| {
-            let mut idle = Idle::new();
-            while !is_over() {
-                if !device.progress() {
-                    device.idle(&mut idle);
-                }
-            }
-        });
+        world.with_device(|turns| turns.wait_until(|_| is_over().then_some(())));
     }
 }
 

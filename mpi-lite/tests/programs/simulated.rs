@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sidelane_mpi::adi::{Config, Device, Limits, Patience, Port, Process};
+use sidelane_mpi::adi::{Config, Device, Limits, Patience, Port, Process, Turns};
 use sidelane_mpi::comm::Communicator;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
@@ -76,7 +76,8 @@ fn live(each: &impl Fn(&Communicator, &dyn Fn()), device: Device, rest: &dyn Fn(
     each(&world, rest);
     // SAFETY: The device stays where it is.
     unsafe {
-        world.with_device(|device| {
+        world.with_device(|held| {
+            let device = held.device();
             let counters = device.counters();
             assert_eq!((counters.malformed, counters.stale, counters.beyond_credit), (0, 0, 0));
             device.close(CLOSING);

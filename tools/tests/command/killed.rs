@@ -3,8 +3,8 @@
 
 use std::io::Write;
 
-use sidelane_mpi::adi::{self, Device};
-use sidelane_mpi::comm::{Communicator, ErrorClass, ErrorHandler};
+use sidelane_mpi::adi;
+use sidelane_mpi::comm::{Communicator, ErrorClass, ErrorHandler, Held};
 use sidelane_mpi::datatype::{Datatype, Predefined};
 use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, RmaError, Room, Target, Window};
@@ -201,24 +201,24 @@ impl<'a> Part<'a> {
         let at = Target { rank: VICTIM as usize, displacement: i64::from(own) * 100, count: 100, datatype: &datatype };
         let given = Lent { address: words.as_ptr().cast(), count: 100, datatype: &datatype };
         let room = Room { address: words.as_mut_ptr().cast(), count: 100, datatype: &datatype };
-        let epoch = |device: &mut Device| {
+        let epoch = |turns: &mut Held| {
             // SAFETY: The words stay until the epoch is over, or this process.
             unsafe {
                 match what {
                     What::Fence => {
-                        window.fence(device, false)?;
-                        window.put(device, given, at)?;
-                        window.fence(device, false)
+                        window.fence(turns, false)?;
+                        window.put(turns, given, at)?;
+                        window.fence(turns, false)
                     }
                     What::Lock => {
-                        window.lock(device, VICTIM as usize, Lock::Exclusive)?;
-                        window.put(device, given, at)?;
-                        window.unlock(device, VICTIM as usize)
+                        window.lock(turns, VICTIM as usize, Lock::Exclusive)?;
+                        window.put(turns, given, at)?;
+                        window.unlock(turns, VICTIM as usize)
                     }
                     _ => {
-                        window.lock(device, VICTIM as usize, Lock::Shared)?;
-                        window.get(device, room, at)?;
-                        window.unlock(device, VICTIM as usize)
+                        window.lock(turns, VICTIM as usize, Lock::Shared)?;
+                        window.get(turns, room, at)?;
+                        window.unlock(turns, VICTIM as usize)
                     }
                 }
             }

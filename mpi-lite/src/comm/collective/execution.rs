@@ -3,10 +3,10 @@
 
 use sidelane_nic::time::{Duration, Instant};
 
-use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source};
+use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source, Turns};
 use crate::coll::{Memory, Schedule, Span, Step, Transfer};
 
-use super::{Combine, Turns};
+use super::Combine;
 
 /// A call's buffers.
 #[derive(Clone, Copy, Debug)]
@@ -128,11 +128,8 @@ impl Execution {
         let mut idle = Idle::new();
         while !self.advance(turns.device(), route, combine)? {
             turns.device().flush();
-            if turns.turn() {
-                turns.device().go_on(&mut idle);
-            } else {
-                turns.device().idle(&mut idle);
-            }
+            let moved = turns.turn();
+            turns.pass(moved, &mut idle);
         }
         turns.device().flush();
         Ok(())

@@ -12,4 +12,4 @@ mod tests;
 pub use between::NOBODY;
 pub use execution::{Execution, Lent};
 pub use queue::{Combine as BoxedCombine, Queue, Queued};
-pub use ranks::{Combine, Course, Ranks, Turns};
+pub use ranks::{Combine, Course, Ranks};

@@ -10,8 +10,8 @@ use std::task::Poll;
 use sidelane_nic::time::Instant;
 
 use super::execution::GRACE;
-use super::ranks::{Combine, Turns};
-use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request};
+use super::ranks::Combine;
+use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Turns};
 use crate::coll::neighbor::Neighbors;
 use crate::coll::{Blocks, Call};
 use crate::host::{DIFFER, FEW, Host, Limits, Peers};

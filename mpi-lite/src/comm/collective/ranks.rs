@@ -10,7 +10,7 @@ use super::between::Groups;
 use super::execution::{Execution, Lent, Route};
 use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
 use super::queue::Queue;
-use crate::adi::{Device, Error, Request};
+use crate::adi::{Device, Error, Request, Turns};
 use crate::coll::{Buffers, Call, Hosts, Table};
 use crate::host::{Host, at_once};
 use crate::op::Function;
@@ -70,26 +70,6 @@ impl Course {
     ) -> Result<bool, Error> {
         let route = Route { context: self.context, rank: self.rank, processes: &self.processes };
         execution.advance(device, route, combine)
-    }
-}
-
-/// A process that waits in a call: what else it does meanwhile.
-pub trait Turns {
-    /// The way to the others.
-    fn device(&mut self) -> &mut Device;
-
-    /// One turn of everything that is under way here. True if anything moved.
-    fn turn(&mut self) -> bool;
-}
-
-/// Nothing else is under way.
-impl Turns for Device {
-    fn device(&mut self) -> &mut Device {
-        self
-    }
-
-    fn turn(&mut self) -> bool {
-        self.progress()
     }
 }
 

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sidelane_nic::time::Duration;
 
 use super::*;
-use crate::adi::Idle;
-use crate::adi::{self, Config, Device, Error};
+use crate::adi::{self, Config, Device, Error, Idle, Turns};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.

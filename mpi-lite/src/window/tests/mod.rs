@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Windows over memory that others do not map are made by address.
 
 mod behaviour;
+mod beside;
 mod endings;
 
 use crate::adi::Config;

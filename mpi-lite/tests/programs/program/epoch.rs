@@ -1,7 +1,7 @@
 //! One-sided: a window of all members, and what they do to each other's memory in it.
 #![allow(unsafe_code)] // Buffers are lent, and the device is.
 
-use sidelane_mpi::comm::Communicator;
+use sidelane_mpi::comm::{Communicator, Held};
 use sidelane_mpi::datatype::{Datatype, Predefined};
 use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, Room, Target, Window};
@@ -30,13 +30,13 @@ impl Epoch {
         let kept = comm.dup().unwrap();
         let (own, size) = (u64::from(comm.rank()), u64::from(comm.size()));
         // SAFETY: The device stays where it is.
-        unsafe { kept.with_device(|device| self.epoch(device, &kept, own, size)) };
+        unsafe { kept.with_device(|turns| self.epoch(turns, &kept, own, size)) };
     }
 
-    fn epoch(&self, device: &mut sidelane_mpi::adi::Device, comm: &Communicator, own: u64, size: u64) {
+    fn epoch(&self, turns: &mut Held, comm: &Communicator, own: u64, size: u64) {
         let words = self.words;
         let len = (size as usize + 1) * words * 8;
-        let mut window = Window::allocate(device, comm.members(), len, 8).unwrap();
+        let mut window = Window::allocate(turns, comm.members(), len, 8).unwrap();
         let datatype: Datatype = Predefined::Uint64.into();
         let targets: Vec<usize> = (0..size as usize).map(|next| (next + own as usize) % size as usize).collect();
         let given: Vec<Vec<u64>> = targets.iter().map(|target| self.put(own, *target as u64)).collect();
@@ -50,42 +50,42 @@ impl Epoch {
         };
         let lent = |from: &[u64]| Lent { address: from.as_ptr().cast(), count: words, datatype: &datatype };
         if !self.locks {
-            window.fence(device, false).unwrap();
+            window.fence(turns, false).unwrap();
         }
         for (target, given) in targets.iter().zip(&given) {
             if self.locks {
-                window.lock(device, *target, Lock::Shared).unwrap();
+                window.lock(turns, *target, Lock::Shared).unwrap();
             }
             // SAFETY: Both stay until the epoch is over.
             unsafe {
-                window.put(device, lent(given), at(*target, own)).unwrap();
-                window.accumulate(device, lent(&added), at(*target, size), &Op::Sum).unwrap();
+                window.put(turns, lent(given), at(*target, own)).unwrap();
+                window.accumulate(turns, lent(&added), at(*target, size), &Op::Sum).unwrap();
             }
             if self.locks {
-                window.unlock(device, *target).unwrap();
+                window.unlock(turns, *target).unwrap();
             }
         }
         // What was put is there after the epoch; what all have added, when all have met.
         if self.locks {
-            window.lock_all(device).unwrap();
+            window.lock_all(turns).unwrap();
         } else {
-            window.fence(device, false).unwrap();
+            window.fence(turns, false).unwrap();
         }
         for (target, got) in targets.iter().zip(&mut got) {
             let into = Room { address: got.as_mut_ptr().cast(), count: words, datatype: &datatype };
             // SAFETY: As above.
-            unsafe { window.get(device, into, at(*target, own)).unwrap() };
+            unsafe { window.get(turns, into, at(*target, own)).unwrap() };
         }
         if self.locks {
-            window.unlock_all(device).unwrap();
+            window.unlock_all(turns).unwrap();
         } else {
-            window.fence(device, true).unwrap();
+            window.fence(turns, true).unwrap();
         }
         assert_eq!(got, given, "what rank {own} has put");
         let memory = window.memory().expect("it was allocated");
         // `free` returns when all have come; the memory is looked at before it goes.
         if self.locks {
-            window.fence(device, true).unwrap();
+            window.fence(turns, true).unwrap();
             window.sync();
         }
         // SAFETY: No epoch is open that could change it, and the window is not freed yet.
@@ -97,7 +97,7 @@ impl Epoch {
             sum
         });
         assert_eq!(all[expected.len()..], sums.expect("one at least"), "what all have added at rank {own}");
-        window.free(device).unwrap();
+        window.free(turns).unwrap();
     }
 
     fn put(&self, from: u64, to: u64) -> Vec<u64> {
