@@ -4,8 +4,9 @@
  *
  *     collectives LIMIT_S MEASURE_NS COLLECTIVE:BYTES...
  *
- * Each call back to back, as many times as take MEASURE_NS and a few barriers: one closes the calls, since a root that has run
- * ahead has not done its part yet. `bench/src/collectives/rank.rs` is the same loop over ours.
+ * Each call back to back, as many times as take MEASURE_NS and a few barriers, and CALLS_MIN times unless one takes LONG_NS: rank 0 may
+ * come from the barrier before them when others on its core have done much of the first one. A barrier closes the calls, since a root
+ * that has run ahead has not done its part yet. `bench/src/collectives/rank.rs` is the same loop over ours.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CALLS_MAX = 20000, GROWTH = 16, BARRIERS = 4, PATIENCE = 20 };
+enum { CALLS_MIN = 10, CALLS_MAX = 20000, GROWTH = 16, BARRIERS = 4, PATIENCE = 20, LONG_NS = 100 * 1000 * 1000 };
 
 static int rank, size;
 static char *a, *b;
@@ -130,11 +131,12 @@ static uint64_t timed(void (*call)(int), int bytes, int calls)
 /* How many calls come next, and 0 when there are enough; rank 0 decides. */
 static int next_calls(int calls, uint64_t took, uint64_t spent, uint64_t enough)
 {
-    int next = 0;
-    if (took < enough && calls < CALLS_MAX && spent < PATIENCE * enough) {
+    int next = 0, few = calls < CALLS_MIN && took < (uint64_t)LONG_NS * (uint64_t)calls;
+    if (few || (took < enough && calls < CALLS_MAX && spent < PATIENCE * enough)) {
         double wanted = 1.1 * (double)calls * (double)enough / (double)(took ? took : 1);
         next = wanted > (double)calls * GROWTH ? calls * GROWTH : (int)wanted;
         if (next <= calls) next = calls + 1;
+        if (few && next < CALLS_MIN) next = CALLS_MIN;
         if (next > CALLS_MAX) next = CALLS_MAX;
     }
     MPI_Bcast(&next, 1, MPI_INT, 0, w);
