@@ -1,6 +1,6 @@
-//! Random programs against a sequential model: point to point with all its modes, wildcards and probes, derived datatypes,
-//! collectives blocking and not, communicators of every kind, windows. On the simulated network in virtual time, under faults;
-//! and over shared memory, a thread for each rank. `tools/tests/command/programs.rs` runs them as real processes.
+//! Random programs against a sequential model: point to point with all its modes, wildcards and probes, derived datatypes, partitioned
+//! messages, collectives blocking and not, persistent calls, communicators of every kind with grids, graphs and two groups, windows in
+//! every kind of epoch. On the simulated network in virtual time, under faults; and over shared memory, a thread for each rank. `tools/tests/command/programs.rs` runs them as real processes.
 //!
 //! A failure names its seed; `PROGRAM_SEED=N` repeats that one, and `PROGRAM_SEEDS=N` runs so many.
 
@@ -11,12 +11,31 @@ mod fibers;
 mod program;
 mod simulated;
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
 use program::{Program, Scale};
 use sidelane_mpi::op::Op;
 
 #[test]
 fn on_the_simulated_network() {
+    let (begun, watched) = mpsc::channel();
+    // Whoever waits without ever sleeping keeps virtual time from moving, and this from ending.
+    std::thread::spawn(move || {
+        let mut last = None;
+        loop {
+            match watched.recv_timeout(ENDS_WITHIN) {
+                Ok(seed) => last = Some(seed),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("a program does not end: PROGRAM_SEED={last:?}");
+                    std::process::abort();
+                }
+            }
+        }
+    });
     for seed in seeds(300) {
+        begun.send(seed).expect("it is watched until the last one has ended");
         let program = Program::new(seed, Scale::LOW, None);
         if std::env::var_os("PROGRAM_SEED").is_some() {
             println!("{program:#?}");
@@ -78,6 +97,9 @@ fn over_shared_memory() {
         });
     }
 }
+
+/// Far above what a program takes, a tenth of a second.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -2,20 +2,24 @@
 #![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made.
 
 use sidelane_mpi::coll::{Blocks, Call};
-use sidelane_mpi::comm::Elements;
+use sidelane_mpi::comm::{Communicator, Elements};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
-use super::family::Members;
+use super::family::{Members, Place};
 use super::layout::{Layout, pick, shuffle};
+use super::repeated::Prepared;
 use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Collective {
     comm: usize,
+    members: Members,
     stamp: u64,
+    /// Of a call that is made again and again: the data changes, and nothing else.
+    round: u64,
     what: What,
-    root: u32,
+    root: Place,
     /// Units of a block where all are equal.
     units: usize,
     give: Layout,
@@ -23,7 +27,18 @@ pub struct Collective {
     started: bool,
     /// What a rank gives is in its room, where that may be.
     in_place: bool,
-    grid: Vec<(u32, bool)>,
+}
+
+/// What a call has, what it is to bring, and where blocks are.
+struct Memory {
+    given: Vec<u8>,
+    room: Vec<u8>,
+    expected: Vec<u8>,
+    give_pieces: Vec<(isize, usize)>,
+    room_pieces: Vec<(isize, usize)>,
+    given_lens: Vec<usize>,
+    taken_lens: Vec<usize>,
+    in_place: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +60,7 @@ enum What {
 }
 
 impl What {
-    /// The last ones are for grids.
+    /// The last ones are for neighbours.
     const ALL: [Self; 14] = [
         Self::Barrier,
         Self::Broadcast,
@@ -82,17 +97,19 @@ type Side = Vec<(usize, Option<Vec<u8>>)>;
 
 impl Collective {
     pub fn random(rng: &mut Rng, comm: usize, members: &Members, stamp: u64, scale: Scale) -> Self {
-        let around = !members.grid.is_empty() && rng.chance(0.5);
+        let around = !members.around.is_nobody() && rng.chance(0.5);
         let what = *if around { pick(rng, &What::ALL[10..]) } else { pick(rng, &What::ALL[..10]) };
         let kind = *pick(rng, &[Predefined::Byte, Predefined::Int32, Predefined::Double]);
         let (give, room) = (Layout::random(rng, kind), Layout::random(rng, kind));
         let unit = give.elements() * room.bytes(1);
         // All blocks together are about as long as a message.
-        let many = if what == What::Broadcast { 1 } else { members.size() as usize };
+        let many = if what == What::Broadcast { 1 } else { members.places().len() };
         let units = scale.length(rng) / unit / if rng.chance(0.5) { many } else { 1 };
-        let (root, started) = (rng.below(members.size().into()) as u32, rng.chance(0.4));
-        let in_place = rng.chance(0.2) && matches!(what, What::Gather | What::Allgather | What::Allgatherv);
-        Self { comm, stamp, what, root, units, give, room, started, in_place, grid: members.grid.clone() }
+        let (root, started) = (*pick(rng, &members.places()), rng.chance(0.4));
+        let may_be = matches!(what, What::Gather | What::Allgather | What::Allgatherv) && members.is_one_group();
+        let in_place = rng.chance(0.2) && may_be;
+        let members = members.clone();
+        Self { comm, members, stamp, round: 0, what, root, units, give, room, started, in_place }
     }
 
     /// Each call, and once more only begun.
@@ -109,16 +126,45 @@ impl Collective {
 
     pub fn run(&self, rank: &mut Rank) {
         let Some(comm) = rank.comms[self.comm].clone() else { return };
-        let (own, size) = (comm.rank(), comm.size());
-        let (given, taken) = self.sides(own, size);
+        let own = self.members.place(rank.process).expect("who has the communicator is in it");
+        let mut memory = self.memory(own, rank.rng.clone());
+        let (give, into) = self.elements(own, &mut memory);
+        let call = self.call(&comm, own, &memory);
+        let what = format!("{:?} at {own:?} of {:?}", self.what, self.members.groups);
+        // SAFETY: Both stay where they are until the call is over, and only `room` is written.
+        unsafe {
+            if self.started {
+                let pending = comm.start_call_raw(call, give, into, None).unwrap();
+                let Memory { given, room, expected, .. } = memory;
+                rank.open.push(Open { pending, given, room, expected, what });
+                return;
+            }
+            comm.call_raw(call, give, into, None).unwrap();
+        }
+        assert!(memory.room == memory.expected, "{}", Differ(&what, &memory.room, &memory.expected));
+    }
+
+    /// The call with its memory, to be made in each round.
+    pub fn prepare(&self, comm: &Communicator, rank: &Rank, rounds: u64) -> Prepared {
+        let own = self.members.place(rank.process).expect("who has the communicator is in it");
+        let of_round = |round| Self { round, ..self.clone() }.memory(own, rank.rng.clone());
+        let mut memory = of_round(0);
+        let (give, into) = self.elements(own, &mut memory);
+        // SAFETY: Both stay where they are as long as the call does, and only `room` is written while it is active.
+        let call = unsafe { comm.call_init_raw(self.call(comm, own, &memory), give, into, None) }.unwrap();
+        let rounds = (0..rounds).map(of_round).map(|it| [it.given, it.room, it.expected]).collect();
+        let what = format!("persistent {:?} at {own:?} of {:?}", self.what, self.members.groups);
+        Prepared { call, given: memory.given, room: memory.room, rounds, what }
+    }
+
+    fn memory(&self, own: Place, mut order: Rng) -> Memory {
+        let (given, taken) = self.sides(own);
         let in_place = self.in_place && (self.what != What::Gather || own == self.root);
-        let broadcasts = self.what == What::Broadcast;
-        // The root of a broadcast has its own datatype.
-        let room_layout = if broadcasts && own == self.root { &self.give } else { &self.room };
+        let gives_away = self.gives_away(own);
         let (give_units, room_units) = (self.room.elements(), self.give.elements());
-        let room_units = if broadcasts && own == self.root { give_units } else { room_units };
+        let room_units = if gives_away { give_units } else { room_units };
+        let room_layout = self.room_layout(own);
         let scattered = self.what.varies();
-        let mut order = rank.rng.clone();
         let give_pieces = pieces(&self.give, &given, give_units, scattered.then_some(&mut order));
         let room_pieces = pieces(room_layout, &taken, room_units, scattered.then_some(&mut order));
         let given_memory = memory(&self.give, &given, &give_pieces, 0x11);
@@ -127,115 +173,107 @@ impl Collective {
             .iter()
             .enumerate()
             .map(|(at, (units, packed))| {
-                let own_part = broadcasts && own == self.root || in_place && at == own as usize;
+                let own_part = gives_away || in_place && at == own.1 as usize;
                 (*units, packed.clone().filter(|_| own_part))
             })
             .collect();
-        let mut room = memory(room_layout, &before, &room_pieces, UNTOUCHED);
+        let room = memory(room_layout, &before, &room_pieces, UNTOUCHED);
+        let given_lens = given.iter().map(|(units, _)| self.len(*units)).collect();
+        let taken_lens = taken.iter().map(|(units, _)| self.len(*units)).collect();
+        Memory { given: given_memory, room, expected, give_pieces, room_pieces, given_lens, taken_lens, in_place }
+    }
 
-        let len = |units: &usize| units * self.give.elements() * self.room.bytes(1);
-        let given_lens: Vec<usize> = given.iter().map(|(units, _)| len(units)).collect();
-        let taken_lens: Vec<usize> = taken.iter().map(|(units, _)| len(units)).collect();
-        let (equal, root, is_root) = (len(&self.units), self.root as usize, own == self.root);
-        let around = (!self.grid.is_empty()).then(|| comm.around().unwrap());
+    fn elements(&self, own: Place, memory: &mut Memory) -> (Option<Elements>, Elements) {
+        let given = memory.given.as_ptr().cast_mut();
+        let give = (!memory.in_place).then(|| Elements::new(given, &memory.give_pieces, &self.give.datatype));
+        let into = Elements::new(memory.room.as_mut_ptr(), &memory.room_pieces, &self.room_layout(own).datatype);
+        (give, into)
+    }
+
+    /// The root of a broadcast has its own datatype, and its data where others have room.
+    fn gives_away(&self, own: Place) -> bool {
+        self.what == What::Broadcast && own == self.root
+    }
+
+    fn room_layout(&self, own: Place) -> &Layout {
+        if self.gives_away(own) { &self.give } else { &self.room }
+    }
+
+    fn call<'a>(&self, comm: &'a Communicator, own: Place, memory: &'a Memory) -> Call<'a> {
+        let (equal, is_root) = (self.len(self.units), own == self.root);
+        let root = self.members.root_number(self.root, own);
+        let (to, from) = (Blocks::Lens(&memory.given_lens), Blocks::Lens(&memory.taken_lens));
         let blocks = Blocks::Equal(equal);
-        let call = match self.what {
+        let neighbors = || comm.around().unwrap().neighbors();
+        match self.what {
             What::Barrier => Call::Barrier,
             What::Broadcast => Call::Broadcast { root },
             What::Gather => Call::Gather { root, len: equal },
-            What::Gatherv => Call::Gatherv { root, blocks: is_root.then_some(Blocks::Lens(&taken_lens)) },
+            What::Gatherv => Call::Gatherv { root, blocks: is_root.then_some(from) },
             What::Scatter => Call::Scatter { root, len: equal },
-            What::Scatterv => Call::Scatterv { root, blocks: is_root.then_some(Blocks::Lens(&given_lens)) },
+            What::Scatterv => Call::Scatterv { root, blocks: is_root.then_some(to) },
             What::Allgather => Call::Allgather { len: equal },
-            What::Allgatherv => Call::Allgatherv { blocks: Blocks::Lens(&taken_lens) },
+            What::Allgatherv => Call::Allgatherv { blocks: from },
             What::Alltoall => Call::Alltoall { len: equal },
-            What::Alltoallv => Call::Alltoallv { to: Blocks::Lens(&given_lens), from: Blocks::Lens(&taken_lens) },
-            What::NeighborAllgather => {
-                Call::NeighborAllgather { neighbors: around.as_ref().expect("a grid").neighbors(), from: blocks }
-            }
-            What::NeighborAllgatherv => {
-                let neighbors = around.as_ref().expect("a grid").neighbors();
-                Call::NeighborAllgather { neighbors, from: Blocks::Lens(&taken_lens) }
-            }
-            What::NeighborAlltoall => {
-                let neighbors = around.as_ref().expect("a grid").neighbors();
-                Call::NeighborAlltoall { neighbors, to: blocks, from: blocks }
-            }
-            What::NeighborAlltoallv => {
-                let neighbors = around.as_ref().expect("a grid").neighbors();
-                let (to, from) = (Blocks::Lens(&given_lens), Blocks::Lens(&taken_lens));
-                Call::NeighborAlltoall { neighbors, to, from }
-            }
-        };
-        let give =
-            (!in_place).then(|| Elements::new(given_memory.as_ptr().cast_mut(), &give_pieces, &self.give.datatype));
-        let into = Elements::new(room.as_mut_ptr(), &room_pieces, &room_layout.datatype);
-        let what = format!("{:?} at rank {own} of {size}", self.what);
-        // SAFETY: Both stay where they are until the call is over, and only `room` is written.
-        unsafe {
-            if self.started {
-                let pending = comm.start_call_raw(call, give, into, None).unwrap();
-                rank.open.push(Open { pending, given: given_memory, room, expected, what });
-                return;
-            }
-            comm.call_raw(call, give, into, None).unwrap();
+            What::Alltoallv => Call::Alltoallv { to, from },
+            What::NeighborAllgather => Call::NeighborAllgather { neighbors: neighbors(), from: blocks },
+            What::NeighborAllgatherv => Call::NeighborAllgather { neighbors: neighbors(), from },
+            What::NeighborAlltoall => Call::NeighborAlltoall { neighbors: neighbors(), to: blocks, from: blocks },
+            What::NeighborAlltoallv => Call::NeighborAlltoall { neighbors: neighbors(), to, from },
         }
-        assert!(room == expected, "{}", Differ(&what, &room, &expected));
     }
 
     /// What a rank gives, and what it then has.
-    fn sides(&self, own: u32, size: u32) -> (Side, Side) {
-        let all = || 0..u64::from(size);
-        let (own, root) = (u64::from(own), u64::from(self.root));
-        let is_root = own == root;
-        let one = |from: u64, to: u64| vec![self.block(from, to)];
+    fn sides(&self, own: Place) -> (Side, Side) {
+        let peers = self.members.peers_of(own.0);
+        let all = || self.members.places().into_iter().filter(move |place| place.0 == peers);
+        let (root, is_root) = (number(self.root), own == self.root);
+        // Between two groups the root's has no part in it but for the root.
+        let is_other = self.members.is_one_group() || own.0 != self.root.0;
+        let own_number = number(own);
+        let one = |there: bool, from: u64, to: u64| if there { vec![self.block(from, to)] } else { Vec::new() };
+        let from_all = |to: u64| all().map(|from| self.block(number(from), to)).collect();
+        let to_all = || all().map(|to| self.block(own_number, number(to))).collect();
         match self.what {
             What::Barrier => (Vec::new(), Vec::new()),
-            What::Broadcast => (Vec::new(), one(root, 0)),
+            What::Broadcast => (Vec::new(), one(is_root || is_other, root, 0)),
             What::Gather | What::Gatherv => {
-                (one(own, 0), if is_root { all().map(|from| self.block(from, 0)).collect() } else { Vec::new() })
+                (one(is_other, own_number, 0), if is_root { from_all(0) } else { Vec::new() })
             }
             What::Scatter | What::Scatterv => {
-                (if is_root { all().map(|to| self.block(root, to)).collect() } else { Vec::new() }, one(root, own))
+                (if is_root { to_all() } else { Vec::new() }, one(is_other, root, own_number))
             }
-            What::Allgather | What::Allgatherv => (one(own, 0), all().map(|from| self.block(from, 0)).collect()),
-            What::Alltoall | What::Alltoallv => {
-                (all().map(|to| self.block(own, to)).collect(), all().map(|from| self.block(from, own)).collect())
-            }
+            What::Allgather | What::Allgatherv => (one(true, own_number, 0), from_all(0)),
+            What::Alltoall | What::Alltoallv => (to_all(), from_all(own_number)),
             What::NeighborAllgather | What::NeighborAllgatherv => {
-                let come = neighbors(&self.grid, own).into_iter();
-                (one(own, 0), come.map(|from| from.map_or((self.units, None), |from| self.block(from, 0))).collect())
+                let come = self.members.around.sources(own_number).into_iter();
+                let come = come.map(|from| from.map_or((self.units, None), |(from, _)| self.block(from, 0)));
+                (one(true, own_number, 0), come.collect())
             }
             What::NeighborAlltoall | What::NeighborAlltoallv => {
-                // What comes from below was sent upwards.
-                let come = neighbors(&self.grid, own).into_iter().zip(0u64..);
-                let come = come.map(|(from, slot)| from.map_or((self.units, None), |from| self.block(from, slot ^ 1)));
-                ((0..2 * self.grid.len() as u64).map(|slot| self.block(own, slot)).collect(), come.collect())
+                let come = self.members.around.sources(own_number).into_iter();
+                let come = come.map(|from| from.map_or((self.units, None), |(from, slot)| self.block(from, slot)));
+                let go = 0..self.members.around.destinations(own_number);
+                (go.map(|slot| self.block(own_number, slot)).collect(), come.collect())
             }
         }
+    }
+
+    /// Packed bytes of so many units.
+    fn len(&self, units: usize) -> usize {
+        units * self.give.elements() * self.room.bytes(1)
     }
 
     fn block(&self, from: u64, to: u64) -> (usize, Option<Vec<u8>>) {
         let stamp = part(self.stamp, from, to);
         let units = if self.what.varies() { (stamp % 4) as usize * self.units / 2 } else { self.units };
-        (units, Some(bytes(stamp, units * self.give.elements() * self.room.bytes(1))))
+        (units, Some(bytes(part(stamp, self.round, 0), self.len(units))))
     }
 }
 
-/// Below and above in each dimension, row-major (MPI-4.1 8.6).
-pub fn neighbors(grid: &[(u32, bool)], rank: u64) -> Vec<Option<u64>> {
-    let strides: Vec<u64> =
-        (0..grid.len()).map(|at| grid[at + 1..].iter().map(|(size, _)| u64::from(*size)).product()).collect();
-    let sides = grid.iter().zip(strides);
-    sides
-        .flat_map(|((size, periodic), stride)| {
-            let (size, at) = (u64::from(*size), rank / stride % u64::from(*size));
-            let next = |to: Option<u64>| to.map(|to| rank - at * stride + to * stride);
-            let below = if at > 0 { Some(at - 1) } else { periodic.then_some(size - 1) };
-            let above = if at + 1 < size { Some(at + 1) } else { periodic.then_some(0) };
-            [next(below), next(above)]
-        })
-        .collect()
+/// A rank of either group.
+fn number((group, rank): Place) -> u64 {
+    (group as u64) << 32 | u64::from(rank)
 }
 
 /// Where each block is and how many elements it has: one after another, or anywhere.

@@ -1,7 +1,9 @@
 //! The communicators of a program: who is in, and how more are made.
 
 use sidelane_mpi::comm::cartesian::Side;
-use sidelane_mpi::comm::{Communicator, Group, Topology};
+use sidelane_mpi::comm::collective::NOBODY;
+use sidelane_mpi::comm::graph::{Edge, Link};
+use sidelane_mpi::comm::{Communicator, Group, Root, Topology};
 use sidelane_nic::rng::Rng;
 
 use super::Rank;
@@ -12,9 +14,24 @@ use super::layout::shuffle;
 pub struct Members {
     /// One group, or the two of an intercommunicator.
     pub groups: Vec<Vec<u32>>,
-    /// Of a grid.
-    pub grid: Vec<(u32, bool)>,
+    pub around: Around,
     pub lives: bool,
+}
+
+/// Whom ranks have around them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Around {
+    Nobody,
+    Grid(Vec<(u32, bool)>),
+    /// Of each rank.
+    Graph(Vec<Neighbors>),
+}
+
+/// Whom a rank of a graph receives from and sends to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Neighbors {
+    sources: Vec<u32>,
+    destinations: Vec<u32>,
 }
 
 /// A rank of one of the groups.
@@ -64,6 +81,14 @@ enum Way {
     SubGrid {
         keep: Vec<bool>,
     },
+    /// Each rank names its neighbours.
+    Adjacent,
+    /// Each rank tells of some edges.
+    Links {
+        told: Vec<Vec<(u32, u32)>>,
+    },
+    /// All ranks name all neighbours.
+    Whole,
 }
 
 impl Members {
@@ -72,7 +97,7 @@ impl Members {
     }
 
     fn group(processes: Vec<u32>) -> Self {
-        Self { groups: vec![processes], grid: Vec::new(), lives: true }
+        Self { groups: vec![processes], around: Around::Nobody, lives: true }
     }
 
     pub fn is_one_group(&self) -> bool {
@@ -95,7 +120,30 @@ impl Members {
         self.groups.iter().enumerate().flat_map(ranks).collect()
     }
 
-    fn place(&self, process: u32) -> Option<Place> {
+    /// The numbers that calls name members of a group by, from its first one on: of two groups that comes first whose first process does.
+    pub fn first_number(&self, group: usize) -> usize {
+        let other = self.peers_of(group);
+        if self.groups[other][0] < self.groups[group][0] { self.groups[other].len() } else { 0 }
+    }
+
+    /// As calls on memory name the root `root` at `own`.
+    pub fn root_number(&self, root: Place, own: Place) -> usize {
+        if own.0 == root.0 && own != root && !self.is_one_group() {
+            return NOBODY;
+        }
+        self.first_number(root.0) + root.1 as usize
+    }
+
+    /// As calls on slices do.
+    pub fn root(&self, root: Place, own: Place) -> Root {
+        match own {
+            _ if self.is_one_group() || own.0 != root.0 => Root::Rank(root.1),
+            _ if own == root => Root::Here,
+            _ => Root::Elsewhere,
+        }
+    }
+
+    pub fn place(&self, process: u32) -> Option<Place> {
         self.places().into_iter().find(|(group, rank)| self.groups[*group][*rank as usize] == process)
     }
 }
@@ -112,7 +160,8 @@ impl Birth {
             0 => (Way::Dup, vec![parent]),
             1 if !parent.is_one_group() => merge(rng, &parent),
             _ if !parent.is_one_group() => return None,
-            1 if !parent.grid.is_empty() => sub_grid(rng, &parent),
+            1 if parent.around.is_grid() => sub_grid(rng, &parent),
+            2 if rng.chance(0.5) => graph(rng, &parent),
             2 | 1 => grid(rng, &parent),
             3 => split(rng, &parent),
             4 | 5 => {
@@ -135,7 +184,7 @@ impl Birth {
     /// A row of all ranks, whose ends are neighbours.
     pub fn grid_of_all(family: &mut Vec<Members>) -> Self {
         let size = family[0].size();
-        let members = Members { grid: vec![(size, true)], ..family[0].clone() };
+        let members = Members { around: Around::Grid(vec![(size, true)]), ..family[0].clone() };
         family.push(members.clone());
         let way = Way::Grid { sides: vec![Side { size, periodic: true }] };
         Self { of: 0, number: family.len() - 1, way, born: vec![members] }
@@ -152,11 +201,22 @@ impl Birth {
             assert_eq!(comm.group().processes(), members.groups[group], "{self:?}");
             let remote = comm.remote_group().map(Group::processes);
             assert_eq!(remote, (!members.is_one_group()).then(|| &members.groups[1 - group][..]), "{self:?}");
-            if let Topology::Cartesian(grid) = comm.topology() {
-                let sides: Vec<_> = grid.dimensions().iter().map(|side| (side.size, side.periodic)).collect();
-                assert_eq!(sides, members.grid, "{self:?}");
-            } else {
-                assert!(members.grid.is_empty(), "{self:?}");
+            let ranks = |edges: &[Edge]| edges.iter().map(|edge| edge.rank).collect();
+            let rank = comm.rank() as usize;
+            match (comm.topology(), &members.around) {
+                (Topology::None, Around::Nobody) => {}
+                (Topology::Cartesian(grid), Around::Grid(sides)) => {
+                    let told: Vec<_> = grid.dimensions().iter().map(|side| (side.size, side.periodic)).collect();
+                    assert_eq!(told, *sides, "{self:?}");
+                }
+                (Topology::Graph(graph), Around::Graph(all)) => {
+                    assert_eq!(graph.neighbors(comm.rank()), all[rank].sources, "{self:?}");
+                }
+                (Topology::DistGraph(graph), Around::Graph(all)) => {
+                    let (sources, destinations) = (ranks(graph.sources()), ranks(graph.destinations()));
+                    assert_eq!(Neighbors { sources, destinations }, all[rank], "{self:?}");
+                }
+                (other, _) => panic!("{other:?} of {self:?}"),
             }
         }
         rank.comms.extend(made);
@@ -196,8 +256,128 @@ impl Birth {
                 let mine = |members: &Members| members.groups[0] == part.group().processes();
                 self.born.iter().map(|members| mine(members).then(|| part.clone())).collect()
             }
+            Way::Adjacent => {
+                let edges = |ranks: &[u32]| ranks.iter().map(|rank| Edge { rank: *rank, weight: 1 }).collect();
+                let Neighbors { sources, destinations } = &self.graph()[own as usize];
+                vec![Some(comm.dist_graph_adjacent(edges(sources), edges(destinations), false).unwrap())]
+            }
+            Way::Links { told } => {
+                let link = |&(source, destination): &(u32, u32)| Link { source, destination, weight: 1 };
+                let links: Vec<Link> = told[own as usize].iter().map(link).collect();
+                vec![Some(comm.dist_graph(&links, false).unwrap())]
+            }
+            Way::Whole => {
+                let all = self.graph();
+                let edges: Vec<u32> = all.iter().flat_map(|own| own.sources.iter().copied()).collect();
+                let ends = all.iter().scan(0, |end, own| {
+                    *end += own.sources.len();
+                    Some(*end)
+                });
+                vec![comm.graph(&ends.collect::<Vec<usize>>(), &edges).unwrap()]
+            }
         }
     }
+
+    fn graph(&self) -> &[Neighbors] {
+        match &self.born[0].around {
+            Around::Graph(all) => all,
+            other => panic!("{other:?} is no graph"),
+        }
+    }
+}
+
+impl Around {
+    pub fn is_nobody(&self) -> bool {
+        *self == Self::Nobody
+    }
+
+    fn is_grid(&self) -> bool {
+        matches!(self, Self::Grid(_))
+    }
+
+    /// Where each block that comes to `rank` is from, and which one it is of those that go out there; `None` beyond a border.
+    pub fn sources(&self, rank: u64) -> Vec<Option<(u64, u64)>> {
+        match self {
+            Self::Nobody => Vec::new(),
+            // What comes from below was sent upwards.
+            Self::Grid(sides) => {
+                let beside = neighbors(sides, rank).into_iter().zip(0u64..);
+                beside.map(|(from, slot)| Some((from?, slot ^ 1))).collect()
+            }
+            // Between two ranks edges are in one order.
+            Self::Graph(all) => {
+                let sources = &all[rank as usize].sources;
+                let slot = |(at, from): (usize, &u32)| {
+                    let before = sources[..at].iter().filter(|other| *other == from).count();
+                    let to = all[*from as usize].destinations.iter().zip(0u64..);
+                    let mut to_us = to.filter(|(to, _)| u64::from(**to) == rank);
+                    let (_, slot) = to_us.nth(before).expect("whoever is received from sends");
+                    Some((u64::from(*from), slot))
+                };
+                sources.iter().enumerate().map(slot).collect()
+            }
+        }
+    }
+
+    /// How many blocks go out from `rank`.
+    pub fn destinations(&self, rank: u64) -> u64 {
+        match self {
+            Self::Nobody => 0,
+            Self::Grid(sides) => 2 * sides.len() as u64,
+            Self::Graph(all) => all[rank as usize].destinations.len() as u64,
+        }
+    }
+}
+
+/// Below and above in each dimension, row-major (MPI-4.1 8.6).
+fn neighbors(grid: &[(u32, bool)], rank: u64) -> Vec<Option<u64>> {
+    let strides: Vec<u64> =
+        (0..grid.len()).map(|at| grid[at + 1..].iter().map(|(size, _)| u64::from(*size)).product()).collect();
+    let sides = grid.iter().zip(strides);
+    sides
+        .flat_map(|((size, periodic), stride)| {
+            let (size, at) = (u64::from(*size), rank / stride % u64::from(*size));
+            let next = |to: Option<u64>| to.map(|to| rank - at * stride + to * stride);
+            let below = if at > 0 { Some(at - 1) } else { periodic.then_some(size - 1) };
+            let above = if at + 1 < size { Some(at + 1) } else { periodic.then_some(0) };
+            [next(below), next(above)]
+        })
+        .collect()
+}
+
+/// Any edges: to oneself, several between two, none at some ranks.
+fn graph(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
+    let size = parent.size();
+    let mut all = vec![Neighbors::default(); size as usize];
+    let mut told = vec![Vec::new(); size as usize];
+    let way = rng.below(3);
+    for _ in 0..rng.below(3 * u64::from(size) + 1) {
+        let [from, to, by] = [(); 3].map(|()| rng.below(size.into()) as u32);
+        told[by as usize].push((from, to));
+    }
+    let links = told.concat();
+    for &(from, to) in &links {
+        all[from as usize].destinations.push(to);
+        all[to as usize].sources.push(from);
+        // As all know of all, whoever is sent to sends back.
+        if way == 2 && from != to {
+            all[to as usize].destinations.push(from);
+            all[from as usize].sources.push(to);
+        }
+    }
+    let way = match way {
+        0 => {
+            // Each has its own order.
+            for own in &mut all {
+                shuffle(rng, &mut own.sources);
+                shuffle(rng, &mut own.destinations);
+            }
+            Way::Adjacent
+        }
+        1 => Way::Links { told },
+        _ => Way::Whole,
+    };
+    (way, vec![Members { around: Around::Graph(all), ..Members::group(parent.groups[0].clone()) }])
 }
 
 fn merge(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
@@ -241,7 +421,7 @@ fn between(rng: &mut Rng, parent: &Members, tag: i32) -> Option<(Way, Vec<Member
         return None;
     }
     let leaders = [0, 1].map(|side: usize| rng.below(halves[side].len() as u64) as u32);
-    let both = Members { groups: halves.to_vec(), grid: Vec::new(), lives: true };
+    let both = Members { groups: halves.to_vec(), around: Around::Nobody, lives: true };
     let [first, second] = halves.map(Members::group);
     Some((Way::Between { of_first, leaders, tag }, vec![first, second, both]))
 }
@@ -261,19 +441,20 @@ fn grid(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
         left /= size;
     }
     let size: u32 = sides.iter().map(|side| side.size).product();
-    let grid = sides.iter().map(|side| (side.size, side.periodic)).collect();
-    let members = Members { grid, ..Members::group(parent.groups[0][..size as usize].to_vec()) };
+    let around = Around::Grid(sides.iter().map(|side| (side.size, side.periodic)).collect());
+    let members = Members { around, ..Members::group(parent.groups[0][..size as usize].to_vec()) };
     (Way::Grid { sides }, vec![members])
 }
 
 fn sub_grid(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
-    let keep: Vec<bool> = parent.grid.iter().map(|_| rng.chance(0.5)).collect();
+    let Around::Grid(grid) = &parent.around else { panic!("only of a grid") };
+    let keep: Vec<bool> = grid.iter().map(|_| rng.chance(0.5)).collect();
     let mut parts: Vec<(Vec<u32>, Vec<u32>)> = Vec::new();
     for rank in 0..parent.size() {
         // Those are together that differ only where dimensions are kept.
         let mut rest = rank;
         let mut dropped = Vec::new();
-        for ((size, _), keep) in parent.grid.iter().zip(&keep).rev() {
+        for ((size, _), keep) in grid.iter().zip(&keep).rev() {
             dropped.push(if *keep { 0 } else { rest % size });
             rest /= size;
         }
@@ -283,9 +464,11 @@ fn sub_grid(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
             None => parts.push((dropped, vec![process])),
         }
     }
-    let grid: Vec<(u32, bool)> =
-        parent.grid.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(side, _)| *side).collect();
-    let born = parts.into_iter().map(|(_, part)| Members { grid: grid.clone(), ..Members::group(part) }).collect();
+    let grid: Vec<(u32, bool)> = grid.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(side, _)| *side).collect();
+    let born = parts
+        .into_iter()
+        .map(|(_, part)| Members { around: Around::Grid(grid.clone()), ..Members::group(part) })
+        .collect();
     (Way::SubGrid { keep }, born)
 }
 

@@ -71,6 +71,15 @@ impl Layout {
         }
     }
 
+    /// Whether packed elements are where they belong, from the one at `from` on.
+    pub fn holds(&self, memory: &[u8], from: usize, packed: &[u8]) -> bool {
+        packed.chunks(self.element).enumerate().all(|(number, element)| {
+            let number = from + number;
+            let at = number / self.places.len() * self.extent() + self.places[number % self.places.len()];
+            memory[at..at + element.len()] == *element
+        })
+    }
+
     /// Memory of `count` in which packed elements stand; what is theirs of the rest is `gaps`.
     pub fn memory_of(&self, count: usize, packed: &[u8], gaps: u8) -> Vec<u8> {
         let mut memory = vec![gaps; self.memory(count)];

@@ -3,34 +3,43 @@
 //!
 //! | file | what it knows |
 //! | --- | --- |
-//! | `family` | the communicators that there are, and making more |
+//! | `family` | the communicators that there are, who is around whom in them, and making more |
 //! | `exchange` | messages: every mode, receive, wildcard and probe |
-//! | `collective` | data that goes from ranks to ranks, blocking or not |
+//! | `parts` | messages that are sent and received by parts |
+//! | `collective` | data that goes from ranks to ranks or from group to group, blocking or not |
 //! | `pieces` | the same of a datatype for each rank or neighbour |
 //! | `reduction` | data that is combined on the way |
+//! | `repeated` | persistent messages and collective calls, round after round |
 //! | `epoch` | one-sided: puts, gets and accumulates between fences and under locks |
+//! | `atomics` | one-sided: what fetches and changes at once, each operation waited for by itself, between start and complete |
 //! | `layout` | derived datatypes, and where their elements are |
 
+mod atomics;
 mod collective;
 mod epoch;
 mod exchange;
 mod family;
 mod layout;
+mod parts;
 mod pieces;
 mod reduction;
+mod repeated;
 
 use std::fmt;
 
 use sidelane_mpi::comm::{Communicator, Pending};
 use sidelane_nic::rng::Rng;
 
+use atomics::Atomics;
 use collective::Collective;
 use epoch::Epoch;
 use exchange::Exchange;
 use family::{Birth, Members};
 use layout::shuffle;
+use parts::Parts;
 use pieces::Pieces;
 use reduction::Reduction;
+use repeated::Repeated;
 
 /// A program for all ranks.
 #[derive(Debug)]
@@ -47,7 +56,10 @@ enum Step {
     Collective(Collective),
     Pieces(Pieces),
     Reduction(Reduction),
+    Repeated(Repeated),
+    Parts(Parts),
     Epoch(Epoch),
+    Atomics(Atomics),
     Birth(Birth),
     /// The communicator of this number is given up.
     Death(usize),
@@ -133,21 +145,21 @@ impl Step {
         };
         let at = living(rng, family);
         let stamp = rng.next_u64();
-        match rng.below(22) {
+        let one_group = family[at].is_one_group();
+        match rng.below(26) {
             0..7 => Self::Exchange(Exchange::random(rng, at, &family[at], number, stamp, scale)),
-            7..11 if family[at].is_one_group() => {
-                Self::Collective(Collective::random(rng, at, &family[at], stamp, scale))
-            }
-            11..14 if family[at].is_one_group() => {
-                Self::Reduction(Reduction::random(rng, at, &family[at], stamp, scale))
-            }
-            14..16 if family[at].is_one_group() => Self::Epoch(Epoch::random(rng, at, &family[at], stamp)),
+            7..11 => Self::Collective(Collective::random(rng, at, &family[at], stamp, scale)),
+            11..14 => Self::Reduction(Reduction::random(rng, at, &family[at], stamp, scale)),
+            14 if one_group => Self::Epoch(Epoch::random(rng, at, &family[at], stamp)),
+            15 if one_group => Self::Atomics(Atomics::random(rng, at, &family[at], stamp)),
             16 if at > 0 => {
                 family[at].lives = false;
                 Self::Death(at)
             }
             17 => Self::Settle,
-            18..20 if family[at].is_one_group() => Self::Pieces(Pieces::random(rng, at, &family[at], stamp, scale)),
+            18..20 if one_group => Self::Pieces(Pieces::random(rng, at, &family[at], stamp, scale)),
+            20..22 => Self::Repeated(Repeated::random(rng, at, &family[at], stamp, scale)),
+            22 => Self::Parts(Parts::random(rng, at, &family[at], number, stamp, scale)),
             _ => Birth::random(rng, at, family, number).map_or(Self::Settle, Self::Birth),
         }
     }
@@ -158,7 +170,10 @@ impl Step {
             Self::Collective(collective) => collective.run(rank),
             Self::Pieces(pieces) => pieces.run(rank),
             Self::Reduction(reduction) => reduction.run(rank),
+            Self::Repeated(repeated) => repeated.run(rank),
+            Self::Parts(parts) => parts.run(rank),
             Self::Epoch(epoch) => epoch.run(rank),
+            Self::Atomics(atomics) => atomics.run(rank),
             Self::Birth(birth) => birth.run(rank),
             Self::Death(comm) => {
                 // What is under way there keeps its number.

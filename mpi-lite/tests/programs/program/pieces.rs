@@ -6,8 +6,7 @@ use sidelane_mpi::comm::{Communicator, Elements, Piece};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
-use super::collective::neighbors;
-use super::family::Members;
+use super::family::{Around, Members};
 use super::layout::{Layout, pick, shuffle};
 use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
 
@@ -19,7 +18,7 @@ pub struct Pieces {
     /// Bytes of a block, about.
     len: usize,
     started: bool,
-    grid: Vec<(u32, bool)>,
+    around: Around,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +30,7 @@ enum What {
 }
 
 impl What {
-    /// The last one is for grids.
+    /// The last one is for neighbours.
     const ALL: [Self; 3] = [Self::Alltoall, Self::InPlace, Self::NeighborAlltoall];
 }
 
@@ -45,11 +44,11 @@ struct Block {
 
 impl Pieces {
     pub fn random(rng: &mut Rng, comm: usize, members: &Members, stamp: u64, scale: Scale) -> Self {
-        let around = !members.grid.is_empty() && rng.chance(0.5);
+        let around = !members.around.is_nobody() && rng.chance(0.5);
         let what = if around { What::NeighborAlltoall } else { *pick(rng, &What::ALL[..2]) };
         let many = if rng.chance(0.5) { members.size() as usize } else { 1 };
         let (len, started) = (scale.length(rng) / many, rng.chance(0.4));
-        Self { comm, stamp, what, len, started, grid: members.grid.clone() }
+        Self { comm, stamp, what, len, started, around: members.around.clone() }
     }
 
     /// Each call, and once more only begun.
@@ -113,13 +112,13 @@ impl Pieces {
                 (0..size).map(|from| self.block(from, own, false)).collect(),
             ),
             What::NeighborAlltoall => {
-                let come = neighbors(&self.grid, own).into_iter().zip(0u64..);
-                // What comes from below was sent upwards.
+                let come = self.around.sources(own).into_iter().zip(0u64..);
                 let come = come.map(|(from, slot)| match from {
-                    Some(from) => self.block(from, slot ^ 1, false),
+                    Some((from, at)) => self.block(from, at, false),
                     None => Block { packed: None, ..self.block(own, slot, false) },
                 });
-                ((0..2 * self.grid.len() as u64).map(|slot| self.block(own, slot, true)).collect(), come.collect())
+                let go = (0..self.around.destinations(own)).map(|slot| self.block(own, slot, true));
+                (go.collect(), come.collect())
             }
         }
     }

@@ -7,16 +7,20 @@ use sidelane_mpi::datatype::{Datatype, Predefined};
 use sidelane_mpi::op::{Op, UserOp};
 use sidelane_nic::rng::Rng;
 
-use super::family::Members;
+use super::family::{Members, Place};
 use super::layout::pick;
+use super::repeated::Prepared;
 use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reduction {
     comm: usize,
+    members: Members,
     stamp: u64,
+    /// Of a call that is made again and again: the data changes, and nothing else.
+    round: u64,
     what: What,
-    root: u32,
+    root: Place,
     kind: Kind,
     op: Operator,
     /// Elements that each rank gives; of each block where there are blocks.
@@ -80,7 +84,8 @@ enum Operator {
 impl Reduction {
     pub fn random(rng: &mut Rng, comm: usize, members: &Members, stamp: u64, scale: Scale) -> Self {
         use Operator::*;
-        let what = *pick(rng, &What::ALL);
+        // Scans are for one group.
+        let what = *pick(rng, if members.is_one_group() { &What::ALL } else { &What::ALL[..4] });
         let kind = *pick(rng, &[Kind::I8, Kind::U16, Kind::I32, Kind::U64, Kind::F64, Kind::Located, Kind::Two]);
         let op = *match kind {
             Kind::F64 => pick(rng, &[Sum, Prod, Min, Max]),
@@ -88,11 +93,13 @@ impl Reduction {
             Kind::Two => pick(rng, &[Dual, Affine]),
             _ => pick(rng, &[Sum, Prod, Min, Max, Band, Bor, Bxor, Land, Lor, Lxor]),
         };
-        let many = if what.has_blocks() { members.size() as usize } else { 1 };
+        // Between two groups both give as much in all, which each cuts for its own.
+        let many = if what.has_blocks() { members.groups.iter().map(Vec::len).product() } else { 1 };
         let count = scale.length(rng) / kind.size() / many;
-        let (root, started) = (rng.below(members.size().into()) as u32, rng.chance(0.4));
-        let in_place = rng.chance(0.2);
-        Self { comm, stamp, what, root, kind, op, count, started, in_place }
+        let (root, started) = (*pick(rng, &members.places()), rng.chance(0.4));
+        let in_place = rng.chance(0.2) && members.is_one_group();
+        let members = members.clone();
+        Self { comm, members, stamp, round: 0, what, root, kind, op, count, started, in_place }
     }
 
     /// Each call, and once more only begun.
@@ -109,43 +116,95 @@ impl Reduction {
 
     pub fn run(&self, rank: &mut Rank) {
         let Some(comm) = rank.comms[self.comm].clone() else { return };
-        let (own, size) = (comm.rank(), comm.size());
-        let given = self.given(own, size);
-        let expected = self.expected(own, size);
-        let what = format!("{:?} of {:?} by {:?} at rank {own} of {size}", self.what, self.kind, self.op);
-        let in_place = self.in_place
+        let own = self.members.place(rank.process).expect("who has the communicator is in it");
+        let in_place = self.is_in_place(own);
+        let buffers = self.buffers(own);
+        if self.started || in_place {
+            return self.raw(&comm, rank, own, buffers);
+        }
+        let Buffers { given, room, expected, what } = &buffers;
+        let came = match self.kind {
+            Kind::I8 => self.typed::<i8>(&comm, own, given, room),
+            Kind::U16 => self.typed::<u16>(&comm, own, given, room),
+            Kind::I32 => self.typed::<i32>(&comm, own, given, room),
+            Kind::U64 => self.typed::<u64>(&comm, own, given, room),
+            Kind::F64 => self.typed::<f64>(&comm, own, given, room),
+            Kind::Two => self.typed::<[u32; 2]>(&comm, own, given, room),
+            // No slice of Rust's is of this type.
+            Kind::Located => return self.raw(&comm, rank, own, buffers),
+        };
+        assert!(came == *expected, "{}", Differ(what, &came, expected));
+    }
+
+    /// The call with its memory, to be made in each round.
+    pub fn prepare(&self, comm: &Communicator, rank: &Rank, rounds: u64) -> Prepared {
+        let own = self.members.place(rank.process).expect("who has the communicator is in it");
+        let of_round = |round| Self { round, ..self.clone() }.buffers(own);
+        let Buffers { given, mut room, what, .. } = of_round(0);
+        let lens = self.lens(own);
+        let (give, into) = self.elements(own, &given, &mut room);
+        let (operand, op) = (self.kind.datatype().into(), self.op.op());
+        // SAFETY: Both stay where they are as long as the call does, and only `room` is written while it is active.
+        let call = unsafe { comm.call_init_raw(self.call(own, &lens), give, into, Some((&operand, &op))) }.unwrap();
+        let rounds = (0..rounds).map(of_round).map(|it| [it.given, it.room, it.expected]).collect();
+        Prepared { call, given, room, rounds, what: format!("persistent {what}") }
+    }
+
+    fn is_in_place(&self, own: Place) -> bool {
+        self.in_place
             && match self.what {
                 What::Allreduce | What::Scan => true,
                 What::Reduce => own == self.root,
                 _ => false,
-            };
-        let room = if in_place { given.clone() } else { vec![UNTOUCHED; expected.len()] };
-        if self.started || in_place {
-            return self.raw(&comm, rank, in_place, Buffers { given, room, expected, what });
+            }
+    }
+
+    fn buffers(&self, own: Place) -> Buffers {
+        // Between two groups the root's gives nothing.
+        let gives = self.what != What::Reduce || self.members.is_one_group() || own.0 != self.root.0;
+        let given = if gives { self.given(own) } else { Vec::new() };
+        let expected = self.expected(own);
+        let room = if self.is_in_place(own) { given.clone() } else { vec![UNTOUCHED; expected.len()] };
+        let groups = &self.members.groups;
+        let what = format!("{:?} of {:?} by {:?} at {own:?} of {groups:?}", self.what, self.kind, self.op);
+        Buffers { given, room, expected, what }
+    }
+
+    fn elements(&self, own: Place, given: &[u8], room: &mut [u8]) -> (Option<Elements>, Elements) {
+        let (datatype, size) = (self.kind.datatype(), self.kind.size());
+        let give = Elements::at(given.as_ptr().cast_mut(), given.len() / size, &datatype);
+        let into = Elements::at(room.as_mut_ptr(), room.len() / size, &datatype);
+        ((!self.is_in_place(own)).then_some(give), into)
+    }
+
+    fn call<'a>(&self, own: Place, lens: &'a [usize]) -> Call<'a> {
+        let reduction = HowReduced { element: self.kind.size(), commutative: self.op.op().is_commutative() };
+        match self.what {
+            What::Reduce => Call::Reduce { root: self.members.root_number(self.root, own), reduction },
+            What::Allreduce => Call::Allreduce { reduction },
+            What::Scan => Call::Scan { reduction },
+            What::Exscan => Call::Exscan { reduction },
+            What::ReduceScatter | What::ReduceScatterBlock => {
+                Call::ReduceScatter { blocks: Blocks::Lens(lens), reduction }
+            }
         }
-        let came = match self.kind {
-            Kind::I8 => self.typed::<i8>(&comm, &given, &room),
-            Kind::U16 => self.typed::<u16>(&comm, &given, &room),
-            Kind::I32 => self.typed::<i32>(&comm, &given, &room),
-            Kind::U64 => self.typed::<u64>(&comm, &given, &room),
-            Kind::F64 => self.typed::<f64>(&comm, &given, &room),
-            Kind::Two => self.typed::<[u32; 2]>(&comm, &given, &room),
-            // No slice of Rust's is of this type.
-            Kind::Located => return self.raw(&comm, rank, in_place, Buffers { given, room, expected, what }),
-        };
-        assert!(came == expected, "{}", Differ(&what, &came, &expected));
+    }
+
+    /// Bytes of the block of each rank of a rank's group.
+    fn lens(&self, own: Place) -> Vec<usize> {
+        self.counts(own.0).into_iter().map(|count| count * self.kind.size()).collect()
     }
 
     /// By the calls on slices; what they brought.
-    fn typed<T: Equivalence>(&self, comm: &Communicator, given: &[u8], room: &[u8]) -> Vec<u8> {
+    fn typed<T: Equivalence>(&self, comm: &Communicator, own: Place, given: &[u8], room: &[u8]) -> Vec<u8> {
         let (given, mut into): (Vec<T>, Vec<T>) = (values(given), values(room));
         let op = self.op.op();
         match self.what {
-            What::Reduce => comm.reduce(&given, &mut into, &op, self.root),
+            What::Reduce => comm.reduce(&given, &mut into, &op, self.members.root(self.root, own)),
             What::Allreduce => comm.allreduce(&given, &mut into, &op),
             What::Scan => comm.scan(&given, &mut into, &op),
             What::Exscan => comm.exscan(&given, &mut into, &op),
-            What::ReduceScatter => comm.reduce_scatter(&given, &mut into, &self.counts(comm.size()), &op),
+            What::ReduceScatter => comm.reduce_scatter(&given, &mut into, &self.counts(own.0), &op),
             What::ReduceScatterBlock => comm.reduce_scatter_block(&given, &mut into, &op),
         }
         .unwrap();
@@ -154,24 +213,11 @@ impl Reduction {
     }
 
     /// By the calls on memory.
-    fn raw(&self, comm: &Communicator, rank: &mut Rank, in_place: bool, buffers: Buffers) {
+    fn raw(&self, comm: &Communicator, rank: &mut Rank, own: Place, buffers: Buffers) {
         let Buffers { given, mut room, expected, what } = buffers;
-        let (datatype, op, size) = (self.kind.datatype(), self.op.op(), self.kind.size());
-        let reduction = HowReduced { element: size, commutative: op.is_commutative() };
-        let lens: Vec<usize> = self.counts(comm.size()).into_iter().map(|count| count * size).collect();
-        let root = self.root as usize;
-        let call = match self.what {
-            What::Reduce => Call::Reduce { root, reduction },
-            What::Allreduce => Call::Allreduce { reduction },
-            What::Scan => Call::Scan { reduction },
-            What::Exscan => Call::Exscan { reduction },
-            What::ReduceScatter | What::ReduceScatterBlock => {
-                Call::ReduceScatter { blocks: Blocks::Lens(&lens), reduction }
-            }
-        };
-        let give = (!in_place).then(|| Elements::at(given.as_ptr().cast_mut(), given.len() / size, &datatype));
-        let into = Elements::at(room.as_mut_ptr(), room.len() / size, &datatype);
-        let operand = datatype.clone().into();
+        let lens = self.lens(own);
+        let (call, (give, into)) = (self.call(own, &lens), self.elements(own, &given, &mut room));
+        let (operand, op) = (self.kind.datatype().into(), self.op.op());
         let operator = Some((&operand, &op));
         // SAFETY: Both stay where they are until the call is over, and only `room` is written.
         unsafe {
@@ -185,19 +231,33 @@ impl Reduction {
         assert!(room == expected, "{}", Differ(&what, &room, &expected));
     }
 
-    /// Elements of each rank's block.
-    fn counts(&self, size: u32) -> Vec<usize> {
-        match self.what {
-            What::ReduceScatter => {
-                (0..size).map(|rank| (part(self.stamp, rank.into(), 7) % 4) as usize * self.count / 2).collect()
+    /// Elements of the block of each rank of a group.
+    fn counts(&self, group: usize) -> Vec<usize> {
+        let (size, others) =
+            (self.members.groups[group].len(), self.members.groups[self.members.peers_of(group)].len());
+        let one_group = self.members.is_one_group();
+        let each = if one_group { self.count } else { self.count * others };
+        let mut counts = vec![each; size];
+        if self.what == What::ReduceScatter && one_group {
+            for (rank, count) in counts.iter_mut().enumerate() {
+                *count = (part(self.stamp, rank as u64, 7) % 4) as usize * self.count / 2;
             }
-            _ => vec![self.count; size as usize],
+        } else if self.what == What::ReduceScatter {
+            // Of two groups the sum is fixed: some give to others of what they have.
+            for rank in 0..size {
+                let part = part(self.stamp, rank as u64, 7);
+                let moved = part as usize % (counts[rank] + 1);
+                counts[rank] -= moved;
+                counts[part as usize / 7 % size] += moved;
+            }
         }
+        counts
     }
 
-    fn given(&self, rank: u32, size: u32) -> Vec<u8> {
-        let count = if self.what.has_blocks() { self.counts(size).iter().sum() } else { self.count };
-        let mut given = bytes(part(self.stamp, rank.into(), 0), count * self.kind.size());
+    fn given(&self, own: Place) -> Vec<u8> {
+        let count = if self.what.has_blocks() { self.counts(own.0).iter().sum() } else { self.count };
+        let stamp = part(part(self.stamp, own.0 as u64, own.1.into()), self.round, 0);
+        let mut given = bytes(stamp, count * self.kind.size());
         if self.kind == Kind::F64 {
             for (at, element) in given.as_chunks_mut::<8>().0.iter_mut().enumerate() {
                 let small = [1.0, 2.0, -1.0, 0.0, -2.0][element[0] as usize % 5];
@@ -217,20 +277,22 @@ impl Reduction {
     }
 
     /// What a rank has afterwards; bytes as they were where nothing is said.
-    fn expected(&self, own: u32, size: u32) -> Vec<u8> {
+    fn expected(&self, own: Place) -> Vec<u8> {
+        let from = self.members.peers_of(own.0);
         let fold = |ranks: std::ops::Range<u32>| {
-            let all = ranks.map(|rank| self.given(rank, size));
+            let all = ranks.map(|rank| self.given((from, rank)));
             all.reduce(|before, next| self.combined(&before, &next))
         };
+        let of_all = || fold(0..self.members.groups[from].len() as u32).expect("one at least");
         match self.what {
             What::Reduce if own != self.root => Vec::new(),
-            What::Reduce | What::Allreduce => fold(0..size).expect("one at least"),
-            What::Scan => fold(0..own + 1).expect("one at least"),
-            What::Exscan => fold(0..own).unwrap_or_else(|| vec![UNTOUCHED; self.count * self.kind.size()]),
+            What::Reduce | What::Allreduce => of_all(),
+            What::Scan => fold(0..own.1 + 1).expect("one at least"),
+            What::Exscan => fold(0..own.1).unwrap_or_else(|| vec![UNTOUCHED; self.count * self.kind.size()]),
             What::ReduceScatter | What::ReduceScatterBlock => {
-                let counts = self.counts(size);
-                let start = counts[..own as usize].iter().sum::<usize>() * self.kind.size();
-                fold(0..size).expect("one at least")[start..][..counts[own as usize] * self.kind.size()].to_vec()
+                let counts = self.counts(own.0);
+                let start = counts[..own.1 as usize].iter().sum::<usize>() * self.kind.size();
+                of_all()[start..][..counts[own.1 as usize] * self.kind.size()].to_vec()
             }
         }
     }
@@ -314,7 +376,7 @@ impl Reduction {
 
 impl What {
     const ALL: [Self; 6] =
-        [Self::Reduce, Self::Allreduce, Self::Scan, Self::Exscan, Self::ReduceScatter, Self::ReduceScatterBlock];
+        [Self::Reduce, Self::Allreduce, Self::ReduceScatter, Self::ReduceScatterBlock, Self::Scan, Self::Exscan];
 
     const fn has_blocks(self) -> bool {
         matches!(self, Self::ReduceScatter | Self::ReduceScatterBlock)
