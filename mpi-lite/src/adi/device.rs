@@ -1,6 +1,8 @@
 //! The device: the calls, each of which finds who knows.
 
+use std::io;
 use std::ops::Range;
+use std::task::Waker;
 
 use sidelane_nic::time::{Duration, Instant};
 
@@ -187,6 +189,11 @@ impl Device {
     #[inline]
     pub fn wait(&mut self, request: Request) -> Status {
         self.wait_for(request)
+    }
+
+    /// What ends [`Self::idle`]'s sleep from other threads: all of these together ([`sidelane_nic::Nic::waker`]).
+    pub fn wakers(&mut self) -> io::Result<Vec<Waker>> {
+        self.ports.iter_mut().map(Port::waker).collect()
     }
 
     /// How long [`Self::idle`] keeps the core before it sleeps.

@@ -76,6 +76,11 @@ impl Idle {
         }
     }
 
+    /// Whether nothing has come for so long that the next turn would be slept through.
+    pub(crate) fn has_waited_long(&self, patience: Patience) -> bool {
+        self.turns >= patience.spin.saturating_add(patience.yields)
+    }
+
     /// Whether the last turn was slept through.
     #[inline]
     pub(super) fn has_slept(&self, patience: Patience) -> bool {

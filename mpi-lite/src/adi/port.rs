@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::ops::Range;
+use std::task::Waker;
 
 use sidelane_nic::dpdk::{Dpdk, Pair};
 use sidelane_nic::mem::MemNic;
@@ -148,6 +149,10 @@ impl Port {
 
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         on!(self, endpoint => endpoint.wait(deadline))
+    }
+
+    pub(super) fn waker(&mut self) -> io::Result<Waker> {
+        on!(self, endpoint => endpoint.nic_mut().waker())
     }
 
     pub(super) fn now(&self) -> Instant {

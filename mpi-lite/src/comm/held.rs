@@ -5,6 +5,7 @@ use std::sync::MutexGuard;
 use crate::adi::{Device, Idle, Turns};
 
 use super::local::{Local, State};
+use super::sleeper::Sleeper;
 
 /// This process's device, and all that is under way on it, for one call.
 #[derive(Debug)]
@@ -32,18 +33,21 @@ impl Held<'_> {
         self.state.as_mut().expect("it is held but while others are let in")
     }
 
-    /// Nobody sleeps in a driver here: others could not call meanwhile.
-    fn let_others_in(&mut self, moved: bool, idle: &mut Idle) {
+    /// After a turn of one of several threads: who has waited for long sleeps until there is news, or another thread's call.
+    fn let_others_in(&mut self, sleeper: &Sleeper, moved: bool, idle: &mut Idle) {
+        let device = self.device();
         if moved {
-            self.device().go_on(idle);
+            device.go_on(idle);
+        } else if idle.has_waited_long(device.patience()) && sleeper.may_sleep() {
+            sleeper.sleep(|| device.idle(idle));
         } else {
-            self.device().stay_awake(idle);
+            device.stay_awake(idle);
         }
         self.state = None;
         if !moved {
             std::thread::yield_now();
         }
-        self.state = Some(self.local.lock());
+        self.state = Some(self.local.lock_again());
     }
 }
 
@@ -61,8 +65,8 @@ impl Turns for Held<'_> {
 
     #[inline]
     fn pass(&mut self, moved: bool, idle: &mut Idle) {
-        if self.local.has_threads() {
-            self.let_others_in(moved, idle);
+        if let Some(sleeper) = self.local.threads() {
+            self.let_others_in(sleeper, moved, idle);
         } else if moved {
             self.device().go_on(idle);
         } else {

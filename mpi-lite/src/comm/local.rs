@@ -15,14 +15,14 @@ use super::operator;
 use super::partitioned;
 use super::pending::{Pending, Transfer};
 use super::running::{Handle, Run, Runs};
+use super::sleeper::Sleeper;
 
 /// What all communicators of a process share.
 #[derive(Debug)]
 pub struct Local {
     state: Mutex<State>,
-    /// Whether several threads call at the same time (`MPI_THREAD_MULTIPLE`). Then who waits lets others in between turns,
-    /// and does not sleep in the driver.
-    threads: bool,
+    /// Of several threads that call at the same time (`MPI_THREAD_MULTIPLE`): then who waits lets others in between turns.
+    threads: Option<Sleeper>,
     failures: Arc<Mutex<Failures>>,
     /// Dropped while this process was in a call, such as with an operator that ended in it.
     left: Mutex<Vec<Left>>,
@@ -132,6 +132,7 @@ impl Local {
         let failures = Arc::new(Mutex::new(Failures::new(device.own(), context::FAILURES)));
         device.watch(context::FAILURES, Box::new(Watch(Arc::clone(&failures))));
         let contexts = ContextIds::new();
+        let threads = threads.then(|| Sleeper::new(&mut device));
         let state = State {
             device,
             runs: Runs::default(),
@@ -149,7 +150,11 @@ impl Local {
     }
 
     pub(super) const fn has_threads(&self) -> bool {
-        self.threads
+        self.threads.is_some()
+    }
+
+    pub(super) const fn threads(&self) -> Option<&Sleeper> {
+        self.threads.as_ref()
     }
 
     pub(super) const fn table(&self) -> &Arc<Table> {
@@ -171,6 +176,14 @@ impl Local {
     /// When an operator calls it. Else never: of what a thread that panicked has left behind only the collective call is torn whose operator it was in.
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        match &self.threads {
+            None => operator::lock(&self.state),
+            Some(sleeper) => sleeper.enter(&self.state),
+        }
+    }
+
+    /// The same for a call that waits, and goes on waiting: behind one that sleeps.
+    pub(super) fn lock_again(&self) -> MutexGuard<'_, State> {
         operator::lock(&self.state)
     }
 

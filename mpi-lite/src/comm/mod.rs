@@ -16,7 +16,7 @@
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
-//! | `local`, `held` | this process: its device, and waiting; in a call of one of its threads |
+//! | `local`, `held`, `sleeper` | this process: its device, and waiting; in a call of one of its threads; which of them sleeps |
 //! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
@@ -56,6 +56,7 @@ mod repeated;
 mod running;
 mod scope;
 mod side;
+mod sleeper;
 mod status;
 #[cfg(test)]
 mod tests;
