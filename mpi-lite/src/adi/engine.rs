@@ -84,11 +84,7 @@ impl Engine {
         let mut moved = port.poll() > 0;
         let mut ended = None;
         while let Some(event) = port.poll_event() {
-            // A region that ends because its operation found no room is none: who waits for that room shall not take it for progress.
-            moved |= match event {
-                Event::Unregistered { region, .. } => self.putting.contains_key(&(at, region)),
-                _ => true,
-            };
+            moved = true;
             if let Some(end) = self.handle_event(port, at, event) {
                 ended.get_or_insert_with(Vec::new).push(end);
             }

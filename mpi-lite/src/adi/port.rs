@@ -183,8 +183,9 @@ impl Port {
     ) -> Result<Region, RmaError> {
         on!(self, endpoint => {
             let region = bytes.register(at, endpoint);
+            // What ends with an event keeps whoever waits for room from sleeping.
             let put = endpoint.put_from(peer, key, 0, region, 0..len, SILENT);
-            let _ = endpoint.unregister(region);
+            let _ = if put.is_ok() { endpoint.unregister(region) } else { endpoint.withdraw(region).map(drop) };
             put.map(|_| region)
         })
     }

@@ -58,6 +58,12 @@ impl<N: Nic> Endpoint<N> {
         }
     }
 
+    /// As [`Self::unregister`], of a region that no operation needs, such as one whose only operation found no room: it ends at once, and no
+    /// event tells of it. Its memory, if it was the endpoint's.
+    pub fn withdraw(&mut self, region: Region) -> Result<Option<Vec<u8>>, RmaError> {
+        self.router.turn.rma.regions.withdraw(region).ok_or(RmaError::NoRegion)
+    }
+
     /// A region's bytes. `None` once it is unregistered.
     #[inline]
     pub fn region(&self, region: Region) -> Option<&[u8]> {

@@ -81,6 +81,12 @@ impl Regions {
         true
     }
 
+    /// Ends a region that no operation needs, without an event: its memory, if it was the endpoint's. `None`: it is none of those.
+    pub fn withdraw(&mut self, region: Region) -> Option<Option<Vec<u8>>> {
+        self.live(region).filter(|held| held.uses == 0)?;
+        self.end(region.index).map(|held| held.memory.into_owned())
+    }
+
     /// The region's memory, between two operations.
     pub fn memory(&self, region: Region) -> Option<&[u8]> {
         let entry = self.entries.get(region.index as usize)?;
@@ -183,12 +189,22 @@ impl Regions {
     }
 
     fn remove_if_unused(&mut self, index: u32, events: &mut VecDeque<Event>) {
-        let entry = &mut self.entries[index as usize];
-        let Some(held) = entry.held.take_if(|held| held.winding_down && held.uses == 0) else { return };
+        let entry = &self.entries[index as usize];
         let region = Region { index, generation: entry.generation };
+        if entry.held.as_ref().is_some_and(|held| held.winding_down && held.uses == 0)
+            && let Some(held) = self.end(index)
+        {
+            events.push_back(Event::Unregistered { region, memory: held.memory.into_owned() });
+        }
+    }
+
+    /// Its place is free for another one.
+    fn end(&mut self, index: u32) -> Option<Held> {
+        let entry = &mut self.entries[index as usize];
+        let held = entry.held.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index);
-        events.push_back(Event::Unregistered { region, memory: held.memory.into_owned() });
+        Some(held)
     }
 
     fn live(&mut self, region: Region) -> Option<&mut Held> {

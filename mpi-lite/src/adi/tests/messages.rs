@@ -1,7 +1,7 @@
 //! What a message does, one behaviour a test.
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
-use crate::adi::{Config, Envelope, Error, Mode};
+use crate::adi::{Config, Envelope, Error, Idle, Mode};
 use sidelane_nic::LinkAddr;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
@@ -328,6 +328,34 @@ fn who_waits_for_room_in_a_fifo_is_told_that_nothing_moves() {
     job.fabric.set_link(0, 1, LinkModel::default());
     assert_eq!(job.finish_recv(1, long).1, bytes(1, 50_000));
     job.finish(0, announced);
+}
+
+#[test]
+fn who_waits_for_room_for_a_put_is_told_that_nothing_moves_and_sleeps() {
+    let mut job = Job::pair(&small_limits());
+    // What is missing of each is put by copies (`COPIED_MAX`), of which there is room for few.
+    let receives: Vec<_> = (0..20).map(|tag| job.recv(1, Some(0), Some(tag), 1_110)).collect();
+    job.steps(5);
+    let sends: Vec<_> = (0..20).map(|tag| job.send(0, 1, tag, &bytes(tag as u32, 1_110))).collect();
+    job.steps(3);
+    let lost = LinkModel { faults: Faults { loss: 1.0, ..Faults::default() }, ..LinkModel::default() };
+    job.fabric.set_link(0, 1, lost);
+    job.steps(50);
+    let mut moved = 0;
+    for _ in 0..100 {
+        moved += usize::from(job.devices[0].progress());
+        job.step();
+    }
+    assert!(moved < 10, "{moved} of 100 turns");
+    job.devices[0].progress();
+    let before = job.fabric.now();
+    job.devices[0].idle(&mut Idle::tired());
+    assert!(job.fabric.now() > before, "a sleep takes time");
+    job.fabric.set_link(0, 1, LinkModel::default());
+    for (receive, tag) in receives.into_iter().zip(0..) {
+        assert_eq!(job.finish_recv(1, receive).1, bytes(tag, 1_110));
+    }
+    sends.into_iter().for_each(|send| assert_eq!(job.finish(0, send).error, None));
 }
 
 #[test]

@@ -18,6 +18,7 @@ enum Step {
     },
     Unpublish(usize),
     Unregister(usize),
+    Withdraw(usize),
     Hold(usize),
     Release(usize),
     /// Comes with the newest key of a region, or an older one.
@@ -38,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, rights, to)| Step::Publish { which, rights, to }),
         1 => any::<usize>().prop_map(Step::Unpublish),
         1 => any::<usize>().prop_map(Step::Unregister),
+        1 => any::<usize>().prop_map(Step::Withdraw),
         1 => any::<usize>().prop_map(Step::Hold),
         1 => any::<usize>().prop_map(Step::Release),
         6 => (any::<usize>(), proptest::bool::weighted(0.2), prop_oneof![0u64..45, Just(u64::MAX), Just(u64::MAX - 3)], 0usize..45, 0u8..8, any::<bool>())
@@ -92,6 +94,16 @@ proptest! {
                     prop_assert_eq!(table.unregister(known[i].region, &mut events), !known[i].winding_down);
                     known[i].open = None;
                     known[i].winding_down = true;
+                }
+                Step::Withdraw(which) => {
+                    let Some(i) = pick(which) else { continue };
+                    let entry = &mut known[i];
+                    let memory = (!entry.winding_down && entry.uses == 0).then(|| Some(vec![0; entry.len]));
+                    let is_removed = memory.is_some();
+                    prop_assert_eq!(table.withdraw(entry.region), memory);
+                    if is_removed {
+                        (entry.open, entry.winding_down, entry.removed) = (None, true, true);
+                    }
                 }
                 Step::Hold(which) => {
                     let Some(i) = pick(which) else { continue };
