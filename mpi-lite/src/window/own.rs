@@ -114,6 +114,18 @@ impl<T: Equivalence> Window<T> {
         freed.map_err(|error| made_of.fail(error.into()))
     }
 
+    /// Ends everything under way in this window, and whatever is called on it later but [`Self::read`] and [`Self::write`], with `Revoked`,
+    /// in all its processes (`MPIX_Win_revoke`): the way out for whoever leaves it while others wait there. It is still to be freed, which
+    /// fails alike and waits for nobody.
+    pub fn revoke(&self) {
+        self.comm.revoke();
+    }
+
+    /// Whether it was revoked, as far as this process knows (`MPIX_Win_is_revoked`).
+    pub fn is_revoked(&self) -> bool {
+        self.comm.is_revoked()
+    }
+
     /// One turn of all that is under way, of whoever asks again and again and does not wait.
     pub(super) fn turn(&self) {
         self.comm.turn();

@@ -112,3 +112,42 @@ fn a_window_is_of_one_group() {
         assert_eq!(between.window::<u8>(1).map(drop), Err(ErrorClass::Comm));
     });
 }
+
+/// A call that waits for rank 0, which does not come.
+type Wait = fn(&mut Window<u64>) -> Result<(), ErrorClass>;
+
+#[test]
+fn who_waits_in_a_window_that_is_revoked_is_told() {
+    const REVOKED: Result<(), ErrorClass> = Err(ErrorClass::Revoked);
+    let waits: [Wait; 5] = [
+        |window| window.fence().map(drop),
+        |window| window.start(&[0]).map(drop),
+        |window| window.post(&[0]).unwrap().wait(),
+        |window| window.lock(0, Lock::Exclusive).map(drop),
+        |window| window.lock_all().map(drop),
+    ];
+    for (make, is_mapped) in BOTH.into_iter().zip([true, false]) {
+        for wait in waits {
+            job(3, |comm| {
+                let mut window = make(&comm, 1);
+                if comm.rank() == 0 {
+                    std::mem::forget(window.lock(0, Lock::Exclusive).unwrap());
+                    comm.barrier().unwrap();
+                    window.revoke();
+                } else {
+                    comm.barrier().unwrap();
+                    assert_eq!(wait(&mut window), REVOKED);
+                    assert!(window.is_revoked());
+                    // As does whatever comes next.
+                    assert_eq!(wait(&mut window), REVOKED);
+                }
+                let own = window.write(0, &[7]).and_then(|()| window.read(0..1));
+                assert_eq!(own, if is_mapped { Ok(vec![7]) } else { Err(ErrorClass::RmaFlavor) });
+                // Rank 0 has a lock that it did not give back.
+                let freed = if comm.rank() == 0 { Err(ErrorClass::RmaSync) } else { REVOKED };
+                assert_eq!(window.free(), freed);
+                comm.barrier().unwrap();
+            });
+        }
+    }
+}
