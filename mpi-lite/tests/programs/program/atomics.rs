@@ -53,7 +53,13 @@ struct Seen {
 impl Atomics {
     pub fn random(rng: &mut Rng, comm: usize, members: &Members, stamp: u64) -> Self {
         let size = members.size() as usize;
-        let words = 1 + rng.below(if size < 5 { 300 } else { 12 }) as usize;
+        let words = match size {
+            // Puts of so many are lent, shorter ones copied.
+            ..5 if rng.chance(0.2) => 600 + rng.below(400),
+            ..5 => 1 + rng.below(300),
+            _ => 1 + rng.below(12),
+        };
+        let words = words as usize;
         let way = match rng.below(6) {
             0 => Way::Fence,
             1 => Way::Lock(Lock::Shared),
@@ -240,10 +246,17 @@ impl Atomics {
             row.sort_by_key(|(before, _)| before.count_ones());
             let after = row.iter().try_fold(0, |now, (before, bit)| (now == *before).then_some(now | bit));
             assert_eq!(after, Some(memory[word]), "what was added to {what}: {row:x?}");
-            for (from, _, seen) in turns() {
-                let read = seen.read[word];
+            for (from, turn, seen) in turns() {
+                let (read, sum) = (seen.read[word], seen.sums[word]);
                 let some = read == memory[word] || row.iter().any(|(before, _)| *before == read);
                 assert!(some, "{from} has read {read:x} of {what}: {row:x?}");
+                let of_turns = |turns: std::ops::Range<u64>| turns.map(|turn| bit(from, turn)).sum::<u64>();
+                let (earlier, later) = (of_turns(0..turn), of_turns(turn + 1..TURNS));
+                let in_order = |found: u64| found & earlier == earlier && found & later == 0;
+                assert!(in_order(read) && in_order(sum), "{from} has found {read:x}, {sum:x} in turn {turn} of {what}");
+                if self.way == Way::Lock(Lock::Exclusive) {
+                    assert_eq!(u64::from(sum.count_ones()), seen.counted, "{from} was not alone at {what}");
+                }
             }
             let mut left: Vec<(u64, u64)> =
                 turns().map(|(from, turn, seen)| (seen.swaps[word], self.tokens(from, turn)[word])).collect();

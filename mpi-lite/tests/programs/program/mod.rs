@@ -26,6 +26,7 @@ mod reduction;
 mod repeated;
 
 use std::fmt;
+use std::io::Write as _;
 
 use sidelane_mpi::comm::{Communicator, Pending};
 use sidelane_nic::rng::Rng;
@@ -128,7 +129,7 @@ impl Program {
         world.attach_buffer(BUFFERED).unwrap();
         let mut rank = Rank { process, comms: vec![Some(world.clone())], open: Vec::new(), rng, rest };
         for (number, step) in self.steps.iter().enumerate() {
-            let _at = At { number, step };
+            let _at = At { seed: self.seed, number, step };
             step.run(&mut rank);
         }
         rank.settle();
@@ -208,8 +209,9 @@ impl Rank<'_> {
     }
 }
 
-/// Says in which step a rank panicked.
+/// Says in which step of which program a rank panicked.
 struct At<'a> {
+    seed: u64,
     number: usize,
     step: &'a Step,
 }
@@ -217,7 +219,8 @@ struct At<'a> {
 impl Drop for At<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("in step {}: {:?}", self.number, self.step);
+            // Not by `eprintln`: a test harness keeps that, and loses it where a rank that panics ends the process.
+            let _ = writeln!(std::io::stderr(), "PROGRAM_SEED={}, in step {}: {:?}", self.seed, self.number, self.step);
         }
     }
 }

@@ -57,8 +57,8 @@ impl Parts {
                 let (layout, partitions) = (Layout::random(rng, kind), 1 + rng.below(6) as usize);
                 Side { layout, partitions, count: 0 }
             });
-            let units =
-                scale.length(rng) / (give.partitions * give.layout.elements() * room.partitions * room.layout.bytes(1));
+            let unit = give.partitions * give.layout.elements() * room.partitions * room.layout.bytes(1);
+            let units = (scale.length(rng) / unit).max(rng.chance(0.9).into());
             give.count = units * room.partitions * room.layout.elements();
             room.count = units * give.partitions * give.layout.elements();
             // Those of one tag are matched in their order.
