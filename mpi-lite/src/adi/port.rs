@@ -168,7 +168,7 @@ impl Port {
         on!(self, endpoint => {
             let region = room.register(range, endpoint);
             let key = endpoint.publish(region, Rights::WRITE, Some(peer));
-            key.map(|key| (region, key)).inspect_err(|_| _ = endpoint.unregister(region)).ok()
+            key.map(|key| (region, key)).inspect_err(|_| _ = endpoint.withdraw(region)).ok()
         })
     }
 
@@ -183,11 +183,18 @@ impl Port {
     ) -> Result<Region, RmaError> {
         on!(self, endpoint => {
             let region = bytes.register(at, endpoint);
-            // What ends with an event keeps whoever waits for room from sleeping.
+            // What found no room ends without an event, as by `withdraw`.
             let put = endpoint.put_from(peer, key, 0, region, 0..len, SILENT);
             let _ = if put.is_ok() { endpoint.unregister(region) } else { endpoint.withdraw(region).map(drop) };
             put.map(|_| region)
         })
+    }
+
+    /// Ends a region that nobody was told of. Unlike of [`Self::unregister`] no event tells of it, which would keep whoever waits for
+    /// room from sleeping.
+    pub(super) fn withdraw(&mut self, region: Region) {
+        // An unknown region is one that has ended.
+        let _ = on!(self, endpoint => endpoint.withdraw(region));
     }
 
     /// Nobody may write the region any more, and nothing here does.

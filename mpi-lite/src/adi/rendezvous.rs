@@ -172,7 +172,7 @@ impl Engine {
         if sent.is_err()
             && let Some((port, region)) = exposed
         {
-            ports[port].unregister(region);
+            ports[port].withdraw(region);
         } else if let Some((_, region)) = exposed {
             self.counters.put += 1;
             self.requests.at(request.index).state = State::Receiving { missing, region: Some(region) };

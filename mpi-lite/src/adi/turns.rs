@@ -25,11 +25,11 @@ pub trait Turns {
 
     /// Takes turns until `found` finds something.
     #[inline]
-    fn wait_until<T>(&mut self, mut found: impl FnMut(&mut Device) -> Option<T>) -> T {
+    fn wait_until<T>(&mut self, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
         self.device().flush();
         let mut idle = Idle::new();
         loop {
-            if let Some(it) = found(self.device()) {
+            if let Some(it) = found(self) {
                 return it;
             }
             let moved = self.turn();
@@ -40,7 +40,7 @@ pub trait Turns {
     /// Waits until a request is over, and frees it.
     #[inline]
     fn wait_for(&mut self, request: Request) -> Status {
-        self.wait_until(|device| device.poll(request))
+        self.wait_until(|turns| turns.device().poll(request))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 use crate::adi::{Device, Idle, Turns};
 
 use super::local::{Local, State};
-use super::sleeper::Sleeper;
+use super::sleeper::{Sleeper, Watcher};
 
 /// This process's device, and all that is under way on it, for one call.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub struct Held<'a> {
     local: &'a Local,
     /// `None` only while others are let in.
     state: Option<MutexGuard<'a, State>>,
+    watcher: Watcher,
 }
 
 impl Local {
@@ -23,25 +24,30 @@ impl Local {
     /// When an operator calls it, as [`Self::lock`].
     #[inline]
     pub(super) fn hold(&self) -> Held<'_> {
-        Held { local: self, state: Some(self.lock()) }
+        Held { local: self, state: Some(self.lock()), watcher: Watcher::default() }
     }
 }
 
 impl Held<'_> {
     #[inline]
     pub(super) fn state(&mut self) -> &mut State {
-        self.state.as_mut().expect("it is held but while others are let in")
+        self.state.as_mut().expect(HELD)
     }
 
     /// After a turn of one of several threads: who has waited for long sleeps until there is news, or another thread's call.
     fn let_others_in(&mut self, sleeper: &Sleeper, moved: bool, idle: &mut Idle) {
-        let device = self.device();
+        let Self { state, watcher, .. } = self;
+        let State { device, lookout, .. } = &mut **state.as_mut().expect(HELD);
+        let gone = device.gone().len();
         if moved {
             device.go_on(idle);
-        } else if idle.has_waited_long(device.patience()) && sleeper.may_sleep() {
+        } else if lookout.have_all_looked(watcher) && idle.has_waited_long(device.patience()) && sleeper.may_sleep() {
             sleeper.sleep(|| device.idle(idle));
         } else {
             device.stay_awake(idle);
+        }
+        if moved || device.gone().len() > gone {
+            lookout.tell();
         }
         self.state = None;
         if !moved {
@@ -65,12 +71,22 @@ impl Turns for Held<'_> {
 
     #[inline]
     fn pass(&mut self, moved: bool, idle: &mut Idle) {
-        if let Some(sleeper) = self.local.threads() {
-            self.let_others_in(sleeper, moved, idle);
-        } else if moved {
-            self.device().go_on(idle);
-        } else {
-            self.device().idle(idle);
+        match self.local.threads() {
+            Some(sleeper) => self.let_others_in(sleeper, moved, idle),
+            None => self.device().pass(moved, idle),
         }
     }
 }
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // There is none when a panic has kept it from being locked again: then nobody may sleep any more.
+        if let Some(state) = &mut self.state {
+            state.lookout.leave(&self.watcher);
+        }
+    }
+}
+
+/// Of the state.
+const HELD: &str = "it is held but while others are let in";

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 
-use crate::adi::{Config, Device, Idle, Process, Turns};
+use crate::adi::{Config, Device, Process, Turns};
 use crate::coll::Table;
 
 use super::ErrorClass;
@@ -15,7 +15,7 @@ use super::operator;
 use super::partitioned;
 use super::pending::{Pending, Transfer};
 use super::running::{Handle, Run, Runs};
-use super::sleeper::Sleeper;
+use super::sleeper::{Lookout, Sleeper};
 
 /// What all communicators of a process share.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub(super) struct State {
     pub orphans: Vec<Transfer>,
     /// Partitions of all messages so far.
     partitions: usize,
+    /// Of several threads that wait.
+    pub lookout: Lookout,
 }
 
 impl std::fmt::Debug for State {
@@ -140,6 +142,7 @@ impl Local {
             buffered: Buffered::default(),
             orphans: Vec::new(),
             partitions: 0,
+            lookout: Lookout::default(),
         };
         Self { state: Mutex::new(state), threads, failures, left: Mutex::default(), table }
     }
@@ -178,7 +181,11 @@ impl Local {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         match &self.threads {
             None => operator::lock(&self.state),
-            Some(sleeper) => sleeper.enter(&self.state),
+            Some(sleeper) => {
+                let mut state = sleeper.enter(&self.state);
+                state.lookout.tell();
+                state
+            }
         }
     }
 
@@ -211,16 +218,7 @@ impl Local {
     /// Takes turns until `found` finds something.
     #[inline]
     pub(super) fn wait_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
-        let mut held = self.hold();
-        held.device().flush();
-        let mut idle = Idle::new();
-        loop {
-            if let Some(it) = found(held.state()) {
-                return it;
-            }
-            let moved = held.turn();
-            held.pass(moved, &mut idle);
-        }
+        self.hold().wait_until(|held| found(held.state()))
     }
 
     /// Begins a message and waits until it is over; it fails when it may never be, as `is_hopeless` says.

@@ -1,5 +1,5 @@
 //! One of several threads sleeps in a driver, in a call that waits. It keeps the others out of the state meanwhile, so whoever comes ends
-//! its sleep; those that wait as well stay behind it.
+//! its sleep; those that wait as well stay behind it, until there is something new for them to look at.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -17,6 +17,23 @@ pub(super) struct Sleeper {
     asleep: AtomicBool,
     /// Calls that are to be let in.
     wanted: AtomicU32,
+}
+
+/// Which of the threads that wait have looked whether they wait still. Behind the lock.
+#[derive(Debug, Default)]
+pub(super) struct Lookout {
+    /// Turns and calls after which somebody's wait may be over.
+    news: u64,
+    waiting: u32,
+    /// Of those, who have looked since the last news.
+    looked: u32,
+}
+
+/// One of those that wait.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    /// Of its last look.
+    news: Option<u64>,
 }
 
 impl Sleeper {
@@ -55,14 +72,9 @@ impl Sleeper {
         guard
     }
 
-    /// Whether who has the lock may sleep with it.
+    /// Whether drivers can be slept in.
     pub fn may_sleep(&self) -> bool {
         self.wakers.is_some()
-    }
-
-    #[cfg(test)]
-    pub fn is_asleep(&self) -> bool {
-        self.asleep.load(Ordering::SeqCst)
     }
 
     /// Sleeps by `sleep`, with the lock, unless somebody wants it.
@@ -72,6 +84,29 @@ impl Sleeper {
             sleep();
         }
         self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Lookout {
+    /// All that wait are to look again before one sleeps.
+    pub fn tell(&mut self) {
+        self.news += 1;
+        self.looked = 0;
+    }
+
+    /// Somebody has looked and waits still. True if all have since the last news.
+    pub fn have_all_looked(&mut self, watcher: &mut Watcher) -> bool {
+        let before = watcher.news.replace(self.news);
+        self.waiting += u32::from(before.is_none());
+        self.looked += u32::from(before != Some(self.news));
+        self.looked == self.waiting
+    }
+
+    /// Somebody waits no longer.
+    pub fn leave(&mut self, watcher: &Watcher) {
+        let Some(news) = watcher.news else { return };
+        self.waiting -= 1;
+        self.looked -= u32::from(news == self.news);
     }
 }
 
@@ -88,5 +123,91 @@ impl<'a> Wanted<'a> {
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::adi::Config;
+    use crate::comm::{Communicator, Source, in_threads};
+
+    fn call_when_somebody_sleeps(comm: &Communicator, call: impl FnOnce()) {
+        while !comm.local().threads().expect("there are threads").asleep.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        call();
+    }
+
+    #[test]
+    fn who_waits_among_threads_sleeps_until_another_one_calls() {
+        const ROUNDS: u32 = 50;
+        in_threads(2, &Config::default(), true, |comm| {
+            let (own, other) = (comm.rank(), 1 - comm.rank());
+            thread::scope(|scope| {
+                // Two wait: one asleep, and one behind it.
+                for tag in [0, 1] {
+                    let comm = &comm;
+                    scope.spawn(move || {
+                        for round in 0..ROUNDS {
+                            let (got, _) = comm.recv_vec::<u32>(Source::Any, Some(tag)).unwrap();
+                            assert_eq!(got, [round]);
+                        }
+                    });
+                }
+                // From the other rank, and from within: until then one at least has to wait.
+                for round in 0..ROUNDS {
+                    call_when_somebody_sleeps(&comm, || comm.send(&[round], other, 1).unwrap());
+                    call_when_somebody_sleeps(&comm, || comm.send(&[round], own, 0).unwrap());
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn who_waits_behind_a_sleeper_is_not_slept_over() {
+        const ROUNDS: u32 = 50;
+        in_threads(2, &Config::default(), true, |comm| {
+            let (own, other, begun) = (comm.rank(), 1 - comm.rank(), Instant::now());
+            let (comm, (say, hear)) = (&comm, channel());
+            thread::scope(|scope| {
+                scope.spawn(move || comm.recv(&mut [0u8], other, 1).unwrap());
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        comm.recv(&mut [0u8], own, 0).unwrap();
+                        say.send(()).unwrap();
+                    }
+                });
+                for _ in 0..ROUNDS {
+                    // Nothing comes by a driver, and nobody calls any more until it is heard of.
+                    call_when_somebody_sleeps(comm, || comm.send(&[0u8], own, 0).unwrap());
+                    hear.recv().unwrap();
+                }
+                comm.send(&[0u8], other, 1).unwrap();
+            });
+            // A sleep without news takes a tenth of a second.
+            assert!(begun.elapsed() < Duration::from_millis(100) * ROUNDS / 2, "{:?}", begun.elapsed());
+        });
+    }
+
+    #[test]
+    fn all_that_wait_look_once_after_news() {
+        let (mut lookout, mut one, mut other) = (Lookout::default(), Watcher::default(), Watcher::default());
+        assert!(lookout.have_all_looked(&mut one));
+        assert!(lookout.have_all_looked(&mut other));
+        lookout.tell();
+        assert!(!lookout.have_all_looked(&mut one));
+        assert!(!lookout.have_all_looked(&mut one), "the other one has not looked");
+        assert!(lookout.have_all_looked(&mut other));
+        lookout.tell();
+        assert!(!lookout.have_all_looked(&mut one));
+        lookout.leave(&other);
+        assert!(lookout.have_all_looked(&mut one), "nobody else waits");
+        lookout.leave(&one);
+        assert_eq!((lookout.waiting, lookout.looked), (0, 0));
     }
 }

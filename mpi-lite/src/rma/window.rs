@@ -115,7 +115,7 @@ impl Window {
     /// Waits until an operation is over, as [`Self::test`] says it.
     pub fn wait(&mut self, turns: &mut impl Turns, operation: Operation) -> Result<(), RmaError> {
         let queue = &mut self.queues[operation.rank];
-        turns.wait_until(|device| queue.poll_operation(device, operation.number))
+        turns.wait_until(|turns| queue.poll_operation(turns.device(), operation.number))
     }
 
     /// Waits until all operations at some ranks are done there.
@@ -141,8 +141,8 @@ impl Window {
         let queues = &mut self.queues;
         let mut waiting = ranks.clone();
         let mut now = waiting.next();
-        turns.wait_until(|device| {
-            while now.is_some_and(|rank| queues[rank].poll(device)) {
+        turns.wait_until(|turns| {
+            while now.is_some_and(|rank| queues[rank].poll(turns.device())) {
                 now = waiting.next();
             }
             now.is_none().then_some(())
@@ -183,8 +183,8 @@ impl Window {
     ) {
         let queue = &mut self.queues[rank];
         if queue.is_full() {
-            turns.wait_until(|device| {
-                queue.poll(device);
+            turns.wait_until(|turns| {
+                queue.poll(turns.device());
                 (!queue.is_full()).then_some(())
             });
         }

@@ -18,7 +18,8 @@ use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 /// 12.7): what is written by two at once, or read while it is written, is any mixture of their bytes.
 ///
 /// A rank does what others ask of it in its own calls, of this window or of any communicator. Calls that several of its threads make of
-/// one window are made one after another.
+/// one window are made one after another: while one waits for a lock, for posts or in a fence, none of the others gives a lock back, nor
+/// posts. Threads that need this have a window each.
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {
@@ -114,9 +115,9 @@ impl<T: Equivalence> Window<T> {
         freed.map_err(|error| made_of.fail(error.into()))
     }
 
-    /// Ends everything under way in this window, and whatever is called on it later but [`Self::read`] and [`Self::write`], with `Revoked`,
-    /// in all its processes (`MPIX_Win_revoke`): the way out for whoever leaves it while others wait there. It is still to be freed, which
-    /// fails alike and waits for nobody.
+    /// Ends whatever waits for another rank in this window, now and later, with `Revoked`, in all its processes (`MPIX_Win_revoke`): the
+    /// way out for whoever leaves it while others wait there. It is still to be freed, which fails, and waits for no rank to come: only
+    /// until none reads or writes what is lent to it.
     pub fn revoke(&self) {
         self.comm.revoke();
     }

@@ -51,37 +51,6 @@ fn who_waits_among_threads_notices_who_has_left() {
     });
 }
 
-#[test]
-fn who_waits_among_threads_sleeps_until_another_one_calls() {
-    const ROUNDS: u32 = 50;
-    in_threads(2, &Config::default(), true, |comm| {
-        let (own, other) = (comm.rank(), 1 - comm.rank());
-        let call_when_asleep = |call: &dyn Fn()| {
-            while !comm.local().threads().expect("there are threads").is_asleep() {
-                std::thread::yield_now();
-            }
-            call();
-        };
-        std::thread::scope(|scope| {
-            // Two wait: one asleep, and one behind it.
-            for tag in [0, 1] {
-                let comm = &comm;
-                scope.spawn(move || {
-                    for round in 0..ROUNDS {
-                        let (got, _) = comm.recv_vec::<u32>(Source::Any, Some(tag)).unwrap();
-                        assert_eq!(got, [round]);
-                    }
-                });
-            }
-            // From the other rank, and from within: until then one at least has to wait.
-            for round in 0..ROUNDS {
-                call_when_asleep(&|| comm.send(&[round], other, 1).unwrap());
-                call_when_asleep(&|| comm.send(&[round], own, 0).unwrap());
-            }
-        });
-    });
-}
-
 /// Rounds of each kind of call.
 const ROUNDS: u64 = 100;
 
