@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::Command;
+use std::str::FromStr;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,11 +26,11 @@ pub struct TuneArgs {
     /// Drivers, comma separated [default: shm, uring, udp and xdp, as far as they run here]
     #[arg(long, value_delimiter = ',', value_name = "DRIVER", value_parser = nic)]
     pub nic: Vec<NicKind>,
-    /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out
-    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8", value_parser = ranks)]
+    /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out [default: 2,4,8]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = ranks)]
     pub ranks: Vec<usize>,
-    /// Hosts and ranks on each to compare one level of the collectives with two on, as HOSTSxRANKS, comma separated; 0 leaves that out
-    /// [default: 2x4,4x4, with --quick 2x4, and 0 with --ranks 0]
+    /// Hosts and ranks on each to compare the collectives on, as HOSTSxRANKS, comma separated: on one level, all ranks alike, or on two,
+    /// first within each host and then between hosts; 0 leaves that out [default: 2x4,4x4, with --quick 2x4, and 0 with --ranks 0]
     #[arg(long, value_delimiter = ',', value_name = "HxR", value_parser = shape)]
     pub two_level: Vec<Option<Shape>>,
     /// Fewer and shorter rounds: a minute instead of four or five
@@ -47,8 +48,7 @@ pub const NOTES: &str = "\
 Examples:
   sidelane tune                                      everything, for all jobs of this user
   sidelane tune --quick --nic uring --ranks 0        one driver, in half a minute
-  sidelane tune --nic uring --two-level 4x2,2x8      for 4 hosts of 2 ranks, and 2 of 8
-  sidelane tune --output tuned.json
+  sidelane tune --output tuned.json --two-level 4x2,2x8    for 4 hosts of 2 ranks, and 2 of 8
   SIDELANE_TUNING=tuned.json sidelane run -n 4 ./program
   SIDELANE_TUNING= sidelane run -n 4 ./program       with what is built in
 
@@ -56,9 +56,11 @@ Measured are, for each driver: up to which size a message goes without being ask
 with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. For the
 collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes. Then between
 fewer hosts with several ranks each (--two-level): whether a call is faster on one level or on two, within hosts and between
-them; that goes for as many ranks on whichever hosts. Ranks of one host share memory instead and need no table. What is
-not clearly better than what is built in stays as it is: an algorithm has to be so by 5 %, one level or two by 10 % and in
-ten of eleven rounds (--quick: in all five).
+them; that goes for as many ranks on whichever hosts, and for the numbers of ranks and bytes nearer to these than to others
+that were measured. Ranks of one host share memory instead and need no table. What is not clearly better than what is built
+in stays as it is: an algorithm has to be so by 5 %, one level or two by 10 % and in ten of eleven rounds (--quick: in all
+of five). Collectives that fail (a rank dies, a lab cannot be made) are left out, unless an option asked for them. The file
+is replaced as a whole: what it said of drivers and collectives that are left out this time is gone.
 
 A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by SIDELANE_TUNING
 ends the job. Let nothing else run meanwhile.";
@@ -127,7 +129,10 @@ fn shape(text: &str) -> Result<Option<Shape>, String> {
     if text == "0" {
         return Ok(None);
     }
-    let shape = text.parse().ok().filter(|shape: &Shape| shape.hosts <= HOSTS_MAX && shape.ranks() <= SHARING_MAX);
+    // Each factor first: their product may be more than a number can be.
+    let has_room =
+        |shape: &Shape| shape.hosts <= HOSTS_MAX && shape.each <= SHARING_MAX && shape.ranks() <= SHARING_MAX;
+    let shape = text.parse().ok().filter(has_room);
     let wanted = format!(
         "HOSTSxRANKS such as 4x2: 2 to {HOSTS_MAX} hosts, 2 or more ranks on each, at most {SHARING_MAX} in all; or 0"
     );
@@ -192,34 +197,31 @@ fn collectives(
     in_a_lab: bool,
     interrupted: &Interrupted,
 ) -> Result<(Option<Table>, Vec<Gain>), Failure> {
-    let mut measured: Vec<Taken> = Vec::new();
-    let mut counts: Vec<usize> = args.ranks.iter().copied().filter(|ranks| *ranks > 1).collect();
+    let counts = if args.ranks.is_empty() { &RANKS[..] } else { &args.ranks };
+    let mut counts: Vec<usize> = counts.iter().copied().filter(|ranks| *ranks > 1).collect();
     counts.sort_unstable();
     counts.dedup();
-    for ranks in counts {
-        let failed = |error| Failure::Collectives(ranks, error);
-        let lab = if in_a_lab { Some(lab_of(ranks).map_err(failed)?) } else { None };
-        let rounds = effort.rounds.div_ceil(2);
-        let commands: io::Result<Vec<Command>> = (0..ranks)
-            .map(|rank| match &lab {
-                Some(lab) => rank_command(Some((lab, rank)), [rank, ranks, rounds], &[uring(lab, rank, 0)]),
-                None => rank_command(None, [rank, ranks, rounds], &[shm(rank)]),
-            })
-            .collect();
-        let bar = Bar::start(&format!("collectives of {ranks} ranks"), collectives::count(ranks));
-        let outcome = collectives::measure(commands.map_err(failed)?, |taken: Taken| {
-            bar.step();
-            measured.push(taken);
-            !interrupted.is_set()
-        });
-        bar.end();
-        outcome.map_err(failed)?;
-        if interrupted.is_set() {
-            break;
-        }
+    let mut measured: Vec<Taken> = Vec::new();
+    for ranks in counts.into_iter().take_while(|_| !interrupted.is_set()) {
+        let found = algorithms(ranks, effort, in_a_lab, interrupted);
+        let found = found.map_err(|source| Failure::Collectives(ranks, source));
+        measured.extend(found_or_left_out(found, !args.ranks.is_empty(), interrupted)?);
     }
     let (table, gains) = collectives::one_level(&measured);
     Ok(((!measured.is_empty()).then_some(table), gains))
+}
+
+/// Compares the algorithms among so many ranks, each on a host of its own.
+fn algorithms(ranks: usize, effort: Effort, in_a_lab: bool, interrupted: &Interrupted) -> io::Result<Vec<Taken>> {
+    let lab = if in_a_lab { Some(lab_of(ranks)?) } else { None };
+    let rounds = effort.rounds.div_ceil(2);
+    let commands: io::Result<Vec<Command>> = (0..ranks)
+        .map(|rank| match &lab {
+            Some(lab) => rank_command(Some((lab, rank)), [rank, ranks, rounds], &[uring(lab, rank, 0)]),
+            None => rank_command(None, [rank, ranks, rounds], &[shm(rank)]),
+        })
+        .collect();
+    heard(&format!("collectives of {ranks} ranks"), collectives::count(ranks), commands?, interrupted)
 }
 
 /// Compares one level, which goes by `one_level`, with two.
@@ -246,34 +248,66 @@ fn levels(
         return Ok(Vec::new());
     }
     let rules = one_level.cloned().unwrap_or_else(built_in_of_one_level).to_string();
-    // More than of algorithms: each call has two ways only, and processes that share cores take turns as they like.
-    let rounds = 2 * effort.rounds + 1;
     let mut compared = Vec::new();
-    for shape in shapes {
-        if interrupted.is_set() {
-            break;
-        }
-        let failed = |source| Failure::Levels { shape, source };
-        let lab = lab_of(shape.hosts).map_err(failed)?;
-        let command = |rank| {
-            let (host, place) = (rank / shape.each, rank % shape.each);
-            let specs = [shm(place), uring(&lab, host, place as u16)];
-            let mut command = rank_command(Some((&lab, host)), [rank, shape.ranks(), rounds], &specs)?;
-            command.args(["--rules", &rules]);
-            Ok(command)
-        };
-        let commands: io::Result<Vec<Command>> = (0..shape.ranks()).map(command).collect();
-        let what = format!("one level and two, {} hosts with {} ranks each", shape.hosts, shape.each);
-        let bar = Bar::start(&what, shape.count());
-        let outcome = collectives::measure(commands.map_err(failed)?, |one: Compared| {
-            bar.step();
-            compared.push(one);
-            !interrupted.is_set()
-        });
-        bar.end();
-        outcome.map_err(failed)?;
+    for shape in shapes.into_iter().take_while(|_| !interrupted.is_set()) {
+        let found = both_levels(shape, effort, &rules, interrupted);
+        let found = found.map_err(|source| Failure::Levels { shape, source });
+        compared.extend(found_or_left_out(found, !args.two_level.is_empty(), interrupted)?);
     }
     Ok(compared)
+}
+
+/// Compares one level with two between such hosts.
+fn both_levels(shape: Shape, effort: Effort, rules: &str, interrupted: &Interrupted) -> io::Result<Vec<Compared>> {
+    let lab = lab_of(shape.hosts)?;
+    // More than of algorithms: each call has two ways only, and processes that share cores take turns as they like.
+    let rounds = 2 * effort.rounds + 1;
+    let command = |rank| {
+        let (host, place) = (rank / shape.each, rank % shape.each);
+        let specs = [shm(place), uring(&lab, host, place as u16)];
+        let mut command = rank_command(Some((&lab, host)), [rank, shape.ranks(), rounds], &specs)?;
+        command.args(["--rules", rules]);
+        Ok(command)
+    };
+    let commands: io::Result<Vec<Command>> = (0..shape.ranks()).map(command).collect();
+    let what = format!("one level and two, {} hosts with {} ranks each", shape.hosts, shape.each);
+    heard(&what, shape.count(), commands?, interrupted)
+}
+
+/// All that these ranks find.
+fn heard<T: FromStr>(
+    what: &str,
+    lines: usize,
+    commands: Vec<Command>,
+    interrupted: &Interrupted,
+) -> io::Result<Vec<T>> {
+    let mut all = Vec::new();
+    let bar = Bar::start(what, lines);
+    let outcome = collectives::measure(commands, |one| {
+        bar.step();
+        all.push(one);
+        !interrupted.is_set()
+    });
+    bar.end();
+    outcome.map(|()| all)
+}
+
+/// A failure of what was not asked for by an option is told, and leaves nothing of it: not what was found before either, since the last
+/// length that was measured stands for all longer ones.
+fn found_or_left_out<T>(
+    found: Result<Vec<T>, Failure>,
+    is_asked_for: bool,
+    interrupted: &Interrupted,
+) -> Result<Vec<T>, Failure> {
+    match found {
+        Err(failure) if !is_asked_for => {
+            if !interrupted.is_set() {
+                tell!("left out: {failure}");
+            }
+            Ok(Vec::new())
+        }
+        found => found,
+    }
 }
 
 fn built_in_of_one_level() -> Table {
@@ -338,10 +372,13 @@ impl Bar {
     }
 }
 
+/// Small, and twice that, and twice again.
+const RANKS: [usize; 3] = [2, 4, 8];
+
 /// A leader and three others on each host: fewest with which its level is no mere exchange of two.
 const TWO_BY_FOUR: Shape = Shape { hosts: 2, each: 4 };
 /// As many ranks again on both levels.
 const FOUR_BY_FOUR: Shape = Shape { hosts: 4, each: 4 };
 
-/// Each rank has room for a block of every other, twice: 16 MiB of 32 ranks.
+/// Each rank has room for a block of every other, twice: with 32 of them 16 MiB a rank.
 const SHARING_MAX: usize = 32;

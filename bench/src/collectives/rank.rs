@@ -150,7 +150,7 @@ impl<'a> Measure<'a> {
 
 /// How many calls are timed after `calls` that took so long, `spent` with those before them; 0 when there are enough.
 fn more(calls: u32, took: Duration, spent: Duration, enough: Duration) -> u32 {
-    let few = calls < CALLS_MIN && took < LONG * calls;
+    let few = calls < calls_min(took / calls);
     if !few && (took >= enough || calls >= CALLS_MAX || spent >= PATIENCE * enough) {
         return 0;
     }
@@ -159,14 +159,20 @@ fn more(calls: u32, took: Duration, spent: Duration, enough: Duration) -> u32 {
     (wanted.min(f64::from(calls * GROWTH)) as u32).max(least).min(CALLS_MAX)
 }
 
+/// Fewest calls to be timed as one, when each takes so long.
+///
+/// Rank 0's clock starts when it has a core again after the barrier before the calls. With more ranks than cores others have
+/// copied for some ms by then: a quarter of a long call, by which one alone seemed shorter (`bench/NOTES.md`, 33).
+pub(crate) fn calls_min(each: Duration) -> u32 {
+    if each < LONG { CALLS_MIN } else { 1 }
+}
+
 /// Of an element: what reductions add is `MPI_INT`, and the rest moves the same arrays.
 const ELEMENT: usize = size_of::<i32>();
 
 // As in the C program.
-/// Rank 0's clock starts when it has a core again after the barrier before the calls. With more ranks than cores others have
-/// copied for some ms by then: a quarter of a long call, by which one alone seemed shorter (`bench/NOTES.md`, 33).
 const CALLS_MIN: u32 = 10;
-/// One that takes longer is not repeated for that.
+/// One that takes so long is not repeated for its clock's sake.
 const LONG: Duration = Duration::from_millis(100);
 const CALLS_MAX: u32 = 20_000;
 const GROWTH: u32 = 16;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::Value;
+use sidelane::lab::process::Process;
 use sidelane_bench::tune::collectives::Decision;
 use sidelane_mpi::coll::{Algorithm, Case, Collective, Table};
 use sidelane_mpi::world::tuning::Tuning;
@@ -36,7 +37,9 @@ fn what_was_measured_is_what_ranks_go_by() {
     assert_eq!(serde_json::to_value(tuning.limits["shm"]).unwrap(), figures["drivers"][0]["chosen"]);
     assert!(figures["collectives"].as_array().unwrap().iter().all(|gain| gain["mean"].as_f64().unwrap() >= 1.0));
     assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
-    check_levels(&figures, &tuning.table());
+    if stage.has_labs() {
+        check_levels(&figures, &tuning.table());
+    }
     assert_eq!(fs::read_dir(stage.runtime().join("made")).unwrap().count(), 1, "nothing but the file");
 
     let alike = at("alike.json");
@@ -77,6 +80,48 @@ fn check_levels(figures: &Value, table: &Table) {
 }
 
 #[test]
+fn levels_that_cannot_be_compared_lose_nothing_else_unless_they_were_asked_for() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
+    let file = stage.runtime().join("tuning.json");
+    for (asked, is_left_out) in [(&["--ranks", "2"][..], true), (&["--ranks", "0", "--two-level", "2x4"], false)] {
+        let ours = ["tune", "--quick", "--nic", "shm", "--output", file.to_str().unwrap()];
+        let mut tool = stage.sidelane(&[&ours, asked].concat());
+        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("one level and two, ")), "it compares");
+        let is_first_rank = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("\0tune-rank\x000\x008\0")
+        };
+        let first_rank = loop {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended before a rank was seen");
+            if let Some(pid) = stage.processes().into_iter().find(is_first_rank) {
+                break pid;
+            }
+        };
+        Process::open(first_rank).unwrap().signal(libc::SIGKILL).unwrap();
+        let errors: Vec<String> = lines.collect();
+        let why = "collectives of 2 hosts with 4 ranks each: ";
+        assert!(
+            errors.iter().any(|line| line.contains(why) && line.contains("left out: ") == is_left_out),
+            "{errors:?}"
+        );
+        assert_eq!(tool.wait().unwrap().success(), is_left_out, "{errors:?}");
+        assert_eq!(file.exists(), is_left_out);
+        if is_left_out {
+            let tuning = Tuning::parse(&fs::read_to_string(&file).unwrap()).unwrap();
+            assert!(tuning.limits.contains_key("shm"), "{tuning:?}");
+            assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
+            fs::remove_file(&file).unwrap();
+        }
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn an_interrupted_tune_leaves_what_was_there() {
     let stage = Stage::own_user();
     let folder = stage.runtime().join("kept");
@@ -102,7 +147,7 @@ fn more_ranks_than_a_lab_has_hosts_are_refused_at_once() {
     let output = stage.output(&["tune", "--ranks", "2,32"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && errors.contains("0 to 26, the most hosts of a lab"), "{errors}");
-    for bad in ["4", "27x2", "1x4", "4x1", "2x17"] {
+    for bad in ["4", "27x2", "1x4", "4x1", "2x17", "2x9223372036854775808"] {
         let output = stage.output(&["tune", "--two-level", bad]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && errors.contains("HOSTSxRANKS such as 4x2"), "{errors}");

@@ -1,6 +1,7 @@
 //! One level beside two, measured; from ratios to rules, no I/O.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -127,8 +128,8 @@ impl Decision {
     }
 }
 
-/// The rules for calls on two levels that come of what was measured, and why. What is not clear is as built in, and so is whatever was
-/// not measured.
+/// The rules for calls on two levels that come of what was measured, and why: those built in, but for what changed. That goes for the
+/// lengths and numbers of ranks that are nearer to it than to others that were measured.
 pub fn two_levels(compared: &[Compared]) -> (Vec<Rule>, Vec<Decision>) {
     let decisions: Vec<Decision> = compared.iter().map(|one| one.decide(compared)).collect();
     let rules = Collective::ALL.into_iter().flat_map(|collective| {
@@ -153,30 +154,40 @@ fn rules_of(collective: Collective, decided: &[(Case, usize)]) -> Vec<Rule> {
     let mut rules = Vec::new();
     for (at, &count) in counts.iter().enumerate() {
         let ranks = around(&counts, at, 1);
-        let here = || decided.iter().filter(|(case, _)| case.ranks == count);
-        if here().all(is_usual) {
-            let both = usual().filter_map(|rule| {
-                let (first, last) = (*rule.ranks.start().max(ranks.start()), *rule.ranks.end().min(ranks.end()));
-                (first <= last).then_some(Rule { ranks: first..=last, ..rule })
-            });
-            rules.extend(both);
-            continue;
-        }
-        let mut sizes: Vec<(usize, usize)> = here().map(|(case, levels)| (case.bytes, *levels)).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let bytes: Vec<usize> = sizes.iter().map(|(bytes, _)| *bytes).collect();
+        let cut = usual().map(|rule| {
+            let (first, last) = (*rule.ranks.start().max(ranks.start()), *rule.ranks.end().min(ranks.end()));
+            Rule { ranks: first..=last, ..rule }
+        });
+        let mut here: Vec<Rule> = cut.filter(|rule| !rule.ranks.is_empty()).collect();
+        let of = decided.iter().filter(|(case, _)| case.ranks == count);
+        let mut changes: Vec<(usize, Option<usize>)> =
+            of.map(|one| (one.0.bytes, (!is_usual(one)).then_some(one.1))).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        let sizes: Vec<usize> = changes.iter().map(|(bytes, _)| *bytes).collect();
         let mut first = 0;
-        for alike in sizes.chunk_by(|one, next| one.1 == next.1) {
+        for alike in changes.chunk_by(|one, next| one.1 == next.1) {
             let last = first + alike.len() - 1;
-            if alike[0].1 == 2 {
-                let bytes = *around(&bytes, first, 0).start()..=*around(&bytes, last, 0).end();
-                rules.push(Rule { collective, ranks: ranks.clone(), bytes, algorithm: Algorithm::TwoLevel });
+            let bytes = *around(&sizes, first, 0).start()..=*around(&sizes, last, 0).end();
+            match alike[0].1 {
+                Some(2) => here.push(Rule { collective, ranks: ranks.clone(), bytes, algorithm: Algorithm::TwoLevel }),
+                Some(_) => here = here.iter().flat_map(|rule| without(rule, &bytes)).collect(),
+                None => {}
             }
             first = last + 1;
         }
+        rules.extend(here);
     }
     rules
+}
+
+/// What is left of a rule below and above these bytes.
+fn without<'a>(rule: &'a Rule, bytes: &RangeInclusive<usize>) -> impl Iterator<Item = Rule> + use<'a> {
+    let (first, last) = (*rule.bytes.start(), *rule.bytes.end());
+    let below = bytes.start().checked_sub(1).map(|end| first..=last.min(end));
+    let above = bytes.end().checked_add(1).map(|begin| first.max(begin)..=last);
+    let left = [below, above].into_iter().flatten().filter(|bytes| !bytes.is_empty());
+    left.map(|bytes| Rule { bytes, ..rule.clone() })
 }
 
 /// How many levels without a tuning.
@@ -316,12 +327,26 @@ mod tests {
     }
 
     #[test]
-    fn other_numbers_of_ranks_stay_as_built_in() {
+    fn what_changed_goes_for_the_numbers_of_ranks_nearest_to_it() {
         let allgather = Collective::Allgather;
         let table =
             table(&[compared(allgather, "2x4", 4_096, &[0.5; 3]), compared(allgather, "4x4", 4_096, &[1.0; 3])]);
         let at = |ranks, bytes| goes_on(&table, allgather, ranks, bytes);
         assert_eq!([at(11, 4_096), at(12, 4_096), at(12, 8_191), at(12, 8_192)], [1, 2, 2, 1]);
+    }
+
+    #[test]
+    fn a_change_moves_no_bound_but_its_own() {
+        let allgather = Collective::Allgather;
+        // Built in are two levels up to 8,191 bytes; the middles are 181 and 16,384.
+        let gains = [(8, 0.5), (4_096, 1.0), (65_536, 1.0)];
+        let measured = gains.map(|(bytes, gain)| compared(allgather, "2x4", bytes, &[gain; 3]));
+        let lengths = [181, 182, 8_191, 8_192, 16_383, 1 << 20];
+        assert_eq!(lengths.map(|bytes| goes_on(&table(&measured), allgather, 8, bytes)), [1, 2, 2, 1, 1, 1]);
+        let gains = [(8, 1.0), (4_096, 0.5), (65_536, 2.0)];
+        let measured = gains.map(|(bytes, gain)| compared(allgather, "2x4", bytes, &[gain; 3]));
+        let lengths = [181, 182, 8_191, 16_383, 16_384, 1 << 20];
+        assert_eq!(lengths.map(|bytes| goes_on(&table(&measured), allgather, 8, bytes)), [2, 1, 1, 1, 2, 2]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use sidelane_mpi::op::Op;
 use sidelane_nic::spec::Spec;
 
 use super::{Compared, MOST, Shape, Taken, algorithms, cases};
+use crate::collectives::rank::calls_min;
 use crate::stats::median;
 
 /// The life of rank `own` of `size`, on the drivers `specs`: compares the algorithms of each collective; with `rules`, which are of one
@@ -98,8 +99,7 @@ impl Measure {
             let mut taken = Vec::new();
             for ranks in &mut ways {
                 let once = self.timed(ranks, case, 1)?;
-                let calls = (budget.as_nanos() / once.as_nanos().max(1)).clamp(1, CALLS_MOST) as u32;
-                let calls = self.agree(ranks, calls)?;
+                let calls = self.agree(ranks, calls(once, budget))?;
                 taken.push(self.timed(ranks, case, calls)?.as_nanos() as f64);
             }
             if round > 0 {
@@ -163,6 +163,12 @@ impl Measure {
     }
 }
 
+/// How many calls a round times, when one took so long.
+fn calls(once: Duration, budget: Duration) -> u32 {
+    let fit = budget.as_nanos() / once.as_nanos().max(1);
+    (fit.min(CALLS_MOST) as u32).max(calls_min(once))
+}
+
 /// This for what is measured, at any length.
 fn always(case: Case, algorithm: Algorithm) -> Rule {
     Rule { collective: case.collective, ranks: 0..=usize::MAX, bytes: 0..=usize::MAX, algorithm }
@@ -173,8 +179,21 @@ fn add(into: &mut [u8], from: &[u8]) {
     Op::Sum.combine(Predefined::Int, into, from).expect("numbers can be added");
 }
 
-/// Of one round of calls.
+/// Of one round of calls, but for those of which ten take longer.
 const BUDGET: Duration = Duration::from_millis(4);
 /// The same where hosts have several ranks, which on few cores differ more from call to call.
 const LEVELS_BUDGET: Duration = Duration::from_millis(8);
 const CALLS_MOST: u128 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_calls_fill_their_time_and_long_ones_are_made_ten_times() {
+        let of = |once| calls(once, BUDGET);
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        assert_eq!([of(us(0)), of(us(1)), of(us(40)), of(us(500))], [500, 500, 100, 10]);
+        assert_eq!([of(ms(3)), of(ms(5)), of(ms(99)), of(ms(100)), of(ms(1_000))], [10, 10, 10, 1, 1]);
+    }
+}

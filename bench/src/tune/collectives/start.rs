@@ -85,7 +85,7 @@ impl Drop for Started {
     }
 }
 
-/// Far above what a case takes: a tenth of a second, and more where ranks share cores.
+/// Above what a case takes: mostly a tenth of a second, and half a minute with calls of just below 100 ms.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// A rank that has said all closes its device within a second.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
