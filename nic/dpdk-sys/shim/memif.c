@@ -20,11 +20,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,11 +62,16 @@ struct socket {
 	int of;
 	/* Those who come by it are of our own user. */
 	int own_user;
+	/* Of who came by a listening socket. */
+	int fd;
+	ino_t inode;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct socket *sockets;
 /* The socket whose handler runs. Interrupt thread only. */
 static const struct socket *running;
+/* Who came by it, and is greeted now. Interrupt thread only. */
+static struct socket *coming;
 /* This thread makes a device, and has registered this. */
 static __thread int attaching;
 static __thread struct socket *attached;
@@ -100,6 +105,37 @@ static void memif_let_in(void)
 	__atomic_store_n(&memif_shut, 0, __ATOMIC_RELEASE);
 }
 
+/* Forgets a socket. Under the lock. */
+static void forget(rte_intr_callback_fn guarded, const void *arg)
+{
+	for (struct socket **at = &sockets; *at != NULL; at = &(*at)->next) {
+		struct socket *socket = *at;
+
+		if (socket->guarded != guarded || socket->arg != arg)
+			continue;
+		*at = socket->next;
+		free(socket);
+		return;
+	}
+}
+
+/* Registers who came by a listening socket and has been greeted. Where it had gone, memif has closed the descriptor and freed the
+ * handler's argument without taking the handler back (22.11: memif_listener_handler): registered before, it would have the
+ * environment abort at a closed descriptor. */
+static void admit(struct socket *socket)
+{
+	struct stat now;
+	int greeted = fstat(socket->fd, &now) == 0 && now.st_ino == socket->inode;
+
+	if (greeted && real_register(socket->handle, socket->guarded, socket->arg) >= 0)
+		return;
+	if (greeted)
+		close(socket->fd);
+	pthread_mutex_lock(&lock);
+	forget(socket->guarded, socket->arg);
+	pthread_mutex_unlock(&lock);
+}
+
 static void run_guarded(int which, void *arg)
 {
 	struct socket *socket;
@@ -115,7 +151,10 @@ static void run_guarded(int which, void *arg)
 	pthread_mutex_unlock(&lock);
 	memif_shut_out();
 	lives_before_handler(ending);
+	coming = NULL;
 	handlers[which](arg);
+	if (coming != NULL)
+		admit(coming);
 	lives_after_handler();
 	memif_let_in();
 	running = NULL;
@@ -152,29 +191,6 @@ static rte_intr_callback_fn guard(rte_intr_callback_fn handler)
 	return handler;
 }
 
-/* Forgets a socket. Under the lock. */
-static void forget(rte_intr_callback_fn guarded, const void *arg)
-{
-	for (struct socket **at = &sockets; *at != NULL; at = &(*at)->next) {
-		struct socket *socket = *at;
-
-		if (socket->guarded != guarded || socket->arg != arg)
-			continue;
-		*at = socket->next;
-		free(socket);
-		return;
-	}
-}
-
-/* Whether who came by a listening socket has gone again. memif would greet it, fail, and free the handler's argument without
- * taking the handler back (22.11: memif_listener_handler). */
-static int is_gone(int fd)
-{
-	struct pollfd at = { .fd = fd, .events = POLLRDHUP };
-
-	return poll(&at, 1, 0) > 0 && (at.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
-
 /* Whether the process at the other end of a socket is our own user's. One that listens has itself there. */
 static int is_own_user(int fd)
 {
@@ -198,7 +214,7 @@ EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_
 			pthread_mutex_unlock(&lock);
 			return -ENOMEM;
 		}
-		*socket = (struct socket){ sockets, handle, through, arg, running, -1, starting, for_own_user };
+		*socket = (struct socket){ sockets, handle, through, arg, running, -1, starting, for_own_user, -1, 0 };
 		if (!rte_thread_is_intr())
 			socket->parent = NULL;
 		if (socket->parent != NULL) {
@@ -212,10 +228,20 @@ EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_
 			pthread_mutex_unlock(&lock);
 			return -EPERM;
 		}
-		if (socket->parent != NULL && is_gone(rte_intr_fd_get(handle))) {
-			free(socket);
+		if (socket->parent != NULL) {
+			struct stat now;
+
+			socket->fd = rte_intr_fd_get(handle);
+			if (fstat(socket->fd, &now) != 0) {
+				free(socket);
+				pthread_mutex_unlock(&lock);
+				return -EBADF;
+			}
+			socket->inode = now.st_ino;
+			coming = sockets = socket;
 			pthread_mutex_unlock(&lock);
-			return -ECONNRESET;
+			/* By `admit`, when it is greeted. */
+			return 0;
 		}
 		if (attaching) {
 			attached = socket;
