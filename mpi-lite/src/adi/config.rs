@@ -70,6 +70,14 @@ pub struct Patience {
     pub yields: u32,
 }
 
+impl Patience {
+    /// Turns before it sleeps.
+    #[inline]
+    pub(crate) const fn turns(self) -> u32 {
+        self.spin.saturating_add(self.yields)
+    }
+}
+
 impl Config {
     /// Settings by which a process on another host counts as gone when nothing was heard of it for `silence`. Only for processes
     /// that are polled also while they compute (`comm`'s pulse).

@@ -42,7 +42,7 @@ impl Idle {
     /// True before the first sleep of a wait.
     #[inline]
     pub(super) const fn is_tired(&self, patience: Patience) -> bool {
-        self.turns == patience.spin.saturating_add(patience.yields)
+        self.turns == patience.turns()
     }
 
     /// A turn brought nothing, and others run after it.
@@ -53,7 +53,7 @@ impl Idle {
 
     /// Others may take a time slice each whenever they are let run: then a few such turns are as good as all before a sleep.
     fn give_way_no_longer(&mut self, patience: Patience, now: impl FnOnce() -> Instant) {
-        let before_sleep = patience.spin.saturating_add(patience.yields);
+        let before_sleep = patience.turns();
         let looks = self.turns < before_sleep && self.turns.is_multiple_of(LOOKS_AT_CLOCK);
         if looks && self.giving_way.is_enough(now()) {
             self.turns = before_sleep;
@@ -78,18 +78,18 @@ impl Idle {
 
     /// Whether nothing has come for so long that the next turn would be slept through.
     pub(crate) fn has_waited_long(&self, patience: Patience) -> bool {
-        self.turns >= patience.spin.saturating_add(patience.yields)
+        self.turns >= patience.turns()
     }
 
     /// Whether the last turn was slept through.
     #[inline]
     pub(super) fn has_slept(&self, patience: Patience) -> bool {
-        self.turns > patience.spin.saturating_add(patience.yields)
+        self.turns > patience.turns()
     }
 
     #[cold]
     fn pass_slowly(&mut self, patience: Patience, ports: &mut [Port]) {
-        if self.turns <= patience.spin.saturating_add(patience.yields) {
+        if self.turns <= patience.turns() {
             std::thread::yield_now();
             self.give_way_no_longer(patience, clock::monotonic);
             return;

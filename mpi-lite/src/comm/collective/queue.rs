@@ -243,7 +243,7 @@ struct Waited {
 impl Waited {
     fn count(&mut self, patience: Patience, now: impl FnOnce() -> Instant) {
         self.turns = self.turns.saturating_add(1);
-        let most = (patience.spin.saturating_add(patience.yields) / 2).min(YIELDS / 2);
+        let most = (patience.turns() / 2).min(YIELDS / 2);
         self.is_long = self.turns >= most || self.giving_way.is_enough(now());
     }
 }
