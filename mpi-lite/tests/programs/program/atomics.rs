@@ -10,8 +10,8 @@ use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, Operation, Room, Target, Window};
 use sidelane_nic::rng::Rng;
 
-use super::family::Members;
 use super::layout::shuffle;
+use super::members::Members;
 use super::{Rank, part};
 
 #[derive(Debug)]

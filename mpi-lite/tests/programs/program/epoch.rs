@@ -7,7 +7,7 @@ use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, Room, Target, Window};
 use sidelane_nic::rng::Rng;
 
-use super::family::Members;
+use super::members::Members;
 use super::{Rank, part};
 
 /// Every rank's part has a block of words for each rank, which only that one puts to and reads, and one to which all add.

@@ -3,23 +3,30 @@
 //!
 //! | file | what it knows |
 //! | --- | --- |
-//! | `family` | the communicators that there are, who is around whom in them, and making more |
+//! | `members` | who is in a communicator, and how its calls name ranks |
+//! | `around` | who is around whom in a grid or a graph |
+//! | `birth` | making more communicators of those that there are |
 //! | `exchange` | messages: every mode, receive, wildcard and probe |
 //! | `parts` | messages that are sent and received by parts |
 //! | `collective` | data that goes from ranks to ranks or from group to group, blocking or not |
 //! | `pieces` | the same of a datatype for each rank or neighbour |
 //! | `reduction` | data that is combined on the way |
+//! | `operators` | by what: operators and the elements that they know |
 //! | `repeated` | persistent messages and collective calls, round after round |
 //! | `epoch` | one-sided: puts, gets and accumulates between fences and under locks |
 //! | `atomics` | one-sided: what fetches and changes at once, each operation waited for by itself, between start and complete |
 //! | `layout` | derived datatypes, and where their elements are |
 
+mod around;
 mod atomics;
+mod birth;
 mod collective;
 mod epoch;
 mod exchange;
-mod family;
+
 mod layout;
+mod members;
+mod operators;
 mod parts;
 mod pieces;
 mod reduction;
@@ -32,11 +39,12 @@ use sidelane_mpi::comm::{Communicator, Pending};
 use sidelane_nic::rng::Rng;
 
 use atomics::Atomics;
+use birth::Birth;
 use collective::Collective;
 use epoch::Epoch;
 use exchange::Exchange;
-use family::{Birth, Members};
 use layout::shuffle;
+use members::Members;
 use parts::Parts;
 use pieces::Pieces;
 use reduction::Reduction;

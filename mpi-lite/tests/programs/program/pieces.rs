@@ -6,8 +6,9 @@ use sidelane_mpi::comm::{Communicator, Elements, Piece};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
-use super::family::{Around, Members};
+use super::around::Around;
 use super::layout::{Layout, pick, shuffle};
+use super::members::Members;
 use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
 
 #[derive(Debug)]

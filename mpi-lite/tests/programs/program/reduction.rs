@@ -1,16 +1,15 @@
 //! Data that is combined on its way from ranks to ranks, by operators of the standard and of the program's own.
-#![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made, and bytes are read as numbers.
+#![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made, and numbers are read as bytes.
 
 use sidelane_mpi::coll::{Blocks, Call, Reduction as HowReduced};
 use sidelane_mpi::comm::{Communicator, Elements, Equivalence};
-use sidelane_mpi::datatype::{Datatype, Predefined};
-use sidelane_mpi::op::{Op, UserOp};
 use sidelane_nic::rng::Rng;
 
-use super::family::{Members, Place};
 use super::layout::pick;
+use super::members::{Members, Place};
+use super::operators::{Kind, Operator, values};
 use super::repeated::Prepared;
-use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
+use super::{Differ, Open, Rank, Scale, UNTOUCHED, part};
 
 #[derive(Debug, Clone)]
 pub struct Reduction {
@@ -47,52 +46,12 @@ enum What {
     ReduceScatterBlock,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    I8,
-    U16,
-    I32,
-    U64,
-    /// Small whole numbers, of which sums and products are exact in any order.
-    F64,
-    /// A value and its place.
-    Located,
-    /// Two numbers that only the program's own operators know.
-    Two,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
-    Sum,
-    Prod,
-    Min,
-    Max,
-    Band,
-    Bor,
-    Bxor,
-    Land,
-    Lor,
-    Lxor,
-    Minloc,
-    Maxloc,
-    /// `(a, b)` and `(c, d)` are `(ac, ad + bc)`: the order is free, and halves can't be combined by themselves.
-    Dual,
-    /// `(a, b)` and `(c, d)` are `(ac, bc + d)`: first the one map, then the other. The order is not free.
-    Affine,
-}
-
 impl Reduction {
     pub fn random(rng: &mut Rng, comm: usize, members: &Members, stamp: u64, scale: Scale) -> Self {
-        use Operator::*;
         // Scans are for one group.
         let what = *pick(rng, if members.is_one_group() { &What::ALL } else { &What::ALL[..4] });
-        let kind = *pick(rng, &[Kind::I8, Kind::U16, Kind::I32, Kind::U64, Kind::F64, Kind::Located, Kind::Two]);
-        let op = *match kind {
-            Kind::F64 => pick(rng, &[Sum, Prod, Min, Max]),
-            Kind::Located => pick(rng, &[Minloc, Maxloc]),
-            Kind::Two => pick(rng, &[Dual, Affine]),
-            _ => pick(rng, &[Sum, Prod, Min, Max, Band, Bor, Bxor, Land, Lor, Lxor]),
-        };
+        let kind = *pick(rng, &Kind::ALL);
+        let op = *pick(rng, kind.operators());
         // Between two groups both give as much in all, which each cuts for its own.
         let many = if what.has_blocks() { members.groups.iter().map(Vec::len).product() } else { 1 };
         let count = scale.length(rng) / kind.size() / many;
@@ -256,24 +215,7 @@ impl Reduction {
 
     fn given(&self, own: Place) -> Vec<u8> {
         let count = if self.what.has_blocks() { self.counts(own.0).iter().sum() } else { self.count };
-        let stamp = part(part(self.stamp, own.0 as u64, own.1.into()), self.round, 0);
-        let mut given = bytes(stamp, count * self.kind.size());
-        if self.kind == Kind::F64 {
-            for (at, element) in given.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                let small = [1.0, 2.0, -1.0, 0.0, -2.0][element[0] as usize % 5];
-                // A product of many stays far from where numbers get rough.
-                *element = f64::to_le_bytes(if at % 3 == 0 { small } else { small + 1.0 });
-            }
-        }
-        if self.kind == Kind::Located {
-            // Few values, so that places decide often.
-            given
-                .as_chunks_mut::<8>()
-                .0
-                .iter_mut()
-                .for_each(|element| (element[0], element[1], element[2], element[3]) = (element[0] % 3, 0, 0, 0));
-        }
-        given
+        self.kind.elements(part(part(self.stamp, own.0 as u64, own.1.into()), self.round, 0), count)
     }
 
     /// What a rank has afterwards; bytes as they were where nothing is said.
@@ -281,7 +223,7 @@ impl Reduction {
         let from = self.members.peers_of(own.0);
         let fold = |ranks: std::ops::Range<u32>| {
             let all = ranks.map(|rank| self.given((from, rank)));
-            all.reduce(|before, next| self.combined(&before, &next))
+            all.reduce(|before, next| self.op.combined(self.kind, &before, &next))
         };
         let of_all = || fold(0..self.members.groups[from].len() as u32).expect("one at least");
         match self.what {
@@ -296,82 +238,6 @@ impl Reduction {
             }
         }
     }
-
-    /// What a lower rank has and what the next one has.
-    fn combined(&self, before: &[u8], next: &[u8]) -> Vec<u8> {
-        let size = self.kind.size();
-        let both = before.chunks(size).zip(next.chunks(size));
-        both.flat_map(|(before, next)| self.one(before, next)).collect()
-    }
-
-    fn one(&self, a: &[u8], b: &[u8]) -> Vec<u8> {
-        match self.kind {
-            Kind::F64 => {
-                let [a, b] = [a, b].map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight bytes")));
-                let result = match self.op {
-                    Operator::Sum => a + b,
-                    Operator::Prod => a * b,
-                    Operator::Min => a.min(b),
-                    _ => a.max(b),
-                };
-                result.to_le_bytes().to_vec()
-            }
-            Kind::Located => {
-                let of = |bytes: &[u8]| values::<[i32; 2]>(bytes)[0];
-                let (low, high) = (of(a).min(of(b)), [of(a), of(b)]);
-                let [[a, at], [b, bt]] = high;
-                let best = match (self.op, a.cmp(&b)) {
-                    (_, std::cmp::Ordering::Equal) => [a, at.min(bt)],
-                    (Operator::Minloc, _) => low,
-                    _ => [[a, at], [b, bt]][usize::from(b > a)],
-                };
-                best.iter().flat_map(|part| part.to_le_bytes()).collect()
-            }
-            Kind::Two => {
-                let of = |bytes: &[u8]| values::<[u32; 2]>(bytes)[0];
-                let ([a, b], [c, d]) = (of(a), of(b));
-                self.op.two([a, b], [c, d]).iter().flat_map(|part| part.to_le_bytes()).collect()
-            }
-            Kind::I8 | Kind::I32 => {
-                let of = |bytes: &[u8]| match bytes {
-                    [byte] => i64::from(byte.cast_signed()),
-                    _ => i64::from(i32::from_le_bytes(bytes.try_into().expect("four bytes"))),
-                };
-                self.whole(of(a), of(b)).to_le_bytes()[..a.len()].to_vec()
-            }
-            Kind::U16 | Kind::U64 => {
-                let of = |bytes: &[u8]| {
-                    let mut word = [0; 8];
-                    word[..bytes.len()].copy_from_slice(bytes);
-                    u64::from_le_bytes(word)
-                };
-                let (a, b, len) = (of(a), of(b), a.len());
-                let result = match self.op {
-                    Operator::Min => a.min(b),
-                    Operator::Max => a.max(b),
-                    _ => self.whole(a.cast_signed(), b.cast_signed()).cast_unsigned(),
-                };
-                result.to_le_bytes()[..len].to_vec()
-            }
-        }
-    }
-
-    /// Of integers: the front of the result is that of shorter ones.
-    fn whole(&self, a: i64, b: i64) -> i64 {
-        match self.op {
-            Operator::Sum => a.wrapping_add(b),
-            Operator::Prod => a.wrapping_mul(b),
-            Operator::Min => a.min(b),
-            Operator::Max => a.max(b),
-            Operator::Band => a & b,
-            Operator::Bor => a | b,
-            Operator::Bxor => a ^ b,
-            Operator::Land => i64::from(a != 0 && b != 0),
-            Operator::Lor => i64::from(a != 0 || b != 0),
-            Operator::Lxor => i64::from((a != 0) != (b != 0)),
-            other => unreachable!("{other:?} is for pairs"),
-        }
-    }
 }
 
 impl What {
@@ -381,71 +247,4 @@ impl What {
     const fn has_blocks(self) -> bool {
         matches!(self, Self::ReduceScatter | Self::ReduceScatterBlock)
     }
-}
-
-impl Kind {
-    const fn size(self) -> usize {
-        match self {
-            Self::I8 => 1,
-            Self::U16 => 2,
-            Self::I32 => 4,
-            Self::U64 | Self::F64 | Self::Located | Self::Two => 8,
-        }
-    }
-
-    fn datatype(self) -> Datatype {
-        match self {
-            Self::I8 => Predefined::Int8.into(),
-            Self::U16 => Predefined::Uint16.into(),
-            Self::I32 => Predefined::Int32.into(),
-            Self::U64 => Predefined::Uint64.into(),
-            Self::F64 => Predefined::Double.into(),
-            Self::Located => Predefined::TwoInt.into(),
-            Self::Two => <[u32; 2]>::datatype(),
-        }
-    }
-}
-
-impl Operator {
-    fn op(self) -> Op {
-        match self {
-            Self::Sum => Op::Sum,
-            Self::Prod => Op::Prod,
-            Self::Min => Op::Min,
-            Self::Max => Op::Max,
-            Self::Band => Op::Band,
-            Self::Bor => Op::Bor,
-            Self::Bxor => Op::Bxor,
-            Self::Land => Op::Land,
-            Self::Lor => Op::Lor,
-            Self::Lxor => Op::Lxor,
-            Self::Minloc => Op::Minloc,
-            Self::Maxloc => Op::Maxloc,
-            Self::Dual | Self::Affine => {
-                let combine = move |_: &Datatype, count: usize, into: &mut [u8], from: &[u8]| {
-                    assert_eq!((into.len(), from.len()), (count * 8, count * 8), "whole elements are combined");
-                    for (into, from) in into.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<8>().0) {
-                        let result = self.two(values(from)[0], values(into)[0]);
-                        into[..4].copy_from_slice(&result[0].to_le_bytes());
-                        into[4..].copy_from_slice(&result[1].to_le_bytes());
-                    }
-                };
-                Op::User(UserOp::new(self == Self::Dual, combine))
-            }
-        }
-    }
-
-    const fn two(self, [a, b]: [u32; 2], [c, d]: [u32; 2]) -> [u32; 2] {
-        let second = match self {
-            Self::Dual => a.wrapping_mul(d).wrapping_add(b.wrapping_mul(c)),
-            _ => b.wrapping_mul(c).wrapping_add(d),
-        };
-        [a.wrapping_mul(c), second]
-    }
-}
-
-fn values<T: Equivalence>(bytes: &[u8]) -> Vec<T> {
-    let count = bytes.len() / size_of::<T>();
-    // SAFETY: The bytes are there, and any bytes are a value.
-    (0..count).map(|at| unsafe { bytes.as_ptr().cast::<T>().add(at).read_unaligned() }).collect()
 }

@@ -6,8 +6,8 @@ use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
 use super::collective::Collective;
-use super::family::{Members, Place};
 use super::layout::{Layout, pick, shuffle};
+use super::members::{Members, Place};
 use super::reduction::Reduction;
 use super::{Differ, Rank, Scale, UNTOUCHED, bytes, part};
 
