@@ -10,6 +10,7 @@ use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, Operation, Room, Target, Window};
 use sidelane_nic::rng::Rng;
 
+use super::buffers::unwritten;
 use super::layout::shuffle;
 use super::members::Members;
 use super::{Rank, part};
@@ -181,12 +182,17 @@ impl Atomics {
                 match what {
                     0 => {
                         let bits = vec![bit(own, turn); words];
-                        window.get_accumulate(turns, lent(&bits), room(&mut seen.sums), at(sums, words), &Op::Sum)
+                        let into = room(&mut seen.sums);
+                        let made = window.get_accumulate(turns, lent(&bits), into, at(sums, words), &Op::Sum);
+                        unwritten("bits to add", &bits, &vec![bit(own, turn); words]);
+                        made
                     }
                     1 => {
                         let tokens = self.tokens(own, turn);
                         let into = room(&mut seen.swaps);
-                        window.get_accumulate(turns, lent(&tokens), into, at(swaps, words), &Op::Replace)
+                        let made = window.get_accumulate(turns, lent(&tokens), into, at(swaps, words), &Op::Replace);
+                        unwritten("tokens to swap", &tokens, &self.tokens(own, turn));
+                        made
                     }
                     2 => {
                         let nothing = Lent { address: std::ptr::null(), count: 0, datatype: &kind };
@@ -208,6 +214,7 @@ impl Atomics {
                         let mut given = self.put(own, target, turn);
                         let operation = window.put(turns, lent(&given), at(self.block(own, turn), words)).unwrap();
                         window.wait(turns, operation).unwrap();
+                        unwritten("a put", &given, &self.put(own, target, turn));
                         // It is ours again.
                         given.fill(NOTHING);
                         std::hint::black_box(&given);

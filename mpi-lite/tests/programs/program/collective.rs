@@ -6,10 +6,11 @@ use sidelane_mpi::comm::{Communicator, Elements};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
+use super::buffers::{Buffers, Open};
 use super::layout::{Layout, pick, shuffle};
 use super::members::{Members, Place};
 use super::repeated::Prepared;
-use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
+use super::{Rank, Scale, UNTOUCHED, bytes, part};
 
 #[derive(Debug, Clone)]
 pub struct Collective {
@@ -29,11 +30,9 @@ pub struct Collective {
     in_place: bool,
 }
 
-/// What a call has, what it is to bring, and where blocks are.
+/// What a call has, and where blocks are in it.
 struct Memory {
-    given: Vec<u8>,
-    room: Vec<u8>,
-    expected: Vec<u8>,
+    buffers: Buffers,
     give_pieces: Vec<(isize, usize)>,
     room_pieces: Vec<(isize, usize)>,
     given_lens: Vec<usize>,
@@ -130,18 +129,15 @@ impl Collective {
         let mut memory = self.memory(own, rank.rng.clone());
         let (give, into) = self.elements(own, &mut memory);
         let call = self.call(&comm, own, &memory);
-        let what = format!("{:?} at {own:?} of {:?}", self.what, self.members.groups);
         // SAFETY: Both stay where they are until the call is over, and only `room` is written.
         unsafe {
             if self.started {
                 let pending = comm.start_call_raw(call, give, into, None).unwrap();
-                let Memory { given, room, expected, .. } = memory;
-                rank.open.push(Open { pending, given, room, expected, what });
-                return;
+                return rank.open.push(Open { pending, buffers: memory.buffers });
             }
             comm.call_raw(call, give, into, None).unwrap();
         }
-        assert!(memory.room == memory.expected, "{}", Differ(&what, &memory.room, &memory.expected));
+        memory.buffers.check();
     }
 
     /// The call with its memory, to be made in each round.
@@ -152,9 +148,7 @@ impl Collective {
         let (give, into) = self.elements(own, &mut memory);
         // SAFETY: Both stay where they are as long as the call does, and only `room` is written while it is active.
         let call = unsafe { comm.call_init_raw(self.call(comm, own, &memory), give, into, None) }.unwrap();
-        let rounds = (0..rounds).map(of_round).map(|it| [it.given, it.room, it.expected]).collect();
-        let what = format!("persistent {:?} at {own:?} of {:?}", self.what, self.members.groups);
-        Prepared { call, given: memory.given, room: memory.room, rounds, what }
+        Prepared::new(call, memory.buffers, (0..rounds).map(|round| of_round(round).buffers))
     }
 
     fn memory(&self, own: Place, mut order: Rng) -> Memory {
@@ -180,13 +174,16 @@ impl Collective {
         let room = memory(room_layout, &before, &room_pieces, UNTOUCHED);
         let given_lens = given.iter().map(|(units, _)| self.len(*units)).collect();
         let taken_lens = taken.iter().map(|(units, _)| self.len(*units)).collect();
-        Memory { given: given_memory, room, expected, give_pieces, room_pieces, given_lens, taken_lens, in_place }
+        let what = format!("{:?} at {own:?} of {:?}", self.what, self.members.groups);
+        let buffers = Buffers::new(given_memory, room, expected, what);
+        Memory { buffers, give_pieces, room_pieces, given_lens, taken_lens, in_place }
     }
 
     fn elements(&self, own: Place, memory: &mut Memory) -> (Option<Elements>, Elements) {
-        let given = memory.given.as_ptr().cast_mut();
+        let Buffers { given, room, .. } = &mut memory.buffers;
+        let given = given.as_ptr().cast_mut();
         let give = (!memory.in_place).then(|| Elements::new(given, &memory.give_pieces, &self.give.datatype));
-        let into = Elements::new(memory.room.as_mut_ptr(), &memory.room_pieces, &self.room_layout(own).datatype);
+        let into = Elements::new(room.as_mut_ptr(), &memory.room_pieces, &self.room_layout(own).datatype);
         (give, into)
     }
 

@@ -7,6 +7,7 @@ use sidelane_mpi::op::Op;
 use sidelane_mpi::rma::{Lent, Lock, Room, Target, Window};
 use sidelane_nic::rng::Rng;
 
+use super::buffers::unwritten;
 use super::members::Members;
 use super::{Rank, part};
 
@@ -81,6 +82,10 @@ impl Epoch {
         } else {
             window.fence(turns, true).unwrap();
         }
+        for (target, given) in targets.iter().zip(&given) {
+            unwritten("a put", given, &self.put(own, *target as u64));
+        }
+        unwritten("an accumulate", &added, &self.added(own));
         assert_eq!(got, given, "what rank {own} has put");
         let memory = window.memory().expect("it was allocated");
         // `free` returns when all have come; the memory is looked at before it goes.

@@ -6,6 +6,7 @@ use sidelane_mpi::comm::{Communicator, ErrorClass, Found, Mode, Pending, Persist
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
+use super::buffers::unwritten;
 use super::layout::{Layout, pick, shuffle};
 use super::members::{Members, Place};
 use super::{Differ, Rank, Scale, UNTOUCHED, bytes, part};
@@ -285,12 +286,12 @@ impl Early {
     }
 }
 
-/// Messages that were begun, with their bytes.
+/// Messages that were begun, with their memory and a copy of it.
 #[derive(Default)]
 struct Sends {
     pending: Vec<Pending>,
     persistent: Vec<Persistent>,
-    memory: Vec<Vec<u8>>,
+    memory: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Sends {
@@ -298,7 +299,7 @@ impl Sends {
         let Message { layout, count, mode, tag, to, how, .. } = message;
         let memory = layout.memory_of(*count, &packed, 0x11);
         let (at, to) = (memory.as_ptr(), to.1.into());
-        self.memory.push(memory);
+        self.memory.push((memory.clone(), memory));
         // SAFETY: The memory stays where it is, and is not written, until the sends are over.
         unsafe {
             match how {
@@ -321,6 +322,9 @@ impl Sends {
         }
         for again in &mut self.persistent {
             again.wait().unwrap();
+        }
+        for (lent, memory) in &self.memory {
+            unwritten("a message", memory, lent);
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `pieces` | the same of a datatype for each rank or neighbour |
 //! | `reduction` | data that is combined on the way |
 //! | `operators` | by what: operators and the elements that they know |
+//! | `buffers` | the memory of a collective call, and how it has to look afterwards |
 //! | `repeated` | persistent messages and collective calls, round after round |
 //! | `epoch` | one-sided: puts, gets and accumulates between fences and under locks |
 //! | `atomics` | one-sided: what fetches and changes at once, each operation waited for by itself, between start and complete |
@@ -20,6 +21,7 @@
 mod around;
 mod atomics;
 mod birth;
+mod buffers;
 mod collective;
 mod epoch;
 mod exchange;
@@ -35,11 +37,12 @@ mod repeated;
 use std::fmt;
 use std::io::Write as _;
 
-use sidelane_mpi::comm::{Communicator, Pending};
+use sidelane_mpi::comm::Communicator;
 use sidelane_nic::rng::Rng;
 
 use atomics::Atomics;
 use birth::Birth;
+use buffers::Open;
 use collective::Collective;
 use epoch::Epoch;
 use exchange::Exchange;
@@ -93,17 +96,6 @@ struct Rank<'a> {
     rng: Rng,
     /// Lets the others run.
     rest: &'a dyn Fn(),
-}
-
-/// A collective call under way, with its buffers.
-struct Open {
-    pending: Pending,
-    /// Lent to the call.
-    #[allow(dead_code, reason = "it is the call's")]
-    given: Vec<u8>,
-    room: Vec<u8>,
-    expected: Vec<u8>,
-    what: String,
 }
 
 impl Program {
@@ -200,19 +192,8 @@ impl Rank<'_> {
     fn settle(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         shuffle(&mut self.rng, &mut open);
-        let world = self.comms[0].clone().expect("the world lives");
-        for mut call in open {
-            let status = loop {
-                if self.rng.chance(0.5) {
-                    break world.local().wait(&mut call.pending);
-                }
-                if let Some(status) = world.local().test(&mut call.pending) {
-                    break status;
-                }
-                (self.rest)();
-            };
-            assert_eq!(status.error, None, "{}", call.what);
-            assert!(call.room == call.expected, "{}", Differ(&call.what, &call.room, &call.expected));
+        for call in open {
+            call.wait(self);
         }
     }
 }

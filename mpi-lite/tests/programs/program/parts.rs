@@ -5,6 +5,7 @@ use sidelane_mpi::comm::{Arrivals, Communicator, Partitions, Persistent};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
+use super::buffers::unwritten;
 use super::layout::{Layout, pick, shuffle};
 use super::members::{Members, Place};
 use super::{Differ, Rank, Scale, UNTOUCHED, bytes, part};
@@ -118,6 +119,9 @@ impl Parts {
         }
         for own in &mut *sent {
             assert_eq!(own.call.wait().unwrap().error, None, "message {}, round {round}", own.number);
+            let Side { layout, partitions, count } = &self.messages[own.number].give;
+            let lent = layout.memory_of(partitions * count, &self.packed(own.number, round), 0x11);
+            unwritten(&format!("message {} in partitions, round {round}", own.number), &own.memory, &lent);
         }
         for own in received {
             let status = own.call.wait().unwrap();

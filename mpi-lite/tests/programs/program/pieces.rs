@@ -7,9 +7,10 @@ use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
 use super::around::Around;
+use super::buffers::{Buffers, Open};
 use super::layout::{Layout, pick, shuffle};
 use super::members::Members;
-use super::{Differ, Open, Rank, Scale, UNTOUCHED, bytes, part};
+use super::{Rank, Scale, UNTOUCHED, bytes, part};
 
 #[derive(Debug)]
 pub struct Pieces {
@@ -73,8 +74,10 @@ impl Pieces {
         let in_place = self.what == What::InPlace;
         // What is given stands where what comes will.
         let given = if in_place { Vec::new() } else { memory(&gives, &to, 0x11) };
-        let mut room = if in_place { memory(&gives, &from, UNTOUCHED) } else { vec![UNTOUCHED; expected.len()] };
+        let room = if in_place { memory(&gives, &from, UNTOUCHED) } else { vec![UNTOUCHED; expected.len()] };
         let what = format!("{:?} of pieces at rank {own} of {size}", self.what);
+        let mut buffers = Buffers::new(given, room, expected, what);
+        let Buffers { given, room, .. } = &mut buffers;
         if self.started {
             let [to_lens, from_lens] = [&to, &from].map(|pieces| Piece::lens(pieces).unwrap());
             let around = (self.what == What::NeighborAlltoall).then(|| comm.around().unwrap());
@@ -89,11 +92,10 @@ impl Pieces {
             let into = Elements::each(room.as_mut_ptr(), &from);
             // SAFETY: Both stay where they are until the call is over, and only `room` is written.
             let pending = unsafe { comm.start_call_raw(call, give, into, None) }.unwrap();
-            rank.open.push(Open { pending, given, room, expected, what });
-            return;
+            return rank.open.push(Open { pending, buffers });
         }
-        self.wait(&comm, &given, &mut room, &to, &from);
-        assert!(room == expected, "{}", Differ(&what, &room, &expected));
+        self.wait(&comm, given, room, &to, &from);
+        buffers.check();
     }
 
     fn wait(&self, comm: &Communicator, given: &[u8], room: &mut [u8], to: &[Piece], from: &[Piece]) {

@@ -1,15 +1,18 @@
 //! Data that is combined on its way from ranks to ranks, by operators of the standard and of the program's own.
 #![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made, and numbers are read as bytes.
 
+use std::slice;
+
 use sidelane_mpi::coll::{Blocks, Call, Reduction as HowReduced};
 use sidelane_mpi::comm::{Communicator, Elements, Equivalence};
 use sidelane_nic::rng::Rng;
 
+use super::buffers::{Buffers, Open};
 use super::layout::pick;
 use super::members::{Members, Place};
 use super::operators::{Kind, Operator, values};
 use super::repeated::Prepared;
-use super::{Differ, Open, Rank, Scale, UNTOUCHED, part};
+use super::{Rank, Scale, UNTOUCHED, part};
 
 #[derive(Debug, Clone)]
 pub struct Reduction {
@@ -26,14 +29,6 @@ pub struct Reduction {
     count: usize,
     started: bool,
     in_place: bool,
-}
-
-/// What a call has, what it is to bring, and which it is.
-struct Buffers {
-    given: Vec<u8>,
-    room: Vec<u8>,
-    expected: Vec<u8>,
-    what: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,32 +76,29 @@ impl Reduction {
         if self.started || in_place {
             return self.raw(&comm, rank, own, buffers);
         }
-        let Buffers { given, room, expected, what } = &buffers;
-        let came = match self.kind {
-            Kind::I8 => self.typed::<i8>(&comm, own, given, room),
-            Kind::U16 => self.typed::<u16>(&comm, own, given, room),
-            Kind::I32 => self.typed::<i32>(&comm, own, given, room),
-            Kind::U64 => self.typed::<u64>(&comm, own, given, room),
-            Kind::F64 => self.typed::<f64>(&comm, own, given, room),
-            Kind::Two => self.typed::<[u32; 2]>(&comm, own, given, room),
+        match self.kind {
+            Kind::I8 => self.typed::<i8>(&comm, own, buffers),
+            Kind::U16 => self.typed::<u16>(&comm, own, buffers),
+            Kind::I32 => self.typed::<i32>(&comm, own, buffers),
+            Kind::U64 => self.typed::<u64>(&comm, own, buffers),
+            Kind::F64 => self.typed::<f64>(&comm, own, buffers),
+            Kind::Two => self.typed::<[u32; 2]>(&comm, own, buffers),
             // No slice of Rust's is of this type.
-            Kind::Located => return self.raw(&comm, rank, own, buffers),
-        };
-        assert!(came == *expected, "{}", Differ(what, &came, expected));
+            Kind::Located => self.raw(&comm, rank, own, buffers),
+        }
     }
 
     /// The call with its memory, to be made in each round.
     pub fn prepare(&self, comm: &Communicator, rank: &Rank, rounds: u64) -> Prepared {
         let own = self.members.place(rank.process).expect("who has the communicator is in it");
         let of_round = |round| Self { round, ..self.clone() }.buffers(own);
-        let Buffers { given, mut room, what, .. } = of_round(0);
+        let mut buffers = of_round(0);
         let lens = self.lens(own);
-        let (give, into) = self.elements(own, &given, &mut room);
+        let (give, into) = self.elements(own, &mut buffers);
         let (operand, op) = (self.kind.datatype().into(), self.op.op());
         // SAFETY: Both stay where they are as long as the call does, and only `room` is written while it is active.
         let call = unsafe { comm.call_init_raw(self.call(own, &lens), give, into, Some((&operand, &op))) }.unwrap();
-        let rounds = (0..rounds).map(of_round).map(|it| [it.given, it.room, it.expected]).collect();
-        Prepared { call, given, room, rounds, what: format!("persistent {what}") }
+        Prepared::new(call, buffers, (0..rounds).map(of_round))
     }
 
     fn is_in_place(&self, own: Place) -> bool {
@@ -126,10 +118,10 @@ impl Reduction {
         let room = if self.is_in_place(own) { given.clone() } else { vec![UNTOUCHED; expected.len()] };
         let groups = &self.members.groups;
         let what = format!("{:?} of {:?} by {:?} at {own:?} of {groups:?}", self.what, self.kind, self.op);
-        Buffers { given, room, expected, what }
+        Buffers::new(given, room, expected, what)
     }
 
-    fn elements(&self, own: Place, given: &[u8], room: &mut [u8]) -> (Option<Elements>, Elements) {
+    fn elements(&self, own: Place, Buffers { given, room, .. }: &mut Buffers) -> (Option<Elements>, Elements) {
         let (datatype, size) = (self.kind.datatype(), self.kind.size());
         let give = Elements::at(given.as_ptr().cast_mut(), given.len() / size, &datatype);
         let into = Elements::at(room.as_mut_ptr(), room.len() / size, &datatype);
@@ -154,9 +146,9 @@ impl Reduction {
         self.counts(own.0).into_iter().map(|count| count * self.kind.size()).collect()
     }
 
-    /// By the calls on slices; what they brought.
-    fn typed<T: Equivalence>(&self, comm: &Communicator, own: Place, given: &[u8], room: &[u8]) -> Vec<u8> {
-        let (given, mut into): (Vec<T>, Vec<T>) = (values(given), values(room));
+    /// By the calls on slices.
+    fn typed<T: Equivalence>(&self, comm: &Communicator, own: Place, mut buffers: Buffers) {
+        let (given, mut into): (Vec<T>, Vec<T>) = (values(&buffers.given), values(&buffers.room));
         let op = self.op.op();
         match self.what {
             What::Reduce => comm.reduce(&given, &mut into, &op, self.members.root(self.root, own)),
@@ -168,26 +160,27 @@ impl Reduction {
         }
         .unwrap();
         // SAFETY: Numbers, and arrays of them, are bytes without gaps.
-        unsafe { std::slice::from_raw_parts(into.as_ptr().cast::<u8>(), size_of_val(&into[..])) }.to_vec()
+        let bytes =
+            |values: &[T]| unsafe { slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }.to_vec();
+        (buffers.given, buffers.room) = (bytes(&given), bytes(&into));
+        buffers.check();
     }
 
     /// By the calls on memory.
-    fn raw(&self, comm: &Communicator, rank: &mut Rank, own: Place, buffers: Buffers) {
-        let Buffers { given, mut room, expected, what } = buffers;
+    fn raw(&self, comm: &Communicator, rank: &mut Rank, own: Place, mut buffers: Buffers) {
         let lens = self.lens(own);
-        let (call, (give, into)) = (self.call(own, &lens), self.elements(own, &given, &mut room));
+        let (call, (give, into)) = (self.call(own, &lens), self.elements(own, &mut buffers));
         let (operand, op) = (self.kind.datatype().into(), self.op.op());
         let operator = Some((&operand, &op));
         // SAFETY: Both stay where they are until the call is over, and only `room` is written.
         unsafe {
             if self.started {
                 let pending = comm.start_call_raw(call, give, into, operator).unwrap();
-                rank.open.push(Open { pending, given, room, expected, what });
-                return;
+                return rank.open.push(Open { pending, buffers });
             }
             comm.call_raw(call, give, into, operator).unwrap();
         }
-        assert!(room == expected, "{}", Differ(&what, &room, &expected));
+        buffers.check();
     }
 
     /// Elements of the block of each rank of a group.

@@ -5,6 +5,7 @@ use sidelane_mpi::comm::{Communicator, Mode, Persistent, Source, Status};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
+use super::buffers::{Buffers, unwritten};
 use super::collective::Collective;
 use super::layout::{Layout, pick, shuffle};
 use super::members::{Members, Place};
@@ -42,12 +43,20 @@ enum Call {
 /// A call that was made, inactive, and its memory.
 pub struct Prepared {
     /// It is dropped first.
-    pub call: Persistent,
-    pub given: Vec<u8>,
-    pub room: Vec<u8>,
+    call: Persistent,
+    given: Vec<u8>,
+    room: Vec<u8>,
     /// What is to be given in each round, what is in the room before, and what it is to bring.
-    pub rounds: Vec<[Vec<u8>; 3]>,
-    pub what: String,
+    rounds: Vec<[Vec<u8>; 3]>,
+    what: String,
+}
+
+impl Prepared {
+    pub fn new(call: Persistent, memory: Buffers, rounds: impl Iterator<Item = Buffers>) -> Self {
+        let Buffers { given, room, what, .. } = memory;
+        let rounds = rounds.map(|it| [it.given, it.room, it.expected]).collect();
+        Self { call, given, room, rounds, what: format!("persistent {what}") }
+    }
 }
 
 impl Repeated {
@@ -109,12 +118,14 @@ impl Repeated {
             self.begin(&mut all, &mut rank.rng);
             let mut calls: Vec<&mut Persistent> = all.iter_mut().map(|(prepared, _)| &mut prepared.call).collect();
             for (at, status) in wait_somehow(&mut calls, rank) {
-                let (Prepared { room, rounds, what, .. }, expected) = &all[at];
+                let (Prepared { given, room, rounds, what, .. }, expected) = &all[at];
                 assert_eq!(status.error, None, "{what}, round {round}");
                 if let Some(expected) = expected {
                     assert_eq!(status, *expected, "{what}, round {round}");
                 }
-                assert!(room == &rounds[round][2], "round {round} of {}", Differ(what, room, &rounds[round][2]));
+                let [lent, _, into] = &rounds[round];
+                assert!(room == into, "round {round} of {}", Differ(what, room, into));
+                unwritten(what, given, lent);
             }
             assert!(all.iter().all(|(prepared, _)| !prepared.call.is_active()), "all were waited for");
         }
