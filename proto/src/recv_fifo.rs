@@ -166,7 +166,7 @@ impl RecvFifo {
 
     /// Shows the oldest message to `take` and removes it.
     #[inline]
-    pub fn take<R>(&mut self, spares: &mut Spares, take: impl FnOnce(&[u8]) -> R) -> Taken<R> {
+    pub fn take<R>(&mut self, spares: &mut Spares, take: impl FnOnce(&[u8], &mut Spares) -> R) -> Taken<R> {
         if self.ring.used() == 0 {
             return Taken::Nothing;
         }
@@ -175,7 +175,7 @@ impl RecvFifo {
         if header[0] == MESSAGE {
             let len = u16_at(header, 2) as usize;
             let shown = Shown { ring: &mut self.ring, len: RECORD_LEN + len };
-            return Taken::Message(take(shown.ring.slice(head + RECORD_LEN, len)));
+            return Taken::Message(take(shown.ring.slice(head + RECORD_LEN, len), spares));
         }
         if header[0] == MARKER { self.take_large(spares, take) } else { self.take_close() }
     }
@@ -257,11 +257,11 @@ impl RecvFifo {
     }
 
     #[cold]
-    fn take_large<R>(&mut self, spares: &mut Spares, take: impl FnOnce(&[u8]) -> R) -> Taken<R> {
+    fn take_large<R>(&mut self, spares: &mut Spares, take: impl FnOnce(&[u8], &mut Spares) -> R) -> Taken<R> {
         self.ring.pop(MARKER_LEN);
         let buffer = self.large.pop_front().expect("a marker stands for a complete message");
         self.large_held -= buffer.len() as u64;
-        let result = take(&buffer);
+        let result = take(&buffer, spares);
         spares.give(buffer);
         Taken::Message(result)
     }
@@ -339,7 +339,7 @@ mod tests {
                     prop_assert!(fifo.accept(&body, 1 << 20, &mut spares).is_ok());
                 }
                 for _ in 0..take {
-                    if let Taken::Message(message) = fifo.take(&mut spares, <[u8]>::to_vec) {
+                    if let Taken::Message(message) = fifo.take(&mut spares, |message, _| message.to_vec()) {
                         prop_assert_eq!(Some(message), due.next());
                     }
                 }
@@ -377,7 +377,7 @@ mod tests {
         fifo.accept_placed(end).unwrap();
         assert_eq!(fifo.place(end), None, "the message is whole");
         assert_eq!(fifo.accept_placed(end), Err(Reject::Malformed));
-        assert_eq!(fifo.take(&mut spares, <[u8]>::to_vec), Taken::Message(vec![1; 700]));
+        assert_eq!(fifo.take(&mut spares, |message, _| message.to_vec()), Taken::Message(vec![1; 700]));
     }
 
     #[test]
@@ -388,15 +388,15 @@ mod tests {
         }
         for len in [8, 700] {
             let taken = catch_unwind(AssertUnwindSafe(|| {
-                fifo.take(&mut spares, |message| -> () {
+                fifo.take(&mut spares, |message, _| -> () {
                     assert_eq!(message.len(), len);
                     resume_unwind(Box::new(()))
                 })
             }));
             assert!(taken.is_err());
         }
-        assert_eq!(fifo.take(&mut spares, <[u8]>::to_vec), Taken::Message(vec![3; 8]));
-        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Nothing);
+        assert_eq!(fifo.take(&mut spares, |message, _| message.to_vec()), Taken::Message(vec![3; 8]));
+        assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
     }
 
     #[test]
@@ -433,8 +433,8 @@ mod tests {
         body.extend_from_slice(&close);
         assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Ok(true));
         assert!(fifo.is_closed());
-        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Message(8));
-        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Close);
-        assert_eq!(fifo.take(&mut spares, <[u8]>::len), Taken::Nothing);
+        assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Message(8));
+        assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Close);
+        assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
     }
 }

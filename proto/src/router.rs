@@ -8,13 +8,12 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
 use crate::Config;
-use crate::conn::{Conn, TurnContext};
+use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Reject;
 use crate::event::PeerId;
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
 use crate::seal::JobKey;
-use crate::send_fifo::SendFifo;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
 /// Everything but the NIC, so that frames can be handled while the NIC lends them.
@@ -218,9 +217,9 @@ impl Router {
         Ok(())
     }
 
-    /// Shows the oldest message that waits to `take`, and its sender's FIFO for an answer: who puts one in activates the peer.
+    /// Shows the oldest message that waits to `take`, and what an answer to its sender goes into: who puts one in activates the peer.
     #[inline]
-    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], &mut SendFifo) -> R) -> Option<R> {
+    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(index) = self.ready.front() {
             let Some((conn, turn)) = self.conn_turn(index) else {
@@ -228,7 +227,7 @@ impl Router {
                 continue;
             };
             let id = conn.id;
-            let taken = conn.recv(turn, |message, fifo| take.take().expect("called once")(id, message, fifo));
+            let taken = conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer));
             let (more, urgent) = (conn.has_message(), conn.is_urgent());
             if !more {
                 conn.ready = false;

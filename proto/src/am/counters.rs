@@ -51,6 +51,8 @@ pub struct Counters {
     pub replies_handled: u64,
     /// Requests refused as [`crate::SendError::Full`] for want of the peer's room for replies.
     pub budget_stalls: u64,
+    /// Long replies whose put had to wait for room.
+    pub long_reply_stalls: u64,
     /// Credits sent for want of anything to ride on.
     pub credits_sent: u64,
     /// Messages dropped, by [`Reject`] as index.
@@ -76,6 +78,7 @@ impl Counters {
             replies_sent,
             replies_handled,
             budget_stalls,
+            long_reply_stalls,
             credits_sent,
             rejected,
         } = self;
@@ -84,6 +87,7 @@ impl Counters {
         show("am.replies_sent", *replies_sent);
         show("am.replies_handled", *replies_handled);
         show("am.budget_stalls", *budget_stalls);
+        show("am.long_reply_stalls", *long_reply_stalls);
         show("am.credits_sent", *credits_sent);
         for (reason, count) in Reject::ALL.into_iter().zip(rejected) {
             show(reason.counter(), *count);

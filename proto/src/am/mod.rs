@@ -10,6 +10,7 @@ mod budget;
 mod counters;
 mod handlers;
 mod long;
+mod long_reply;
 mod peer;
 mod prepared;
 mod replier;
@@ -31,10 +32,11 @@ use std::io;
 use sidelane_nic::time::Instant;
 use sidelane_nic::{LinkAddr, Nic};
 
-use crate::send_fifo::SendFifo;
 use crate::wire::RECORD_LEN;
 use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
+use long_reply::LongReply;
 use peer::{Peer, Peers};
+use replier::Outlets;
 use wire::{Head, Kind, Parsed, put_whole, record_len};
 
 /// Words that a message takes besides its payload. GASNet's number; ours have 8 bytes, so that an address or an offset is one.
@@ -54,6 +56,8 @@ pub struct ActiveMessages<N: Nic, S> {
     counters: Counters,
     /// Peers that have to be told of their credit, each once.
     owing: Vec<u16>,
+    /// Replies whose put has found no room yet.
+    long_replies: VecDeque<LongReply>,
 }
 
 impl<N: Nic, S> ActiveMessages<N, S> {
@@ -69,6 +73,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             events: VecDeque::new(),
             counters: Counters::default(),
             owing: Vec::new(),
+            long_replies: VecDeque::new(),
         }
     }
 
@@ -152,11 +157,15 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             self.take_events();
         }
         let mut messages = 0;
-        let Self { endpoint, handlers, peers, counters, owing, .. } = self;
-        while endpoint
-            .recv_answering(|from, message, fifo| run(handlers, peers, counters, owing, state, from, message, fifo))
-        {
+        let Self { endpoint, handlers, peers, counters, owing, long_replies, .. } = self;
+        while endpoint.recv_answering(|from, message, answer| {
+            let outlets = Outlets { short: answer, long: long_replies };
+            run(handlers, peers, counters, owing, state, from, message, outlets)
+        }) {
             messages += 1;
+        }
+        if !self.long_replies.is_empty() {
+            self.send_long_replies();
         }
         if !self.owing.is_empty() {
             self.tell();
@@ -190,13 +199,13 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         if !self.events.is_empty() {
             return Ok(());
         }
-        self.endpoint.note_am(&self.counters);
+        self.before_sleep();
         self.endpoint.wait(deadline)
     }
 
     /// As [`Self::wait`], also while messages and events wait for being taken.
     pub(crate) fn wait_for_frames(&mut self) -> io::Result<()> {
-        self.endpoint.note_am(&self.counters);
+        self.before_sleep();
         self.endpoint.wait_for_frames(None)
     }
 
@@ -284,6 +293,15 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         }
     }
 
+    /// What may have room since the last turn need not wait for the next one.
+    fn before_sleep(&mut self) {
+        if !self.long_replies.is_empty() {
+            self.endpoint.flush();
+            self.send_long_replies();
+        }
+        self.endpoint.note_am(&self.counters);
+    }
+
     #[cold]
     fn take_events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
@@ -337,6 +355,7 @@ impl<N: Nic, S> fmt::Debug for ActiveMessages<N, S> {
             .field("peers", &self.peers)
             .field("events", &self.events)
             .field("owing", &self.owing)
+            .field("long_replies", &self.long_replies)
             .finish_non_exhaustive()
     }
 }
@@ -355,7 +374,7 @@ fn run<S>(
     state: &mut S,
     from: PeerId,
     message: &[u8],
-    fifo: &mut SendFifo,
+    outlets: Outlets<'_>,
 ) -> bool {
     let Some(peer) = peers.get(from) else {
         counters.reject(Reject::NoPeer);
@@ -363,7 +382,7 @@ fn run<S>(
     };
     let mut replied = false;
     let taken =
-        wire::parse(message).and_then(|parsed| take(handlers, peer, counters, state, &parsed, fifo, &mut replied));
+        wire::parse(message).and_then(|parsed| take(handlers, peer, counters, state, &parsed, outlets, &mut replied));
     if let Err(reason) = taken {
         counters.reject(reason);
     }
@@ -381,7 +400,7 @@ fn take<S>(
     counters: &mut Counters,
     state: &mut S,
     parsed: &Parsed<'_>,
-    fifo: &mut SendFifo,
+    outlets: Outlets<'_>,
     replied: &mut bool,
 ) -> Result<(), Reject> {
     let Parsed { head, credit, args, payload } = *parsed;
@@ -391,10 +410,11 @@ fn take<S>(
     match head.kind {
         Kind::Request => {
             peer.budget.on_request(head.room)?;
-            let handling = Handling { peer, room: head.room, replied };
+            let mut handling = Handling { peer, room: head.room, replied };
             let handler = handlers.of_request(head.handler);
             if let Some(handler) = handler {
-                handler(state, handling.peer.replier(head.room, fifo, handling.replied), args, payload);
+                let Handling { peer, room, replied } = &mut handling;
+                handler(state, Replier { peer, room: *room, outlets, replied }, args, payload);
                 counters.requests_handled += 1;
             }
             counters.replies_sent += u64::from(*handling.replied);

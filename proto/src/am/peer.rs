@@ -1,9 +1,7 @@
 //! What Active Messages know of one peer.
 
 use super::budget::Budget;
-use super::replier::Replier;
 use crate::PeerId;
-use crate::send_fifo::SendFifo;
 
 /// One connected peer, from its `Connected` until its place in the table is another's.
 #[derive(Debug)]
@@ -24,12 +22,6 @@ impl Peer {
     /// It has just connected, and is owed the word of its credit.
     pub fn new(id: PeerId, reserve: usize, record_max: usize) -> Self {
         Self { id, open: true, owing: true, record_max, asked_at: None, budget: Budget::new(reserve, record_max) }
-    }
-
-    #[inline]
-    pub fn replier<'a>(&'a mut self, room: u16, fifo: &'a mut SendFifo, replied: &'a mut bool) -> Replier<'a> {
-        let Self { id, open, record_max, ref mut budget, .. } = *self;
-        Replier { from: id, room, record_max, budget, open, fifo, replied }
     }
 }
 

@@ -1,36 +1,43 @@
 //! A handler's right to reply: once, to whom the request came from.
 
+use std::collections::VecDeque;
+
 use super::ARGS_MAX;
 use super::budget::Budget;
+use super::long_reply::LongReply;
+use super::peer::Peer;
 use super::wire::{Credit, Head, Kind, UNIT, put, put_whole, record_len};
+use crate::conn::Answering;
 use crate::send_fifo::SendFifo;
 use crate::{PeerId, SendError};
 
 /// Consumed by a reply. Dropped, it means that there is none. The reply leaves when the handlers of this poll are done.
 pub struct Replier<'a> {
-    pub(super) from: PeerId,
+    /// Not open once our side was closed: nothing may follow the Close.
+    pub(super) peer: &'a mut Peer,
     /// What the request's reply may take.
     pub(super) room: u16,
-    /// Longest record that fits a frame.
-    pub(super) record_max: usize,
-    pub(super) budget: &'a mut Budget,
-    /// False once our side was closed: nothing may follow the Close.
-    pub(super) open: bool,
-    pub(super) fifo: &'a mut SendFifo,
+    pub(super) outlets: Outlets<'a>,
     pub(super) replied: &'a mut bool,
+}
+
+/// Where replies go.
+pub(super) struct Outlets<'a> {
+    pub short: Answering<'a>,
+    pub long: &'a mut VecDeque<LongReply>,
 }
 
 impl<'a> Replier<'a> {
     /// Who sent the request.
     #[inline]
     pub const fn from(&self) -> PeerId {
-        self.from
+        self.peer.id
     }
 
     /// Longest payload that a reply with `words` arguments may have; `None` when not even that is allowed.
     #[inline]
     pub fn payload_max(&self, words: usize) -> Option<usize> {
-        let most = self.record_max.min(usize::from(self.room) * UNIT);
+        let most = self.peer.record_max.min(usize::from(self.room) * UNIT);
         most.checked_sub(record_len(true, words, 0)).filter(|_| words <= ARGS_MAX)
     }
 
@@ -38,13 +45,15 @@ impl<'a> Replier<'a> {
     /// room for what the request allowed; more is `TooLong`. `NoPeer` when the requester is gone meanwhile.
     #[inline]
     pub fn reply(self, handler: u8, args: &[u64], payload: &[u8]) -> Result<(), SendError> {
-        let credit = self.budget.due();
+        let credit = self.peer.budget.due();
         let len = record_len(credit.is_some(), args.len(), payload.len());
         let head = self.head(handler, args.len(), credit);
-        let record = self.fits(args.len(), payload.len()).and_then(|()| spot(self.fifo, self.open, len))?;
+        self.fits(args.len(), payload.len())?;
+        let fifo = self.outlets.short.fifo;
+        let record = spot(fifo, self.peer.open, len)?;
         put_whole(record, head, credit, args, payload);
-        self.fifo.commit(len);
-        on_replied(self.budget, self.replied, self.room, credit);
+        fifo.commit(len);
+        on_replied(&mut self.peer.budget, self.replied, self.room, credit);
         Ok(())
     }
 
@@ -52,14 +61,14 @@ impl<'a> Replier<'a> {
     #[inline]
     pub fn prepare(self, words: usize, payload: usize) -> Result<PreparedReply<'a>, SendError> {
         self.fits(words, payload)?;
-        let credit = self.budget.due();
+        let credit = self.peer.budget.due();
         let len = record_len(credit.is_some(), words, payload);
-        spot(self.fifo, self.open, len)?;
+        spot(self.outlets.short.fifo, self.peer.open, len)?;
         Ok(PreparedReply { replier: self, credit, words, payload })
     }
 
     #[inline]
-    fn fits(&self, words: usize, payload: usize) -> Result<(), SendError> {
+    pub(super) fn fits(&self, words: usize, payload: usize) -> Result<(), SendError> {
         // With the credit, whether it rides on this one or not, so that the same reply fits each time.
         let fits = self.payload_max(words).is_some_and(|most| payload <= most);
         if fits { Ok(()) } else { Err(SendError::TooLong) }
@@ -84,7 +93,7 @@ impl PreparedReply<'_> {
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
         let len = record_len(self.credit.is_some(), self.words, self.payload);
-        let record = self.replier.fifo.spot(len, true).expect("there was room when this was prepared");
+        let record = self.replier.outlets.short.fifo.spot(len, true).expect("there was room when this was prepared");
         &mut record[len - self.payload..]
     }
 
@@ -95,10 +104,10 @@ impl PreparedReply<'_> {
         assert!(args.len() == self.words && payload <= self.payload, "as prepared");
         let len = record_len(self.credit.is_some(), self.words, payload);
         let head = self.replier.head(handler, self.words, self.credit);
-        let record = self.replier.fifo.spot(len, true).expect("there was room when this was prepared");
+        let record = self.replier.outlets.short.fifo.spot(len, true).expect("there was room when this was prepared");
         put(record, head, self.credit, args);
-        self.replier.fifo.commit(len);
-        on_replied(self.replier.budget, self.replier.replied, self.replier.room, self.credit);
+        self.replier.outlets.short.fifo.commit(len);
+        on_replied(&mut self.replier.peer.budget, self.replier.replied, self.replier.room, self.credit);
     }
 }
 

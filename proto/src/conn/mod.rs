@@ -147,6 +147,13 @@ struct NotedAck {
     at: Instant,
 }
 
+/// What an answer to a message goes into while the message is shown.
+pub(crate) struct Answering<'a> {
+    pub fifo: &'a mut SendFifo,
+    /// Buffers for what is longer than a frame.
+    pub spares: &'a mut Spares,
+}
+
 /// Frames that have to go out besides records: a set, so that "none" is one comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Owed(u8);
@@ -375,12 +382,12 @@ impl Conn {
         self.path.message_max
     }
 
-    /// Shows the oldest message to `take`, and the FIFO that an answer goes into. After the peer's close was reached, the
+    /// Shows the oldest message to `take`, and what an answer to it goes into. After the peer's close was reached, the
     /// connection winds down.
     #[inline]
-    pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8], &mut SendFifo) -> R) -> Option<R> {
+    pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8], Answering<'_>) -> R) -> Option<R> {
         let fifo = &mut self.fifo;
-        match self.inbox.take(&mut turn.spares, |message| take(message, fifo)) {
+        match self.inbox.take(&mut turn.spares, |message, spares| take(message, Answering { fifo, spares })) {
             Taken::Message(result) => {
                 if matches!(self.phase, Phase::Open | Phase::Closing) {
                     self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);

@@ -3,11 +3,10 @@
 use sidelane_nic::{Nic, TxSlot};
 
 use super::Endpoint;
-use crate::conn::{Conn, TurnContext};
+use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Counters;
 use crate::queue::PeerQueue;
 use crate::router::Router;
-use crate::send_fifo::SendFifo;
 use crate::wire::{RECORD_LEN, put_message, put_message_of_two};
 use crate::{PeerId, Refused, SendError};
 
@@ -115,19 +114,34 @@ impl<N: Nic> Endpoint<N> {
         if self.router.ready.is_empty() { None } else { self.router.recv_ready(|peer, message, _| take(peer, message)) }
     }
 
-    /// Shows the oldest message that waits, and the FIFO for an answer to it; `take` says whether it put one in. False when
-    /// no message waits.
+    /// Shows the oldest message that waits, and what an answer to it goes into; `take` says whether the FIFO has one now. False
+    /// when no message waits.
     #[inline]
-    pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], &mut SendFifo) -> bool) -> bool {
+    pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> bool) -> bool {
         if self.router.ready.is_empty() {
             return false;
         }
-        let taken = self.router.recv_ready(|peer, message, fifo| (peer.index, take(peer, message, fifo)));
+        let taken = self.router.recv_ready(|peer, message, answer| (peer.index, take(peer, message, answer)));
         if let Some((index, true)) = taken {
             self.router.turn.counters.messages_sent += 1;
             self.router.activate(index);
         }
         taken.is_some()
+    }
+
+    /// Sends a record of `len` bytes for which the FIFO to `peer` has kept room; `NoPeer` when that is gone.
+    pub(crate) fn send_reserved(
+        &mut self,
+        peer: PeerId,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let conn = self.router.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        write(conn.outbox().spot(len, true).ok_or(SendError::NoPeer)?);
+        conn.outbox().commit(len);
+        self.router.turn.counters.messages_sent += 1;
+        self.router.activate(peer.index);
+        Ok(())
     }
 
     /// A place for a record of `len` bytes in the FIFO to `peer`, to be written before it is sent. Errors as

@@ -111,22 +111,54 @@ impl<N: Nic> Endpoint<N> {
             router.activate(peer.index);
             return Ok(Op { peer, number });
         }
+        if small {
+            let one_sided = conn.one_sided(&router.turn.config);
+            let flags = one_sided.flags(how.signal, how.silent);
+            let taken = one_sided.put(target, flags, bytes).ok_or(RmaError::Full);
+            return self.begin(peer, taken, |counters| counters.puts += 1);
+        }
+        let Some(mut buffer) = router.turn.spares.take(bytes.len()) else {
+            return self.begin(peer, Err(RmaError::Full), |_| {});
+        };
+        buffer.extend_from_slice(bytes);
+        self.put_buffer(peer, to, offset, buffer, how).or_else(|(error, buffer)| {
+            self.router.turn.spares.give(buffer);
+            self.begin(peer, Err(error), |_| {})
+        })
+    }
+
+    /// As [`Self::put`], of a buffer from the endpoint's stock, without a copy of what is longer than a frame. Hands it back when
+    /// it was not taken, which is not counted: it may be tried again each turn.
+    pub(crate) fn put_buffer(
+        &mut self,
+        peer: PeerId,
+        to: &RemoteKey,
+        offset: u64,
+        buffer: Vec<u8>,
+        how: PutHow,
+    ) -> Result<Op, (RmaError, Vec<u8>)> {
+        let len = buffer.len();
+        let router = &mut self.router;
+        let conn = router.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(RmaError::NoPeer);
+        let (target, conn) = match target(to, offset, len as u64).and_then(|target| Ok((target, conn?))) {
+            Ok(found) => found,
+            Err(error) => return Err((error, buffer)),
+        };
+        let small = PUT_LEN + len <= conn.body_max();
         let one_sided = conn.one_sided(&router.turn.config);
         let flags = one_sided.flags(how.signal, how.silent);
-        let taken = if small {
-            one_sided.put(target, flags, bytes).ok_or(RmaError::Full)
+        let taken = if !small {
+            one_sided.put_bulk(target, flags, Source::Buffer(buffer), len).map_err(Source::into_buffer)
+        } else if let Some(number) = one_sided.put(target, flags, &buffer) {
+            router.turn.spares.give(buffer);
+            Ok(number)
         } else {
-            router.turn.spares.take(bytes.len()).ok_or(RmaError::Full).and_then(|mut buffer| {
-                buffer.extend_from_slice(bytes);
-                one_sided.put_bulk(target, flags, Source::Buffer(buffer), bytes.len()).map_err(|source| {
-                    if let Source::Buffer(buffer) = source {
-                        router.turn.spares.give(buffer);
-                    }
-                    RmaError::Full
-                })
-            })
+            Err(buffer)
         };
-        self.begin(peer, taken, |counters| counters.puts += 1)
+        match taken {
+            Ok(number) => Ok(self.begun(peer, number, |counters| counters.puts += 1)),
+            Err(buffer) => Err((RmaError::Full, buffer)),
+        }
     }
 
     /// As [`Self::put`], straight from a region of ours, without a copy where the driver can; few bytes are copied now.
@@ -250,14 +282,19 @@ impl<N: Nic> Endpoint<N> {
         taken: Result<u64, RmaError>,
         count: impl FnOnce(&mut Counters),
     ) -> Result<Op, RmaError> {
+        let number = taken.inspect_err(|_| self.router.turn.counters.operations_refused += 1)?;
+        Ok(self.begun(peer, number, count))
+    }
+
+    #[inline]
+    fn begun(&mut self, peer: PeerId, number: u64, count: impl FnOnce(&mut Counters)) -> Op {
         let router = &mut self.router;
-        let number = taken.inspect_err(|_| router.turn.counters.operations_refused += 1)?;
         count(&mut router.turn.counters);
         if let Some(conn) = router.peers.get(peer) {
             conn.note_operations();
         }
         router.activate(peer.index);
-        Ok(Op { peer, number })
+        Op { peer, number }
     }
 }
 

@@ -70,6 +70,16 @@ pub(crate) enum Source {
     Region { index: u32, at: usize },
 }
 
+impl Source {
+    /// The copy; nothing of a region.
+    pub fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Buffer(buffer) => buffer,
+            Self::Region { .. } => Vec::new(),
+        }
+    }
+}
+
 /// What one frame carries: enough to write it, and to write it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpSpan {

@@ -3,5 +3,6 @@
 mod calls;
 mod flood;
 mod hostile;
+mod long_replies;
 mod page;
 mod world;

@@ -77,7 +77,17 @@ const COLUMNS: [(&str, &[&str]); 10] = [
     ("B out", &["nic.tx_bytes"]),
     ("B in", &["nic.rx_bytes"]),
     ("again", &["retransmitted", "probes_sent"]),
-    ("stalls", &["credit_stalls", "messages_refused", "nic_full", "operations_refused", "am.budget_stalls"]),
+    (
+        "stalls",
+        &[
+            "credit_stalls",
+            "messages_refused",
+            "nic_full",
+            "operations_refused",
+            "am.budget_stalls",
+            "am.long_reply_stalls",
+        ],
+    ),
     ("dropped", &["nic.rx_dropped", "nic.tx_failed"]),
     ("turns", &["turns"]),
 ];
