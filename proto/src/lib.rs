@@ -42,7 +42,7 @@ pub use endpoint::Endpoint;
 pub use error::{ConnectError, Refused, SendError};
 pub use event::{Event, GoneReason, PeerId};
 pub use rma::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
-pub use seal::{JobKey, KeyError, Protection};
+pub use seal::{JobKey, KeyError, Protection, ProtectionError};
 pub use wire::VERSION;
 #[cfg(fuzzing)]
 pub use wire::read_and_write;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use sidelane_nic::spec::Spec;
+use sidelane_proto::{JobKey, Protection};
 
 use crate::args::Seconds;
 use crate::run::{self, Bind, Failure, Hosts, JobSpec};
@@ -24,6 +25,10 @@ pub struct RunArgs {
     /// uring:eth1 [default: the ranks choose]
     #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", value_parser = nic)]
     pub nic: Option<String>,
+    /// Protect frames between hosts by a key that is made for this job: nobody else on the network can take part or change
+    /// anything, nor read messages if they are encrypted
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub protect: Option<ProtectArg>,
     /// Whether each rank gets a core of its own [default: core when there are as many cores as ranks, else none]
     #[arg(long, value_enum, value_name = "HOW")]
     pub bind: Option<BindArg>,
@@ -62,6 +67,9 @@ or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on,
 exit code is the same. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
 ranks have started ends with the job, also when this command is killed, but for what has left its rank's process group.
 
+--protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
+  SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program
+
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
 --mpi=pmi2 ./program` start them too, across machines.";
 
@@ -93,6 +101,14 @@ impl FromStr for HostsArg {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProtectArg {
+    /// What others write, change or repeat is dropped
+    Authenticated,
+    /// Messages are encrypted, too; their sizes and times can be seen
+    Encrypted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BindArg {
     /// Each rank on a core of its own
     Core,
@@ -114,6 +130,10 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
         ranks: args.ranks.get(),
         hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
         nic: args.nic,
+        protection: args.protect.map(|how| match how {
+            ProtectArg::Authenticated => Protection::Authenticated(JobKey::random()),
+            ProtectArg::Encrypted => Protection::Encrypted(JobKey::random()),
+        }),
         bind: match args.bind {
             None => Bind::IfEnough,
             Some(BindArg::Core) => Bind::Core,

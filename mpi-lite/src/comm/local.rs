@@ -306,7 +306,16 @@ impl Local {
 
     /// One that is over: `None` if none is, `Some(None)` when all are null.
     pub fn test_any(&self, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
-        self.try_for(|state| any(state, pending, |each| each))
+        self.test_any_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_any_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Option<(usize, Status)>> {
+        self.try_for(|state| any(state, all, &of))
     }
 
     /// Waits for at least one of them; `None` when all are null.
@@ -325,7 +334,16 @@ impl Local {
 
     /// Those that are over: none or several; `None` when all are null.
     pub fn test_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
-        self.try_for(|state| some(state, pending, |each| each)).unwrap_or_else(|| Some(Vec::new()))
+        self.test_some_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_some_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Vec<(usize, Status)>> {
+        self.try_for(|state| some(state, all, &of)).unwrap_or_else(|| Some(Vec::new()))
     }
 
     /// Waits for all of them.
@@ -335,8 +353,13 @@ impl Local {
 
     /// How all ended, if all have. Else none has changed. What may never be over counts as [`Self::wait`] says.
     pub fn test_all(&self, pending: &mut [Pending]) -> Option<Vec<Status>> {
+        self.test_all_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_all_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Vec<Status>> {
         self.try_for(|state| {
-            let over = pending.iter().all(|each| match each {
+            let over = all.iter_mut().map(&of).all(|each| match each {
                 Pending::Null | Pending::Done(_) => true,
                 Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
                 Pending::FromAnybody(transfer, acknowledged) => {
@@ -344,7 +367,7 @@ impl Local {
                 }
                 Pending::Running(handle) => state.runs.is_over(*handle),
             });
-            over.then(|| pending.iter_mut().filter_map(|each| state.poll(each)).collect())
+            over.then(|| all.iter_mut().map(&of).filter_map(|each| state.poll(each)).collect())
         })
     }
 

@@ -138,6 +138,26 @@ impl Persistent {
         local.wait_some_of(all, |each| &mut each.active)
     }
 
+    /// One that is over: `None` if none is, `Some(None)` when all are inactive.
+    pub fn test_any(all: &mut [&mut Self]) -> Option<Option<(usize, Status)>> {
+        let Some(first) = all.first() else { return Some(None) };
+        let local = first.comm.local().clone();
+        local.test_any_of(all, |each| &mut each.active)
+    }
+
+    /// Those that are over, none or several. `None` when all are inactive.
+    pub fn test_some(all: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
+        let local = all.first()?.comm.local().clone();
+        local.test_some_of(all, |each| &mut each.active)
+    }
+
+    /// How all ended, if all have; else nothing has changed.
+    pub fn test_all(all: &mut [&mut Self]) -> Option<Vec<Status>> {
+        let Some(first) = all.first() else { return Some(Vec::new()) };
+        let local = first.comm.local().clone();
+        local.test_all_of(all, |each| &mut each.active)
+    }
+
     /// Waits for all of them.
     pub fn wait_all(all: &mut [&mut Self]) -> Vec<Status> {
         all.iter_mut().map(|each| each.comm.local().wait(&mut each.active)).collect()

@@ -93,6 +93,32 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.comm.local().wait_any(&mut self.pending.borrow_mut())
     }
 
+    /// Waits for at least one of what is not over: which, and how they ended. `None` when nothing is left.
+    pub fn wait_some(&'scope self) -> Option<Vec<(usize, Status)>> {
+        self.comm.local().wait_some(&mut self.pending.borrow_mut())
+    }
+
+    /// Waits for everything that was begun so far. A status each, in the order in which they were begun; an empty one of what was
+    /// waited for before.
+    pub fn wait_all(&'scope self) -> Vec<Status> {
+        self.comm.local().wait_all(&mut self.pending.borrow_mut())
+    }
+
+    /// One that is over: `None` if none is, `Some(None)` when nothing is left.
+    pub fn test_any(&'scope self) -> Option<Option<(usize, Status)>> {
+        self.comm.local().test_any(&mut self.pending.borrow_mut())
+    }
+
+    /// Those that are over, none or several: which, and how they ended. `None` when nothing is left.
+    pub fn test_some(&'scope self) -> Option<Vec<(usize, Status)>> {
+        self.comm.local().test_some(&mut self.pending.borrow_mut())
+    }
+
+    /// As [`Self::wait_all`], if all are over; else nothing has changed.
+    pub fn test_all(&'scope self) -> Option<Vec<Status>> {
+        self.comm.local().test_all(&mut self.pending.borrow_mut())
+    }
+
     pub(super) const fn communicator(&self) -> &'scope Communicator {
         self.comm
     }

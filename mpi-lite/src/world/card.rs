@@ -19,6 +19,8 @@ pub struct Card {
     pub job: String,
     /// This process may send raw frames.
     pub raw: bool,
+    /// Of how its frames are protected ([`sidelane_proto::Protection::fingerprint`]).
+    pub protection: u64,
     /// What it goes by, as far as it was told.
     pub tuning: Told,
     /// The networks that its host is in.
@@ -56,8 +58,8 @@ pub struct Net {
 pub struct NoCard;
 
 impl Card {
-    /// This process's, which has rank `rank`, and was told of `tuning`.
-    pub fn of_this_process(rank: usize, tuning: Option<&Tuning>) -> Self {
+    /// This process's, which has rank `rank`, and was told of `protection` and `tuning`.
+    pub fn of_this_process(rank: usize, protection: u64, tuning: Option<&Tuning>) -> Self {
         let line = tuning.map(Tuning::to_line);
         Self {
             tuning: match line {
@@ -65,6 +67,7 @@ impl Card {
                 Some(line) if rank == 0 => Told::Whole(line),
                 Some(line) => Told::Hash(tuning::hash(&line)),
             },
+            protection,
             host: adi::host_identity(),
             job: networks::random_name(),
             raw: networks::may_send_raw(),
@@ -103,7 +106,8 @@ impl Net {
 
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION} {} {} {}", self.host, self.job, if self.raw { "raw" } else { "-" })?;
+        let raw = if self.raw { "raw" } else { "-" };
+        write!(f, "{VERSION} {} {} {raw} {:x}", self.host, self.job, self.protection)?;
         match &self.tuning {
             Told::Nothing => write!(f, "\n-")?,
             Told::Hash(hash) => write!(f, "\n{hash:x}")?,
@@ -128,6 +132,7 @@ impl FromStr for Card {
             return Err(NoCard);
         }
         let (host, job, raw) = (words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?);
+        let protection = u64::from_str_radix(words.next().ok_or(NoCard)?, 16).map_err(|_| NoCard)?;
         let tuning = match lines.next().ok_or(NoCard)? {
             "-" => Told::Nothing,
             line if line.starts_with('{') => Told::Whole(line.to_owned()),
@@ -145,7 +150,7 @@ impl FromStr for Card {
             })
         });
         let nets = nets.collect::<Result<_, NoCard>>()?;
-        Ok(Self { host: host.to_owned(), job: job.to_owned(), raw: raw == "raw", tuning, nets })
+        Ok(Self { host: host.to_owned(), job: job.to_owned(), raw: raw == "raw", protection, tuning, nets })
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use sidelane_nic::spec::SpecError;
 use sidelane_nic::time::Duration;
+use sidelane_proto::{Protection, ProtectionError};
 
 use crate::adi::{self, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process, Source};
 use crate::coll::Table;
@@ -62,6 +63,12 @@ pub enum WorldError {
     /// `SIDELANE_SILENCE` makes no sense.
     #[error("SIDELANE_SILENCE: `{0}` is no number of seconds, at least 0.1")]
     Silence(String),
+    /// `SIDELANE_PROTECTION` makes no sense.
+    #[error("SIDELANE_PROTECTION: {0}")]
+    Protection(#[from] ProtectionError),
+    /// Ranks were told of different protections, or keys.
+    #[error("rank {0} has another SIDELANE_PROTECTION than rank 0: set it alike for all ranks, or for none")]
+    OtherProtection(usize),
     /// There is no way to other hosts.
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
@@ -113,11 +120,18 @@ impl World {
             });
         }
         let wish = Wish::of_environment(std::env::var("SIDELANE_NIC").ok().as_deref())?;
+        let told = std::env::var("SIDELANE_PROTECTION").ok();
+        let protection = told.map_or(Ok(config.endpoint.protection), |text| text.parse::<Protection>())?;
+        let config = &adi::Config { endpoint: sidelane_proto::Config { protection, ..config.endpoint }, ..*config };
         let told = Tuning::find(rank)?;
-        let cards = launch.exchange(&Card::of_this_process(rank, told.as_ref()).to_string())?;
+        let card = Card::of_this_process(rank, protection.fingerprint(), told.as_ref());
+        let cards = launch.exchange(&card.to_string())?;
         let cards =
             cards.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
         let cards: Vec<Card> = cards.collect::<Result<_, _>>()?;
+        if let Some(rank) = cards.iter().position(|card| card.protection != cards[0].protection) {
+            return Err(WorldError::OtherProtection(rank));
+        }
         let tuning = agree(&cards)?;
         let plan = Plan::make(&cards, rank, &wish)?;
         plan.tell(rank);

@@ -9,6 +9,9 @@ use super::{World, WorldError};
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process; only the thread that calls it may communicate ([`run_with_threads`]).
 ///
+/// With `SIDELANE_PROTECTION`, alike for all ranks, frames between hosts are [`sidelane_proto::Protection::Authenticated`] or
+/// `Encrypted`.
+///
 /// A rank on another host that is not heard of for two seconds counts as gone; `SIDELANE_SILENCE` names another time, in
 /// seconds, alike for all ranks.
 pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {

@@ -15,7 +15,14 @@ fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
 }
 
 fn card(host: &str, raw: bool, nets: &[Net]) -> Card {
-    Card { host: host.to_owned(), job: "j0b".to_owned(), raw, tuning: Told::Nothing, nets: nets.to_vec() }
+    Card {
+        host: host.to_owned(),
+        job: "j0b".to_owned(),
+        raw,
+        protection: 0,
+        tuning: Told::Nothing,
+        nets: nets.to_vec(),
+    }
 }
 
 /// A rank's plan as text, or why there is none.
@@ -87,10 +94,10 @@ fn without_a_common_ethernet_there_is_no_uring() {
 
 proptest! {
     #[test]
-    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {
+    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, protection: u64, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {
         let first = Net { interface: name.clone(), ip: std::net::IpAddr::from(ip), prefix, mac, mtu };
         let second = Net { interface: name, ip: std::net::IpAddr::from(six), prefix, mac: None, mtu };
-        let card = Card { host, job: "x".to_owned(), raw, tuning: hash.map_or(Told::Nothing, Told::Hash), nets: vec![first, second] };
+        let card = Card { host, job: "x".to_owned(), raw, protection, tuning: hash.map_or(Told::Nothing, Told::Hash), nets: vec![first, second] };
         let _ = card.nets.iter().map(Net::network).count();
         prop_assert_eq!(card.to_string().parse(), Ok(card));
     }
@@ -103,7 +110,7 @@ proptest! {
 
 #[test]
 fn this_hosts_networks_are_found_without_its_own_loop() {
-    let card = Card::of_this_process(0, None);
+    let card = Card::of_this_process(0, 0, None);
     assert_eq!(card.to_string().parse(), Ok(card.clone()));
     assert!(card.nets.iter().all(|net| net.interface != "lo" && !net.ip.is_loopback()));
 }
@@ -112,7 +119,7 @@ fn this_hosts_networks_are_found_without_its_own_loop() {
 fn rank_0_s_tuning_is_everybody_s_and_another_one_is_refused() {
     let of = |machine: &str| Tuning::new(machine.to_owned(), Default::default(), None);
     let card = |rank, tuning: Option<Tuning>| {
-        let card = Card::of_this_process(rank, tuning.as_ref());
+        let card = Card::of_this_process(rank, 0, tuning.as_ref());
         card.to_string().parse::<Card>().unwrap()
     };
     assert_eq!(agree(&[card(0, None), card(1, None)]).unwrap(), None);

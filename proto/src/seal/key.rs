@@ -29,10 +29,56 @@ pub struct JobKey([u8; Self::LEN]);
 #[error("a job key is {} hexadecimal digits, as `openssl rand -hex {}` prints them", 2 * JobKey::LEN, JobKey::LEN)]
 pub struct KeyError;
 
+/// Why a text names no protection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write checked, authenticated:KEY or encrypted:KEY; {KeyError}")]
+pub struct ProtectionError;
+
 impl Protection {
     /// True if frames carry a tag.
     pub const fn has_key(self) -> bool {
         !matches!(self, Self::Checked)
+    }
+
+    /// What reads back as this, secret and all: for the job's other processes, and for nobody else.
+    pub fn to_text(&self) -> String {
+        let (kind, key) = match self {
+            Self::Checked => return "checked".to_owned(),
+            Self::Authenticated(key) => ("authenticated", key),
+            Self::Encrypted(key) => ("encrypted", key),
+        };
+        let digits: String = key.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{kind}:{digits}")
+    }
+
+    /// Differs, for all that can be expected, where the kind or the key does, and tells nobody the key: for processes that see
+    /// whether they have been told the same. 0 without a key.
+    pub fn fingerprint(&self) -> u64 {
+        let (kind, key) = match self {
+            Self::Checked => return 0,
+            Self::Authenticated(key) => (b'a', key),
+            Self::Encrypted(key) => (b'e', key),
+        };
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+        hash.update(b"sidelane fingerprint");
+        hash.update(&[kind]);
+        hash.update(key.bytes());
+        u64::from_le_bytes(*hash.finish().as_ref().first_chunk().expect("a hash has 32 bytes"))
+    }
+}
+
+impl FromStr for Protection {
+    type Err = ProtectionError;
+
+    /// Reads `checked`, `authenticated:KEY` or `encrypted:KEY`.
+    fn from_str(text: &str) -> Result<Self, ProtectionError> {
+        let (kind, key) = text.split_once(':').unwrap_or((text, ""));
+        match (kind, key.parse()) {
+            ("checked", _) if key.is_empty() => Ok(Self::Checked),
+            ("authenticated", Ok(key)) => Ok(Self::Authenticated(key)),
+            ("encrypted", Ok(key)) => Ok(Self::Encrypted(key)),
+            _ => Err(ProtectionError),
+        }
     }
 }
 
@@ -106,5 +152,24 @@ mod tests {
         assert_eq!(format!("{text}00").parse::<JobKey>(), Err(KeyError));
         assert_eq!(text.replace(&text[..1], "g").parse::<JobKey>(), Err(KeyError));
         assert_eq!(format!("{:?}", Protection::Encrypted(key)), "Encrypted(JobKey(..))");
+    }
+
+    #[test]
+    fn a_protection_reads_back_and_another_one_has_another_fingerprint() {
+        let (key, other) = (JobKey::from_bytes([7; 32]), JobKey::from_bytes([8; 32]));
+        let all = [
+            (Protection::Checked, "checked".to_owned()),
+            (Protection::Authenticated(key), format!("authenticated:{}", "07".repeat(32))),
+            (Protection::Encrypted(key), format!("encrypted:{}", "07".repeat(32))),
+            (Protection::Encrypted(other), format!("encrypted:{}", "08".repeat(32))),
+        ];
+        for (at, (protection, text)) in all.iter().enumerate() {
+            assert_eq!((text.parse(), protection.to_text()), (Ok(*protection), text.clone()));
+            assert!(all[..at].iter().all(|(before, _)| before.fingerprint() != protection.fingerprint()), "{text}");
+        }
+        assert_eq!(Protection::Checked.fingerprint(), 0);
+        for text in ["", "none", "encrypted", "encrypted:", "encrypted:07", &format!("checked:{}", "07".repeat(32))] {
+            assert_eq!(text.parse::<Protection>(), Err(ProtectionError), "{text}");
+        }
     }
 }

@@ -11,7 +11,7 @@ mod replay;
 
 use ring::{hkdf, hmac};
 
-pub use key::{JobKey, KeyError, Protection};
+pub use key::{JobKey, KeyError, Protection, ProtectionError};
 
 use crate::counters::Reject;
 use crate::wire::{FULL_LEN, HELLO_LEN, Tokens};

@@ -126,6 +126,7 @@ impl Job {
         if self.spec.keep_going {
             command.env(KEEPS_GOING, "1");
         }
+        command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
         let input = if rank == 0 { Input::find() } else { Input::Nothing };

@@ -26,6 +26,7 @@ use std::io;
 use std::time::Duration;
 
 use sidelane::lab::keeper::KeepError;
+use sidelane_proto::Protection;
 
 /// What shall run, and where.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct JobSpec {
     pub hosts: Hosts,
     /// What the ranks find as `SIDELANE_NIC`.
     pub nic: Option<String>,
+    /// What the ranks find as `SIDELANE_PROTECTION`.
+    pub protection: Option<Protection>,
     pub bind: Bind,
     /// Each line of output begins with its rank.
     pub label: bool,

@@ -131,6 +131,26 @@ fn persistent_messages_and_calls_are_waited_for_together() {
         told.start().unwrap();
         let statuses = Persistent::wait_all(&mut [met.request(), told.request()]);
         assert!(statuses.len() == 2 && statuses.iter().all(|status| status.error.is_none()));
+        met.start().unwrap();
+        told.start().unwrap();
+        let mut over = 0;
+        while let Some(some) = Persistent::test_some(&mut [met.request(), told.request()]) {
+            over += some.len();
+        }
+        assert_eq!((over, Persistent::test_any(&mut [met.request(), told.request()])), (2, Some(None)));
+        met.start().unwrap();
+        told.start().unwrap();
+        let one = loop {
+            if let Some(one) = Persistent::test_any(&mut [met.request(), told.request()]) {
+                break one.expect("both were active").0;
+            }
+        };
+        let statuses = loop {
+            if let Some(statuses) = Persistent::test_all(&mut [met.request(), told.request()]) {
+                break statuses;
+            }
+        };
+        assert_eq!((one < 2, statuses.len()), (true, 2));
         // Active when it is dropped: it is waited for.
         met.start().unwrap();
     });

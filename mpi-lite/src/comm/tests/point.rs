@@ -184,18 +184,48 @@ fn any_some_and_all_find_what_is_over() {
                     assert_eq!((index, status.tag), (tag as usize, Some(tag)));
                 }
                 assert_eq!(scope.wait_any(), None);
+                assert_eq!((scope.wait_some(), scope.test_some(), scope.test_any()), (None, None, Some(None)));
+                assert_eq!(scope.wait_all(), [Status::EMPTY; 4], "each was waited for");
                 Ok(())
             })
             .unwrap();
             assert_eq!(rooms, [[0], [10], [20], [30]]);
+            comm.scope(|scope| {
+                for (tag, room) in (0..).zip(&mut rooms) {
+                    scope.recv(room, other, tag)?;
+                }
+                assert_eq!((scope.test_any(), scope.test_some(), scope.test_all()), (None, Some(vec![]), None));
+                let tags = |some: &[(usize, Status)]| some.iter().map(|(_, status)| status.tag).collect::<Vec<_>>();
+                comm.send(&[3], other, 9)?;
+                assert_eq!(tags(&scope.wait_some().expect("some are left")), [Some(3)]);
+                comm.send(&[1], other, 9)?;
+                let one = until(|| scope.test_any()).expect("some are left");
+                assert_eq!(tags(&[one]), [Some(1)]);
+                comm.send(&[2], other, 9)?;
+                let some = until(|| scope.test_some().filter(|some| !some.is_empty()));
+                assert_eq!(tags(&some), [Some(2)]);
+                comm.send(&[0], other, 9)?;
+                let all = until(|| scope.test_all());
+                assert_eq!(all.iter().map(|status| status.tag).collect::<Vec<_>>(), [Some(0), None, None, None]);
+                Ok(())
+            })
+            .unwrap();
         } else {
-            for _ in 0..4 {
+            for _ in 0..8 {
                 let mut tag = [0i32];
                 comm.recv(&mut tag, other, 9).unwrap();
                 comm.send(&[tag[0] as u32 * 10], other, tag[0]).unwrap();
             }
         }
     });
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+    }
 }
 
 #[test]

@@ -6,11 +6,13 @@
 //! | `streams` | what goes in and comes out |
 //! | `ends` | how jobs end by themselves, and what is said of it |
 //! | `signals` | how they are ended, and that nothing of them is left |
+//! | `protected` | that nobody else on the network reads along, if so asked |
 //! | `settings` | variables, cores, and the help |
 //! | `others` | with programs and launchers that others have made |
 
 mod ends;
 mod others;
+mod protected;
 mod settings;
 mod signals;
 mod streams;
@@ -83,6 +85,9 @@ fn part_of_a_rank() {
     let part = std::env::var("PART").unwrap();
     if let "ring" | "endless ring" = part.as_str() {
         return part_of_a_ring(part == "endless ring");
+    }
+    if part == "secret" {
+        return protected::part_of_a_rank();
     }
     if part == "absent" && std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
         return;

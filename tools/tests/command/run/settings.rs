@@ -26,9 +26,19 @@ fn variables_and_cores_are_set_as_asked() {
 #[test]
 fn help_teaches() {
     let help = Stage::own_user().text(&["run", "--help"]);
-    for word in
-        ["-n", "--hosts", "--nic", "--bind", "--label", "--timeout", "--env", "Examples:", "mpiexec.hydra", "srun"]
-    {
+    for word in [
+        "-n",
+        "--hosts",
+        "--nic",
+        "--bind",
+        "--protect",
+        "--label",
+        "--timeout",
+        "--env",
+        "Examples:",
+        "mpiexec.hydra",
+        "srun",
+    ] {
         assert!(help.contains(word), "`{word}` is missing in:\n{help}");
     }
 }
