@@ -46,7 +46,7 @@ fn compile(shim: &Path) -> Result<(), String> {
     // The `cc` crate hands Rust's sanitizer on; gcc's runtime for it, a library of its own, cannot come in late.
     command.arg("-fno-sanitize=address");
     command.args(["-include", "rte_config.h", "-std=gnu11", "-fvisibility=hidden", "-shared", "-o"]).arg(shim);
-    command.args(["shim/shim.c", "shim/burst.c", "shim/memif.c", "shim/lives.c", "-Wl,-z,defs", "-Wl,--as-needed"]);
+    command.args(SOURCES.map(|name| format!("shim/{name}.c"))).args(["-Wl,-z,defs", "-Wl,--as-needed"]);
     for path in &dpdk.link_paths {
         command.arg("-L").arg(path);
     }
@@ -81,6 +81,8 @@ fn multiarch() -> String {
 
 /// Of Debian 12; the shim uses nothing that later versions have dropped.
 const OLDEST: &str = "22.11";
+
+const SOURCES: [&str; 5] = ["shim", "burst", "steering", "memif", "lives"];
 
 /// What the shim calls. Drivers are loaded by DPDK itself, from its own directory.
 const LIBRARIES: [&str; 5] = ["ethdev", "mbuf", "mempool", "ring", "eal"];
