@@ -31,6 +31,7 @@ pub mod fault;
 pub mod interface;
 mod link_table;
 pub mod mem;
+mod own_slot;
 pub mod page;
 pub mod pcap;
 pub mod rng;
@@ -51,6 +52,7 @@ pub use addr::{AddrError, LinkAddr, parse_mac};
 pub use caps::Caps;
 pub use counters::Counters;
 pub use driver::{Link, LinkError, Nic, TxSlot};
+pub use own_slot::OwnSlot;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::ops::{Deref, DerefMut};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +15,7 @@ use std::task::{Wake, Waker};
 
 use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot, clock};
 
 /// Where the other process listens.
 const AT: &str = "SIDELANE_TEST_REMOTE";
@@ -137,7 +136,11 @@ impl Nic for Remote {
 
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         let there = self.call(&[b"t", &link.0.to_le_bytes()[..], &(len as u64).to_le_bytes()].concat());
-        (there == [1]).then(|| Slot { bytes: vec![0; len], link, nic: self })
+        (there == [1]).then(|| {
+            OwnSlot::new(vec![0; len], move |frame| {
+                drop(self.call(&[b"s", &link.0.to_le_bytes()[..], &frame].concat()))
+            })
+        })
     }
 
     fn flush(&mut self) {
@@ -182,32 +185,6 @@ impl Nic for Remote {
 
     fn now(&self) -> Instant {
         clock::monotonic()
-    }
-}
-
-struct Slot<'a> {
-    nic: &'a Remote,
-    link: Link,
-    bytes: Vec<u8>,
-}
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl TxSlot for Slot<'_> {
-    fn commit(self) {
-        self.nic.call(&[b"s", &self.link.0.to_le_bytes()[..], &self.bytes].concat());
     }
 }
 

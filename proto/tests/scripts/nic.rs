@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Waker;
 
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot};
 
 /// What both the driver and the script hold.
 #[derive(Default)]
@@ -58,7 +57,13 @@ impl Nic for ScriptNic {
     }
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         // A driver's memory holds what the last frame left there.
-        (len <= self.caps.mtu).then(|| Slot { nic: self, link, bytes: vec![0xee; len] })
+        (len <= self.caps.mtu).then(|| {
+            OwnSlot::new(vec![0xee; len], move |frame| {
+                let mut wire = self.wire.borrow_mut();
+                let now = wire.now;
+                wire.sent.push_back((now, link.0, frame));
+            })
+        })
     }
     fn flush(&mut self) {}
     fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
@@ -75,33 +80,5 @@ impl Nic for ScriptNic {
     }
     fn now(&self) -> Instant {
         self.wire.borrow().now
-    }
-}
-
-struct Slot<'a> {
-    nic: &'a ScriptNic,
-    link: Link,
-    bytes: Vec<u8>,
-}
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl TxSlot for Slot<'_> {
-    fn commit(self) {
-        let mut wire = self.nic.wire.borrow_mut();
-        let now = wire.now;
-        wire.sent.push_back((now, self.link.0, self.bytes));
     }
 }

@@ -1,11 +1,10 @@
 //! A driver that gives the frames that it is told to, and keeps what is sent.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::task::Waker;
 
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot};
 
 pub(super) struct WireNic {
     caps: Caps,
@@ -49,7 +48,7 @@ impl Nic for WireNic {
         1
     }
     fn tx_slot(&mut self, _: Link, len: usize) -> Option<impl TxSlot + '_> {
-        (len <= self.caps.mtu).then(|| Slot { bytes: vec![0; len], nic: self })
+        (len <= self.caps.mtu).then(|| OwnSlot::new(vec![0; len], |frame| self.sent.push(frame)))
     }
     fn flush(&mut self) {}
     fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
@@ -66,30 +65,5 @@ impl Nic for WireNic {
     }
     fn now(&self) -> Instant {
         self.now
-    }
-}
-
-struct Slot<'a> {
-    nic: &'a mut WireNic,
-    bytes: Vec<u8>,
-}
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl TxSlot for Slot<'_> {
-    fn commit(self) {
-        self.nic.sent.push(self.bytes);
     }
 }
