@@ -3,11 +3,12 @@
 #![allow(unsafe_code)] // Sockets, and another user's thread.
 
 mod libdpdk;
+mod other;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use other::Other;
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Link, Nic, TxSlot};
@@ -76,7 +77,7 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
         stage.pair.tx_slot(stage.link, 8).unwrap().commit();
     }
     stage.other.kill();
-    let mut successor = Other::start(&stage.device, 2);
+    let mut successor = start(&stage.device, 2);
     successor.heard("flushed");
     // Its frames are the second life's, and those that were committed were for the first.
     stage.pair.flush();
@@ -108,7 +109,7 @@ fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
     let device = device("flooding");
     let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE);
     for round in 1..=8 {
-        let mut other = Other::start(&device, u32::MAX);
+        let mut other = start(&device, u32::MAX);
         other.heard("open");
         for number in 0..round * 700 {
             assert_eq!(receive(&mut pair), number, "round {round}");
@@ -143,7 +144,7 @@ fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
     let device = device("heard-late");
     let mut pair =
         Pair::open(&Config::new(format!("{device},server,mac={}", HERE.split('/').next().unwrap()))).unwrap();
-    let mut other = Other::start(&device, 3);
+    let mut other = start(&device, 3);
     other.heard("open");
     other.heard("flushed");
     other.kill();
@@ -379,7 +380,7 @@ impl Stage {
         let device = format!("{name}{there}");
         // The server's end first: a client does not wait long for it.
         let early = (!here.is_empty()).then(|| open(&format!("{name}{here}"), HERE, THERE));
-        let mut other = Other::start(&device, frames);
+        let mut other = start(&device, frames);
         other.heard("open");
         let (pair, link) = early.unwrap_or_else(|| open(&name, HERE, THERE));
         other.heard("flushed");
@@ -404,50 +405,8 @@ impl Stage {
     }
 }
 
-/// The other process.
-struct Other {
-    child: Child,
-    words: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(device: &str, frames: u32) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "other_side", "--ignored", "--nocapture"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.env(DEVICE, device).env(FRAMES, frames.to_string()).spawn().unwrap();
-        let words = BufReader::new(child.stdout.take().unwrap());
-        Self { child, words }
-    }
-
-    fn say(&mut self, word: &str) {
-        self.child.stdin.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
-    }
-
-    /// Waits for a line of it.
-    fn heard(&mut self, wanted: &str) {
-        let found = self.words.by_ref().lines().any(|line| line.unwrap() == wanted);
-        assert!(found, "it ended without saying `{wanted}`");
-    }
-
-    fn ended(&mut self) {
-        self.words.by_ref().lines().for_each(drop);
-        assert!(self.child.wait().unwrap().success());
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(device: &str, frames: u32) -> Other {
+    Other::start("other_side", &[(DEVICE, device), (FRAMES, &frames.to_string())])
 }
 
 /// One test at a time: each has two processes that poll.

@@ -1,9 +1,13 @@
 //! The protocol over a pair of DPDK's, which leaves reliability to it: between two processes, of which one closes or is killed.
 //! Where there is no libdpdk, each test says so and passes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+#[allow(dead_code, reason = "some of it is for tests of the driver")]
+#[path = "../../nic/tests/other/mod.rs"]
+mod other;
 
+use std::io::{Read, Write};
+
+use other::Other;
 use sidelane_nic::Nic;
 use sidelane_nic::dpdk::{Config as Device, OpenError, Pair};
 use sidelane_nic::time::Duration;
@@ -11,6 +15,8 @@ use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, SendError};
 
 /// The name that both processes open.
 const NAME: &str = "SIDELANE_TEST_NAME";
+/// How the other one ends.
+const END: &str = "SIDELANE_TEST_END";
 
 #[test]
 #[ignore = "the other side of a test"]
@@ -28,7 +34,7 @@ fn other_side() {
     }
     println!("\nsent");
     std::io::stdout().flush().unwrap();
-    if std::env::var("SIDELANE_TEST_END").unwrap() == "close" {
+    if std::env::var(END).unwrap() == "close" {
         endpoint.close(peer);
         while !matches!(endpoint.poll_event(), Some(Event::Closed { .. })) {
             endpoint.poll();
@@ -45,7 +51,7 @@ fn other_side() {
 #[test]
 fn all_that_was_sent_before_a_close_arrives() {
     let Some((mut endpoint, name)) = server("close") else { return };
-    let mut other = Other::start(&name, "close");
+    let mut other = start(&name, "close");
     let peer = connected(&mut endpoint);
     (0..MESSAGES - LAST).for_each(|number| receive(&mut endpoint, peer, number));
     // The rest is in the ring when its sender has closed and gone.
@@ -59,13 +65,13 @@ fn all_that_was_sent_before_a_close_arrives() {
 #[test]
 fn a_killed_peer_is_gone_within_a_second_and_its_successor_is_met() {
     let Some((mut endpoint, name)) = server("kill") else { return };
-    let mut other = Other::start(&name, "never");
+    let mut other = start(&name, "never");
     let mut peer = connected(&mut endpoint);
     for round in 0..2 {
         (0..MESSAGES).for_each(|number| receive(&mut endpoint, peer, number));
         other.kill();
         if round == 0 {
-            let early = Other::start(&name, "never");
+            let early = start(&name, "never");
             while !endpoint.nic().link_is_up() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -150,39 +156,8 @@ fn end_of_input() -> impl FnMut() -> bool {
     move || !ended.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-struct Other {
-    child: Child,
-    words: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(name: &str, end: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "other_side", "--ignored", "--nocapture"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.env(NAME, name).env("SIDELANE_TEST_END", end).spawn().unwrap();
-        let words = BufReader::new(child.stdout.take().unwrap());
-        Self { child, words }
-    }
-
-    fn ended(&mut self) {
-        self.words.by_ref().lines().for_each(drop);
-        assert!(self.child.wait().unwrap().success());
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(name: &str, end: &str) -> Other {
+    Other::start("other_side", &[(NAME, name), (END, end)])
 }
 
 const HERE: &str = "02:00:00:00:00:01/0";

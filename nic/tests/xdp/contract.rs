@@ -5,7 +5,7 @@ use sidelane_nic::xdp::{Config, Mode, Preference, Xdp};
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::{ip, veth};
-use crate::raw::RawSocket;
+use crate::raw_socket::RawSocket;
 
 pub fn veth_keeps_the_contract() {
     veth("vA", "vB");
@@ -57,11 +57,7 @@ impl Setup for On {
     }
 
     fn throw(&mut self, victim: &Xdp, bytes: &[u8]) -> bool {
-        let LinkAddr::Ether { mac, endpoint } = victim.caps().addr else { unreachable!() };
-        // Every other one is steered to the driver, so that it meets it.
-        let steered = bytes.first().is_some_and(|byte| byte % 2 == 0);
-        let start = if steered { endpoint.to_be_bytes() } else { [0xee; 2] };
-        RawSocket::on(self.interfaces[0]).send(&[&mac[..], &[2; 6], &[0x88, 0xb5], &start, bytes].concat());
+        RawSocket::on(self.interfaces[0]).throw(victim.caps().addr, bytes);
         true
     }
 }

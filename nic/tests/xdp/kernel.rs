@@ -10,13 +10,14 @@ use std::process::{Child, Command, Stdio};
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::ip;
-use crate::raw::{self, RawSocket};
+use crate::ping::ping;
+use crate::raw_socket::RawSocket;
 use crate::stage::{open, receive_one, send, veth_pair};
 
 pub fn foreign_frames_are_the_kernels() {
     let (mut a, mut b, to_b) = veth_pair();
     let LinkAddr::Ether { mac, endpoint } = b.caps().addr else { unreachable!() };
-    let (neighbour, kernel) = (RawSocket::on("vA"), RawSocket::on("vB"));
+    let (neighbour, kernel) = (RawSocket::on("vA"), RawSocket::listening_on("vB"));
     let [high, low] = endpoint.to_be_bytes();
     // IPv4, ARP, the other experimental EtherType, an endpoint that is not there, another host's address, a runt.
     let ours = [0x88, 0xb5, high, low];
@@ -86,7 +87,7 @@ pub fn the_kernel_goes_on_pinging_and_streaming() {
             stream.read_exact(&mut answer).unwrap();
             assert_eq!(&answer, b"all");
         });
-        let pinging = scope.spawn(|| raw::ping("10.77.0.2".parse().unwrap(), 100));
+        let pinging = scope.spawn(|| ping("10.77.0.2".parse().unwrap(), 100));
         for number in 0..FRAMES {
             send(&mut near, to_far, &number.to_be_bytes());
             assert_eq!(receive_one(&mut near), number.to_be_bytes());

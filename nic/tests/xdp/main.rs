@@ -5,7 +5,9 @@ mod interface;
 mod kernel;
 #[path = "../namespace/mod.rs"]
 mod namespace;
-mod raw;
+mod ping;
+#[path = "../raw_socket/mod.rs"]
+mod raw_socket;
 mod sharing;
 mod stage;
 

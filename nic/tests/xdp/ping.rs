@@ -1,7 +1,6 @@
-//! Packets past the driver.
+//! Pings by the kernel, past the driver.
 #![allow(unsafe_code)] // Sockets of the kernel, by plain system calls.
 
-use std::ffi::CString;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -30,39 +29,5 @@ pub fn ping(to: Ipv4Addr, count: u16) -> usize {
             got >= 28 && reply[20] == 0 && reply[26..28] == [high, low]
         };
         (0..count).filter(|number| answered(*number)).count()
-    }
-}
-
-/// Sends any bytes as an Ethernet frame, and sees what the kernel sees.
-pub struct RawSocket(OwnedFd);
-
-impl RawSocket {
-    pub fn on(interface: &str) -> Self {
-        let name = CString::new(interface).unwrap();
-        // SAFETY: the name and the address live through the calls; the descriptor is new and ours.
-        unsafe {
-            let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0));
-            let mut addr: libc::sockaddr_ll = std::mem::zeroed();
-            addr.sll_family = libc::AF_PACKET as u16;
-            addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-            addr.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-            let bound = libc::bind(socket.as_raw_fd(), (&raw const addr).cast(), size_of_val(&addr) as u32);
-            assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
-            Self(socket)
-        }
-    }
-
-    pub fn send(&self, frame: &[u8]) {
-        // SAFETY: the frame is readable for its length.
-        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
-    }
-
-    pub fn receive(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; 2048];
-        // SAFETY: the bytes are writable for their length.
-        let got = unsafe { libc::recv(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-        bytes.truncate(usize::try_from(got).ok()?);
-        Some(bytes)
     }
 }
