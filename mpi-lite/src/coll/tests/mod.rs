@@ -1,8 +1,11 @@
 //! Every algorithm against a model that knows everybody's input, and against the cost it states.
 
-mod collectives;
+mod cases;
 mod costs;
+mod moved;
+mod neighbors;
 mod play;
+mod reduced;
 mod two_level;
 
 use super::{Reduction, Schedule, Team};

@@ -1,4 +1,4 @@
-use super::collectives::{Inputs, each_case, scattered};
+use super::cases::{Inputs, each_case, scattered};
 use super::play::{GARBAGE, Operator};
 use super::{ADD, COMPOSE, play};
 use crate::coll::{Algorithm, Blocks, Buffers, Call, Case, Collective, Hosts, Rule, Schedule, Table, Transfer};
