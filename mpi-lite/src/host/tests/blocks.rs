@@ -1,0 +1,136 @@
+//! Blocks get where they belong.
+
+use super::*;
+
+#[test]
+fn data_gets_where_it_belongs() {
+    for size in SIZES {
+        run(size, |me, host| {
+            for (len, in_place) in LENS.into_iter().flat_map(|len| [(len, false), (len, true)]) {
+                for root in [0, size - 1] {
+                    let what = format!("{len} bytes, rank {me} of {size}, root {root}, in place {in_place}");
+                    let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, len)).collect();
+                    let mut data = if me == root { input(root, len) } else { vec![0; len] };
+                    at_once(host.broadcast(root, &mut data, &mut Thread)).unwrap();
+                    assert!(data == input(root, len), "broadcast: {what}");
+
+                    let mut output = if in_place { all.clone() } else { vec![0; all.len()] };
+                    let (own, is_root) = (input(me, len), me == root);
+                    let given = (!(in_place && is_root)).then_some(&own[..]);
+                    let room = is_root.then_some((&mut output[..], Blocks::Equal(len)));
+                    at_once(host.gather(root, given, room, &mut Thread)).unwrap();
+                    assert!(!is_root || output == all, "gather: {what}");
+
+                    let mut block = vec![0; len];
+                    let room = (!(in_place && is_root)).then_some(&mut block[..]);
+                    at_once(host.scatter(root, len, is_root.then_some(&all[..]), room, &mut Thread)).unwrap();
+                    assert!((in_place && is_root) || block == own, "scatter: {what}");
+                }
+                let what = format!("{len} bytes, rank {me} of {size}, in place {in_place}");
+                let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, len)).collect();
+                let mut output = vec![0; all.len()];
+                output[me * len..][..len].copy_from_slice(&input(me, len));
+                let own = input(me, len);
+                at_once(host.allgather(Blocks::Equal(len), (!in_place).then_some(&own[..]), &mut output, &mut Thread))
+                    .unwrap();
+                assert!(output == all, "allgather: {what}");
+
+                let given: Vec<u8> = (0..size).flat_map(|rank| input(me * size + rank, len)).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|rank| input(rank * size + me, len)).collect();
+                let mut output = if in_place { given.clone() } else { vec![0; given.len()] };
+                at_once(host.alltoall(len, (!in_place).then_some(&given[..]), &mut output, &mut Thread)).unwrap();
+                assert!(output == expected, "alltoall: {what}");
+                at_once(host.barrier(&mut Thread)).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn blocks_of_any_length_get_where_they_belong() {
+    for size in SIZES {
+        run(size, |me, host| {
+            for most in LENS {
+                // From none to the longest, and not alike among ranks.
+                let len = |from: usize, to: usize| most * ((from + 2 * to) % (size + 1)) / size.max(2);
+                let what = format!("up to {most} bytes, rank {me} of {size}");
+                let given: Vec<u8> = (0..size).flat_map(|to| input(me * size + to, len(me, to))).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + me, len(from, me))).collect();
+                let to: Vec<usize> = (0..size).map(|to| len(me, to)).collect();
+                let from: Vec<usize> = (0..size).map(|from| len(from, me)).collect();
+                let mut output = vec![0; expected.len()];
+                let (to, from) = (Blocks::Lens(&to), Blocks::Lens(&from));
+                at_once(host.alltoall_varying((Some(&given), to), (&mut output, from), &mut Thread)).unwrap();
+                assert!(output == expected, "alltoall: {what}");
+
+                let lens: Vec<usize> = (0..size).map(|rank| len(rank, 1)).collect();
+                let all: Vec<u8> = (0..size).flat_map(|rank| input(rank, lens[rank])).collect();
+                let (own, blocks) = (input(me, lens[me]), Blocks::Lens(&lens));
+                let mut output = vec![0; all.len()];
+                at_once(host.allgather(blocks, Some(&own), &mut output, &mut Thread)).unwrap();
+                assert!(output == all, "allgather: {what}");
+                for root in [0, size - 1] {
+                    let mut output = vec![0; all.len()];
+                    let room = (me == root).then_some((&mut output[..], blocks));
+                    at_once(host.gather(root, Some(&own), room, &mut Thread)).unwrap();
+                    assert!(me != root || output == all, "gather: {what}, root {root}");
+                    let mut block = vec![0; own.len()];
+                    let given = (me == root).then_some((&all[..], blocks));
+                    at_once(host.scatter_varying(root, given, Some(&mut block), &mut Thread)).unwrap();
+                    assert!(block == own, "scatter: {what}, root {root}");
+                }
+
+                // In place, what comes is as long as what goes.
+                let len = |a: usize, b: usize| most * ((a + b) % (size + 1)) / size.max(2);
+                let lens: Vec<usize> = (0..size).map(|other| len(me, other)).collect();
+                let mut data: Vec<u8> = (0..size).flat_map(|to| input(me * size + to, len(me, to))).collect();
+                let expected: Vec<u8> = (0..size).flat_map(|from| input(from * size + me, len(me, from))).collect();
+                let blocks = Blocks::Lens(&lens);
+                at_once(host.alltoall_varying((None, blocks), (&mut data, blocks), &mut Thread)).unwrap();
+                assert!(data == expected, "alltoall in place: {what}");
+            }
+        });
+    }
+}
+
+#[test]
+fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
+    for (size, periodic) in SIZES.into_iter().flat_map(|size| [(size, true), (size, false)]) {
+        run(size, |me, host| {
+            let around = |rank: usize, step: usize| {
+                let there = rank + step;
+                (periodic || (1..=size).contains(&there)).then_some((there + size - 1) % size)
+            };
+            let both = [around(me, 0), around(me, 2)];
+            let ranks = both.map(|rank| rank.map(|rank| rank as u32));
+            for len in LENS {
+                let what = format!("{len} bytes, rank {me} of {size}, periodic {periodic}");
+                let mut output = vec![9; 2 * len];
+                let room = (&mut output[..], Blocks::Equal(len));
+                let few = len + 2 * 4 <= FEW && me % 2 == 0;
+                match few {
+                    true => host.neighbor_allgather_few(&ranks, &input(me, len), room, &mut Thread),
+                    false => at_once(host.neighbor_allgather((&ranks, &ranks), &input(me, len), room, &mut Thread)),
+                }
+                .unwrap();
+                let of = |at: usize, bytes: &dyn Fn(usize) -> Vec<u8>| both[at].map_or(vec![9; len], bytes);
+                let expected = [of(0, &|from| input(from, len)), of(1, &|from| input(from, len))].concat();
+                assert!(output == expected, "allgather: {what}");
+
+                let given = [input(2 * me, len), input(2 * me + 1, len)].concat();
+                let mut output = vec![9; 2 * len];
+                let blocks = Blocks::Equal(len);
+                match few && 2 * len + 2 * 4 <= FEW {
+                    true => host.neighbor_alltoall_few(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread),
+                    false => {
+                        at_once(host.neighbor_alltoall(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread))
+                    }
+                }
+                .unwrap();
+                // From the one before us what it sent forwards, from the one behind us what it sent backwards.
+                let expected = [of(0, &|from| input(2 * from + 1, len)), of(1, &|from| input(2 * from, len))].concat();
+                assert!(output == expected, "alltoall: {what}");
+            }
+        });
+    }
+}

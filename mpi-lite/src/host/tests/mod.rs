@@ -1,0 +1,113 @@
+//! Threads as ranks: the memory between them is mapped once for each.
+
+mod blocks;
+mod failures;
+mod few;
+mod reductions;
+mod sleep;
+
+use std::sync::{Barrier, Mutex};
+
+use super::*;
+use crate::coll::Blocks;
+
+/// A rank that reads its own process's memory.
+struct Thread;
+
+impl Peers for Thread {
+    type Error = NonZeroU32;
+
+    const WAITS: bool = true;
+
+    fn turn(&mut self, _: impl Fn(usize) -> bool) -> Result<bool, NonZeroU32> {
+        Ok(false)
+    }
+
+    fn sleep(&mut self) {
+        std::thread::park();
+    }
+
+    fn may_sleep(&self) -> bool {
+        false
+    }
+
+    fn doze(&mut self) {}
+
+    fn slept(&mut self, _: bool) {}
+
+    fn wake(&mut self, member: usize) {
+        SLEEPERS.lock().unwrap().iter().filter(|(known, _)| *known == member).for_each(|(_, thread)| thread.unpark());
+    }
+
+    fn read(&mut self, _: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
+        // As between processes: the kernel copies, so that no reference is made to what another thread has.
+        let file = std::fs::File::open("/proc/self/mem").unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&file, into, address).unwrap();
+        Ok(())
+    }
+
+    fn code(error: &NonZeroU32) -> NonZeroU32 {
+        *error
+    }
+
+    fn error(code: NonZeroU32) -> NonZeroU32 {
+        code
+    }
+}
+
+/// Of all tests that run: a rank of another's is woken in vain.
+static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new());
+
+/// Every rank's answer.
+fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
+    let first = Host::create(size).unwrap();
+    let (ticket, all_have_joined) = (first.ticket(), Barrier::new(size));
+    let mut first = Some(first);
+    std::thread::scope(|scope| {
+        let (rank, all_have_joined) = (&rank, &all_have_joined);
+        let threads: Vec<_> = (0..size)
+            .map(|me| {
+                let first = first.take();
+                scope.spawn(move || {
+                    let mut host = first.unwrap_or_else(|| Host::join(ticket, me, size).unwrap());
+                    SLEEPERS.lock().unwrap().push((me, std::thread::current()));
+                    all_have_joined.wait();
+                    at_once(host.allow_reads(true, &mut Thread)).unwrap();
+                    rank(me, &mut host)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn input(rank: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + rank * 31 + at / 251) as u8).collect()
+}
+
+/// Composes maps a x + b of bytes: associative, and another result in any other order.
+fn compose(into: &mut [u8], from: &[u8]) {
+    for (into, from) in into.chunks_exact_mut(2).zip(from.chunks_exact(2)) {
+        into[1] = from[0].wrapping_mul(into[1]).wrapping_add(from[1]);
+        into[0] = from[0].wrapping_mul(into[0]);
+    }
+}
+
+fn combined(members: usize, len: usize) -> Vec<u8> {
+    let mut result = input(members - 1, len);
+    (0..members - 1).rev().for_each(|member| compose(&mut result, &input(member, len)));
+    result
+}
+
+const SIZES: [usize; 5] = [1, 2, 3, 5, 16];
+/// Short and long ones, also where a slot takes a block for each.
+const LENS: [usize; 6] = [0, 2, 1000, SHORT, SHORT + 2, PIECE + 10];
+
+#[test]
+fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
+    let takes = run(3, |me, host| {
+        at_once(host.allow_reads(me != 1, &mut Thread)).unwrap();
+        (host.limits().take(SHORT), host.limits().take(SHORT_ALL + 1))
+    });
+    assert_eq!(takes, [(true, false); 3]);
+}

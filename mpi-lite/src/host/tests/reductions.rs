@@ -1,0 +1,55 @@
+//! What all give is combined in the order of ranks.
+
+use super::*;
+
+#[test]
+fn reductions_keep_the_order_of_ranks() {
+    for size in SIZES {
+        run(size, |me, host| {
+            for (len, in_place) in LENS.into_iter().flat_map(|len| [(len, false), (len, true)]) {
+                let what = format!("{len} bytes, rank {me} of {size}, in place {in_place}");
+                let own = input(me, len);
+                let given = (!in_place).then_some(&own[..]);
+                let output = || if in_place { own.clone() } else { vec![0; len] };
+                for root in [0, size - 1] {
+                    let (mut output, is_root) = (output(), me == root);
+                    let given = if is_root { given } else { Some(&own[..]) };
+                    let room = is_root.then_some(&mut output[..]);
+                    at_once(host.reduce(root, given, room, 2, compose, &mut Thread)).unwrap();
+                    assert!(!is_root || output == combined(size, len), "reduce: {what}, root {root}");
+                }
+                let mut all = output();
+                at_once(host.allreduce(given, &mut all, 2, compose, &mut Thread)).unwrap();
+                assert!(all == combined(size, len), "allreduce: {what}");
+
+                let mut prefix = output();
+                at_once(host.scan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
+                assert!(prefix == combined(me + 1, len), "scan: {what}");
+                let mut prefix = output();
+                at_once(host.exscan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
+                assert!(me == 0 || prefix == combined(me, len), "exscan: {what}");
+
+                let blocks = Blocks::cut(len, 2, size);
+                let mut block = if in_place { own.clone() } else { vec![0; blocks.len(me)] };
+                at_once(host.reduce_scatter(given, &mut block, blocks, 2, compose, &mut Thread)).unwrap();
+                let expected = &combined(size, len)[blocks.start(me)..][..blocks.len(me)];
+                assert!(&block[..blocks.len(me)] == expected, "reduce_scatter: {what}");
+            }
+        });
+    }
+}
+
+#[test]
+fn arrays_too_long_for_the_root_alone_are_reduced_in_parts() {
+    run(3, |me, host| {
+        let len = super::reduce::ALONE / 2 + 2;
+        let own = input(me, len);
+        for (root, in_place) in [(0, false), (2, true)] {
+            let mut output = if in_place { own.clone() } else { vec![0; len] };
+            let room = (me == root).then_some(&mut output[..]);
+            let given = (!(in_place && me == root)).then_some(&own[..]);
+            at_once(host.reduce(root, given, room, 2, compose, &mut Thread)).unwrap();
+            assert!(me != root || output == combined(3, len), "root {root}, rank {me}");
+        }
+    });
+}
