@@ -1,6 +1,7 @@
 //! Few bytes, of ranks that wait: no future is made.
 
-use super::{HEADS, Slots};
+use super::Slots;
+use super::places::HEADS;
 use crate::host::{FEW, Peers, What};
 use crate::op::Function;
 

@@ -1,6 +1,8 @@
 //! Room in shared memory for what each member shows the others, call after call.
 
+mod chain;
 mod few;
+mod places;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,6 +13,8 @@ use sidelane_nic::share::Shared;
 use super::gate::{self, Closed, Turn};
 use super::wait::Ground;
 use super::{FEW, Peers, What, prefetch, whole};
+pub(in crate::host) use places::SLOT;
+use places::{HEAD, HEADS, LARGE, LEN, Places, Ring, WHAT};
 
 /// Rings of slots for each member and for results: heads, and small and large ones for what has no room there; and calls that each
 /// has finished. A slot is written again when everybody has finished the call that used it last, so that a member whom nobody
@@ -32,23 +36,6 @@ pub(in crate::host) struct Slots {
     for_all: u32,
     /// Room for what is combined.
     came: Vec<u8>,
-}
-
-/// Where things are in the memory.
-#[derive(Debug, Clone, Copy)]
-struct Places {
-    flags: usize,
-    rings: usize,
-    end: usize,
-}
-
-impl Places {
-    const fn of(size: usize) -> Self {
-        let flags = Ground::len(size).next_multiple_of(FLAGS_LEN) + gate::LEN;
-        // On a page, so that of rings which nobody uses no page is taken.
-        let rings = (flags + size * FLAGS_LEN).next_multiple_of(4096);
-        Self { flags, rings, end: rings + (size + 1) * RINGS_LEN }
-    }
 }
 
 impl Slots {
@@ -105,54 +92,6 @@ impl Slots {
         Ok(())
     }
 
-    /// As [`Self::show_now`], for the next member only. A chain of such calls is as long as they let it be.
-    #[inline]
-    pub(in crate::host) fn show_next_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
-        let again = self.call.wrapping_sub(HEADS.slots as u32 - 1);
-        let free = if self.was_for_next(again) {
-            if !reached(self.next_finished, again) {
-                self.next_finished = self.finished_of(self.ground.me + 1);
-            }
-            reached(self.next_finished, again)
-        } else {
-            let free = reached(self.finished, again);
-            self.next_finished = if free { again } else { self.next_finished };
-            free
-        };
-        let now = bytes.len() <= FEW && free;
-        if now {
-            self.write_head(what, bytes.len() as u64);
-            self.copy_in(self.place(self.ground.me, bytes.len()), bytes);
-            self.come(peers);
-        }
-        now
-    }
-
-    /// As [`Self::show_next_now`], of as many, but waits.
-    pub(in crate::host) async fn show_next<P: Peers>(
-        &mut self,
-        what: What,
-        bytes: &[u8],
-        peers: &mut P,
-    ) -> Result<(), P::Error> {
-        let again = self.call.wrapping_sub(HEADS.slots as u32 - 1);
-        if self.was_for_next(again) {
-            self.await_flag(self.ground.me + 1, again, peers).await?;
-        } else {
-            self.await_finished(again, peers).await?;
-        }
-        self.next_finished = again;
-        let shown = self.show_next_now(what, bytes, peers);
-        debug_assert!(shown, "they are few, and it is free");
-        Ok(())
-    }
-
-    /// Whether all that we have shown since the call before `again` was for the next member only.
-    #[inline]
-    fn was_for_next(&self, again: u32) -> bool {
-        reached(again.wrapping_sub(1), self.for_all)
-    }
-
     /// Shows where `bytes` are, for readers in our memory. They stay there until they are taken.
     pub(in crate::host) async fn show_address<P: Peers>(
         &mut self,
@@ -178,8 +117,8 @@ impl Slots {
     #[inline]
     fn write_head(&self, what: What, len: u64) {
         let at = self.head_at(self.ground.me);
-        let later = HEADS.place(self.call.wrapping_add(AHEAD));
-        prefetch::to_write(&self.ground.shared, self.places.rings + self.ground.me * RINGS_LEN + later);
+        let later = self.places.head(self.ground.me, self.call.wrapping_add(AHEAD));
+        prefetch::to_write(&self.ground.shared, later);
         self.ground.shared.write(at + WHAT, &what.to_bytes());
         self.ground.shared.write(at + LEN, &len.to_ne_bytes());
     }
@@ -227,7 +166,7 @@ impl Slots {
     #[inline]
     fn comes(&self, member: usize) -> impl Fn() -> bool {
         let (shown, finished) =
-            (self.ground.shared.word(self.head_at(member)), self.ground.shared.word(self.flag(member)));
+            (self.ground.shared.word(self.head_at(member)), self.ground.shared.word(self.places.flag(member)));
         let (call, looks) = (self.call.wrapping_add(1), Cell::new(0u32));
         move || {
             let look = looks.replace(looks.get().wrapping_add(1));
@@ -284,7 +223,7 @@ impl Slots {
         peers: &mut P,
         last: impl FnOnce(&mut Self, &mut P) -> Result<(), P::Error>,
     ) -> Result<Option<Closed>, P::Error> {
-        match gate::come(&self.ground, self.places.flags - gate::LEN) {
+        match gate::come(&self.ground, self.places.gate()) {
             Turn::Wait(closed) => Ok(Some(closed)),
             Turn::Open(closed) => {
                 last(self, peers)?;
@@ -299,7 +238,7 @@ impl Slots {
     pub(in crate::host) fn finish<P: Peers>(&mut self, peers: &mut P) {
         self.call = self.call.wrapping_add(1);
         // Pairs with the load in `await_finished`: what we have read may be overwritten.
-        self.ground.shared.word(self.flag(self.ground.me)).store(self.call, Ordering::Release);
+        self.ground.shared.word(self.places.flag(self.ground.me)).store(self.call, Ordering::Release);
         self.ground.tell(peers);
     }
 
@@ -431,32 +370,18 @@ impl Slots {
     /// How many calls a member has finished.
     #[inline]
     fn finished_of(&self, member: usize) -> u32 {
-        self.ground.shared.word(self.flag(member)).load(Ordering::Acquire)
-    }
-
-    /// Where the word is by which a member says how many calls it has finished.
-    #[inline]
-    fn flag(&self, member: usize) -> usize {
-        self.places.flags + member * FLAGS_LEN
+        self.ground.shared.word(self.places.flag(member)).load(Ordering::Acquire)
     }
 
     #[inline]
     fn head_at(&self, member: usize) -> usize {
-        self.places.rings + member * RINGS_LEN + HEADS.place(self.call)
+        self.places.head(member, self.call)
     }
 
     /// Where so many bytes of this call are.
     #[inline]
     fn place(&self, member: usize, len: usize) -> usize {
-        let rings = self.places.rings + member * RINGS_LEN;
-        rings
-            + if len <= VERY_FEW {
-                HEADS.place(self.call) + HEAD
-            } else if len <= FEW {
-                SMALL.place(self.call)
-            } else {
-                LARGE.place(self.call)
-            }
+        self.places.bytes(member, self.call, len)
     }
 }
 
@@ -466,49 +391,8 @@ fn reached(count: u32, call: u32) -> bool {
     count.wrapping_sub(call) as i32 >= 0
 }
 
-/// A member's slots of one length, behind those of another.
-#[derive(Clone, Copy)]
-struct Ring {
-    start: usize,
-    /// Calls that a member may be ahead of the others, less one: as many cost one turn on a core.
-    slots: usize,
-    /// Bytes of a slot.
-    slot: usize,
-}
-
-impl Ring {
-    const fn place(self, call: u32) -> usize {
-        self.start + call as usize % self.slots * self.slot
-    }
-
-    const fn end(self) -> usize {
-        assert!(self.slots.is_power_of_two(), "slots go on in their order where numbers wrap");
-        self.start + self.slots * self.slot
-    }
-}
-
-const HEADS: Ring = Ring { start: 0, slots: 64, slot: 64 };
-const SMALL: Ring = Ring { start: HEADS.end(), slots: HEADS.slots, slot: FEW };
-const LARGE: Ring = Ring { start: SMALL.end(), slots: 8, slot: SLOT };
-const RINGS_LEN: usize = LARGE.end();
-
-/// A head begins with the number of its call. Then what is shown, how long it is, and the bytes.
-const WHAT: usize = 8;
-const LEN: usize = 16;
-const HEAD: usize = 24;
-/// The most of them.
-const VERY_FEW: usize = HEADS.slot - HEAD;
-
-const _: () = assert!(FEW.is_multiple_of(64), "a slot begins with a cache line");
-
-/// The most that is shown by a copy: what goes by a copy at most, and a table of where it is.
-pub(in crate::host) const SLOT: usize = 20 * 1024;
-
-/// Calls before a head is written in which its line is asked for: an allreduce of 8 B of two ranks takes 5 to 20 % less.
-const AHEAD: u32 = 12;
-
 /// What is combined at a time: twice as much is in every processor's first cache.
 const HOT: usize = 4 * 1024;
 
-/// Two cache lines for each member: processors fetch lines in pairs.
-const FLAGS_LEN: usize = 128;
+/// Calls before a head is written in which its line is asked for: an allreduce of 8 B of two ranks takes 5 to 20 % less.
+const AHEAD: u32 = 12;
