@@ -11,6 +11,7 @@ use super::members::tag;
 use super::queue::{Answer, Operation, What};
 use super::request::{Head, Kind, OPS};
 use super::runs::{Run, parts};
+use super::window::State;
 use super::{RmaError, Window};
 
 /// What is done to a target's elements.
@@ -28,26 +29,23 @@ impl Window {
     ///
     /// # Safety
     /// The buffer can be read, and nobody writes it, until the operation is over: waited for, or flushed, or its epoch closed.
-    pub unsafe fn put(
-        &mut self,
-        turns: &mut impl Turns,
-        from: Lent<'_>,
-        to: Target<'_>,
-    ) -> Result<Operation, RmaError> {
-        let (operation, size) = self.begin(&to, from.size()?)?;
-        if let Some(done) = self.mapped.put(&from, &to) {
-            return done.map(|()| operation);
+    pub unsafe fn put(&self, turns: &mut impl Turns, from: Lent<'_>, to: Target<'_>) -> Result<Operation, RmaError> {
+        let size = from.size()?;
+        let mut state = self.state();
+        let operation = state.begin(&to, size)?;
+        if let Some(done) = state.mapped.put(&from, &to) {
+            return done.map(|()| Operation::done(operation.rank));
         }
+        drop(state);
         let run = to.datatype.contiguous_run(to.count).filter(|_| size > SHORT);
         let Some((at, _)) = run else {
             let action = Action { kind: Kind::Put, op: 0, element: None, grain: 1 };
-            self.access(turns, &action, Some(&from), None, &to);
-            return Ok(operation);
+            return Ok(self.access(turns, operation, &action, Some(&from), None, &to));
         };
-        let number = self.next_number();
         let run = Run { at: at as i64, len: size as u64 };
         let action = Action { kind: Kind::PutLong, op: 0, element: None, grain: 1 };
-        self.ask(turns, to.rank, action.head(number, &to, size), &[run], &[], None);
+        let asker = (to.rank, operation.number);
+        let (number, _) = self.ask(turns, asker, action.head(&to, size), &[run], &[], |_, _| None);
         let mut packed = Vec::new();
         let (data, packed) = match from.whole() {
             Some(whole) => (whole, Bytes::default()),
@@ -58,35 +56,32 @@ impl Window {
             }
         };
         let sent = self.members.say(turns.device(), to.rank, tag::data(number), data);
-        self.queues[to.rank].push(turns.device(), vec![(sent, packed)], None);
-        self.queues[to.rank].dirty = true;
-        Ok(operation)
+        let queue = &mut self.state().queues[to.rank];
+        queue.push(turns.device(), operation.number, action.kind, vec![(sent, packed)], None);
+        Ok(Operation { end: queue.end().messages, ..operation })
     }
 
     /// Copies from the target (`MPI_Get`, `MPI_Rget`).
     ///
     /// # Safety
     /// The room can be written, and nobody else uses it, until the operation is over.
-    pub unsafe fn get(
-        &mut self,
-        turns: &mut impl Turns,
-        into: Room<'_>,
-        from: Target<'_>,
-    ) -> Result<Operation, RmaError> {
-        let (operation, size) = self.begin(&from, into.size()?)?;
-        if let Some(done) = self.mapped.get(&into, &from) {
-            return done.map(|()| operation);
+    pub unsafe fn get(&self, turns: &mut impl Turns, into: Room<'_>, from: Target<'_>) -> Result<Operation, RmaError> {
+        let size = into.size()?;
+        let mut state = self.state();
+        let operation = state.begin(&from, size)?;
+        if let Some(done) = state.mapped.get(&into, &from) {
+            return done.map(|()| Operation::done(operation.rank));
         }
+        drop(state);
         let action = Action { kind: Kind::Get, op: 0, element: None, grain: 1 };
-        match from.datatype.contiguous_run(from.count) {
-            Some(_) if size == 0 => {}
+        Ok(match from.datatype.contiguous_run(from.count) {
+            Some(_) if size == 0 => operation,
             Some((at, len)) => {
                 let run = Run { at: at as i64, len: len as u64 };
-                self.access_part(turns, &action, None, Some(&into), &from, &[run], (0, len));
+                self.access_part(turns, operation, &action, None, Some(&into), &from, &[run], (0, len))
             }
-            None => self.access(turns, &action, None, Some(&into), &from),
-        }
-        Ok(operation)
+            None => self.access(turns, operation, &action, None, Some(&into), &from),
+        })
     }
 
     /// Combines the target's elements with ours, each atomically (`MPI_Accumulate`, `MPI_Raccumulate`). What is given is copied.
@@ -94,16 +89,15 @@ impl Window {
     /// # Safety
     /// The buffer can be read now.
     pub unsafe fn accumulate(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
         from: Lent<'_>,
         to: Target<'_>,
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::Accumulate, op, &from, to.datatype)?;
-        let (operation, _) = self.begin(&to, from.size()?)?;
-        self.access(turns, &action, Some(&from), None, &to);
-        Ok(operation)
+        let operation = self.state().begin(&to, from.size()?)?;
+        Ok(self.access(turns, operation, &action, Some(&from), None, &to))
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`, `MPI_Rget_accumulate`). With
@@ -112,7 +106,7 @@ impl Window {
     /// # Safety
     /// What is given can be read now, and the room is lent as for [`Self::get`].
     pub unsafe fn get_accumulate(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
         from: Lent<'_>,
         into: Room<'_>,
@@ -120,13 +114,13 @@ impl Window {
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::GetAccumulate, op, &from, to.datatype)?;
-        let (operation, size) = self.begin(&to, into.size()?)?;
+        let size = into.size()?;
+        let operation = self.state().begin(&to, size)?;
         let given = Some(&from).filter(|_| *op != Op::NoOp);
         if given.is_some() && from.size()? != size {
             return Err(RmaError::Mismatch);
         }
-        self.access(turns, &action, given, Some(&into), &to);
-        Ok(operation)
+        Ok(self.access(turns, operation, &action, given, Some(&into), &to))
     }
 
     /// [`Self::get_accumulate`] of one element (`MPI_Fetch_and_op`).
@@ -135,7 +129,7 @@ impl Window {
     /// `value` and `result` are such elements, and are lent as for [`Self::get_accumulate`].
     #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
     pub unsafe fn fetch_and_op(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
         value: *const u8,
         result: *mut u8,
@@ -158,7 +152,7 @@ impl Window {
     /// `new` and `compare` are such elements and can be read now; `result` is lent as for [`Self::get`].
     #[allow(clippy::too_many_arguments, reason = "they are the standard's")]
     pub unsafe fn compare_and_swap(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
         new: *const u8,
         compare: *const u8,
@@ -172,95 +166,86 @@ impl Window {
         }
         let datatype = &Datatype::from(element);
         let to = Target { rank, displacement, count: 1, datatype };
-        let (operation, size) = self.begin(&to, element.size())?;
+        let size = element.size();
+        let operation = self.state().begin(&to, size)?;
         let mut both = Vec::new();
         for address in [compare, new] {
             Lent { address, count: 1, datatype }.pack(0, size, &mut both);
         }
-        let number = self.next_number();
         let action = Action { kind: Kind::CompareSwap, op: 0, element: Some(element), grain: size };
         let room = Room { address: result, count: 1, datatype };
-        let answer = self.await_answer(turns.device(), rank, number, &room, (0, size));
         let run = Run { at: 0, len: size as u64 };
-        self.ask(turns, rank, action.head(number, &to, size), &[run], &[&both], Some(answer));
-        Ok(operation)
+        let asker = (rank, operation.number);
+        let (_, end) = self.ask(turns, asker, action.head(&to, size), &[run], &[&both], |device, number| {
+            Some(self.await_answer(device, rank, number, &room, (0, size)))
+        });
+        Ok(Operation { end: end.messages, ..operation })
     }
 
     /// Copies from this process's own part, of a window that has memory of its own: in an epoch or out of any.
     ///
     /// # Safety
     /// The room can be written now, and nobody else uses it.
-    pub unsafe fn load(&mut self, into: Room<'_>, displacement: i64) -> Result<(), RmaError> {
+    pub unsafe fn load(&self, into: Room<'_>, displacement: i64) -> Result<(), RmaError> {
         let own = Target { rank: self.rank(), displacement, count: into.count, datatype: into.datatype };
         own.size()?;
         self.sync();
-        self.mapped.get(&into, &own).unwrap_or(Err(RmaError::Flavor))
+        self.state().mapped.get(&into, &own).unwrap_or(Err(RmaError::Flavor))
     }
 
     /// Copies to this process's own part, as [`Self::load`] does from there.
     ///
     /// # Safety
     /// The buffer can be read now.
-    pub unsafe fn store(&mut self, from: Lent<'_>, displacement: i64) -> Result<(), RmaError> {
+    pub unsafe fn store(&self, from: Lent<'_>, displacement: i64) -> Result<(), RmaError> {
         let own = Target { rank: self.rank(), displacement, count: from.count, datatype: from.datatype };
         own.size()?;
-        let stored = self.mapped.put(&from, &own).unwrap_or(Err(RmaError::Flavor));
+        let stored = self.state().mapped.put(&from, &own).unwrap_or(Err(RmaError::Flavor));
         self.sync();
         stored
     }
 
-    /// Checks what can be checked here: rank, epoch, sizes. Bounds are checked where the memory is.
-    fn begin(&mut self, target: &Target<'_>, size: usize) -> Result<(Operation, usize), RmaError> {
-        let rank = target.rank;
-        if rank >= self.size() {
-            return Err(RmaError::Rank);
-        }
-        if !self.epoch.allows(rank) {
-            return Err(RmaError::Sync);
-        }
-        if target.size()? != size {
-            return Err(RmaError::Mismatch);
-        }
-        Ok((Operation { rank, number: self.queues[rank].begin() }, size))
-    }
-
+    /// Asks for all parts of it.
     fn access(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
+        operation: Operation,
         action: &Action,
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
-    ) {
-        for part in parts(target.datatype, target.count, action.grain) {
-            self.access_part(turns, action, from, into, target, &part.runs, (part.at, part.len));
-        }
+    ) -> Operation {
+        parts(target.datatype, target.count, action.grain).into_iter().fold(operation, |operation, part| {
+            self.access_part(turns, operation, action, from, into, target, &part.runs, (part.at, part.len))
+        })
     }
 
-    /// One request, for bytes `at..at + len` of what an operation accesses.
+    /// One request, for bytes `at..at + len` of what an operation accesses. The operation is over when this is, and what was before.
     #[allow(clippy::too_many_arguments, reason = "both sides, and what part of them")]
     fn access_part(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
+        operation: Operation,
         action: &Action,
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
         runs: &[Run],
         (at, len): (usize, usize),
-    ) {
-        let number = self.next_number();
+    ) -> Operation {
         let mut data = Vec::new();
         if let Some(from) = from {
             from.pack(at, len, &mut data);
         }
-        let answer = into.map(|into| self.await_answer(turns.device(), target.rank, number, into, (at, len)));
-        self.queues[target.rank].dirty |= answer.is_none();
-        self.ask(turns, target.rank, action.head(number, target, len), runs, &[&data], answer);
+        let asker = (target.rank, operation.number);
+        let (_, end) = self.ask(turns, asker, action.head(target, len), runs, &[&data], |device, number| {
+            into.map(|into| self.await_answer(device, target.rank, number, into, (at, len)))
+        });
+        Operation { end: end.messages, ..operation }
     }
 
     fn await_answer(
-        &mut self,
+        &self,
         device: &mut Device,
         rank: usize,
         number: i32,
@@ -277,6 +262,21 @@ impl Window {
     }
 }
 
+impl State {
+    /// Checks what can be checked here: rank, epoch, sizes. Bounds are checked where the memory is.
+    fn begin(&mut self, target: &Target<'_>, size: usize) -> Result<Operation, RmaError> {
+        let rank = target.rank;
+        let queue = self.queues.get_mut(rank).ok_or(RmaError::Rank)?;
+        if !self.epoch.allows(rank) {
+            return Err(RmaError::Sync);
+        }
+        if target.size()? != size {
+            return Err(RmaError::Mismatch);
+        }
+        Ok(Operation { rank, number: queue.begin(), end: 0 })
+    }
+}
+
 impl Action {
     fn accumulate(kind: Kind, op: &Op, from: &Lent<'_>, target: &Datatype) -> Result<Self, RmaError> {
         let element = target.element_kind().ok_or(RmaError::Op)?;
@@ -286,9 +286,9 @@ impl Action {
         Ok(Self { kind, op, element: Some(element), grain: element.size() })
     }
 
-    fn head(&self, number: i32, target: &Target<'_>, len: usize) -> Head {
+    fn head(&self, target: &Target<'_>, len: usize) -> Head {
         let Self { kind, op, element, .. } = *self;
-        Head { kind, detail: op, element, number, displacement: target.displacement, bytes: len as u64 }
+        Head { kind, detail: op, element, number: 0, displacement: target.displacement, bytes: len as u64 }
     }
 }
 

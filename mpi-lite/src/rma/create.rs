@@ -54,7 +54,7 @@ impl Window {
     ///
     /// # Safety
     /// As for [`Self::create`], until it is detached or the window is freed.
-    pub unsafe fn attach(&mut self, memory: *mut [u8]) -> Result<(), RmaError> {
+    pub unsafe fn attach(&self, memory: *mut [u8]) -> Result<(), RmaError> {
         if self.flavor != Flavor::Dynamic {
             return Err(RmaError::Flavor);
         }
@@ -64,7 +64,7 @@ impl Window {
 
     /// Hides what was attached from this address on. Nobody accesses it any more, which is for the caller to see to
     /// (`MPI_Win_detach`).
-    pub fn detach(&mut self, start: *const u8) -> Result<(), RmaError> {
+    pub fn detach(&self, start: *const u8) -> Result<(), RmaError> {
         if self.flavor != Flavor::Dynamic {
             return Err(RmaError::Flavor);
         }
@@ -73,12 +73,12 @@ impl Window {
 
     /// This process's part of a window that was allocated. It is there until the window is freed.
     pub fn memory(&self) -> Option<*mut [u8]> {
-        self.mapped.share(self.rank()).map(|(memory, _)| memory)
+        self.state().mapped.share(self.rank()).map(|(memory, _)| memory)
     }
 
     /// Another rank's part of a shared window, and its unit (`MPI_Win_shared_query`).
     pub fn share(&self, rank: usize) -> Option<(*mut [u8], u64)> {
-        self.mapped.share(rank).filter(|_| self.flavor == Flavor::Shared)
+        self.state().mapped.share(rank).filter(|_| self.flavor == Flavor::Shared)
     }
 
     /// Memory for the ranks of each host, made by the first of them, in which each has a part.
@@ -154,7 +154,7 @@ impl Window {
         let service = Box::new(Serving(Arc::clone(&exposure)));
         turns.device().begin_service(members.contexts.requests, service);
         let ranks = ranks(turns.device(), &members);
-        let mut window = Self::new(members, exposure, ranks, mapped, flavor);
+        let window = Self::new(members, exposure, ranks, mapped, flavor);
         // Nobody asks before everybody serves.
         let met = window.barrier(turns);
         if met.is_err() {

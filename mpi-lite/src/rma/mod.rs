@@ -29,7 +29,7 @@
 //! let mut device = Device::open(0, vec![Process::here("host", &[])], vec![], &Config::default())?;
 //! let contexts = Contexts { requests: 8, answers: 9, collective: 10 };
 //! let members = Members { processes: [0].into(), rank: 0, contexts };
-//! let mut window = Window::allocate(&mut device, members, 64, 8)?;
+//! let window = Window::allocate(&mut device, members, 64, 8)?;
 //! window.lock(&mut device, 0, Lock::Shared)?;
 //! let (two, mut before) = (2u64, 7u64);
 //! for _ in 0..3 {

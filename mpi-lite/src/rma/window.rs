@@ -1,17 +1,17 @@
 //! A window: memory of every rank that all can access.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::adi::{Incoming, Turns};
+use crate::adi::{self, Device, Incoming, Turns};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
 
 use super::direct::Mapped;
-use super::epoch::Epoch;
+use super::epoch::{Epoch, Exposed};
 use super::exposure::Exposure;
 use super::lent::Bytes;
 use super::members::{Members, tag};
-use super::queue::{Answer, Operation, Queue, What};
+use super::queue::{Answer, End, Operation, Queue, What};
 use super::request::{Head, Kind};
 use super::runs::Run;
 use super::{RmaError, lock};
@@ -19,20 +19,30 @@ use super::{RmaError, lock};
 /// One process's part in a window (MPI-4.1 12.2). Its calls are those of the standard; each takes the device that the window
 /// was made with, or who has that and moves on more than it while the call waits ([`Turns`]).
 ///
+/// Several threads may be in calls at once, as far as who has the device lets others have it while a call waits. Each waits for what
+/// itself has asked; what opens or ends an epoch keeps others out of that alone, with `Sync`.
+///
 /// A target does what others ask of it whenever its device is used: in any call that waits or tests, on whatever. A process
 /// that computes without one answers when it comes to one.
 #[derive(Debug)]
 pub struct Window {
     pub(super) members: Members,
     pub(super) exposure: Arc<Mutex<Exposure>>,
-    pub(super) ranks: Ranks,
-    pub(super) queues: Vec<Queue>,
-    /// What of every rank's memory can be accessed directly.
-    pub(super) mapped: Mapped,
     pub(super) flavor: Flavor,
-    pub(super) epoch: Epoch,
-    /// Ends of other ranks' accesses that are waited for, of an exposure epoch.
-    pub(super) exposed: Option<Vec<crate::adi::Request>>,
+    /// Locked throughout a barrier, by whoever has made the epoch [`Epoch::Changing`] or has the window alone: nobody waits for it.
+    ranks: Mutex<Ranks>,
+    state: Mutex<State>,
+}
+
+/// What calls change. Locked after the device, if at all, and not while they wait: so nobody waits for it long, and what a call relies on
+/// beyond a wait is in here.
+#[derive(Debug)]
+pub(super) struct State {
+    pub queues: Vec<Queue>,
+    /// What of every rank's memory can be accessed directly.
+    pub mapped: Mapped,
+    pub epoch: Epoch,
+    pub exposed: Exposed,
     /// Operations of all targets, by which answers are told apart.
     numbers: u32,
 }
@@ -56,7 +66,14 @@ impl Window {
         flavor: Flavor,
     ) -> Self {
         let queues = members.processes.iter().map(|_| Queue::default()).collect();
-        Self { members, exposure, ranks, queues, mapped, flavor, epoch: Epoch::None, exposed: None, numbers: 0 }
+        let state = State { queues, mapped, epoch: Epoch::None, exposed: Exposed::No, numbers: 0 };
+        Self { members, exposure, flavor, ranks: Mutex::new(ranks), state: Mutex::new(state) }
+    }
+
+    /// For a moment: nobody waits with it.
+    #[inline]
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
     /// This process's rank.
@@ -75,8 +92,8 @@ impl Window {
     }
 
     /// Ends the window, when all ranks have called this; no epoch is open.
-    pub fn free(mut self, turns: &mut impl Turns) -> Result<(), RmaError> {
-        let closed = matches!(self.epoch, Epoch::None | Epoch::Fence) && self.exposed.is_none();
+    pub fn free(self, turns: &mut impl Turns) -> Result<(), RmaError> {
+        let closed = self.state().is_closed();
         let flushed = self.flush_ranks(turns, 0..self.size());
         let met = self.barrier(turns);
         self.end(turns, met.is_ok());
@@ -99,12 +116,11 @@ impl Window {
 
     /// How an operation has ended, of those that the standard calls request-based: its buffers are the caller's again. `None`
     /// while it has not; then the device has had a turn.
-    pub fn test(&mut self, turns: &mut impl Turns, operation: Operation) -> Option<Result<(), RmaError>> {
+    pub fn test(&self, turns: &mut impl Turns, operation: Operation) -> Option<Result<(), RmaError>> {
         turns.device().flush();
-        let queue = &mut self.queues[operation.rank];
-        queue.poll_operation(turns.device(), operation.number).or_else(|| {
+        self.poll_operation(turns.device(), operation).or_else(|| {
             turns.turn();
-            let ended = queue.poll_operation(turns.device(), operation.number);
+            let ended = self.poll_operation(turns.device(), operation);
             if ended.is_none() {
                 turns.device().pass_by();
             }
@@ -113,96 +129,122 @@ impl Window {
     }
 
     /// Waits until an operation is over, as [`Self::test`] says it.
-    pub fn wait(&mut self, turns: &mut impl Turns, operation: Operation) -> Result<(), RmaError> {
-        let queue = &mut self.queues[operation.rank];
-        turns.wait_until(|turns| queue.poll_operation(turns.device(), operation.number))
+    pub fn wait(&self, turns: &mut impl Turns, operation: Operation) -> Result<(), RmaError> {
+        turns.wait_until(|turns| self.poll_operation(turns.device(), operation))
+    }
+
+    fn poll_operation(&self, device: &mut Device, operation: Operation) -> Option<Result<(), RmaError>> {
+        if operation.is_done() {
+            return Some(Ok(()));
+        }
+        self.state().queues[operation.rank].poll_operation(device, operation)
     }
 
     /// Waits until all operations at some ranks are done there.
     pub(super) fn flush_ranks(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
-        ranks: impl Iterator<Item = usize> + Clone,
+        ranks: impl Iterator<Item = usize>,
     ) -> Result<(), RmaError> {
-        for rank in ranks.clone() {
-            if std::mem::take(&mut self.queues[rank].dirty) {
-                self.ask_for_verdict(turns, rank, Kind::Flush);
-            }
+        let ends: Vec<_> = ranks.map(|rank| (rank, self.ask_for_flush(self.state(), turns, rank))).collect();
+        self.await_ends(turns, &ends)
+    }
+
+    /// Asks a target whether all is done there, unless that is known.
+    pub(super) fn ask_for_flush(&self, state: MutexGuard<'_, State>, turns: &mut impl Turns, rank: usize) -> End {
+        let queue = &state.queues[rank];
+        if !queue.dirty {
+            return queue.end();
         }
-        self.drain(turns, ranks)
+        drop(state);
+        self.ask_for_verdict(turns, rank, Kind::Flush)
     }
 
     /// Waits until nothing at some ranks needs anything of ours any more.
-    pub(super) fn drain(
-        &mut self,
-        turns: &mut impl Turns,
-        ranks: impl Iterator<Item = usize> + Clone,
-    ) -> Result<(), RmaError> {
-        let queues = &mut self.queues;
-        let mut waiting = ranks.clone();
-        let mut now = waiting.next();
-        turns.wait_until(|turns| {
-            while now.is_some_and(|rank| queues[rank].poll(turns.device())) {
-                now = waiting.next();
-            }
-            now.is_none().then_some(())
+    pub(super) fn drain(&self, turns: &mut impl Turns) -> Result<(), RmaError> {
+        let ends: Vec<_> = self.state().queues.iter().map(Queue::end).enumerate().collect();
+        self.await_ends(turns, &ends)
+    }
+
+    /// Waits for all of them, and tells the first failure.
+    pub(super) fn await_ends(&self, turns: &mut impl Turns, ends: &[(usize, End)]) -> Result<(), RmaError> {
+        let errors = ends.iter().map(|(rank, end)| self.await_end(turns, *rank, *end).err());
+        errors.fold(None, Option::or).map_or(Ok(()), Err)
+    }
+
+    pub(super) fn await_end(&self, turns: &mut impl Turns, rank: usize, end: End) -> Result<(), RmaError> {
+        turns.wait_until(|turns| self.state().queues[rank].poll_all(turns.device(), end))
+    }
+
+    pub(super) fn ask_for_verdict(&self, turns: &mut impl Turns, rank: usize, kind: Kind) -> End {
+        let (_, end) = self.ask(turns, (rank, 0), head(kind), &[], &[], |device, number| {
+            let mut room = Bytes::zeros(1);
+            let request = self.members.hear(device, rank, number, room.incoming());
+            Some(Answer { request, len: 1, what: What::Verdict { room } })
         });
-        let mut first = None;
-        for rank in ranks {
-            let error = self.queues[rank].take_error();
-            first = first.or(error);
-        }
-        first.map_or(Ok(()), Err)
+        end
     }
 
-    pub(super) fn ask_for_verdict(&mut self, turns: &mut impl Turns, rank: usize, kind: Kind) {
-        let number = self.next_number();
-        let mut room = Bytes::zeros(1);
-        let request = self.members.hear(turns.device(), rank, number, room.incoming());
-        let answer = Answer { request, len: 1, what: What::Verdict { room } };
-        self.ask(turns, rank, head(kind, number), &[], &[], Some(answer));
+    /// What comes when it is granted. That is for others to bring about, so it is in no queue, where it would be waited for by whoever
+    /// flushes all.
+    pub(super) fn ask_for_lock(&self, turns: &mut impl Turns, rank: usize, exclusive: bool) -> adi::Request {
+        let head = Head { detail: exclusive.into(), ..head(Kind::Lock) };
+        let mut granted = None;
+        self.ask(turns, (rank, 0), head, &[], &[], |device, number| {
+            granted = Some(self.members.hear(device, rank, number, Incoming::EMPTY));
+            None
+        });
+        granted.expect("it was asked for")
     }
 
-    pub(super) fn ask_for_lock(&mut self, turns: &mut impl Turns, rank: usize, exclusive: bool) {
-        let number = self.next_number();
-        let request = self.members.hear(turns.device(), rank, number, Incoming::EMPTY);
-        let answer = Answer { request, len: 0, what: What::InPlace };
-        let head = Head { detail: exclusive.into(), ..head(Kind::Lock, number) };
-        self.ask(turns, rank, head, &[], &[], Some(answer));
-    }
-
-    /// Sends a request, whose answer is awaited already; waits before if too many are under way.
+    /// Sends a rank a request of an operation, or of none (0); waits before if too many are under way. The request is given a number,
+    /// and by that `hear` awaits its answer. Says the number, and what has to be waited for.
     pub(super) fn ask(
-        &mut self,
+        &self,
         turns: &mut impl Turns,
-        rank: usize,
+        (rank, operation): (usize, u64),
         head: Head,
         runs: &[Run],
         data: &[&[u8]],
-        answer: Option<Answer>,
-    ) {
-        let queue = &mut self.queues[rank];
-        if queue.is_full() {
+        hear: impl FnOnce(&mut Device, i32) -> Option<Answer>,
+    ) -> (i32, End) {
+        let mut state = self.state();
+        if state.queues[rank].is_full() {
+            drop(state);
             turns.wait_until(|turns| {
+                let queue = &mut self.state().queues[rank];
                 queue.poll(turns.device());
                 (!queue.is_full()).then_some(())
             });
+            state = self.state();
         }
+        // No others' calls are let in from here on.
+        let number = state.next_number();
+        let answer = hear(turns.device(), number);
         let mut bytes = Vec::new();
-        head.write(runs, data, &mut bytes);
+        Head { number, ..head }.write(runs, data, &mut bytes);
         let bytes = Bytes::from(bytes);
         let sent = self.members.ask(turns.device(), rank, bytes.outgoing());
-        self.queues[rank].push(turns.device(), vec![(sent, bytes)], answer);
-    }
-
-    pub(super) const fn next_number(&mut self) -> i32 {
-        self.numbers = (self.numbers + 1) % tag::NUMBERS;
-        self.numbers as i32
+        let queue = &mut state.queues[rank];
+        queue.push(turns.device(), operation, head.kind, vec![(sent, bytes)], answer);
+        (number, queue.end())
     }
 
     /// Returns when all ranks have called it.
-    pub(super) fn barrier(&mut self, turns: &mut impl Turns) -> Result<(), RmaError> {
-        Ok(self.ranks.call(turns, Call::Barrier, None, &mut [], &mut |_, _| ())?)
+    pub(super) fn barrier(&self, turns: &mut impl Turns) -> Result<(), RmaError> {
+        Ok(lock(&self.ranks).call(turns, Call::Barrier, None, &mut [], &mut |_, _| ())?)
+    }
+}
+
+impl State {
+    /// No epoch is open.
+    fn is_closed(&self) -> bool {
+        self.epoch.is_closed() && matches!(self.exposed, Exposed::No)
+    }
+
+    const fn next_number(&mut self) -> i32 {
+        self.numbers = (self.numbers + 1) % tag::NUMBERS;
+        self.numbers as i32
     }
 }
 
@@ -210,13 +252,14 @@ impl Window {
 /// and write them. The exposure lives on in the device, and serves the others.
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.queues.iter().any(|queue| !queue.is_empty()) {
-            std::mem::forget(std::mem::take(&mut self.queues));
+        let mut state = self.state();
+        if state.queues.iter().any(|queue| !queue.is_empty()) {
+            std::mem::forget(std::mem::take(&mut state.queues));
         }
     }
 }
 
 /// Of a request that accesses nothing.
-const fn head(kind: Kind, number: i32) -> Head {
-    Head { kind, detail: 0, element: None, number, displacement: 0, bytes: 0 }
+const fn head(kind: Kind) -> Head {
+    Head { kind, detail: 0, element: None, number: 0, displacement: 0, bytes: 0 }
 }

@@ -15,7 +15,7 @@ use ends::Ends;
 /// operation may go to any of their ranks by each of their epochs, and is done when its own rank's ends. An operation is
 /// refused with `Rank`, `RmaRange`, `Op` (operators and elements that the standard does not combine), `Type` (slices of unequal
 /// lengths); whatever needs a process that is gone with `ProcFailed`. Where a target was asked, an operation's error is told once more
-/// by the next call that waits for all at that target.
+/// by the next call that waits for all at that target, or by all that wait there when it comes, of several threads.
 ///
 /// Dropped, it gives locks back and completes what was started, since others wait for that, and nobody is told of errors. What fences
 /// have opened needs all ranks to end, and stays open until the next fence: whoever leaves it by an error leaves the others waiting there.
@@ -78,7 +78,7 @@ impl<T: Equivalence> Window<T> {
     fn open<K: Kind>(
         &self,
         kind: K,
-        open: impl FnOnce(&mut rma::Window, &mut Held) -> Result<(), RmaError>,
+        open: impl FnOnce(&rma::Window, &mut Held) -> Result<(), RmaError>,
     ) -> Result<Epoch<'_, T, K>, ErrorClass> {
         self.call(|raw, turns| {
             if raw.is_fenced() {
@@ -150,31 +150,31 @@ mod ends {
         /// All ranks have to call its end.
         const NEEDS_ALL: bool = false;
 
-        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError>;
+        fn end(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError>;
     }
 
     impl Ends for Fenced {
         const NEEDS_ALL: bool = true;
 
-        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+        fn end(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError> {
             raw.fence(turns, true)
         }
     }
 
     impl Ends for Started {
-        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+        fn end(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError> {
             raw.complete(turns)
         }
     }
 
     impl Ends for Locked {
-        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+        fn end(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError> {
             raw.unlock(turns, self.0)
         }
     }
 
     impl Ends for AllLocked {
-        fn end(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+        fn end(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError> {
             raw.unlock_all(turns)
         }
     }

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
-use crate::comm::{Communicator, Equivalence, ErrorClass, Held, operator};
+use crate::comm::{Communicator, Equivalence, ErrorClass, Held};
 use crate::datatype::Datatype;
 use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 
@@ -17,9 +16,14 @@ use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 /// which copy: others may change it at any time, so it is never borrowed. Which accesses conflict is for the program to see to (MPI-4.1
 /// 12.7): what is written by two at once, or read while it is written, is any mixture of their bytes.
 ///
-/// A rank does what others ask of it in its own calls, of this window or of any communicator. Calls that several of its threads make of
-/// one window are made one after another: while one waits for a lock, for posts or in a fence, none of the others gives a lock back, nor
-/// posts. Threads that need this have a window each.
+/// A rank does what others ask of it in its own calls, of this window or of any communicator.
+///
+/// Several threads may be in calls of it at once (`MPI_THREAD_MULTIPLE`), where the job's communicator allows that: while one waits, for a
+/// lock, for posts, in a fence, others go on, and each waits for nothing but what itself has to. An epoch is the process's: all of its
+/// threads may use it. What they must not do at the same time is refused with `RmaSync`, and changes nothing: to lock a target whose lock
+/// another thread has, waits for or gives back; to open an epoch beside another one; to access anything in an epoch that another thread
+/// just opens or ends; to post what is posted. [`Self::revoke`] ends the waits of all threads. It is not freed, nor dropped, while one of
+/// them is in a call.
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {
@@ -27,7 +31,7 @@ pub struct Window<T: Equivalence> {
     made_of: Communicator,
     /// Has the window's contexts, so it outlives the window.
     comm: Communicator,
-    raw: Mutex<rma::Window>,
+    raw: rma::Window,
     len: usize,
     elements: PhantomData<T>,
 }
@@ -50,7 +54,7 @@ impl Communicator {
 
 impl<T: Equivalence> Window<T> {
     pub(super) const fn of(made_of: Communicator, comm: Communicator, raw: rma::Window, len: usize) -> Self {
-        Self { made_of, comm, raw: Mutex::new(raw), len, elements: PhantomData }
+        Self { made_of, comm, raw, len, elements: PhantomData }
     }
 
     /// This process's rank.
@@ -109,7 +113,6 @@ impl<T: Equivalence> Window<T> {
     /// Ends the window, when all ranks have called this. `RmaSync` when a part was [posted](Self::post) and not waited for.
     pub fn free(self) -> Result<(), ErrorClass> {
         let Self { made_of, comm, raw, .. } = self;
-        let raw = raw.into_inner().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the device stays where it is.
         let freed = unsafe { comm.with_device(|turns| raw.free(turns)) };
         freed.map_err(|error| made_of.fail(error.into()))
@@ -135,7 +138,7 @@ impl<T: Equivalence> Window<T> {
     /// A call of the raw window's; the error handler runs when nothing is locked any more.
     pub(super) fn call<R>(
         &self,
-        call: impl FnOnce(&mut rma::Window, &mut Held) -> Result<R, RmaError>,
+        call: impl FnOnce(&rma::Window, &mut Held) -> Result<R, RmaError>,
     ) -> Result<R, ErrorClass> {
         self.call_quietly(call).map_err(|error| self.made_of.fail(error.into()))
     }
@@ -143,18 +146,16 @@ impl<T: Equivalence> Window<T> {
     /// The same without the error handler, which may panic, for destructors.
     pub(super) fn call_quietly<R>(
         &self,
-        call: impl FnOnce(&mut rma::Window, &mut Held) -> Result<R, RmaError>,
+        call: impl FnOnce(&rma::Window, &mut Held) -> Result<R, RmaError>,
     ) -> Result<R, RmaError> {
-        // The window first: who waits with it lets others' calls in, which may be of this window.
-        let mut raw = operator::lock(&self.raw);
         // SAFETY: the device stays where it is.
-        unsafe { self.comm.with_device(|turns| call(&mut raw, turns)) }
+        unsafe { self.comm.with_device(|turns| call(&self.raw, turns)) }
     }
 
     /// An operation that is over when this returns, and needs nothing of what it was lent any more.
     pub(super) fn done(
         &self,
-        begin: impl FnOnce(&mut rma::Window, &mut Held) -> Result<Operation, RmaError>,
+        begin: impl FnOnce(&rma::Window, &mut Held) -> Result<Operation, RmaError>,
     ) -> Result<(), ErrorClass> {
         self.call(|raw, turns| {
             let operation = begin(raw, turns)?;

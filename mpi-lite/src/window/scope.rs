@@ -132,7 +132,7 @@ struct End<'a, T: Equivalence> {
 
 impl<T: Equivalence> End<'_, T> {
     /// The first error.
-    fn wait_all(&self, raw: &mut rma::Window, turns: &mut Held) -> Result<(), RmaError> {
+    fn wait_all(&self, raw: &rma::Window, turns: &mut Held) -> Result<(), RmaError> {
         let (mut first, count) = (Ok(()), self.begun.borrow().len());
         for index in 0..count {
             let begun = self.begun.borrow()[index];

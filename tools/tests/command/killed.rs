@@ -194,8 +194,8 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    fn one_sided(&mut self) -> Result<(), RmaError> {
-        let (what, window) = (self.what, self.window.as_mut().expect("it was made"));
+    fn one_sided(&self) -> Result<(), RmaError> {
+        let (what, window) = (self.what, self.window.as_ref().expect("it was made"));
         let datatype: Datatype = Predefined::Uint64.into();
         let (mut words, own) = ([1u64; 100], self.world.rank());
         let at = Target { rank: VICTIM as usize, displacement: i64::from(own) * 100, count: 100, datatype: &datatype };

@@ -136,7 +136,7 @@ fn accumulate(kept: &Communicator) {
     let shown: *mut [u8] = std::ptr::slice_from_raw_parts_mut(counter.as_mut_ptr().cast(), 8);
     // SAFETY: the device stays where it is, and the memory until the window is freed; nobody uses it before.
     unsafe {
-        let mut window = kept.with_device(|device| Window::create(device, kept.members(), shown, 8)).unwrap();
+        let window = kept.with_device(|device| Window::create(device, kept.members(), shown, 8)).unwrap();
         kept.with_device(|device| window.fence(device, false)).unwrap();
         for _ in 0..ROUNDS / 10 {
             let from = Lent { address: one.as_ptr().cast(), count: 1, datatype: &kind };

@@ -14,18 +14,18 @@ fn everybody_who_counts_gets_a_number_of_his_own() {
     for flavor in [Flavor::Create, Flavor::Allocate] {
         job(4, &Config::default(), |device, members| {
             let (own, mut kept) = (members.rank, vec![0; 2]);
-            let mut w = window(device, members, flavor, &mut kept);
+            let w = window(device, members, flavor, &mut kept);
             w.lock_all(device).unwrap();
             let mut last = None;
             for _ in 0..200 {
-                let number = fetch_and_add(&mut w, device, 1, 2, 1);
+                let number = fetch_and_add(&w, device, 1, 2, 1);
                 assert!(last < Some(number), "nobody gets one twice");
                 last = Some(number);
             }
             w.unlock_all(device).unwrap();
             w.barrier(device).unwrap();
             w.lock(device, 2, Lock::Shared).unwrap();
-            assert_eq!(fetch_and_add(&mut w, device, 0, 2, 1), 800, "seen by {own}");
+            assert_eq!(fetch_and_add(&w, device, 0, 2, 1), 800, "seen by {own}");
             w.unlock(device, 2).unwrap();
             w.free(device).unwrap();
         });
@@ -36,7 +36,7 @@ fn everybody_who_counts_gets_a_number_of_his_own() {
 fn what_is_compared_is_swapped_by_one_only() {
     job(3, &Config::default(), |device, members| {
         let mut kept = vec![0; 1];
-        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let w = window(device, members, Flavor::Create, &mut kept);
         w.lock_all(device).unwrap();
         let mut seen = 0u64;
         for _ in 0..100 {
@@ -55,7 +55,7 @@ fn what_is_compared_is_swapped_by_one_only() {
         w.unlock_all(device).unwrap();
         w.barrier(device).unwrap();
         w.lock_all(device).unwrap();
-        assert_eq!(fetch_and_add(&mut w, device, 0, 0, 0), 300);
+        assert_eq!(fetch_and_add(&w, device, 0, 0, 0), 300);
         w.unlock_all(device).unwrap();
         w.free(device).unwrap();
     });
@@ -66,17 +66,17 @@ fn who_has_the_lock_is_alone() {
     for flavor in [Flavor::Create, Flavor::Allocate] {
         job(4, &Config::default(), |device, members| {
             let mut kept = vec![0; 1];
-            let mut w = window(device, members, flavor, &mut kept);
+            let w = window(device, members, flavor, &mut kept);
             let mut word = [0];
             for _ in 0..50 {
                 w.lock(device, 1, Lock::Exclusive).unwrap();
-                get(&mut w, device, &mut word, 1, 0).unwrap();
-                put(&mut w, device, &[word[0] + 1], 1, 0).unwrap();
+                get(&w, device, &mut word, 1, 0).unwrap();
+                put(&w, device, &[word[0] + 1], 1, 0).unwrap();
                 w.unlock(device, 1).unwrap();
             }
             w.barrier(device).unwrap();
             w.lock(device, 1, Lock::Shared).unwrap();
-            get(&mut w, device, &mut word, 1, 0).unwrap();
+            get(&w, device, &mut word, 1, 0).unwrap();
             w.unlock(device, 1).unwrap();
             assert_eq!(word, [200]);
             w.free(device).unwrap();
@@ -88,17 +88,17 @@ fn who_has_the_lock_is_alone() {
 fn what_is_not_in_the_window_is_refused_and_the_next_operation_is_done() {
     job(2, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![7; 3_000]);
-        let mut w = window(device, members, Flavor::Create, &mut kept[1_000..2_000]);
+        let w = window(device, members, Flavor::Create, &mut kept[1_000..2_000]);
         if own == 0 {
             w.lock(device, 1, Lock::Shared).unwrap();
             for (len, displacement) in [(1, 1_000), (1, -1), (900, 101), (1_001, 0), (1, i64::MAX), (1, i64::MIN)] {
-                put(&mut w, device, &vec![1; len], 1, displacement).unwrap();
+                put(&w, device, &vec![1; len], 1, displacement).unwrap();
                 assert_eq!(w.flush(device, 1), Err(RmaError::Range), "{len} from {displacement} on");
-                assert_eq!(get(&mut w, device, &mut vec![0; len], 1, displacement), Err(RmaError::Range));
+                assert_eq!(get(&w, device, &mut vec![0; len], 1, displacement), Err(RmaError::Range));
                 assert_eq!(w.flush(device, 1), Err(RmaError::Range));
                 assert_eq!(w.flush(device, 1), Ok(()));
             }
-            put(&mut w, device, &[9; 900], 1, 100).unwrap();
+            put(&w, device, &[9; 900], 1, 100).unwrap();
             w.unlock(device, 1).unwrap();
         }
         w.free(device).unwrap();
@@ -111,11 +111,11 @@ fn what_is_not_in_the_window_is_refused_and_the_next_operation_is_done() {
 #[test]
 fn what_is_not_in_mapped_memory_is_refused() {
     job(2, &Config::default(), |device, members| {
-        let mut w = Window::allocate_shared(device, members, 800, 8).unwrap();
+        let w = Window::allocate_shared(device, members, 800, 8).unwrap();
         w.fence(device, false).unwrap();
         // The next rank's part follows, and is not this one's.
-        assert_eq!(put(&mut w, device, &[1], 0, 100), Err(RmaError::Range));
-        assert_eq!(get(&mut w, device, &mut [0; 2], 0, 99), Err(RmaError::Range));
+        assert_eq!(put(&w, device, &[1], 0, 100), Err(RmaError::Range));
+        assert_eq!(get(&w, device, &mut [0; 2], 0, 99), Err(RmaError::Range));
         assert!(w.share(1).is_some() && w.share(2).is_none());
         w.fence(device, true).unwrap();
         w.free(device).unwrap();
@@ -128,7 +128,7 @@ fn accumulates_of_one_origin_are_done_in_its_order() {
     for config in [Config::default(), Config { on_host: limits, single_copy: false, ..Config::default() }] {
         job(2, &config, |device, members| {
             let (own, mut kept) = (members.rank, vec![0; 3_000]);
-            let mut w = window(device, members, Flavor::Create, &mut kept);
+            let w = window(device, members, Flavor::Create, &mut kept);
             w.fence(device, false).unwrap();
             let values: Vec<[u64; 100]> = (1..=40).map(|value| [value; 100]).collect();
             let (datatype, data) = (&word(), vec![7u64; 2_000]);
@@ -158,7 +158,7 @@ fn accumulates_of_one_origin_are_done_in_its_order() {
 fn nonsense_is_reported_to_who_sent_it() {
     job(2, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![5; 8]);
-        let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
+        let w = window(device, members.clone(), Flavor::Create, &mut kept);
         if own == 0 {
             w.lock(device, 1, Lock::Shared).unwrap();
             // No kind; runs that are not there; an element that is none; more than a request ever is.
@@ -170,7 +170,7 @@ fn nonsense_is_reported_to_who_sent_it() {
                 // SAFETY: we wait until it is over.
                 let sent = members.ask(device, 1, unsafe { Outgoing::lend(&raw const bytes[..]) });
                 device.wait(sent);
-                w.queues[1].dirty = true;
+                w.state().queues[1].dirty = true;
                 assert_eq!(w.flush(device, 1), Err(RmaError::Malformed), "{} bytes", bytes.len());
             }
             w.unlock(device, 1).unwrap();
@@ -183,15 +183,15 @@ fn nonsense_is_reported_to_who_sent_it() {
 #[test]
 fn nothing_is_done_outside_of_its_epoch() {
     job(2, &Config::default(), |device, members| {
-        let mut w = Window::allocate(device, members, 8, 8).unwrap();
-        assert_eq!(put(&mut w, device, &[1], 0, 0), Err(RmaError::Sync));
+        let w = Window::allocate(device, members, 8, 8).unwrap();
+        assert_eq!(put(&w, device, &[1], 0, 0), Err(RmaError::Sync));
         assert_eq!(w.unlock(device, 0), Err(RmaError::Sync));
         assert_eq!(w.complete(device), Err(RmaError::Sync));
         assert_eq!(w.wait_exposed(device), Err(RmaError::Sync));
         assert_eq!(w.flush(device, 0), Err(RmaError::Sync));
         w.lock(device, 0, Lock::Shared).unwrap();
-        assert_eq!(put(&mut w, device, &[1], 1, 0), Err(RmaError::Sync));
-        assert_eq!(put(&mut w, device, &[1], 2, 0), Err(RmaError::Rank));
+        assert_eq!(put(&w, device, &[1], 1, 0), Err(RmaError::Sync));
+        assert_eq!(put(&w, device, &[1], 2, 0), Err(RmaError::Rank));
         assert_eq!(w.fence(device, false), Err(RmaError::Sync));
         assert_eq!(w.lock(device, 0, Lock::Shared), Err(RmaError::Sync));
         w.unlock(device, 0).unwrap();
@@ -206,7 +206,7 @@ fn pairs_with_gaps_are_combined_as_pairs() {
         if own == 0 {
             kept.iter_mut().step_by(2).for_each(|value| *value = (-1f64).to_bits());
         }
-        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let w = window(device, members, Flavor::Create, &mut kept);
         let datatype = &Datatype::from(Predefined::DoubleInt);
         let mine: Vec<u64> = (0..5_000).flat_map(|i| [(((i + own) % 3) as f64).to_bits(), own as u64]).collect();
         let from = Lent { address: mine.as_ptr().cast(), count: 5_000, datatype };
@@ -242,14 +242,14 @@ fn a_duplicate_of_a_communicator_has_windows() {
         // SAFETY: nobody takes the device away.
         let found = unsafe {
             dup.with_device(|device| {
-                let mut w = Window::allocate(device, dup.members(), 24, 8).unwrap();
+                let w = Window::allocate(device, dup.members(), 24, 8).unwrap();
                 w.fence(device, false).unwrap();
                 for rank in 0..3 {
-                    put(&mut w, device, &[10 + own as u64], rank, own as i64).unwrap();
+                    put(&w, device, &[10 + own as u64], rank, own as i64).unwrap();
                 }
                 w.fence(device, false).unwrap();
                 let mut found = [0; 3];
-                get(&mut w, device, &mut found, own, 0).unwrap();
+                get(&w, device, &mut found, own, 0).unwrap();
                 w.fence(device, true).unwrap();
                 w.free(device).unwrap();
                 found
@@ -268,7 +268,7 @@ fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
     for words in [1, 100, 20_000] {
         job(3, &Config::default(), |device, members| {
             let (own, mut kept) = (members.rank, vec![0; words]);
-            let mut w = window(device, members, Flavor::Create, &mut kept);
+            let w = window(device, members, Flavor::Create, &mut kept);
             assert_eq!(w.flush_local_all(device), Err(RmaError::Sync), "outside of an epoch");
             w.lock_all(device).unwrap();
             if own == 0 {
@@ -298,13 +298,13 @@ fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
 fn who_fetches_and_gives_nothing_changes_nothing() {
     job(3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![10; 4]);
-        let mut w = window(device, members, Flavor::Create, &mut kept);
+        let w = window(device, members, Flavor::Create, &mut kept);
         let datatype = &word();
         w.lock_all(device).unwrap();
         let mut last = [0; 4];
         for _ in 0..100 {
             if own == 0 {
-                fetch_and_add(&mut w, device, 1, 2, 3);
+                fetch_and_add(&w, device, 1, 2, 3);
                 continue;
             }
             let (nothing, mut seen) = (Lent { address: std::ptr::null(), count: 0, datatype }, [0u64; 4]);
@@ -319,7 +319,7 @@ fn who_fetches_and_gives_nothing_changes_nothing() {
         w.unlock_all(device).unwrap();
         w.barrier(device).unwrap();
         w.lock_all(device).unwrap();
-        assert_eq!(fetch_and_add(&mut w, device, 0, 2, 3), 110);
+        assert_eq!(fetch_and_add(&w, device, 0, 2, 3), 110);
         w.unlock_all(device).unwrap();
         w.free(device).unwrap();
     });

@@ -16,7 +16,7 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
     let all_have_met = std::sync::Barrier::new(3);
     job(3, &Config::default(), |device, members| {
         let (own, mut kept) = (members.rank, vec![0; 1_000]);
-        let mut w = window(device, members.clone(), Flavor::Create, &mut kept);
+        let w = window(device, members.clone(), Flavor::Create, &mut kept);
         if own == 2 {
             w.lock(device, 1, Lock::Exclusive).unwrap();
             w.barrier(device).unwrap();
@@ -32,7 +32,7 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
         }
         if own == 0 {
             w.lock(device, 1, Lock::Exclusive).unwrap();
-            put(&mut w, device, &[3], 1, 0).unwrap();
+            put(&w, device, &[3], 1, 0).unwrap();
             w.unlock(device, 1).unwrap();
             let word = members.say(device, 1, 5, Outgoing::EMPTY);
             device.wait(word);
@@ -42,8 +42,8 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
             device.wait(word);
         }
         assert_eq!(w.lock(device, 2, Lock::Shared), gone);
-        let _ = put(&mut w, device, &[1; 1_000], 2, 0);
-        assert_eq!(get(&mut w, device, &mut [0], 2, 0), gone);
+        let _ = put(&w, device, &[1; 1_000], 2, 0);
+        assert_eq!(get(&w, device, &mut [0], 2, 0), gone);
         assert_eq!(w.unlock(device, 2), gone);
         assert_eq!(w.free(device), gone);
     });

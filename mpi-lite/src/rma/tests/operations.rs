@@ -21,13 +21,7 @@ pub fn word() -> Datatype {
     Predefined::Uint64.into()
 }
 
-pub fn put(
-    w: &mut Window,
-    turns: &mut impl Turns,
-    words: &[u64],
-    rank: usize,
-    displacement: i64,
-) -> Result<(), RmaError> {
+pub fn put(w: &Window, turns: &mut impl Turns, words: &[u64], rank: usize, displacement: i64) -> Result<(), RmaError> {
     let datatype = &word();
     let from = Lent { address: words.as_ptr().cast(), count: words.len(), datatype };
     // SAFETY: we wait until it is over.
@@ -36,7 +30,7 @@ pub fn put(
 }
 
 pub fn get(
-    w: &mut Window,
+    w: &Window,
     turns: &mut impl Turns,
     words: &mut [u64],
     rank: usize,
@@ -49,7 +43,7 @@ pub fn get(
     w.wait(turns, operation)
 }
 
-pub fn fetch_and_add(w: &mut Window, turns: &mut impl Turns, value: u64, rank: usize, displacement: i64) -> u64 {
+pub fn fetch_and_add(w: &Window, turns: &mut impl Turns, value: u64, rank: usize, displacement: i64) -> u64 {
     let mut before = 0u64;
     let (value, result) = ((&raw const value).cast(), (&raw mut before).cast());
     // SAFETY: we wait until it is over.

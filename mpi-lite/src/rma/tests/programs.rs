@@ -138,7 +138,7 @@ struct Begun {
     operation: Operation,
 }
 
-fn begin(window: &mut Window, device: &mut Device, step: &Step, expected: &[u32], base: i64) -> Begun {
+fn begin(window: &Window, device: &mut Device, step: &Step, expected: &[u32], base: i64) -> Begun {
     let unsigned = Datatype::from(Predefined::Unsigned);
     let (len, spread) = (step.len(), step.spread);
     let here = Datatype::vector(len, 1, spread as isize, &unsigned).unwrap();
@@ -185,7 +185,7 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
         Flavor::Shared => Window::allocate_shared(device, members, CELLS * 4, 4),
         Flavor::Dynamic => Window::dynamic(device, members),
     };
-    let mut window = window.unwrap();
+    let window = window.unwrap();
     let memory = window.memory().unwrap_or(memory);
     let mut base = vec![0; SIZE];
     if flavor == Flavor::Dynamic {
@@ -208,7 +208,7 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
             0 => {
                 window.fence(device, false).unwrap();
                 for (step, expected) in mine {
-                    begun.push(begin(&mut window, device, step, expected, base[step.target]));
+                    begun.push(begin(&window, device, step, expected, base[step.target]));
                 }
                 window.fence(device, true).unwrap();
             }
@@ -216,7 +216,7 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
                 window.post(device, &all).unwrap();
                 window.start(device, &all).unwrap();
                 for (step, expected) in mine {
-                    begun.push(begin(&mut window, device, step, expected, base[step.target]));
+                    begun.push(begin(&window, device, step, expected, base[step.target]));
                 }
                 window.complete(device).unwrap();
                 if dice.chance(0.5) {
@@ -232,7 +232,7 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
                     let kind = if mode == 2 { Lock::Shared } else { Lock::Exclusive };
                     window.lock(device, target, kind).unwrap();
                     for (step, expected) in mine.iter().filter(|(step, _)| step.target == target) {
-                        begun.push(begin(&mut window, device, step, expected, base[target]));
+                        begun.push(begin(&window, device, step, expected, base[target]));
                     }
                     window.unlock(device, target).unwrap();
                 }
@@ -240,7 +240,7 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
             _ => {
                 window.lock_all(device).unwrap();
                 for (step, expected) in mine {
-                    begun.push(begin(&mut window, device, step, expected, base[step.target]));
+                    begun.push(begin(&window, device, step, expected, base[step.target]));
                     let last = begun.last().unwrap();
                     match dice.below(6) {
                         0 => window.flush(device, step.target).unwrap(),

@@ -4,6 +4,7 @@
 mod behaviour;
 mod beside;
 mod endings;
+mod threads;
 
 use crate::adi::Config;
 use crate::comm::{Communicator, in_threads};

@@ -100,7 +100,7 @@ impl Atomics {
     ) -> (Vec<u64>, Vec<u64>) {
         let words = self.part_words();
         let mut memory = vec![0u64; words];
-        let mut window = if self.created {
+        let window = if self.created {
             let bytes = std::ptr::slice_from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), words * 8);
             // SAFETY: It stays until the window is freed, and is not looked at while others may change it.
             unsafe { Window::create(turns, comm.members(), bytes, 8) }.unwrap()
@@ -109,19 +109,19 @@ impl Atomics {
         };
         let origins: Vec<usize> = (0..self.targets.len()).filter(|from| self.targets[*from].contains(&own)).collect();
         let mut seen = vec![Vec::new(); self.targets.len()];
-        self.open(&mut window, turns, &origins, &self.targets[own]);
+        self.open(&window, turns, &origins, &self.targets[own]);
         for turn in 0..TURNS {
             for &target in &self.targets[own] {
                 if let Way::Lock(lock) = self.way {
                     window.lock(turns, target, lock).unwrap();
                 }
-                seen[target].push(self.turn(&mut window, turns, (own, target, turn), rng));
+                seen[target].push(self.turn(&window, turns, (own, target, turn), rng));
                 if let Way::Lock(_) = self.way {
                     window.unlock(turns, target).unwrap();
                 }
             }
         }
-        self.close(&mut window, turns, rng, rest);
+        self.close(&window, turns, rng, rest);
         // Of created ones the memory is the user's, and with that none of its own.
         let part = window.memory().map_or(memory.as_ptr(), |own| own.cast::<u64>().cast_const());
         // SAFETY: All have met, or those who have access have completed it: nobody changes it.
@@ -131,7 +131,7 @@ impl Atomics {
         (self.flat(seen.collect()), found)
     }
 
-    fn open(&self, window: &mut Window, turns: &mut Held, origins: &[usize], targets: &[usize]) {
+    fn open(&self, window: &Window, turns: &mut Held, origins: &[usize], targets: &[usize]) {
         match self.way {
             Way::Fence => window.fence(turns, false).unwrap(),
             Way::Start => {
@@ -143,7 +143,7 @@ impl Atomics {
         }
     }
 
-    fn close(&self, window: &mut Window, turns: &mut Held, rng: &mut Rng, rest: &dyn Fn()) {
+    fn close(&self, window: &Window, turns: &mut Held, rng: &mut Rng, rest: &dyn Fn()) {
         match self.way {
             Way::Fence => window.fence(turns, true).unwrap(),
             Way::Start => {
@@ -164,7 +164,7 @@ impl Atomics {
     }
 
     /// Every operation on one target, in any order; some are waited for at once.
-    fn turn(&self, window: &mut Window, turns: &mut Held, who: (usize, usize, u64), rng: &mut Rng) -> Box<Seen> {
+    fn turn(&self, window: &Window, turns: &mut Held, who: (usize, usize, u64), rng: &mut Rng) -> Box<Seen> {
         let (own, target, turn) = who;
         let (words, kind): (usize, Datatype) = (self.words, Predefined::Uint64.into());
         let empty = || vec![NOTHING; words];

@@ -37,7 +37,7 @@ impl Epoch {
     fn epoch(&self, turns: &mut Held, comm: &Communicator, own: u64, size: u64) {
         let words = self.words;
         let len = (size as usize + 1) * words * 8;
-        let mut window = Window::allocate(turns, comm.members(), len, 8).unwrap();
+        let window = Window::allocate(turns, comm.members(), len, 8).unwrap();
         let datatype: Datatype = Predefined::Uint64.into();
         let targets: Vec<usize> = (0..size as usize).map(|next| (next + own as usize) % size as usize).collect();
         let given: Vec<Vec<u64>> = targets.iter().map(|target| self.put(own, *target as u64)).collect();
