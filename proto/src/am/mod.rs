@@ -34,7 +34,6 @@ use sidelane_nic::{LinkAddr, Nic};
 
 use crate::wire::RECORD_LEN;
 use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
-use long_reply::LongReply;
 use peer::{Peer, Peers};
 use replier::Outlets;
 use wire::{Head, Kind, Parsed, put_whole, record_len};
@@ -56,8 +55,8 @@ pub struct ActiveMessages<N: Nic, S> {
     counters: Counters,
     /// Peers that have to be told of their credit, each once.
     owing: Vec<u16>,
-    /// Replies whose put has found no room yet.
-    long_replies: VecDeque<LongReply>,
+    /// Peers to whom long replies wait to be handed over, each once.
+    replying: Vec<u16>,
 }
 
 impl<N: Nic, S> ActiveMessages<N, S> {
@@ -73,7 +72,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             events: VecDeque::new(),
             counters: Counters::default(),
             owing: Vec::new(),
-            long_replies: VecDeque::new(),
+            replying: Vec::new(),
         }
     }
 
@@ -157,14 +156,14 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             self.take_events();
         }
         let mut messages = 0;
-        let Self { endpoint, handlers, peers, counters, owing, long_replies, .. } = self;
+        let Self { endpoint, handlers, peers, counters, owing, replying, .. } = self;
         while endpoint.recv_answering(|from, message, answer| {
-            let outlets = Outlets { short: answer, long: long_replies };
+            let outlets = Outlets { short: answer, long: replying };
             run(handlers, peers, counters, owing, state, from, message, outlets)
         }) {
             messages += 1;
         }
-        if !self.long_replies.is_empty() {
+        if !self.replying.is_empty() {
             self.send_long_replies();
         }
         if !self.owing.is_empty() {
@@ -212,8 +211,12 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// Ends a connection once all that was sent is acknowledged; [`Event::Closed`] follows. Requests that come meanwhile are
     /// handled, but cannot be replied to.
     pub fn close(&mut self, peer: PeerId) {
-        if let Some(peer) = self.peers.get(peer) {
-            peer.open = false;
+        if let Some(entry) = self.peers.get(peer) {
+            entry.open = false;
+            if !entry.long_replies.is_empty() {
+                entry.long_replies.close_after = true;
+                return;
+            }
         }
         self.endpoint.close(peer);
     }
@@ -295,7 +298,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
 
     /// What may have room since the last turn need not wait for the next one.
     fn before_sleep(&mut self) {
-        if !self.long_replies.is_empty() {
+        if !self.replying.is_empty() {
             self.endpoint.flush();
             self.send_long_replies();
         }
@@ -355,7 +358,7 @@ impl<N: Nic, S> fmt::Debug for ActiveMessages<N, S> {
             .field("peers", &self.peers)
             .field("events", &self.events)
             .field("owing", &self.owing)
-            .field("long_replies", &self.long_replies)
+            .field("replying", &self.replying)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! What Active Messages know of one peer.
 
 use super::budget::Budget;
+use super::long_reply::LongReplies;
 use crate::PeerId;
 
 /// One connected peer, from its `Connected` until its place in the table is another's.
@@ -16,12 +17,21 @@ pub(super) struct Peer {
     /// [`Budget::sent`] when we last asked.
     pub asked_at: Option<u64>,
     pub budget: Budget,
+    pub long_replies: LongReplies,
 }
 
 impl Peer {
     /// It has just connected, and is owed the word of its credit.
     pub fn new(id: PeerId, reserve: usize, record_max: usize) -> Self {
-        Self { id, open: true, owing: true, record_max, asked_at: None, budget: Budget::new(reserve, record_max) }
+        Self {
+            id,
+            open: true,
+            owing: true,
+            record_max,
+            asked_at: None,
+            budget: Budget::new(reserve, record_max),
+            long_replies: LongReplies::default(),
+        }
     }
 }
 

@@ -1,10 +1,7 @@
 //! A handler's right to reply: once, to whom the request came from.
 
-use std::collections::VecDeque;
-
 use super::ARGS_MAX;
 use super::budget::Budget;
-use super::long_reply::LongReply;
 use super::peer::Peer;
 use super::wire::{Credit, Head, Kind, UNIT, put, put_whole, record_len};
 use crate::conn::Answering;
@@ -24,7 +21,8 @@ pub struct Replier<'a> {
 /// Where replies go.
 pub(super) struct Outlets<'a> {
     pub short: Answering<'a>,
-    pub long: &'a mut VecDeque<LongReply>,
+    /// Peers to whom long replies wait, which begin with them.
+    pub long: &'a mut Vec<u16>,
 }
 
 impl<'a> Replier<'a> {

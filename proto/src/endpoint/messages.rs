@@ -114,8 +114,8 @@ impl<N: Nic> Endpoint<N> {
         if self.router.ready.is_empty() { None } else { self.router.recv_ready(|peer, message, _| take(peer, message)) }
     }
 
-    /// Shows the oldest message that waits, and what an answer to it goes into; `take` says whether the FIFO has one now. False
-    /// when no message waits.
+    /// Shows the oldest message that waits, and what an answer to it goes into; `take` says whether there is one, in the FIFO
+    /// now or by [`Self::send_reserved`] later. False when no message waits.
     #[inline]
     pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> bool) -> bool {
         if self.router.ready.is_empty() {
@@ -129,7 +129,7 @@ impl<N: Nic> Endpoint<N> {
         taken.is_some()
     }
 
-    /// Sends a record of `len` bytes for which the FIFO to `peer` has kept room; `NoPeer` when that is gone.
+    /// Sends an answer that [`Self::recv_answering`] was told of, a record of `len` bytes for which the FIFO to `peer` has kept room; `NoPeer` when that is gone.
     pub(crate) fn send_reserved(
         &mut self,
         peer: PeerId,
@@ -139,7 +139,6 @@ impl<N: Nic> Endpoint<N> {
         let conn = self.router.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
         write(conn.outbox().spot(len, true).ok_or(SendError::NoPeer)?);
         conn.outbox().commit(len);
-        self.router.turn.counters.messages_sent += 1;
         self.router.activate(peer.index);
         Ok(())
     }

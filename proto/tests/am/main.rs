@@ -5,4 +5,6 @@ mod flood;
 mod hostile;
 mod long_replies;
 mod page;
+#[path = "../rma/reliable_nic.rs"]
+mod reliable_nic;
 mod world;
