@@ -40,6 +40,7 @@ impl Held<'_> {
         let State { device, lookout, .. } = &mut **state.as_mut().expect(HELD);
         let gone = device.gone().len();
         if moved {
+            lookout.wait(watcher);
             device.go_on(idle);
         } else if lookout.have_all_looked(watcher) && idle.has_waited_long(device.patience()) && sleeper.may_sleep() {
             sleeper.sleep(|| device.idle(idle));

@@ -94,6 +94,12 @@ impl Lookout {
         self.looked = 0;
     }
 
+    /// Somebody waits who has moved something, of which all are to be told, and has to look again as well.
+    pub fn wait(&mut self, watcher: &mut Watcher) {
+        self.waiting += u32::from(watcher.news.is_none());
+        watcher.news.get_or_insert(self.news);
+    }
+
     /// Somebody has looked and waits still. True if all have since the last news.
     pub fn have_all_looked(&mut self, watcher: &mut Watcher) -> bool {
         let before = watcher.news.replace(self.news);
@@ -102,11 +108,12 @@ impl Lookout {
         self.looked == self.waiting
     }
 
-    /// Somebody waits no longer.
+    /// Somebody waits no longer. What it has done since may be what others wait for.
     pub fn leave(&mut self, watcher: &Watcher) {
-        let Some(news) = watcher.news else { return };
-        self.waiting -= 1;
-        self.looked -= u32::from(news == self.news);
+        if watcher.news.is_some() {
+            self.waiting -= 1;
+            self.tell();
+        }
     }
 }
 
@@ -209,5 +216,21 @@ mod tests {
         assert!(lookout.have_all_looked(&mut one), "nobody else waits");
         lookout.leave(&one);
         assert_eq!((lookout.waiting, lookout.looked), (0, 0));
+    }
+
+    #[test]
+    fn what_one_that_waits_has_moved_or_done_is_looked_at_by_all() {
+        let mut lookout = Lookout::default();
+        let [mut one, mut other, mut third] = [const { Watcher { news: None } }; 3];
+        assert!(lookout.have_all_looked(&mut one));
+        // It came with what the other one waits for, which has not seen it yet.
+        lookout.wait(&mut other);
+        lookout.tell();
+        assert!(!lookout.have_all_looked(&mut one));
+        assert!(lookout.have_all_looked(&mut other));
+        assert!(lookout.have_all_looked(&mut third));
+        lookout.leave(&other);
+        assert!(!lookout.have_all_looked(&mut one), "the third one may wait for what the other one has done");
+        assert!(lookout.have_all_looked(&mut third));
     }
 }

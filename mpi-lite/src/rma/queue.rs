@@ -49,6 +49,9 @@ pub(super) struct Queue {
     pub dirty: bool,
     /// Which operations failed last: whoever waits for one is told, also after all were waited for.
     failed: VecDeque<(u64, RmaError)>,
+    /// The newest operation of those whose failure is kept no more. One up to it that is not among `failed` may have failed as well, so it is
+    /// told that it has.
+    forgotten: Option<(u64, RmaError)>,
     /// How many have failed at all.
     failures: u64,
     /// Of those, how many were told to who waited for all.
@@ -153,7 +156,8 @@ impl Queue {
         if self.over < operation.end {
             return None;
         }
-        let failed = self.failed.iter().find(|(number, _)| *number == operation.number);
+        let forgotten = self.forgotten.iter().filter(|(newest, _)| operation.number <= *newest);
+        let failed = self.failed.iter().filter(|(number, _)| *number == operation.number).chain(forgotten).next();
         Some(failed.map_or(Ok(()), |(_, error)| Err(*error)))
     }
 
@@ -173,7 +177,8 @@ impl Queue {
         if let Err(error) = end {
             self.failures += 1;
             if self.failed.len() == FAILED_MAX {
-                self.failed.pop_front();
+                let dropped = self.failed.pop_front();
+                self.forgotten = self.forgotten.into_iter().chain(dropped).max_by_key(|(number, _)| *number);
             }
             self.failed.push_back((operation, error));
         }
@@ -211,6 +216,7 @@ impl Answer {
 const QUEUE_MAX: usize = 1024;
 
 /// Failures that are kept for whoever waits for the operations: of all that can be under way at once, and as many that nobody asks for.
+/// Those of messages that fail when they are sent are not bounded so.
 const FAILED_MAX: usize = 2 * QUEUE_MAX;
 
 #[cfg(test)]
@@ -249,6 +255,22 @@ mod tests {
         device.revoke(PUTS);
         assert_eq!(queue.poll_operation(&mut device, second), Some(Ok(())));
         assert!(matches!(queue.poll_operation(&mut device, first), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_failure_is_told_however_many_follow_it() {
+        let (mut device, mut queue) = (device(), Queue::default());
+        let first = operation(&mut queue, &mut device, PUTS);
+        device.revoke(PUTS);
+        assert!(queue.poll_all(&mut device, queue.end()).is_some());
+        for _ in 0..FAILED_MAX {
+            operation(&mut queue, &mut device, PUTS);
+        }
+        assert!(queue.failed.iter().all(|(number, _)| *number != first.number));
+        assert!(matches!(queue.poll_operation(&mut device, first), Some(Err(_))));
+        let later = queue.begin();
+        let later = push(&mut queue, &mut device, later, LATER, Mode::Standard);
+        assert_eq!(queue.poll_operation(&mut device, later), Some(Ok(())));
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
 /// lock, for posts, in a fence, others go on, and each waits for nothing but what itself has to. An epoch is the process's: all of its
 /// threads may use it. What they must not do at the same time is refused with `RmaSync`, and changes nothing: to lock a target whose lock
 /// another thread has, waits for or gives back; to open an epoch beside another one; to access anything in an epoch that another thread
-/// just opens or ends; to post what is posted. [`Self::revoke`] ends the waits of all threads. It is not freed, nor dropped, while one of
-/// them is in a call.
+/// just opens or ends; to post what is posted. (What begins before its epoch is being ended, and waits for room, may go out behind the end.)
+/// [`Self::revoke`] ends the waits of all threads. It is not freed, nor dropped, while one of them is in a call.
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {

@@ -113,6 +113,19 @@ fn a_window_is_of_one_group() {
     });
 }
 
+#[test]
+fn an_access_after_the_ranks_own_revoke_is_told() {
+    job(1, |comm| {
+        let window = unmapped(&comm, 1);
+        let epoch = window.lock(0, Lock::Exclusive).unwrap();
+        epoch.put(&[1], 0, 0).unwrap();
+        window.revoke();
+        assert_eq!(epoch.put(&[1], 0, 0), Err(ErrorClass::Revoked));
+        drop(epoch);
+        assert_eq!(window.free(), Ok(()), "a rank alone waits for nobody");
+    });
+}
+
 /// A call that waits for rank 0, which does not come.
 type Wait = fn(&mut Window<u64>) -> Result<(), ErrorClass>;
 
