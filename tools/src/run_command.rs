@@ -69,6 +69,7 @@ ranks have started ends with the job, also when this command is killed, but for 
 
 --protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
   SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program
+Between machines mpiexec.hydra sends variables, and so the key, unencrypted: there let a script on each machine set it from a file.
 
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
 --mpi=pmi2 ./program` start them too, across machines.";

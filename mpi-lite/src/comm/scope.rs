@@ -99,7 +99,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     /// Waits for everything that was begun so far. A status each, in the order in which they were begun; an empty one of what was
-    /// waited for before.
+    /// waited for before. An error is in its status only: the scope's end does not tell of it again.
     pub fn wait_all(&'scope self) -> Vec<Status> {
         self.comm.local().wait_all(&mut self.pending.borrow_mut())
     }
@@ -131,7 +131,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl Request<'_> {
-    /// Which of the scope's calls it is, counted from 0: what [`Scope::wait_any`] tells.
+    /// Which of the scope's calls it is, counted from 0: what [`Scope::wait_any`] and the others tell.
     pub fn index(&self) -> usize {
         self.index
     }

@@ -108,7 +108,8 @@ impl World {
         Self::of(Launch::find()?, &adi::Config::default())
     }
 
-    /// As [`World::init`], with a launch and settings of the caller's, of which a tuning file replaces the limits.
+    /// As [`World::init`], with a launch and settings of the caller's, of which a tuning file replaces the limits and
+    /// `SIDELANE_PROTECTION` the protection.
     pub fn of(mut launch: Launch, config: &adi::Config) -> Result<Self, WorldError> {
         let (rank, size) = (launch.rank(), launch.size());
         if size == 1 {
@@ -120,7 +121,7 @@ impl World {
             });
         }
         let wish = Wish::of_environment(std::env::var("SIDELANE_NIC").ok().as_deref())?;
-        let told = std::env::var("SIDELANE_PROTECTION").ok();
+        let told = std::env::var_os("SIDELANE_PROTECTION").map(|text| text.to_string_lossy().into_owned());
         let protection = told.map_or(Ok(config.endpoint.protection), |text| text.parse::<Protection>())?;
         let config = &adi::Config { endpoint: sidelane_proto::Config { protection, ..config.endpoint }, ..*config };
         let told = Tuning::find(rank)?;

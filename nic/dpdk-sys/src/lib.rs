@@ -1,6 +1,6 @@
 //! libdpdk behind a table of functions that work on bursts, loaded when it is wanted.
 //!
-//! The shim (`shim/shim.c`) is compiled when this crate is built, and its shared object is part of the binary. It names
+//! The shim (`shim/`) is compiled when this crate is built, and its shared object is part of the binary. It names
 //! libdpdk as what it needs, so the system's loader brings in libdpdk when [`load`] is called, and not before: the same
 //! binary runs on machines without it.
 #![allow(unsafe_code)] // Loading a shared object, and the table in it.

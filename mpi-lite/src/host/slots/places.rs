@@ -1,8 +1,7 @@
 //! Where things are in the memory that members share: flags, a gate, and each one's rings of slots.
 
-use super::super::gate;
-use super::super::wait::Ground;
-use crate::host::FEW;
+use crate::host::wait::Ground;
+use crate::host::{FEW, gate};
 
 /// The memory of a number of members.
 #[derive(Debug, Clone, Copy)]

@@ -25,7 +25,6 @@ mod buffers;
 mod collective;
 mod epoch;
 mod exchange;
-
 mod layout;
 mod members;
 mod operators;
