@@ -82,6 +82,11 @@ impl Budget {
         room <= self.room && room < self.room_end
     }
 
+    /// No further request may be sent.
+    pub const fn end_requests(&mut self) {
+        self.room_end = 0;
+    }
+
     /// A request is sent that asks for `room`.
     #[inline]
     pub const fn on_request_sent(&mut self, room: ReplyRoom) {

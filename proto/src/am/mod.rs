@@ -208,13 +208,14 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         self.endpoint.wait_for_frames(None)
     }
 
-    /// Ends a connection once all that was sent is acknowledged; [`Event::Closed`] follows. Requests that come meanwhile are
+    /// Ends a connection once all that was sent, long replies that wait included, is acknowledged; [`Event::Closed`] follows. Requests that come meanwhile are
     /// handled, but cannot be replied to.
     pub fn close(&mut self, peer: PeerId) {
         if let Some(entry) = self.peers.get(peer) {
             entry.open = false;
             if !entry.long_replies.is_empty() {
                 entry.long_replies.close_after = true;
+                entry.budget.end_requests();
                 return;
             }
         }
@@ -286,6 +287,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             _ if words > ARGS_MAX => SendError::TooLong,
             // It was there once.
             _ if !self.endpoint.has_peer(to) => SendError::NoPeer,
+            Some(peer) if peer.long_replies.close_after => SendError::NoPeer,
             Some(peer) if peer.budget.room_max().is_some_and(|most| reply > most) => SendError::TooLong,
             Some(_) => {
                 self.counters.budget_stalls += 1;

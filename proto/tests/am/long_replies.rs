@@ -210,6 +210,7 @@ fn a_close_waits_for_long_replies_that_wait() {
     assert!(world.run(SOON, |world| world.nodes[1].am.counters().long_reply_stalls > 0));
     let Node { am, peer, .. } = &mut world.nodes[1];
     am.close(*peer);
+    assert_eq!(am.request_m(*peer, ADD, [1]), Err(SendError::NoPeer), "nothing follows a close");
     let closed = world
         .run(Duration::from_millis(100), |world| matches!(world.nodes[0].am.poll_event(), Some(Event::Closed { .. })));
     assert_eq!((closed, &world.nodes[0].state.came[..]), (true, &[0, 1, 2, 3, 4][..]));
