@@ -1,5 +1,5 @@
 use super::neighbor::{self, Neighbors};
-use super::two_level::{self, Levels};
+use super::two_level::{self, Levels, WithinHosts};
 use super::{
     Algorithm, Blocks, Case, Collective, Hosts, Reduction, Schedule, Span, Table, Team, allgather, allreduce, alltoall,
     barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
@@ -44,12 +44,19 @@ pub struct Buffers {
 }
 
 impl Call<'_> {
-    /// What rank `me` does of those on `hosts`, by the algorithm that `table` says.
-    pub fn build(self, schedule: &mut Schedule, me: usize, hosts: &Hosts, buffers: Buffers, table: &Table) {
+    /// What rank `me` does of those on `hosts`, by the algorithm that `table` says; on two levels `within` its host as it says.
+    pub fn build(
+        self,
+        schedule: &mut Schedule,
+        me: usize,
+        (hosts, within): (&Hosts, WithinHosts),
+        buffers: Buffers,
+        table: &Table,
+    ) {
         let (send, output) = schedule.begin(buffers.send, buffers.receive);
         let given = if buffers.in_place { output } else { send };
         let team = Team::all(me, hosts.ranks());
-        let levels = |root| Levels::new(me, hosts, root, table);
+        let levels = |root| Levels::new(me, (hosts, within), root, table);
         let choose = |collective, bytes, commutative| {
             table.choose(Case { collective, ranks: team.size, hosts: hosts.count(), bytes, commutative })
         };

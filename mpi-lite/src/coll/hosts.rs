@@ -54,13 +54,13 @@ impl Hosts {
         self.places[rank].0
     }
 
-    /// The ranks of a host.
-    pub(super) fn on(&self, host: usize) -> &[u32] {
+    /// The ranks of a host, in their order.
+    pub fn on(&self, host: usize) -> &[u32] {
         &self.ranks[self.starts[host]..self.starts[host + 1]]
     }
 
     /// A rank's place among those of its host.
-    pub(super) fn place(&self, rank: usize) -> usize {
+    pub fn place(&self, rank: usize) -> usize {
         self.places[rank].1
     }
 

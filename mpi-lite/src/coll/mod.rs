@@ -50,9 +50,10 @@ pub mod two_level;
 pub use blocks::Blocks;
 pub use call::{Buffers, Call};
 pub use hosts::Hosts;
-pub use schedule::{Clash, Memory, Round, Schedule, Span, Step, Transfer};
+pub use schedule::{Clash, HostCall, Memory, Round, Schedule, Span, Step, Transfer};
 pub use select::{Algorithm, Case, Collective, Rule, Table, TableError};
 pub use team::Team;
+pub use two_level::WithinHosts;
 
 /// What a reduction reduces: arrays of elements that are never cut, by an operator that may need them in the ranks' order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use super::Call;
+
 /// Which of a call's memories.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Memory {
@@ -21,7 +23,7 @@ pub struct Span {
 
 impl Span {
     /// `len` bytes of `memory` from `start` on.
-    pub fn new(memory: Memory, start: usize, len: usize) -> Self {
+    pub const fn new(memory: Memory, start: usize, len: usize) -> Self {
         Self { memory, start, len }
     }
 
@@ -89,6 +91,19 @@ pub enum Step {
         /// Read.
         from: Span,
     },
+    /// The ranks of our host make a call of their own: [`Schedule::call`] of this number.
+    OnHost(u32),
+}
+
+/// A call of the ranks of our host, whose ranks there are their places in the order of all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCall {
+    /// What they call.
+    pub call: Call<'static>,
+    /// What this rank gives, unless that is in place, or nothing.
+    pub send: Option<Span>,
+    /// What it gets.
+    pub receive: Span,
 }
 
 /// What one rank does in a collective: round after round of messages, all under way at once, and then local steps, in order.
@@ -99,6 +114,7 @@ pub enum Step {
 pub struct Schedule {
     transfers: Vec<Transfer>,
     steps: Vec<Step>,
+    calls: Vec<HostCall>,
     /// Where each round that is complete ends in the two lists.
     ends: Vec<(u32, u32)>,
     bounds: Bounds,
@@ -114,6 +130,7 @@ impl Schedule {
     pub fn begin(&mut self, send: usize, receive: usize) -> (Span, Span) {
         self.transfers.clear();
         self.steps.clear();
+        self.calls.clear();
         self.ends.clear();
         self.bounds = Bounds { send, receive, scratch: 0 };
         (Span::new(Memory::Send, 0, send), Span::new(Memory::Receive, 0, receive))
@@ -163,6 +180,28 @@ impl Schedule {
         if into != from {
             self.step(into, from, Step::Copy { into, from });
         }
+    }
+
+    /// The ranks of our host make this call.
+    pub fn on_host(&mut self, call: HostCall) {
+        let HostCall { send, receive, .. } = call;
+        for span in send.into_iter().chain([receive]) {
+            self.bounds.assert_hold(span);
+        }
+        assert!(receive.memory != Memory::Send, "a send buffer is only read");
+        assert!(send.is_none_or(|send| !send.overlaps(receive)), "a call's buffers are apart, or it is in place");
+        self.steps.push(Step::OnHost(self.calls.len() as u32));
+        self.calls.push(call);
+    }
+
+    /// Whether the ranks of our host make calls of their own.
+    pub fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// A call of the ranks of our host, by the number that its step has.
+    pub fn call(&self, number: u32) -> HostCall {
+        self.calls[number as usize]
     }
 
     /// What comes now waits for what there is.

@@ -4,8 +4,8 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use super::two_level::two_levels;
 use super::{ADD, play};
 use crate::coll::{
-    Algorithm, Blocks, Buffers, Call, Collective, Hosts, Memory, Schedule, Span, Team, Transfer, allgather, allreduce,
-    alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
+    Algorithm, Blocks, Buffers, Call, Collective, Hosts, Memory, Schedule, Span, Team, Transfer, WithinHosts,
+    allgather, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 
 /// Bytes of a rank's block; of the whole array, times the ranks.
@@ -214,7 +214,13 @@ fn two_levels_cost_what_their_files_say() {
             };
             let buffers = |_| (vec![0; send], vec![0; receive]);
             let play = play(ranks, 0, buffers, |schedule, team| {
-                call.build(schedule, team.me, &hosts, Buffers { send, receive, in_place: false }, &table);
+                call.build(
+                    schedule,
+                    team.me,
+                    (&hosts, WithinHosts::Messages),
+                    Buffers { send, receive, in_place: false },
+                    &table,
+                );
             });
             let schedules: Vec<_> = play.schedules().collect();
             let only = |within: bool, cost: (usize, usize)| {

@@ -152,12 +152,14 @@ impl Rank {
             return;
         }
         for step in self.schedule.round(self.round).unwrap().steps {
-            let (Step::Combine { into, from } | Step::Copy { into, from }) = *step;
+            let (Step::Combine { into, from } | Step::Copy { into, from }) = *step else {
+                panic!("{step:?} is none of messages")
+            };
             let read = bytes(&self.memory, from).to_vec();
             let written = bytes_mut(&mut self.memory, into);
             match step {
                 Step::Combine { .. } => operator(written, &read),
-                Step::Copy { .. } => written.copy_from_slice(&read),
+                _ => written.copy_from_slice(&read),
             }
         }
         self.round += 1;

@@ -1,7 +1,9 @@
 use super::cases::{Inputs, each_case, scattered};
 use super::play::{GARBAGE, Operator};
 use super::{ADD, COMPOSE, play};
-use crate::coll::{Algorithm, Blocks, Buffers, Call, Case, Collective, Hosts, Rule, Schedule, Table, Transfer};
+use crate::coll::{
+    Algorithm, Blocks, Buffers, Call, Case, Collective, Hosts, Rule, Schedule, Table, Transfer, WithinHosts,
+};
 use sidelane_nic::rng::Rng;
 
 /// Ranks on hosts, and by what they go.
@@ -46,7 +48,13 @@ impl Job {
 
     fn build(&self, schedule: &mut Schedule, me: usize, in_place: bool, call: Call) {
         let (send, receive) = schedule.buffer_lens();
-        call.build(schedule, me, &self.hosts, Buffers { send, receive, in_place }, &self.table);
+        call.build(
+            schedule,
+            me,
+            (&self.hosts, WithinHosts::Messages),
+            Buffers { send, receive, in_place },
+            &self.table,
+        );
     }
 }
 

@@ -5,21 +5,22 @@
 //! everybody's where hosts do not follow each other in the order of ranks. Between hosts go ceil(log2 h) messages from each.
 
 use super::{Direction, Levels};
-use crate::coll::{Blocks, Collective, Schedule, Span, Team, allgather as on_one_level, broadcast, gather};
+use crate::coll::{Blocks, Collective, Schedule, Span, allgather as on_one_level, gather};
 
 /// Blocks of `len` bytes to all. In place, `block` is ours of `output`.
 pub fn allgather(schedule: &mut Schedule, levels: &Levels, block: Span, output: Span, len: usize) {
-    let algorithm = levels.choose(Collective::Gather, levels.ours(), len);
-    by_leaders(schedule, levels, output, Blocks::Equal(len), |schedule, ours, on_host| {
-        gather::build(algorithm, schedule, ours, 0, block, on_host);
+    debug_assert_eq!(block.len(), len);
+    by_leaders(schedule, levels, output, Blocks::Equal(len), |schedule, on_host| {
+        levels.gather(schedule, block, on_host);
     });
 }
 
 /// Blocks of any lengths to all. In place, `block` is ours of `output`.
 pub fn allgatherv(schedule: &mut Schedule, levels: &Levels, block: Span, output: Span, blocks: Blocks) {
     let lens = levels.lens_here(blocks);
-    by_leaders(schedule, levels, output, blocks, |schedule, ours, on_host| {
-        gather::linear(schedule, ours, 0, block, on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
+    by_leaders(schedule, levels, output, blocks, |schedule, on_host| {
+        let on_host = on_host.map(|on_host| (on_host, Blocks::Lens(&lens)));
+        gather::linear(schedule, levels.ours(), levels.place_of_leader(), block, on_host);
     });
 }
 
@@ -29,7 +30,7 @@ fn by_leaders(
     levels: &Levels,
     output: Span,
     blocks: Blocks,
-    gather: impl FnOnce(&mut Schedule, Team, Option<Span>),
+    gather: impl FnOnce(&mut Schedule, Option<Span>),
 ) {
     let lens = levels.lens(blocks);
     let total = lens.iter().sum();
@@ -38,13 +39,12 @@ fn by_leaders(
     let whole = if apart { schedule.scratch(total) } else { blocks.run(output, 0, levels.hosts.ranks()) };
     let of_hosts = Blocks::Lens(&lens);
     let on_host = levels.leaders().map(|leaders| of_hosts.of(whole, leaders.me));
-    gather(schedule, levels.ours(), on_host);
+    gather(schedule, on_host);
     if let Some((leaders, on_host)) = levels.leaders().zip(on_host) {
         let algorithm = levels.choose(Collective::Allgather, leaders, total / leaders.size);
         on_one_level::build(algorithm, schedule, leaders, on_host, whole, of_hosts);
     }
-    let algorithm = levels.choose(Collective::Broadcast, levels.ours(), total);
-    broadcast::build(algorithm, schedule, levels.ours(), 0, whole);
+    levels.broadcast(schedule, whole);
     if apart {
         levels.copy(schedule, Direction::Unpack, output, whole, blocks);
     }

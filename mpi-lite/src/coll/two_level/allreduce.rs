@@ -4,18 +4,15 @@
 //! messages of the first: by recursive doubling log2 h from each.
 
 use super::Levels;
-use crate::coll::{Collective, Reduction, Schedule, Span, allreduce as on_one_level, broadcast, reduce};
+use crate::coll::{Collective, Reduction, Schedule, Span, allreduce as on_one_level};
 
 /// To all. In place, `input` is `output`.
 pub fn allreduce(schedule: &mut Schedule, levels: &Levels, input: Span, output: Span, reduction: Reduction) {
     debug_assert!(reduction.commutative, "hosts are in no order of ranks");
-    let ours = levels.ours();
-    let algorithm = levels.choose(Collective::Reduce, ours, input.len());
-    reduce::build(algorithm, schedule, ours, 0, (input, levels.leaders().map(|_| output)), reduction);
+    levels.reduce(schedule, (input, levels.leads().then_some(output)), reduction);
     if let Some(leaders) = levels.leaders() {
         let algorithm = levels.choose(Collective::Allreduce, leaders, input.len());
         on_one_level::build(algorithm, schedule, leaders, output, output, reduction);
     }
-    let algorithm = levels.choose(Collective::Broadcast, ours, output.len());
-    broadcast::build(algorithm, schedule, ours, 0, output);
+    levels.broadcast(schedule, output);
 }

@@ -5,19 +5,17 @@
 //! at each leader. Between hosts goes one message from each to each.
 
 use super::Levels;
-use crate::coll::{Blocks, Collective, Schedule, Span, Team, alltoall as on_one_level, gather, scatter};
+use crate::coll::{Blocks, Collective, Schedule, Span, Team, alltoall as on_one_level};
 
 /// Blocks of `len` bytes, from each to each. In place, `input` is `output`.
 pub fn alltoall(schedule: &mut Schedule, levels: &Levels, input: Span, output: Span, len: usize) {
-    let (ours, whole) = (levels.ours(), levels.hosts.ranks() * len);
-    let on_host = levels.leaders().map(|_| schedule.scratch(ours.size * whole));
-    let algorithm = levels.choose(Collective::Gather, ours, whole);
-    gather::build(algorithm, schedule, ours, 0, input, on_host);
+    let whole = levels.hosts.ranks() * len;
+    let on_host = levels.leads().then(|| schedule.scratch(levels.ours().size * whole));
+    levels.gather(schedule, input, on_host);
     if let Some((leaders, on_host)) = levels.leaders().zip(on_host) {
         between_hosts(schedule, levels, leaders, on_host, len);
     }
-    let algorithm = levels.choose(Collective::Scatter, ours, whole);
-    scatter::build(algorithm, schedule, ours, 0, whole, (on_host, Some(output)));
+    levels.scatter(schedule, whole, (on_host, Some(output)));
 }
 
 /// From what each rank `on_host` sends to everybody to what each receives from everybody, one rank after the other.
@@ -32,7 +30,7 @@ fn between_hosts(schedule: &mut Schedule, levels: &Levels, leaders: Team, on_hos
     let mut places = (0..).map(|place| outgoing.part(place * len, len));
     for host in 0..leaders.size {
         for us in 0..size {
-            levels.on(host).zip(&mut places).for_each(|(rank, place)| schedule.copy(place, block(us, rank)));
+            levels.on(host).iter().zip(&mut places).for_each(|(rank, place)| schedule.copy(place, block(us, *rank)));
         }
     }
     schedule.next_round();

@@ -7,20 +7,9 @@ use crate::coll::{Schedule, barrier as on_one_level};
 
 /// Nobody leaves before everybody has come.
 pub fn barrier(schedule: &mut Schedule, levels: &Levels) {
-    let ours = levels.ours();
-    let others = || (1..ours.size).map(|number| ours.rank(number));
-    match levels.leaders() {
-        Some(leaders) => {
-            others().for_each(|rank| schedule.await_signal(rank));
-            schedule.next_round();
-            on_one_level::dissemination(schedule, leaders);
-            others().for_each(|rank| schedule.signal(rank));
-        }
-        None => {
-            schedule.signal(ours.rank(0));
-            schedule.next_round();
-            schedule.await_signal(ours.rank(0));
-        }
+    levels.meet(schedule);
+    if let Some(leaders) = levels.leaders() {
+        on_one_level::dissemination(schedule, leaders);
     }
-    schedule.next_round();
+    levels.part(schedule);
 }

@@ -7,8 +7,9 @@ use crate::coll::{Collective, Schedule, Span, broadcast as on_one_level};
 
 /// The `data` of the root, which `levels` was made with, to all.
 pub fn broadcast(schedule: &mut Schedule, levels: &Levels, data: Span) {
-    for team in levels.leaders().into_iter().chain([levels.ours()]) {
-        let algorithm = levels.choose(Collective::Broadcast, team, data.len());
-        on_one_level::build(algorithm, schedule, team, 0, data);
+    if let Some(leaders) = levels.leaders() {
+        let algorithm = levels.choose(Collective::Broadcast, leaders, data.len());
+        on_one_level::build(algorithm, schedule, leaders, 0, data);
     }
+    levels.broadcast(schedule, data);
 }

@@ -10,16 +10,15 @@ use crate::coll::{Blocks, Collective, Schedule, Span, gather as on_one_level};
 /// To the root, which `levels` was made with: `block` is our part, as long as everybody's; `output` is the root's. In place, the root's
 /// part is there already.
 pub fn gather(schedule: &mut Schedule, levels: &Levels, block: Span, output: Option<Span>) {
-    let (ours, len) = (levels.ours(), block.len());
+    let (size, len) = (levels.ours().size, block.len());
     let apart = output.is_some() && !levels.are_in_order();
     let whole = if apart { Some(schedule.scratch(levels.hosts.ranks() * len)) } else { output };
     let on_host = levels.leaders().map(|_| match whole {
-        Some(whole) => whole.part(0, ours.size * len),
-        None if ours.size == 1 => block,
-        None => schedule.scratch(ours.size * len),
+        Some(whole) => whole.part(0, size * len),
+        None if size == 1 => block,
+        None => schedule.scratch(size * len),
     });
-    let algorithm = levels.choose(Collective::Gather, ours, len);
-    on_one_level::build(algorithm, schedule, ours, 0, block, on_host);
+    levels.gather(schedule, block, on_host);
     if let Some((leaders, on_host)) = levels.leaders().zip(on_host) {
         if levels.are_even() {
             let algorithm = levels.choose(Collective::Gather, leaders, on_host.len());

@@ -4,7 +4,8 @@
 //! Karonis, de Supinski, Foster, Gropp, Lusk, Bresnahan, "Exploiting hierarchy in parallel computer networks to optimize
 //! collective operation performance", 2000. Blocks for each rank have papers of their own.
 //!
-//! Within each level goes what the table says of a team of that size, by its algorithm for that length. Costs are given of h hosts
+//! Within each level goes what the table says of a team of that size, by its algorithm for that length; or within hosts what their
+//! ranks have made of a call of theirs ([`WithinHosts`]), such as by memory that they share (as Graham, Shipman, 2008, among others). Costs are given of h hosts
 //! with k ranks each, where L', o' and G' are those within a host, and of short messages, whose algorithms within the levels are trees.
 //!
 //! Where two levels are is a rule of the table (`two-level`), built in or measured (`sidelane tune`). On one stay what only the root knows the lengths of (`gatherv`, `scatterv`), what each pair of ranks has a length of its own
@@ -19,6 +20,7 @@ mod gather;
 mod reduce;
 mod reduce_scatter;
 mod scatter;
+mod within;
 
 use std::borrow::Cow;
 
@@ -33,13 +35,15 @@ pub use gather::gather;
 pub use reduce::reduce;
 pub use reduce_scatter::reduce_scatter;
 pub use scatter::scatter;
+pub use within::WithinHosts;
 
-/// The two teams that a rank may be in: its host's, whose number 0 is the leader, and that of all hosts' leaders.
+/// The two teams that a rank may be in: its host's, and that of all hosts' leaders.
 ///
 /// A host is led by its first rank, but the root's by the root; and hosts are counted from the root's.
 #[derive(Clone, Debug)]
 pub struct Levels<'a> {
     hosts: &'a Hosts,
+    within: WithinHosts,
     table: &'a Table,
     me: usize,
     root: usize,
@@ -49,42 +53,46 @@ pub struct Levels<'a> {
 
 impl<'a> Levels<'a> {
     /// As rank `me` sees them in a call with this root; without one it is the first of all.
-    pub fn new(me: usize, hosts: &'a Hosts, root: Option<usize>, table: &'a Table) -> Self {
+    pub fn new(me: usize, (hosts, within): (&'a Hosts, WithinHosts), root: Option<usize>, table: &'a Table) -> Self {
         let root = root.unwrap_or(0);
         let mut leaders = Cow::Borrowed(hosts.firsts());
         if hosts.place(root) > 0 {
             leaders.to_mut()[hosts.of(root)] = root as u32;
         }
-        Self { hosts, table, me, root, leaders }
+        // A rank that is alone has nobody to call.
+        let within = if hosts.on(hosts.of(me)).len() == 1 { WithinHosts::Messages } else { within };
+        Self { hosts, within, table, me, root, leaders }
     }
 
     /// The ranks of our host.
     fn ours(&self) -> Team<'_> {
-        let host = self.hosts.of(self.me);
-        Team::of(self.hosts.on(host), self.hosts.place(self.me)).counted_from(self.place_of_leader(host))
+        Team::of(self.hosts.on(self.hosts.of(self.me)), self.hosts.place(self.me))
+    }
+
+    /// Which of them leads.
+    fn place_of_leader(&self) -> usize {
+        self.hosts.place(self.leaders[self.hosts.of(self.me)] as usize)
+    }
+
+    /// Whether we do.
+    fn leads(&self) -> bool {
+        self.hosts.place(self.me) == self.place_of_leader()
     }
 
     /// The leaders, if we are one.
     fn leaders(&self) -> Option<Team<'_>> {
-        let host = self.hosts.of(self.me);
-        let leads = self.leaders[host] as usize == self.me;
-        leads.then(|| Team::of(&self.leaders, host).counted_from(self.hosts.of(self.root)))
+        let team = || Team::of(&self.leaders, self.hosts.of(self.me)).counted_from(self.hosts.of(self.root));
+        self.leads().then(team)
     }
 
-    /// The ranks of the host with that number among the leaders, in the order of its team.
-    fn on(&self, number: usize) -> impl Iterator<Item = u32> {
-        let host = (number + self.hosts.of(self.root)) % self.hosts.count();
-        let team = Team::of(self.hosts.on(host), 0).counted_from(self.place_of_leader(host));
-        (0..team.size).map(move |number| team.rank(number))
+    /// The ranks of the host with that number among the leaders.
+    fn on(&self, number: usize) -> &[u32] {
+        self.hosts.on((number + self.hosts.of(self.root)) % self.hosts.count())
     }
 
     /// All ranks in the order of hosts.
     fn ranks(&self) -> impl Iterator<Item = u32> {
-        (0..self.hosts.count()).flat_map(|number| self.on(number))
-    }
-
-    fn place_of_leader(&self, host: usize) -> usize {
-        if host == self.hosts.of(self.root) { self.hosts.place(self.root) } else { 0 }
+        (0..self.hosts.count()).flat_map(|number| self.on(number)).copied()
     }
 
     /// Whether all hosts have as many ranks. All ranks find the same.
@@ -94,12 +102,13 @@ impl<'a> Levels<'a> {
 
     /// Whether the order of hosts is that of ranks.
     fn are_in_order(&self) -> bool {
-        self.root == 0 && self.hosts.are_in_order()
+        self.hosts.of(self.root) == 0 && self.hosts.are_in_order()
     }
 
     /// Bytes of all blocks for each host.
     fn lens(&self, blocks: Blocks) -> Vec<usize> {
-        (0..self.hosts.count()).map(|number| self.on(number).map(|rank| blocks.len(rank as usize)).sum()).collect()
+        let len = |rank: &u32| blocks.len(*rank as usize);
+        (0..self.hosts.count()).map(|number| self.on(number).iter().map(len).sum()).collect()
     }
 
     /// Bytes of each block for our host.

@@ -5,7 +5,7 @@
 //! bytes at each leader where hosts do not follow each other in the order of ranks. Between hosts go log2 h messages from each.
 
 use super::{Direction, Levels};
-use crate::coll::{Blocks, Collective, Reduction, Schedule, Span, reduce, reduce_scatter as on_one_level, scatter};
+use crate::coll::{Blocks, Collective, Reduction, Schedule, Span, reduce_scatter as on_one_level, scatter};
 
 /// Its block to each. `output` is our block; in place it lies within `input`.
 pub fn reduce_scatter(
@@ -16,10 +16,8 @@ pub fn reduce_scatter(
     reduction: Reduction,
 ) {
     debug_assert!(reduction.commutative, "hosts are in no order of ranks");
-    let ours = levels.ours();
-    let partial = levels.leaders().map(|_| schedule.scratch(input.len()));
-    let algorithm = levels.choose(Collective::Reduce, ours, input.len());
-    reduce::build(algorithm, schedule, ours, 0, (input, partial), reduction);
+    let partial = levels.leads().then(|| schedule.scratch(input.len()));
+    levels.reduce(schedule, (input, partial), reduction);
     let on_host = levels.leaders().zip(partial).map(|(leaders, partial)| {
         let lens = levels.lens(blocks);
         let packed = if levels.are_in_order() { partial } else { schedule.scratch(input.len()) };
@@ -32,10 +30,10 @@ pub fn reduce_scatter(
         on_host
     });
     if let Blocks::Equal(len) = blocks {
-        let algorithm = levels.choose(Collective::Scatter, ours, len);
-        scatter::build(algorithm, schedule, ours, 0, len, (on_host, Some(output)));
+        levels.scatter(schedule, len, (on_host, Some(output)));
     } else {
         let lens = levels.lens_here(blocks);
-        scatter::linear(schedule, ours, 0, Some(output), on_host.map(|on_host| (on_host, Blocks::Lens(&lens))));
+        let on_host = on_host.map(|on_host| (on_host, Blocks::Lens(&lens)));
+        scatter::linear(schedule, levels.ours(), levels.place_of_leader(), Some(output), on_host);
     }
 }

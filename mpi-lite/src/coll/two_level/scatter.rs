@@ -10,7 +10,7 @@ use crate::coll::{Blocks, Collective, Schedule, Span, scatter as on_one_level};
 /// From the root, which `levels` was made with: `block` is our part, of `len` bytes as everybody's, and nowhere if it stays in place;
 /// `input` is the root's.
 pub fn scatter(schedule: &mut Schedule, levels: &Levels, len: usize, block: Option<Span>, input: Option<Span>) {
-    let (ours, blocks) = (levels.ours(), Blocks::Equal(len));
+    let (size, blocks) = (levels.ours().size, Blocks::Equal(len));
     let whole = input.map(|input| {
         if levels.are_in_order() {
             return input;
@@ -20,9 +20,9 @@ pub fn scatter(schedule: &mut Schedule, levels: &Levels, len: usize, block: Opti
         packed
     });
     let on_host = levels.leaders().map(|_| match (whole, block) {
-        (Some(whole), _) => whole.part(0, ours.size * len),
-        (None, Some(block)) if ours.size == 1 => block,
-        (None, _) => schedule.scratch(ours.size * len),
+        (Some(whole), _) => whole.part(0, size * len),
+        (None, Some(block)) if size == 1 => block,
+        (None, _) => schedule.scratch(size * len),
     });
     if let Some((leaders, on_host)) = levels.leaders().zip(on_host) {
         let part = whole.is_none().then_some(on_host);
@@ -34,6 +34,5 @@ pub fn scatter(schedule: &mut Schedule, levels: &Levels, len: usize, block: Opti
             on_one_level::linear(schedule, leaders, 0, part, whole.map(|whole| (whole, Blocks::Lens(&lens))));
         }
     }
-    let algorithm = levels.choose(Collective::Scatter, ours, len);
-    on_one_level::build(algorithm, schedule, ours, 0, len, (on_host, block));
+    levels.scatter(schedule, len, (on_host, block));
 }

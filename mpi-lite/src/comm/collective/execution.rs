@@ -4,7 +4,7 @@
 use sidelane_nic::time::{Duration, Instant};
 
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Source, Turns};
-use crate::coll::{Memory, Schedule, Span, Step, Transfer};
+use crate::coll::{Call, HostCall, Memory, Schedule, Span, Step, Transfer};
 
 use super::Combine;
 
@@ -52,6 +52,8 @@ pub(super) struct Route<'a> {
     pub rank: u32,
     /// Which process each rank is.
     pub processes: &'a [u32],
+    /// The processes that a call needs which this one is part of: often the same.
+    pub whole: &'a [u32],
 }
 
 /// One call by messages. Used again, it needs no new memory.
@@ -63,6 +65,8 @@ pub struct Execution {
     lent: Option<Lent>,
     tag: i32,
     round: usize,
+    /// Of the round's steps, those that are done.
+    done: usize,
     /// Of this round, and how many of them are over.
     requests: Vec<Request>,
     over: usize,
@@ -71,7 +75,28 @@ pub struct Execution {
     stalled_since: Option<Instant>,
 }
 
+/// How far a call is.
+pub(super) enum Progress {
+    Over,
+    /// Something has to come first.
+    Waits,
+    /// The ranks of our host make a call of their own, and [`Execution::called`] goes on.
+    Calls(Part),
+}
+
+/// A call of the ranks of our host, on the memory of the whole one. Its buffers are as those of [`Lent`].
+pub(super) struct Part {
+    pub call: Call<'static>,
+    pub send: Option<*const [u8]>,
+    pub receive: *mut [u8],
+}
+
 impl Execution {
+    /// Whether the ranks of our host make calls of their own.
+    pub(super) fn has_calls(&self) -> bool {
+        self.schedule.has_calls()
+    }
+
     /// What is done by [`Self::start`]. Not to be changed while it is under way.
     pub(super) fn schedule(&mut self) -> &mut Schedule {
         assert!(self.lent.is_none(), "the call before is over");
@@ -85,7 +110,7 @@ impl Execution {
         debug_assert_eq!(self.schedule.check(), Ok(()));
         self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
         self.lent = Some(lent);
-        (self.tag, self.round, self.error, self.stalled_since) = (tag, 0, None, None);
+        (self.tag, self.round, self.done, self.error, self.stalled_since) = (tag, 0, 0, None, None);
         self.post(device, route);
     }
 
@@ -94,15 +119,20 @@ impl Execution {
         self.lent.is_some()
     }
 
-    /// Goes on as far as it can without waiting. True once it is over.
-    pub(super) fn advance(&mut self, device: &mut Device, route: Route, combine: &mut Combine) -> Result<bool, Error> {
+    /// Goes on as far as it can without waiting.
+    pub(super) fn advance(
+        &mut self,
+        device: &mut Device,
+        route: Route,
+        combine: &mut Combine,
+    ) -> Result<Progress, Error> {
         while self.lent.is_some() {
             while let Some(request) = self.requests.get(self.over) {
                 let Some(status) = device.poll(*request) else {
                     if !device.gone().is_empty() {
                         self.wait_no_longer(device, route);
                     }
-                    return Ok(false);
+                    return Ok(Progress::Waits);
                 };
                 self.over += 1;
                 self.stalled_since = None;
@@ -110,8 +140,10 @@ impl Execution {
                     self.fail(device, error);
                 }
             }
-            if self.error.is_none() {
-                self.do_steps(combine);
+            if self.error.is_none()
+                && let Some(part) = self.do_steps(combine)
+            {
+                return Ok(Progress::Calls(part));
             }
             if let Some(error) = self.error {
                 self.lent = None;
@@ -120,24 +152,48 @@ impl Execution {
             self.round += 1;
             self.post(device, route);
         }
-        Ok(true)
+        Ok(Progress::Over)
     }
 
-    /// Goes on until it is over.
-    pub(super) fn finish(&mut self, turns: &mut impl Turns, route: Route, combine: &mut Combine) -> Result<(), Error> {
+    /// Goes on until it is over. `on_host` makes what the ranks of our host call.
+    pub(super) fn finish<T: Turns>(
+        &mut self,
+        turns: &mut T,
+        route: Route,
+        combine: &mut Combine,
+        mut on_host: impl FnMut(&mut T, Part, &mut Combine) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut idle = Idle::new();
-        while !self.advance(turns.device(), route, combine)? {
-            turns.device().flush();
-            let moved = turns.turn();
-            turns.pass(moved, &mut idle);
+        loop {
+            match self.advance(turns.device(), route, combine)? {
+                Progress::Over => break,
+                Progress::Waits => {
+                    turns.device().flush();
+                    let moved = turns.turn();
+                    turns.pass(moved, &mut idle);
+                }
+                Progress::Calls(part) => {
+                    // What the others wait for goes first.
+                    turns.device().flush();
+                    let called = on_host(turns, part, combine);
+                    self.called(called);
+                    idle = Idle::new();
+                }
+            }
         }
         turns.device().flush();
         Ok(())
     }
 
+    /// What the last [`Progress::Calls`] asked for is done. No message is under way.
+    fn called(&mut self, ended: Result<(), Error>) {
+        self.done += 1;
+        self.error = ended.err();
+    }
+
     fn post(&mut self, device: &mut Device, route: Route) {
         self.requests.clear();
-        self.over = 0;
+        (self.over, self.done) = (0, 0);
         let Some(lent) = self.lent else { return };
         let Some(round) = self.schedule.round(self.round) else {
             self.lent = None;
@@ -165,10 +221,18 @@ impl Execution {
         }
     }
 
-    fn do_steps(&mut self, combine: &mut Combine) {
-        let (Some(lent), Some(round)) = (self.lent, self.schedule.round(self.round)) else { return };
-        for step in round.steps {
-            let (Step::Combine { into, from } | Step::Copy { into, from }) = *step;
+    /// The round's steps, up to one in which the ranks of our host make a call.
+    fn do_steps(&mut self, combine: &mut Combine) -> Option<Part> {
+        let (lent, round) = (self.lent?, self.schedule.round(self.round)?);
+        for step in &round.steps[self.done..] {
+            let (into, from) = match *step {
+                Step::Combine { into, from } | Step::Copy { into, from } => (into, from),
+                Step::OnHost(number) => {
+                    let HostCall { call, send, receive } = self.schedule.call(number);
+                    let send = send.map(|span| at(lent, &mut self.scratch, span).cast_const());
+                    return Some(Part { call, send, receive: at(lent, &mut self.scratch, receive) });
+                }
+            };
             let (into, from) = (at(lent, &mut self.scratch, into), at(lent, &mut self.scratch, from));
             // SAFETY: Both lie within what was lent, or scratch memory, and apart: a schedule takes no other steps. No
             // message is under way.
@@ -176,19 +240,24 @@ impl Execution {
             match step {
                 Step::Combine { .. } => combine(into, from),
                 // As a message to itself: of what a rank gives and what it gets, nobody else knows whether they fit.
-                Step::Copy { .. } => match into.get_mut(..from.len()) {
+                _ => match into.get_mut(..from.len()) {
                     Some(room) => room.copy_from_slice(from),
-                    None => return self.error = Some(Error::Truncated),
+                    None => {
+                        self.error = Some(Error::Truncated);
+                        return None;
+                    }
                 },
             }
+            self.done += 1;
         }
+        None
     }
 
     /// A member that is gone ends the call for all, also for who waits for one that has given up because of it. What was sent
     /// before is still taken in.
     #[cold]
     fn wait_no_longer(&mut self, device: &mut Device, route: Route) {
-        if self.error.is_some() || !device.gone().iter().any(|gone| route.processes.contains(gone)) {
+        if self.error.is_some() || !device.gone().iter().any(|gone| route.whole.contains(gone)) {
             return;
         }
         let now = device.now();

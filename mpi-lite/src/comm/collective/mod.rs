@@ -1,5 +1,5 @@
 //! Collective calls on a communicator: by shared memory where all its ranks are on one host and long enough together in a
-//! call, by messages otherwise.
+//! call, by messages otherwise; and on two levels by both, where hosts have several ranks.
 
 mod between;
 mod execution;

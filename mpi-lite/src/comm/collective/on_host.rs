@@ -26,6 +26,8 @@ pub(super) struct Members<'a> {
     pub rank: usize,
     /// Which process each rank is.
     pub processes: &'a [u32],
+    /// The processes that a call needs which theirs is part of: often the same.
+    pub whole: &'a [u32],
     /// Of words; no call's.
     pub tag: i32,
 }
@@ -54,10 +56,10 @@ impl Words<'_> {
     #[cold]
     fn is_hopeless(&mut self, awaits: impl Fn(usize) -> bool) -> bool {
         let gone = self.device.gone();
-        let mut lost = (0..).zip(self.members.processes).filter(|(_, process)| gone.contains(process)).peekable();
-        if lost.peek().is_none() {
+        if !gone.iter().any(|process| self.members.whole.contains(process)) {
             return false;
         }
+        let mut lost = (0..).zip(self.members.processes).filter(|(_, process)| gone.contains(process));
         let now = self.device.now();
         lost.any(|(member, _)| awaits(member)) || now.since(*self.bereft.get_or_insert(now)) > GRACE
     }
@@ -81,7 +83,7 @@ impl Words<'_> {
     }
 
     fn say(&mut self, member: usize) {
-        let Members { context, rank, processes, tag } = self.members;
+        let Members { context, rank, processes, tag, .. } = self.members;
         let envelope = Envelope { context, source: rank as u32, tag };
         let word = self.device.send(processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
         self.device.free(word);

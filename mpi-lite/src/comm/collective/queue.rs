@@ -212,7 +212,7 @@ impl Caller for Polled {
         // not use it meanwhile.
         let device = unsafe { &mut *device };
         let Queue { context, rank, ref processes, .. } = **queue;
-        let members = Members { context, rank, processes, tag: WAKE };
+        let members = Members { context, rank, processes, whole: processes, tag: WAKE };
         does(&mut Words { members, device, wake: &mut line.wake, bereft: &mut self.bereft })
     }
 

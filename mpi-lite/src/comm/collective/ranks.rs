@@ -7,11 +7,11 @@ use std::sync::Arc;
 use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
-use super::execution::{Execution, Lent, Route};
+use super::execution::{Execution, Lent, Progress, Route};
 use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
-use crate::coll::{Buffers, Call, Hosts, Table};
+use crate::coll::{Buffers, Call, Hosts, Table, WithinHosts};
 use crate::host::{Host, at_once};
 use crate::op::Function;
 
@@ -25,6 +25,8 @@ pub struct Ranks {
     rank: usize,
     /// Which process of the job each rank is.
     processes: Arc<[u32]>,
+    /// Those of all ranks, where these are only the ones of a host.
+    whole: Arc<[u32]>,
     hosts: Hosts,
     table: Arc<Table>,
     /// Messages of one call have its number as their tag.
@@ -35,6 +37,10 @@ pub struct Ranks {
     host: Shared,
     /// Of calls that do not wait; made with `host`.
     queue: Option<Arc<Queue>>,
+    /// The ranks of our host among several, for their part of calls that wait.
+    ours: Option<Box<Ranks>>,
+    /// Above the tags of calls' messages.
+    tags: i32,
     /// Of ranks in two groups.
     groups: Option<Groups>,
     /// A receive for who wakes us out of a wait for shared memory.
@@ -57,8 +63,7 @@ impl Course {
 
     /// Begins once more what was built in `execution`, with messages of this tag, which nobody else has now.
     pub fn start(&self, device: &mut Device, execution: &mut Execution, lent: Lent, tag: i32) {
-        let route = Route { context: self.context, rank: self.rank, processes: &self.processes };
-        execution.start(device, route, lent, tag);
+        execution.start(device, self.route(), lent, tag);
     }
 
     /// Goes on with a call, as far as it can without waiting. True once it is over.
@@ -68,8 +73,15 @@ impl Course {
         execution: &mut Execution,
         combine: &mut Combine,
     ) -> Result<bool, Error> {
-        let route = Route { context: self.context, rank: self.rank, processes: &self.processes };
-        execution.advance(device, route, combine)
+        match execution.advance(device, self.route(), combine)? {
+            Progress::Over => Ok(true),
+            Progress::Waits => Ok(false),
+            Progress::Calls(_) => unreachable!("within hosts go messages"),
+        }
+    }
+
+    fn route(&self) -> Route<'_> {
+        Route { context: self.context, rank: self.rank, processes: &self.processes, whole: &self.processes }
     }
 }
 
@@ -93,18 +105,39 @@ impl Ranks {
         let on_host = processes.len() > 1 && processes.iter().all(|process| device.sees(*process));
         let host = if on_host { Shared::Unmade } else { Shared::None };
         let hosts = Hosts::new(processes.iter().map(|process| &device.processes()[*process as usize].host));
-        let processes = processes.into();
+        Self { host, ..Self::on_hosts(device, context, rank, processes, hosts, table) }
+    }
+
+    /// As [`Self::new`], where all are not on one host, but on these.
+    pub(super) fn on_hosts(
+        device: &Device,
+        context: u32,
+        rank: usize,
+        processes: Vec<u32>,
+        hosts: Hosts,
+        table: Arc<Table>,
+    ) -> Self {
+        let here = hosts.on(hosts.of(rank));
+        let ours = (1 < here.len() && hosts.count() > 1).then(|| {
+            let here = here.iter().map(|rank| processes[*rank as usize]).collect();
+            let ours = Self::new(device, context, hosts.place(rank), here, Arc::clone(&table));
+            Box::new(Self { whole: processes.as_slice().into(), tags: OF_HOSTS, ..ours })
+        });
+        let processes: Arc<[u32]> = processes.into();
         Self {
             context,
             rank,
+            whole: Arc::clone(&processes),
             processes,
             hosts,
             table,
             calls: 0,
             repeated: 0,
             execution: Execution::default(),
-            host,
+            host: Shared::None,
             queue: None,
+            ours,
+            tags: 0,
             groups: None,
             wake: None,
         }
@@ -114,7 +147,7 @@ impl Ranks {
     pub fn between(device: &Device, context: u32, here: &[u32], rank: usize, there: &[u32], table: Arc<Table>) -> Self {
         let (groups, processes) = Groups::new(here, rank, there);
         let it = Self::new(device, context, groups.number(), processes, table);
-        Self { groups: Some(groups), host: Shared::None, ..it }
+        Self { groups: Some(groups), host: Shared::None, ours: None, ..it }
     }
 
     /// What calls name a root by: this process.
@@ -134,7 +167,7 @@ impl Ranks {
 
     /// By messages only, from now on. All ranks do so.
     pub fn without_shared_memory(mut self) -> Self {
-        (self.host, self.queue) = (Shared::None, None);
+        (self.host, self.queue, self.ours) = (Shared::None, None, None);
         self
     }
 
@@ -162,7 +195,7 @@ impl Ranks {
         if let Shared::Made(host) = &mut self.host
             && takes(host.limits(), call, given, receive.len(), self.processes.len())
         {
-            let members = Members { context: self.context, rank: self.rank, processes: &self.processes, tag: WAKE };
+            let members = members(self.context, self.rank, &self.processes, &self.whole);
             let mut peers = Waiting::new(turns, members, &mut self.wake);
             let done = at_once(make(host, &mut peers, call, (send, receive), combine));
             if let Ok(Ok(())) = done {
@@ -187,7 +220,7 @@ impl Ranks {
     ) -> Option<Result<(), Error>> {
         let Shared::Made(host) = &mut self.host else { return None };
         turns.device().flush();
-        let members = Members { context: self.context, rank: self.rank, processes: &self.processes, tag: WAKE };
+        let members = members(self.context, self.rank, &self.processes, &self.whole);
         let mut peers = Waiting::new(turns, members, &mut self.wake);
         let done = make_few(host, &mut peers, call, (send, receive), function)?;
         if let Err(error) = done {
@@ -214,11 +247,21 @@ impl Ranks {
 
     /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
     pub fn build(&self, execution: &mut Execution, call: Call, buffers: Buffers) {
+        self.build_within(WithinHosts::Messages, execution, call, buffers);
+    }
+
+    /// Whether the ranks of our host share memory for their part of calls.
+    #[cfg(test)]
+    pub(super) fn share_on_host(&self) -> bool {
+        self.ours.as_ref().is_some_and(|ours| matches!(ours.host, Shared::Made(_)))
+    }
+
+    fn build_within(&self, within: WithinHosts, execution: &mut Execution, call: Call, buffers: Buffers) {
         let schedule = execution.schedule();
         if let Some(groups) = &self.groups {
             return groups.build(call, schedule, buffers, &self.table);
         }
-        call.build(schedule, self.rank, &self.hosts, buffers, &self.table);
+        call.build(schedule, self.rank, (&self.hosts, within), buffers, &self.table);
     }
 
     /// What calls that are under way need of this, for who moves them on while other calls are made.
@@ -236,11 +279,36 @@ impl Ranks {
     ) -> Result<(), Error> {
         // SAFETY: Both are borrowed until this returns, and the call is over by then.
         let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
+        let (in_place, (send, receive)) = (send.is_none(), lent.lens());
+        let within = if self.ours.is_some() { WithinHosts::Calls } else { WithinHosts::Messages };
         let mut execution = std::mem::take(&mut self.execution);
-        self.start(turns.device(), &mut execution, call, send.is_none(), lent);
-        let done = execution.finish(turns, self.route(), combine);
+        self.build_within(within, &mut execution, call, Buffers { send, receive, in_place });
+        let tag = self.next_tag();
+        let Self { context, rank, processes, whole, ours, .. } = self;
+        let route = Route { context: *context, rank: *rank as u32, processes, whole };
+        execution.start(turns.device(), route, lent, tag);
+        let done = execution.finish(turns, route, combine, |turns, part, combine| {
+            let ours = ours.as_mut().expect("within hosts go messages");
+            // SAFETY: of the memory that was lent to the whole call, or its scratch memory, which nobody uses while its part is under
+            // way: no message is. What is given and what is got lie apart, as the schedule was built.
+            let (send, receive) = unsafe { (part.send.map(|send| &*send), &mut *part.receive) };
+            ours.call(turns, part.call, send, receive, combine)
+        });
+        if let (Err(error), true, Some(ours)) = (done, execution.has_calls(), ours) {
+            ours.give_up(turns, error);
+        }
         self.execution = execution;
         done
+    }
+
+    /// A call has failed of which ours was a part: others may wait for us in theirs.
+    #[cold]
+    fn give_up(&mut self, turns: &mut impl Turns, error: Error) {
+        if let Shared::Made(host) = &mut self.host {
+            let members = members(self.context, self.rank, &self.processes, &self.whole);
+            give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
+            self.host = Shared::Failed(error);
+        }
     }
 
     /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
@@ -264,7 +332,7 @@ impl Ranks {
         if let Err(error) = met {
             // Others may have met, and would wait for us there.
             for host in hosts.iter_mut().flatten() {
-                let members = Members { context: self.context, rank, processes: &self.processes, tag: WAKE };
+                let members = members(self.context, rank, &self.processes, &self.whole);
                 give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
             }
         }
@@ -292,21 +360,21 @@ impl Ranks {
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
         let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
         for host in hosts {
-            let members = Members { context: self.context, rank, processes: &self.processes, tag: WAKE };
+            let members = members(self.context, rank, &self.processes, &self.whole);
             at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
         }
         Ok(true)
     }
 
     fn route(&self) -> Route<'_> {
-        Route { context: self.context, rank: self.rank as u32, processes: &self.processes }
+        Route { context: self.context, rank: self.rank as u32, processes: &self.processes, whole: &self.whole }
     }
 
     /// What the messages of the next call are told from others by.
     pub fn next_tag(&mut self) -> i32 {
         self.calls = self.calls.wrapping_add(1);
         // Calls under way at the same time are fewer than tags.
-        (self.calls & i32::MAX as u32) as i32
+        self.tags + (self.calls & TAGS) as i32
     }
 
     /// The same of a call that is begun again and again, in whatever order with others (MPI-4.1 6.13): it is made in the same one by
@@ -314,9 +382,19 @@ impl Ranks {
     pub fn next_repeated_tag(&mut self) -> i32 {
         self.repeated += 1;
         // Fewer are made than there are tags.
-        REPEATED - (self.repeated & (i32::MAX as u32 >> 1)) as i32
+        REPEATED - (self.repeated & TAGS) as i32
     }
 }
+
+fn members<'a>(context: u32, rank: usize, processes: &'a [u32], whole: &'a [u32]) -> Members<'a> {
+    Members { context, rank, processes, whole, tag: WAKE }
+}
+
+/// How many calls' tags differ, less one.
+const TAGS: u32 = i32::MAX as u32 >> 2;
+
+/// What is added to tags of messages among the ranks of one host, within calls of more.
+const OF_HOSTS: i32 = 1 << 30;
 
 /// The tag of words that wake a rank out of a call that waits: no call's.
 const WAKE: i32 = -1;

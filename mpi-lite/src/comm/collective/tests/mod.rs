@@ -1,6 +1,8 @@
 //! Ranks over shared memory, a thread each.
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
+mod two_levels;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,13 +14,20 @@ use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
-    let running = AtomicU32::new(size);
-    adi::in_threads(size, &Config::default(), |mut device| {
+    in_job(size, |device| {
         // Backwards, so that ranks are not the processes' numbers.
         let processes = (0..size).rev().collect();
         let rank = (size - 1 - device.own()) as usize;
-        let ranks = Ranks::new(&device, 5, rank, processes, Arc::new(Table::default()));
-        each(&mut device, ranks);
+        let ranks = Ranks::new(device, 5, rank, processes, Arc::new(Table::default()));
+        each(device, ranks);
+    });
+}
+
+/// Runs `each` as every process of a job.
+fn in_job(size: u32, each: impl Fn(&mut Device) + Sync) {
+    let running = AtomicU32::new(size);
+    adi::in_threads(size, &Config::default(), |mut device| {
+        each(&mut device);
         // Who closes is gone for the others, whose last call fails if they wait for each other for long.
         running.fetch_sub(1, Ordering::Relaxed);
         while running.load(Ordering::Relaxed) > 0 {
