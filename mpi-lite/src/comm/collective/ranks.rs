@@ -39,7 +39,7 @@ pub struct Ranks {
     queue: Option<Arc<Queue>>,
     /// The ranks of our host among several, for their part of calls that wait.
     ours: Option<Box<Ranks>>,
-    /// Above the tags of calls' messages.
+    /// Added to a call's number, for its messages' tag.
     tags: i32,
     /// Of ranks in two groups.
     groups: Option<Groups>,
@@ -235,17 +235,9 @@ impl Ranks {
         Some((Arc::clone(queue), queue.takes(call, buffers)?))
     }
 
-    /// Begins a call in `execution`, which is not under way.
+    /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
     ///
     /// The numbers of blocks and neighbours that `call` has are not needed any more when this returns.
-    pub fn start(&mut self, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
-        let (send, receive) = lent.lens();
-        self.build(execution, call, Buffers { send, receive, in_place });
-        let tag = self.next_tag();
-        execution.start(device, self.route(), lent, tag);
-    }
-
-    /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
     pub fn build(&self, execution: &mut Execution, call: Call, buffers: Buffers) {
         self.build_within(WithinHosts::Messages, execution, call, buffers);
     }

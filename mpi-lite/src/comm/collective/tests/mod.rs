@@ -321,7 +321,7 @@ fn calls_under_way_at_the_same_time_do_not_mix() {
         for ((input, output), execution) in inputs.iter().zip(&mut outputs).zip(&mut executions) {
             // SAFETY: both live, untouched, until all are over.
             let lent = unsafe { Lent::new(&raw const input[..], &raw mut output[..]) };
-            ranks.start(device, execution, call, false, lent);
+            start(&mut ranks, device, execution, call, false, lent);
         }
         // Calls that wait go on meanwhile.
         ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
@@ -335,6 +335,14 @@ fn calls_under_way_at_the_same_time_do_not_mix() {
             assert!(*output == expected, "call {call}");
         }
     });
+}
+
+/// Begins a call by messages.
+fn start(ranks: &mut Ranks, device: &mut Device, execution: &mut Execution, call: Call, in_place: bool, lent: Lent) {
+    let (send, receive) = lent.lens();
+    ranks.build(execution, call, Buffers { send, receive, in_place });
+    let tag = ranks.next_tag();
+    ranks.course().start(device, execution, lent, tag);
 }
 
 fn finish_steps(ranks: &Ranks, device: &mut Device, execution: &mut Execution) {
@@ -355,7 +363,7 @@ fn a_persistent_call_is_made_again() {
             // SAFETY: it lives, untouched, until the call is over.
             let lent = unsafe { Lent::new(&[], &raw mut data[..]) };
             match turn {
-                0 => ranks.start(device, &mut execution, Call::Broadcast { root: 1 }, true, lent),
+                0 => start(&mut ranks, device, &mut execution, Call::Broadcast { root: 1 }, true, lent),
                 _ => ranks.course().start(device, &mut execution, lent, turn as i32),
             }
             finish_steps(&ranks, device, &mut execution);
