@@ -138,3 +138,17 @@ fn a_part_that_does_not_fit_fails_for_its_host() {
         }
     });
 }
+
+/// Only the leader sees the message from the other host.
+#[test]
+fn what_fails_between_hosts_fails_for_who_waits_for_its_leader() {
+    for hosts in [[0, 0, 0, 1], [1, 0, 0, 0]] {
+        let root = hosts.iter().position(|host| *host == 1).unwrap();
+        on_hosts(&hosts, |device, mut ranks, rank| {
+            ranks.call(device, Call::Barrier, None, &mut [], &mut add).unwrap();
+            let mut room = vec![0; if rank == root { 9 } else { 8 }];
+            let ended = ranks.call(device, Call::Broadcast { root }, None, &mut room, &mut add);
+            assert_eq!(ended, if rank == root { Ok(()) } else { Err(Error::Truncated) }, "rank {rank}, from {root}");
+        });
+    }
+}
