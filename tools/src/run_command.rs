@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Put the rank before each line of output
     #[arg(short = 'l', long)]
     pub label: bool,
-    /// End the job after that time, with exit code 124
+    /// End the job after that time, with exit code 124, also when only its output still waits to be read
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<Seconds>,
     /// Do not end the job when a rank fails: the others see errors in what needs it, and end by themselves

@@ -160,8 +160,17 @@ impl Job {
     }
 
     fn route(&mut self, from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
+        sources::route(self.sender.clone(), from, stream, sink)?;
         self.streams += 1;
-        sources::route(self.sender.clone(), from, stream, sink)
+        Ok(())
+    }
+
+    /// Says a line of our own among the ranks' errors, and does not wait until it is read: the loop has to hear signals.
+    fn tell(&mut self, line: String) {
+        // Without another thread nobody could be told of that either.
+        if sources::say(self.sender.clone(), line, Arc::clone(&self.errors)).is_ok() {
+            self.streams += 1;
+        }
     }
 
     /// Runs until nothing of the job is left; returns the exit code.
@@ -177,19 +186,14 @@ impl Job {
             let now = Instant::now();
             self.judge(now);
             if out_of_time.is_some_and(|end| now >= end) && self.verdict.is_none() {
-                let seconds = self.spec.timeout.unwrap_or_default().as_secs_f64();
-                self.end_for(Verdict::TimedOut { seconds });
+                self.end_for(self.timed_out());
             }
             if matches!(self.ending, Ending::Asked(since) if now >= since + GRACE) {
                 self.kill();
             }
         }
         self.end_leftovers();
-        self.drain();
-        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
-            // The number of no rank's stream.
-            let _ = self.errors.write(usize::MAX, message.as_bytes());
-        }
+        self.finish_output(out_of_time);
         self.guard.dismiss();
         Ok(self.verdict.or(self.survived).map_or(0, |verdict| verdict.exit_code()))
     }
@@ -304,7 +308,7 @@ impl Job {
     fn go_on_without(&mut self, rank: usize, how: End) {
         let failure = self.failure(rank, how);
         let words = failure.words().unwrap_or_default();
-        let _ = self.errors.write(usize::MAX, format!("sidelane run: {words}; the others go on\n").as_bytes());
+        self.tell(format!("sidelane run: {words}; the others go on\n"));
         self.survived.get_or_insert(failure);
         self.server.handle_gone(rank);
         self.answer();
@@ -368,19 +372,43 @@ impl Job {
         }
     }
 
-    /// Waits until everything that the ranks wrote has been written. A reader may take its time; a signal ends it.
-    fn drain(&mut self) {
+    /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
+    /// until the job's is up or a signal comes; where one of these has ended the job it gets a moment.
+    fn finish_output(&mut self, out_of_time: Option<Instant>) {
+        let moment = || Instant::now() + LAST_WORDS;
+        let hurried = matches!(self.verdict, Some(Verdict::TimedOut { .. } | Verdict::Interrupted { .. }));
+        let drained = self.drain(if hurried { Some(moment()) } else { out_of_time });
+        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
+            self.tell(message);
+            let patient = out_of_time.map(|end| end.max(moment()));
+            self.drain(if drained && !hurried { patient } else { Some(moment()) });
+        }
+    }
+
+    /// Waits until all streams are at their end. False when there was no more time, or a signal came.
+    fn drain(&mut self, until: Option<Instant>) -> bool {
         while self.streams > 0 {
-            match self.events.recv() {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                let timed_out = self.timed_out();
+                self.verdict.get_or_insert(timed_out);
+                return false;
+            }
+            match self.events.recv_timeout(until.map_or(FOREVER, |until| until - now)) {
                 Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
                     self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    return;
+                    return false;
                 }
-                Ok(Event::Signal(_)) => {}
                 Ok(event) => self.handle(event),
-                Err(_) => unreachable!("the job has a sender itself"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
             }
         }
+        true
+    }
+
+    fn timed_out(&self) -> Verdict {
+        Verdict::TimedOut { seconds: self.spec.timeout.unwrap_or_default().as_secs_f64() }
     }
 }
 
@@ -393,6 +421,9 @@ const HEARING: Duration = Duration::from_millis(100);
 
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// What ranks wrote before they ended is in pipes of 64 KiB each: time enough for whoever reads at all.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A rank asks once and reads the answer, so its socket always has room for one.
 const REPLY_WAIT: Duration = Duration::from_millis(100);
