@@ -67,13 +67,14 @@ enum State {
 /// How far the ranks' end was brought about.
 ///
 /// ```text
-/// No --first signal--> Interrupted --a rank failed--> Asked --grace is over, or a signal--> Killed
-/// No --a rank failed, time is up, ...--------------> Asked
+/// No --first signal--> Interrupted --second signal--> Killed
+///                      Interrupted --time is up, ...-> Asked
+/// No --a rank failed, time is up, ...----------------> Asked --grace is over, or a signal--> Killed
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    /// The user's signal was handed on, and ranks do with it what they like.
+    /// The user's signal was handed on, and ranks do with it what they like, as long as they like.
     Interrupted(i32),
     /// They were asked to end.
     Asked(Instant),
@@ -185,7 +186,7 @@ impl Job {
             }
             let now = Instant::now();
             self.judge(now);
-            if out_of_time.is_some_and(|end| now >= end) && self.verdict.is_none() {
+            if !self.is_ending() && out_of_time.is_some_and(|end| now >= end) {
                 self.end_for(self.timed_out());
             }
             if matches!(self.ending, Ending::Asked(since) if now >= since + GRACE) {
@@ -285,6 +286,11 @@ impl Job {
                 failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
             }
         }
+        if self.verdict.is_some() {
+            // Who ends from now on has followed.
+            self.blame = None;
+            return;
+        }
         // One that ended well, but had better not: it can be waited for at any time after.
         let missed = || {
             let judged = |rank: &usize| matches!(self.ranks[*rank].state, State::Judged);
@@ -298,8 +304,8 @@ impl Job {
         let Some((how, rank, _)) = self.blame.filter(|(how, _, since)| now >= *since + how.patience()) else { return };
         self.blame = None;
         match self.ending {
-            // What the user's signal has ended has not failed.
-            Ending::Interrupted(signal) => self.end_for(Verdict::Interrupted { signal }),
+            // What the user's signal has ended has not failed, and others may still be at what they do because of it.
+            Ending::Interrupted(signal) => self.verdict = Some(Verdict::Interrupted { signal }),
             _ => self.end_for(self.failure(rank, how)),
         }
     }
@@ -320,15 +326,17 @@ impl Job {
 
     /// Ends the job. The first reason counts: the others follow from it.
     fn end_for(&mut self, verdict: Verdict) {
-        if self.verdict.is_some() {
-            return;
-        }
-        self.verdict = Some(verdict);
-        if !matches!(self.ending, Ending::Asked(_) | Ending::Killed) {
+        self.verdict.get_or_insert(verdict);
+        if !self.is_ending() {
             self.ending = Ending::Asked(Instant::now());
             self.signal_all(SIGTERM);
             self.signal_all(SIGCONT);
         }
+    }
+
+    /// The ranks were asked to end, or killed. A signal of the user's alone may mean something else to them.
+    fn is_ending(&self) -> bool {
+        matches!(self.ending, Ending::Asked(_) | Ending::Killed)
     }
 
     fn kill(&mut self) {
@@ -352,7 +360,7 @@ impl Job {
             _ => None,
         };
         let blaming = self.blame.map(|(how, _, since)| since + how.patience());
-        let timeout = out_of_time.filter(|_| self.verdict.is_none());
+        let timeout = out_of_time.filter(|_| !self.is_ending());
         let next = heard.chain(killing).chain(blaming).chain(timeout).min();
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
     }
