@@ -63,10 +63,11 @@ ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
 signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
-or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless they wait for this command; the
-exit code is the same. Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them.
-Whatever the ranks have started ends with the job, also when this command is killed, but for what has left its rank's
-process group.
+or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or they wait for it
+in MPI_Init; the exit code is the same.
+
+Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. Whatever the ranks have
+started ends with the job, also when this command is killed, but for what has left its rank's process group.
 
 --protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
   SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program

@@ -61,7 +61,8 @@ struct Member {
 enum State {
     Running,
     Ended { status: ExitStatus, since: Instant },
-    Judged,
+    /// And how it failed, if it did.
+    Judged(Option<End>),
 }
 
 /// How far the ranks' end was brought about.
@@ -178,7 +179,7 @@ impl Job {
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
         let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
-        while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged)) {
+        while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged(_))) {
             match self.events.recv_timeout(self.next_deadline(out_of_time)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -278,8 +279,9 @@ impl Job {
             if !member.heard_out && now < since + HEARING {
                 continue;
             }
-            member.state = State::Judged;
-            let Some(how) = End::of(status, self.server.is_counted_on(rank)) else { continue };
+            let failure = End::of(status, self.server.is_counted_on(rank));
+            member.state = State::Judged(failure);
+            let Some(how) = failure else { continue };
             if self.spec.keep_going && self.ending == Ending::No {
                 self.go_on_without(rank, how);
             } else {
@@ -291,12 +293,7 @@ impl Job {
             self.blame = None;
             return;
         }
-        // One that ended well, but had better not: it can be waited for at any time after.
-        let missed = || {
-            let judged = |rank: &usize| matches!(self.ranks[*rank].state, State::Judged);
-            (0..self.ranks.len()).filter(judged).find(|rank| self.server.is_waited_for(*rank))
-        };
-        if let Some((how, rank)) = failed.or_else(|| missed().map(|rank| (End::Early, rank))) {
+        if let Some((how, rank)) = failed.or_else(|| self.missed()) {
             let (other, its, since) = self.blame.unwrap_or((how, rank, now));
             let (how, rank) = (how, rank).min((other, its));
             self.blame = Some((how, rank, since));
@@ -308,6 +305,15 @@ impl Job {
             Ending::Interrupted(signal) => self.verdict = Some(Verdict::Interrupted { signal }),
             _ => self.end_for(self.failure(rank, how)),
         }
+    }
+
+    /// Whom others wait for in vain, and how it ended: badly, or well, but had better not. It can be so at any time after.
+    fn missed(&self) -> Option<(End, usize)> {
+        let ended = self.ranks.iter().enumerate().filter_map(|(rank, member)| match member.state {
+            State::Judged(failure) if self.server.is_waited_for(rank) => Some((failure.unwrap_or(End::Early), rank)),
+            _ => None,
+        });
+        ended.min()
     }
 
     /// Says that a rank has failed, and lets the others do with that what they can.

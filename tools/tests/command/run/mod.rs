@@ -89,8 +89,12 @@ fn part_of_a_rank() {
     if part == "secret" {
         return protected::part_of_a_rank();
     }
-    if part == "absent" && std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
-        return;
+    if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+        match part.as_str() {
+            "absent" => return,
+            "refused" => std::process::exit(5),
+            _ => {}
+        }
     }
     let mut launch = Launch::find().unwrap();
     let (rank, size) = (launch.rank(), launch.size());
@@ -110,7 +114,7 @@ fn part_of_a_rank() {
             }
             let _ = launch.barrier();
         }
-        "early" | "absent" => {
+        "early" | "absent" | "refused" => {
             if rank == 1 {
                 std::process::exit(0);
             }
