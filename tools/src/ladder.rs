@@ -27,6 +27,7 @@ use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
 use crate::out_file::{OutFile, WriteError};
+use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
@@ -49,8 +50,12 @@ pub enum Failure {
     NoPeer(Spec),
     #[error("--breakdown knows the rungs proto and am, and not {0}")]
     NoStamps(String),
+    #[error("--core is of a measurement with another machine: name that with --peer")]
+    NoPeerForCore,
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
+    #[error("name the driver to serve: --nic uring:INTERFACE")]
+    NothingToServe,
     #[error("cannot serve {nic}: {reason}")]
     NoDriver { nic: Spec, reason: String },
     #[error(transparent)]
@@ -69,12 +74,18 @@ pub enum Failure {
     Signals(io::Error),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     #[error("nothing to measure: {0} has none of these rungs with these patterns here")]
     Nothing(String),
 }
 
 /// Runs the ladder; returns the exit code.
-pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
+pub fn run(args: LadderArgs) -> Result<i32, Failure> {
+    let args = &args.with_variables()?;
+    if args.core.is_some() && args.peer.is_none() {
+        return Err(Failure::NoPeerForCore);
+    }
     if args.depth.is_some() && !args.patterns.is_empty() && !args.patterns.contains(&PatternArg::Flood) {
         return Err(Failure::NoFlood);
     }

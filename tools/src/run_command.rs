@@ -10,6 +10,7 @@ use sidelane_proto::{JobKey, Protection};
 
 use crate::args::Seconds;
 use crate::run::{self, Bind, Failure, Hosts, JobSpec};
+use crate::variable;
 
 /// A program, and how many ranks of it where.
 #[derive(Debug, Args)]
@@ -22,8 +23,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOSTS")]
     pub hosts: Option<HostsArg>,
     /// The driver for ranks on other hosts: uring, xdp or udp on the interface that leads to them, or a driver as a string:
-    /// uring:eth1 [default: the ranks choose]
-    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", value_parser = nic)]
+    /// uring:eth1 [default: the ranks choose] [env: SIDELANE_NIC]
+    #[arg(long, value_name = "DRIVER", value_parser = nic)]
     pub nic: Option<String>,
     /// Protect frames between hosts by a key that is made for this job: nobody else on the network can take part or change
     /// anything, nor read messages if they are encrypted
@@ -132,7 +133,7 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
     run::run(JobSpec {
         ranks: args.ranks.get(),
         hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
-        nic: args.nic,
+        nic: args.nic.map_or_else(|| variable::read("SIDELANE_NIC", nic), |typed| Ok(Some(typed)))?,
         protection: args.protect.map(|how| match how {
             ProtectArg::Authenticated => Protection::Authenticated(JobKey::random()),
             ProtectArg::Encrypted => Protection::Encrypted(JobKey::random()),

@@ -11,13 +11,14 @@ use sidelane_bench::contender::collectives::{arguments, limit, read};
 use sidelane_nic::affinity;
 
 use super::Failure;
-use super::args::CollectivesArgs;
+use super::args::{CollectivesArgs, prefixes};
 use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
 use crate::out_file::OutFile;
 
 /// Runs the calls; returns the exit code.
-pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
+pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
+    args.mpi = prefixes(args.mpi)?;
     let json = OutFile::new_if_any(args.json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
@@ -34,7 +35,7 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
     let mut jobs = vec![launcher(With::Ours(own))];
     jobs.extend(mpis.iter().map(|mpi| launcher(With::Mpi(mpi))));
     let mut callers: Vec<&mut dyn Caller> = jobs.iter_mut().map(|jobs| jobs as &mut dyn Caller).collect();
-    let report = collectives::run(&plan(args), &mut callers, |progress| {
+    let report = collectives::run(&plan(&args), &mut callers, |progress| {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
         tell!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);

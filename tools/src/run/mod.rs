@@ -28,6 +28,8 @@ use std::time::Duration;
 use sidelane::lab::keeper::KeepError;
 use sidelane_proto::Protection;
 
+use crate::variable::VariableError;
+
 /// What shall run, and where.
 #[derive(Debug)]
 pub struct JobSpec {
@@ -80,6 +82,8 @@ pub enum Bind {
 pub enum Failure {
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
     Cores { ranks: usize, cores: usize },
     #[error("cannot start `{program}` on host {host}: {error}{}", advice(error))]

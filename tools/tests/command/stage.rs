@@ -61,7 +61,9 @@ impl Stage {
         let mut command = Command::new(self.place.path().join("sidelane"));
         command.args(arguments).stdin(Stdio::null()).current_dir("/");
         command.env("XDG_RUNTIME_DIR", self.runtime()).env(MARK, &self.mark);
-        command.env_remove("SIDELANE_NIC").env_remove("SIDELANE_MPI");
+        for name in ["SIDELANE_NIC", "SIDELANE_NICS", "SIDELANE_PEER", "SIDELANE_MPI"] {
+            command.env_remove(name);
+        }
         // Not what this machine's user has measured.
         command.env("SIDELANE_TUNING", "");
         if let Some(uid) = self.uid {
