@@ -9,13 +9,14 @@ use sidelane_nic::spec::Spec;
 use sidelane_proto::{JobKey, Protection};
 
 use crate::args::Seconds;
-use crate::run::{self, Bind, Failure, Hosts, JobSpec};
+use crate::lab_command::lab_name;
+use crate::run::{self, Bind, Failure, Hosts, JobSpec, MACHINES};
 use crate::variable;
 
 /// A program, and how many ranks of it where.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks
+    /// How many ranks (also: -np)
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: NonZero<usize>,
     /// Spread the ranks over these hosts of a kept lab: `lab` or another lab's name for all of its hosts; A,C for some of
@@ -97,11 +98,33 @@ impl FromStr for HostsArg {
             None => (text, None),
         };
         let hosts: Vec<String> = hosts.into_iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect();
-        if lab.is_empty() || !hosts.iter().all(|host| is_host(host)) {
-            return Err("a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C)".to_owned());
+        if lab_name(lab).is_err() || !hosts.iter().all(|host| is_host(host)) {
+            return Err(format!("a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C); {MACHINES}"));
+        }
+        if let Some(twice) = hosts.iter().enumerate().find_map(|(at, host)| hosts[..at].contains(host).then_some(host)) {
+            return Err(format!("`{twice}` is named twice; ranks are spread over different hosts, the same number on each"));
         }
         Ok(Self { lab: lab.to_owned(), hosts })
     }
+}
+
+/// The command line, with `-np` of `run` as it is called here: other launchers have both. Which is behind the program is the
+/// program's: `-n` stands before that always, or there is no job.
+pub fn with_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let ranks = |word: &OsString| {
+        let word = word.to_string_lossy();
+        // The only short option without a value is `-l`, behind whose letter another one may stand.
+        let short = word.strip_prefix('-').is_some_and(|letters| letters.trim_start_matches('l').starts_with('n'));
+        short || word.starts_with("--ranks") || word == "--"
+    };
+    if words.get(1).is_some_and(|command| command == "run")
+        && let Some(word) = words.iter_mut().skip(2).find(|word| ranks(word))
+        && word == "-np"
+    {
+        *word = "-n".into();
+    }
+    words
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,6 +153,9 @@ pub fn run(args: RunArgs) -> i32 {
 
 fn start(args: RunArgs) -> Result<i32, Failure> {
     let (program, arguments) = args.command.split_first().expect("the command line requires a program");
+    if names_another_program(arguments) {
+        return Err(Failure::Programs);
+    }
     run::run(JobSpec {
         ranks: args.ranks.get(),
         hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
@@ -150,6 +176,12 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
         program: program.clone(),
         arguments: arguments.to_vec(),
     })
+}
+
+/// `: -n 3 ./worker` in a command line of mpiexec's. A `:` alone is many programs' argument.
+fn names_another_program(arguments: &[OsString]) -> bool {
+    let is_number = |word: &OsString| word.to_str().is_some_and(|word| word.parse::<usize>().is_ok());
+    arguments.windows(3).any(|words| words[0] == ":" && (words[1] == "-n" || words[1] == "-np") && is_number(&words[2]))
 }
 
 /// A driver, or the kind of one.
@@ -185,8 +217,35 @@ mod tests {
         assert_eq!(read("trio"), is("trio", ""));
         assert_eq!(read("A,C"), is("lab", "AC"));
         assert_eq!(read("trio:A,B"), is("trio", "AB"));
-        for bad in ["", ":A", "trio:", "trio:a", "trio:A,,B"] {
+        for bad in ["", ":A", "trio:", "trio:a", "trio:A,,B", "../x", "a/b:A", "node1,node2", "A,C,A", "trio:A,A"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn np_is_n_before_the_program_only() {
+        let of = |line: &str| {
+            let words = with_np(line.split(' ').map(OsString::from));
+            words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("sidelane run -np 4 ./a -np 2"), "sidelane run -n 4 ./a -np 2");
+        assert_eq!(of("sidelane run -l --hosts lab -np 4 ./a"), "sidelane run -l --hosts lab -n 4 ./a");
+        for same in [
+            "sidelane run -n 4 ./a -np 2",
+            "sidelane run -ln 4 ./a -np 2",
+            "sidelane run -n4 ./a -np 2",
+            "sidelane run --ranks=4 ./a -np 2",
+            "sidelane run -- ./a -np 2",
+            "sidelane lab run -- ./a -np 2",
+        ] {
+            assert_eq!(of(same), same);
+        }
+    }
+
+    #[test]
+    fn another_program_is_known_by_its_number_of_ranks() {
+        let is = |line: &str| names_another_program(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(is("in : -n 3 ./worker") && is(": -np 3 ./worker"));
+        assert!(!is("-c :") && !is("-d : -f 1") && !is(": -n") && !is("-n 3 : x"));
     }
 }

@@ -104,7 +104,7 @@ pub struct NameArg {
 }
 
 /// A name that is a file name and short enough for a socket's path (unix(7): 108 bytes with the directory).
-fn lab_name(text: &str) -> Result<String, String> {
+pub fn lab_name(text: &str) -> Result<String, String> {
     let fits = (1..=NAME_MAX).contains(&text.len());
     if fits && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Ok(text.to_owned());

@@ -82,6 +82,10 @@ pub enum Bind {
 pub enum Failure {
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error("{0}; {MACHINES}")]
+    NoLab(KeepError),
+    #[error("a job is of one program here, and `:` begins another one's; let that choose what to do by its rank")]
+    Programs,
     #[error(transparent)]
     Variable(#[from] VariableError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
@@ -91,6 +95,9 @@ pub enum Failure {
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
+
+/// Users of other launchers take them for hosts.
+pub const MACHINES: &str = "other machines are reached with `mpiexec.hydra` or `srun` (see `sidelane run --help`)";
 
 impl Failure {
     /// Of the whole command, as a shell reports it.

@@ -23,6 +23,32 @@ fn variables_and_cores_are_set_as_asked() {
     });
 }
 
+/// What others type for other launchers is understood, or answered with what to type.
+#[test]
+fn command_lines_of_mpiexec_are_understood_or_answered() {
+    own_stage(|stage| {
+        let print = ["sh", "-c", "echo $PMI_SIZE $@", "sh", "-np", "7"];
+        let lines = stage.text(&[&["run", "-l", "-np", "2"][..], &print].concat());
+        let mut lines: Vec<&str> = lines.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["[0] 2 -np 7", "[1] 2 -np 7"]);
+        let refused = |arguments: &[&str]| {
+            let output = stage.output(&[&["run", "-n", "1"], arguments].concat());
+            assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let text = refused(&["echo", "master", ":", "-n", "3", "echo", "worker"]);
+        assert!(text.contains("a job is of one program"), "{text}");
+        assert!(stage.output(&["run", "-n", "1", "sh", "-c", ":"]).status.success());
+        for machines in ["node1,node2", "node1", "node1.example.org", "10.0.0.1"] {
+            let text = refused(&["--hosts", machines, "true"]);
+            assert!(text.contains("other machines are reached with `mpiexec.hydra` or `srun`"), "{text}");
+        }
+        let text = refused(&["--hosts", "A,B,A", "true"]);
+        assert!(text.contains("`A` is named twice"), "{text}");
+    });
+}
+
 #[test]
 fn help_teaches() {
     let help = Stage::own_user().text(&["run", "--help"]);
