@@ -31,7 +31,8 @@ pub struct RunArgs {
     /// anything, nor read messages if they are encrypted
     #[arg(long, value_enum, value_name = "HOW")]
     pub protect: Option<ProtectArg>,
-    /// Whether each rank gets a core of its own [default: core when there are as many cores as ranks, else none]
+    /// Whether each rank gets a core of its own, of those that this command may run on: with `taskset -c 4-7` before it, of
+    /// these [default: core when there are as many cores as ranks, else none]
     #[arg(long, value_enum, value_name = "HOW")]
     pub bind: Option<BindArg>,
     /// Put the rank before each line of output
@@ -59,6 +60,8 @@ Examples:
   sidelane lab up --hosts 3
   sidelane run -n 6 --hosts lab ./program        two ranks on each host of the lab
   sidelane run -n 2 --hosts A,C ./program        one on A, one on C
+  taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, each with cores of its own:
+  taskset -c 4-7 sidelane run -n 4 ./program     both would take the first four
 
 Rank 0 reads this command's standard input, the others read nothing. Lines of output come whole, in the order in which the
 ranks finish them. More ranks than cores are fine.
@@ -68,8 +71,9 @@ signal that killed it. A rank that fails ends the job, and a line on standard er
 or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or they wait for it
 in MPI_Init; the exit code is the same.
 
-Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. Whatever the ranks have
-started ends with the job, also when this command is killed, but for what has left its rank's process group.
+Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. SIGUSR1 and SIGUSR2
+are theirs, too, and Ctrl-Z stops them all. Whatever the ranks have started ends with the job, also when this command is
+killed, but for what has left its rank's process group.
 
 --protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
   SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program

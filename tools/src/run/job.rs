@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sidelane::lab::process::{self, Process};
 use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server, ServerEvent};
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use super::guard::Guard;
 use super::input::{self, Input};
@@ -229,7 +229,8 @@ impl Job {
                 self.signal_all(libc::SIGSTOP);
                 let _ = Process::open(std::process::id()).map(|own| own.signal(libc::SIGSTOP));
             }
-            SIGCONT => self.signal_all(SIGCONT),
+            // What the ranks are to do at these only they know.
+            SIGCONT | SIGUSR1 | SIGUSR2 => self.signal_all(signal),
             _ => match self.ending {
                 Ending::No => {
                     self.ending = Ending::Interrupted(signal);

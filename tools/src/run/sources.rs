@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use sidelane_mpi::launch::LINE_MAX;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::output::{Sink, Stream};
@@ -70,7 +70,7 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
 
 /// Hands on the signals that a job cares for.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2])?;
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {
