@@ -42,7 +42,7 @@ pub use serve::serve;
 pub enum Failure {
     #[error("{0}: {1}")]
     Ladder(String, LadderError),
-    #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}")]
+    #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}. `--nic udp` measures on loopback")]
     NoLab(sidelane::lab::LabError),
     #[error(transparent)]
     Peer(#[from] PeerError),

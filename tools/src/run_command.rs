@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use sidelane::lab::keeper::USUAL_NAME;
 use sidelane_nic::spec::Spec;
 use sidelane_proto::{JobKey, Protection};
 
@@ -98,7 +99,7 @@ impl FromStr for HostsArg {
         let is_host = |name: &str| name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
         let (lab, hosts) = match text.split_once(':') {
             Some((lab, hosts)) => (lab, Some(hosts)),
-            None if text.split(',').all(is_host) => ("lab", Some(text)),
+            None if text.split(',').all(is_host) => (USUAL_NAME, Some(text)),
             None => (text, None),
         };
         let hosts: Vec<String> = hosts.into_iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect();

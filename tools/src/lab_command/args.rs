@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use sidelane::lab::LabSpec;
+use sidelane::lab::keeper::USUAL_NAME;
 use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
 
 #[derive(Debug, Subcommand)]
@@ -99,7 +100,7 @@ impl SpecArgs {
 #[derive(Debug, Clone, Args)]
 pub struct NameArg {
     /// Name of the lab
-    #[arg(long, default_value = "lab", value_parser = lab_name)]
+    #[arg(long, default_value = USUAL_NAME, value_parser = lab_name)]
     pub name: String,
 }
 

@@ -52,6 +52,7 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["lab", "up", "--hosts", "1"]).contains("2 to 26 hosts"));
     assert!(error(&["lab", "up", "--mtu", "40"]).contains("68 to 65535"));
     assert!(error(&["lab", "exec", "A", "--", "true"]).contains("`sidelane lab up`"));
+    assert!(error(&["lab", "exec", "--name", "trio", "A", "--", "true"]).contains("`sidelane lab up --name trio`"));
     assert!(error(&["lab", "down"]).contains("no lab named `lab`"));
     assert!(error(&["ladder", "--rounds", "0"]).contains("1..=1000"));
     assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));

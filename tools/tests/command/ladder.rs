@@ -105,6 +105,7 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
         assert!(errors.contains("`--nic uring` and `--nic xdp` need a lab"), "{errors}");
+        assert!(errors.contains("`--nic udp` measures on loopback"), "{errors}");
     });
 }
 
