@@ -165,6 +165,13 @@ fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
         for driver in drivers {
             assert!(table.contains(driver["name"].as_str().unwrap()), "{table}");
         }
+        // What takes a card or an interface from somebody mends nothing.
+        let (_, mends) = table.split_once("\nWhat mends it:").unwrap_or_default();
+        let mends = mends.split("\n\n").next().unwrap_or_default();
+        assert!(!mends.contains("unbind") && !mends.contains("ethtool"), "{table}");
+        for card in report["dpdk"]["cards"].as_array().unwrap() {
+            assert!(card["in_use"].is_boolean(), "{card}");
+        }
         stage.assert_nothing_is_left();
     }
 }
