@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use sidelane::lab::{Lab, LabSpec};
+use sidelane::lab::{Lab, LabError, LabSpec};
 use sidelane_bench::breakdown::Messages;
 use sidelane_bench::collectives::CollectivesError;
 use sidelane_bench::contender::Contender;
@@ -43,7 +43,7 @@ pub enum Failure {
     #[error("{0}: {1}")]
     Ladder(String, LadderError),
     #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}. `--nic udp` measures on loopback")]
-    NoLab(sidelane::lab::LabError),
+    NoLab(LabError),
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error("`{0}` is one machine's driver: name the other machine with --peer, or only the kind of driver for a lab")]
@@ -62,6 +62,8 @@ pub enum Failure {
     Mpi(#[from] InstallError),
     #[error("--mpi measures between hosts of a lab, and there is none")]
     MpiWithoutLab,
+    #[error("--mpi measures within a lab, and there is none: {0}")]
+    NoLabForMpi(LabError),
     #[error(transparent)]
     Collectives(#[from] CollectivesError),
     #[error("cannot find this program's own file: {0}")]

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::interrupt::Unfinished;
+
 /// Where figures go.
 #[derive(Debug)]
 pub struct OutFile {
@@ -51,7 +53,10 @@ impl OutFile {
     pub fn write(&self, text: &str) -> Result<(), WriteError> {
         let written = match &self.way {
             Way::Through => fs::write(&self.named, text),
-            Way::Beside { place, part } => fs::write(part, text).and_then(|()| fs::rename(part, place)),
+            Way::Beside { place, part } => {
+                let part = Unfinished::new(part.clone());
+                fs::write(part.path(), text).and_then(|()| fs::rename(part.path(), place))
+            }
         };
         written.map_err(|source| WriteError { file: self.named.clone(), source })
     }
@@ -87,6 +92,17 @@ mod tests {
         again.write("later").unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names()), ("later", 2));
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn what_cannot_be_put_in_its_place_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.json");
+        let out = OutFile::new(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let error = out.write("text").unwrap_err().to_string();
+        assert!(error.contains("cannot write "), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

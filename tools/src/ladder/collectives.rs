@@ -22,10 +22,14 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     let json = OutFile::new_if_any(args.json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
-    let lab = Lab::build(&LabSpec::default()).ok();
-    if lab.is_none() && !args.mpi.is_empty() {
-        return Err(Failure::MpiWithoutLab);
-    }
+    let lab = match Lab::build(&LabSpec::default()) {
+        Ok(lab) => Some(lab),
+        Err(error) if !args.mpi.is_empty() => return Err(Failure::NoLabForMpi(error)),
+        Err(error) => {
+            tell!("no lab, so what jobs may leave behind stays: {error}");
+            None
+        }
+    };
     let own = std::env::current_exe().map_err(Failure::Own)?;
     let mpis = match Installation::find_all(&args.mpi, Program::Collectives) {
         _ if interrupted.is_set() => return Ok(interrupted.code()),

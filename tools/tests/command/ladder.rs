@@ -106,6 +106,17 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
         assert!(!output.status.success());
         assert!(errors.contains("`--nic uring` and `--nic xdp` need a lab"), "{errors}");
         assert!(errors.contains("`--nic udp` measures on loopback"), "{errors}");
+
+        let collectives = |more: &[&str]| {
+            let calls = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
+            let command = ["lab", "run", "--", "sh", "-c", forbid, "sh", &program];
+            let output = stage.output(&[&command[..], &calls, more].concat());
+            (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        };
+        for (more, success) in [(&[][..], true), (&["--mpi", "/nosuch"], false)] {
+            let (succeeded, errors) = collectives(more);
+            assert!(succeeded == success && errors.contains("user.max_net_namespaces"), "{more:?}: {errors}");
+        }
     });
 }
 
