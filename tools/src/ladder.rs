@@ -26,7 +26,7 @@ use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::out_file::{OutFile, WriteError};
+use crate::out_file::{self, OutFile, WriteError};
 use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
@@ -52,6 +52,8 @@ pub enum Failure {
     NoStamps(String),
     #[error("--core is of a measurement with another machine: name that with --peer")]
     NoPeerForCore,
+    #[error("standard output has room for one: give a file to --json or to --csv")]
+    OneOutput,
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
     #[error("name the driver to serve: --nic uring:INTERFACE")]
@@ -93,6 +95,9 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
     }
     // Before the minute of measuring, not after it.
     let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
+    if [&json, &csv].iter().all(|file| file.as_ref().is_some_and(OutFile::is_output)) {
+        return Err(Failure::OneOutput);
+    }
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
     if args.breakdown {
@@ -127,7 +132,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
             }
         };
         report.peer = place.peer_machine();
-        crate::say(report.to_table());
+        out_file::show(report.to_table(), &[&json, &csv]);
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.rungs.extend(report.rungs),
@@ -164,7 +169,7 @@ fn break_down(
     let messages = rungs.iter().map(messages).collect::<Result<Vec<_>, _>>()?;
     let mut all = Vec::new();
     for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
-        match breakdown::measure(nic, messages, &sizes, place) {
+        match breakdown::measure(nic, messages, &sizes, place, |table| out_file::show(table, &[&json])) {
             _ if interrupted.is_set() => return Ok(interrupted.code()),
             measured => all.extend(measured?),
         }

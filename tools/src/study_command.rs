@@ -9,7 +9,7 @@ use sidelane_bench::study::chang;
 
 use crate::interrupt;
 use crate::ladder::{Failure, Place};
-use crate::out_file::OutFile;
+use crate::out_file::{self, OutFile};
 use crate::variable;
 
 /// The studies.
@@ -23,7 +23,7 @@ pub enum StudyCommand {
         /// Fewer and shorter rounds
         #[arg(long)]
         quick: bool,
-        /// Write all figures as JSON
+        /// Write all figures as JSON; `-` to standard output, where then nothing else stands
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
@@ -54,7 +54,7 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
         return Ok(interrupted.code());
     }
     let study = study.map_err(|error| Failure::Ladder(nic.to_string(), error))?;
-    crate::say(&study);
+    out_file::show(&study, &[&json]);
     if let Some(file) = json {
         file.write(&study.to_json())?;
     }

@@ -87,10 +87,10 @@ pub struct LadderArgs {
     /// Interleaved rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Write all figures as JSON
+    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the table's main figures as CSV; --json has all
+    /// Write the table's main figures as CSV, `-` as with --json, which has all
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
@@ -196,7 +196,7 @@ pub struct CollectivesArgs {
     /// Interleaved rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Write all figures as JSON
+    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -14,7 +14,7 @@ use super::Failure;
 use super::args::{CollectivesArgs, prefixes};
 use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
-use crate::out_file::OutFile;
+use crate::out_file::{self, OutFile};
 
 /// Runs the calls; returns the exit code.
 pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
@@ -49,7 +49,7 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
         return Ok(interrupted.code());
     }
     let report = report?;
-    crate::say(&report);
+    out_file::show(&report, &[&json]);
     if let Some(file) = json {
         file.write(&report.to_json())?;
     }

@@ -55,6 +55,31 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
 }
 
 #[test]
+fn figures_on_standard_output_stand_there_alone() {
+    let stage = Stage::own_user();
+    let ladder = ["ladder", "--nic", "shm", "--quick", "--rounds", "1", "--rungs", "raw", "--patterns", "ping-pong"];
+    let run = |arguments: &[&str], more: &[&str]| {
+        let output = stage.output(&[arguments, more].concat());
+        let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.success(), "{errors}");
+        (out, errors)
+    };
+    let (out, errors) = run(&ladder, &["--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "sidelane-ladder/1");
+    assert!(errors.contains("raw"), "the table: {errors}");
+    let (out, errors) = run(&ladder, &["--csv", "-"]);
+    assert!(out.lines().count() == 2 && out.lines().all(|line| line.contains(',')), "{out}");
+    assert!(errors.contains("raw"), "{errors}");
+    let (out, _) = run(&["ladder", "--nic", "shm", "--breakdown"], &["--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "sidelane-breakdown/1");
+    let barrier = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
+    let (out, errors) = run(&barrier, &["--json", "-"]);
+    assert!(serde_json::from_str::<Value>(&out).unwrap().is_object() && errors.contains("barrier"), "{errors}");
+    let both = stage.output(&[&ladder[..], &["--json", "-", "--csv", "-"]].concat());
+    assert!(String::from_utf8_lossy(&both.stderr).contains("standard output has room for one"), "{both:?}");
+}
+
+#[test]
 fn what_was_written_before_stays_until_there_are_new_figures() {
     let stage = Stage::own_user();
     let file = stage.runtime().join("out.json");
