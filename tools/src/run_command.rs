@@ -36,6 +36,10 @@ pub struct RunArgs {
     /// these [default: core when there are as many cores as ranks, else none]
     #[arg(long, value_enum, value_name = "HOW")]
     pub bind: Option<BindArg>,
+    /// Which rank reads this command's standard input. From a terminal all that is typed is taken for it, wanted or not, unless
+    /// this command is in the background
+    #[arg(long, value_enum, value_name = "RANK", default_value = "0")]
+    pub stdin: StdinArg,
     /// Put the rank before each line of output
     #[arg(short = 'l', long)]
     pub label: bool,
@@ -64,7 +68,7 @@ Examples:
   taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, each with cores of its own:
   taskset -c 4-7 sidelane run -n 4 ./program     both would take the first four
 
-Rank 0 reads this command's standard input, the others read nothing. Lines of output come whole, in the order in which the
+Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of output come whole, in the order in which the
 ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
@@ -141,6 +145,15 @@ pub enum ProtectArg {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StdinArg {
+    /// The first one
+    #[value(name = "0")]
+    First,
+    /// None: it is left to others, such as `| less`
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BindArg {
     /// Each rank on a core of its own
     Core,
@@ -174,6 +187,7 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
             Some(BindArg::Core) => Bind::Core,
             Some(BindArg::None) => Bind::None,
         },
+        stdin: args.stdin == StdinArg::First,
         label: args.label,
         timeout: args.timeout.map(|seconds| seconds.0),
         keep_going: args.keep_going,

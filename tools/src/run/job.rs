@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -131,9 +131,8 @@ impl Job {
         command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
-        let input = if rank == 0 { Input::find() } else { Input::Nothing };
-        let started =
-            Rank::start(command, rank, places.ranks.len(), if rank == 0 { input.stdio() } else { Stdio::null() });
+        let input = if rank == 0 && self.spec.stdin { Input::find() } else { Input::Nothing };
+        let started = Rank::start(command, rank, places.ranks.len(), input.stdio());
         let mut started = started.map_err(|error| Failure::Start {
             program: self.spec.program.to_string_lossy().into_owned(),
             host: place.host.clone(),

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `place` | which rank is where, and on which core |
 //! | `rank` | one rank and everything that it starts |
-//! | `output`, `input` | whole lines out, a terminal's lines in |
+//! | `output`, `input` | whole lines out, what is typed in |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
 //! | `job` | the loop that ties them |
@@ -41,6 +41,8 @@ pub struct JobSpec {
     /// What the ranks find as `SIDELANE_PROTECTION`.
     pub protection: Option<Protection>,
     pub bind: Bind,
+    /// Rank 0 reads our standard input.
+    pub stdin: bool,
     /// Each line of output begins with its rank.
     pub label: bool,
     pub timeout: Option<Duration>,

@@ -5,6 +5,7 @@
 //! | `talk` | ranks hear each other, on one host and between hosts |
 //! | `streams` | what goes in and comes out |
 //! | `ends` | how jobs end by themselves, and what is said of it |
+//! | `terminal` | the same at a terminal |
 //! | `signals` | how they are ended, and that nothing of them is left |
 //! | `protected` | that nobody else on the network reads along, if so asked |
 //! | `settings` | variables, cores, and the help |
@@ -17,6 +18,7 @@ mod settings;
 mod signals;
 mod streams;
 mod talk;
+mod terminal;
 
 use std::io::{Read, Write};
 use std::process::{Child, Output};
