@@ -13,6 +13,7 @@ use sidelane::lab::process::{self, Process};
 use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
+use super::descriptors::{self, Inherited};
 use super::guard::Guard;
 use super::input::{self, Input};
 use super::output::{Sink, Stream};
@@ -25,6 +26,8 @@ use super::{Failure, JobSpec};
 /// A job that runs.
 pub struct Job {
     spec: JobSpec,
+    /// How many descriptors each rank may have.
+    descriptors: Inherited,
     ranks: Vec<Member>,
     server: Server,
     guard: Guard,
@@ -89,12 +92,14 @@ impl Job {
         let (sender, events) = sync_channel(EVENTS_MAX);
         sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
         rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
+        let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
         let guard = Guard::post().map_err(system("guard the job"))?;
         let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
         let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
         let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
         let nodes = places.ranks.iter().map(|place| place.node).collect();
         let mut job = Self {
+            descriptors,
             ranks: Vec::new(),
             server: Server::new(super::job_name(), &Mapping(nodes)),
             guard,
@@ -118,6 +123,7 @@ impl Job {
         let place = &places.ranks[rank];
         let mut command = places.command(rank, &self.spec.program)?;
         command.args(&self.spec.arguments);
+        self.descriptors.restore_in(&mut command);
         // A launcher that has started us, and what it told us, is not the ranks' launcher.
         for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
             command.env_remove(name);

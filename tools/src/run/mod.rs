@@ -8,8 +8,10 @@
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
 //! | `job` | the loop that ties them |
+//! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
 
+mod descriptors;
 pub mod guard;
 mod input;
 mod job;
@@ -114,7 +116,7 @@ impl Failure {
 
 /// Three streams and a connection each are many descriptors.
 fn advice(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -n` allows more" } else { "" }
+    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -Hn` says how many there may be" } else { "" }
 }
 
 /// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.

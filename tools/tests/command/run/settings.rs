@@ -23,6 +23,15 @@ fn variables_and_cores_are_set_as_asked() {
     });
 }
 
+#[test]
+fn a_job_has_more_ranks_than_a_low_limit_of_descriptors_has_room_for() {
+    own_stage(|stage| {
+        let low = "ulimit -Sn 64; exec $0 run -n 40 sh -c 'ulimit -Sn'";
+        let lines = stage.text(&["run", "-n", "1", "--bind", "none", "sh", "-c", low, &stage.program()]);
+        assert_eq!(lines, "64\n".repeat(40), "ranks have the limit that there was");
+    });
+}
+
 /// What others type for other launchers is understood, or answered with what to type.
 #[test]
 fn command_lines_of_mpiexec_are_understood_or_answered() {
