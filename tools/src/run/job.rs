@@ -37,6 +37,8 @@ pub struct Job {
     /// Streams that have not come to their end.
     streams: usize,
     ending: Ending,
+    /// The signal by which the user has wanted the end: who does not read the output is not waited for then.
+    signalled: Option<i32>,
     verdict: Option<Verdict>,
     /// The first failure that the others went on after.
     survived: Option<Verdict>,
@@ -108,6 +110,7 @@ impl Job {
             errors,
             streams: 0,
             ending: Ending::No,
+            signalled: None,
             verdict: None,
             survived: None,
             blame: None,
@@ -236,16 +239,21 @@ impl Job {
             }
             // What the ranks are to do at these only they know.
             SIGCONT | SIGUSR1 | SIGUSR2 => self.signal_all(signal),
-            _ => match self.ending {
-                Ending::No => {
-                    self.ending = Ending::Interrupted(signal);
-                    self.signal_all(signal);
-                }
-                Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
-                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    self.kill();
-                }
-            },
+            _ => self.interrupt(signal),
+        }
+    }
+
+    fn interrupt(&mut self, signal: i32) {
+        self.signalled = Some(signal);
+        match self.ending {
+            Ending::No => {
+                self.ending = Ending::Interrupted(signal);
+                self.signal_all(signal);
+            }
+            Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
+                self.verdict.get_or_insert(Verdict::Interrupted { signal });
+                self.kill();
+            }
         }
     }
 
@@ -393,38 +401,37 @@ impl Job {
     }
 
     /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
-    /// until the job's is up or a signal comes; where one of these has ended the job it gets a moment.
+    /// until the job's is up or a signal comes, but gets a moment in any case.
     fn finish_output(&mut self, out_of_time: Option<Instant>) {
-        let moment = || Instant::now() + LAST_WORDS;
-        let hurried = matches!(self.verdict, Some(Verdict::TimedOut { .. } | Verdict::Interrupted { .. }));
-        let drained = self.drain(if hurried { Some(moment()) } else { out_of_time });
+        self.drain(out_of_time);
         if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
             self.tell(message);
-            let patient = out_of_time.map(|end| end.max(moment()));
-            self.drain(if drained && !hurried { patient } else { Some(moment()) });
+            self.drain(out_of_time);
         }
     }
 
-    /// Waits until all streams are at their end. False when there was no more time, or a signal came.
-    fn drain(&mut self, until: Option<Instant>) -> bool {
+    /// Waits until all streams are at their end, there is no more time, or a signal comes.
+    fn drain(&mut self, out_of_time: Option<Instant>) {
+        let moment = Instant::now() + LAST_WORDS;
+        let until = if self.signalled.is_some() { Some(moment) } else { out_of_time.map(|end| end.max(moment)) };
         while self.streams > 0 {
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
-                let timed_out = self.timed_out();
-                self.verdict.get_or_insert(timed_out);
-                return false;
+                let verdict = self.signalled.map_or(self.timed_out(), |signal| Verdict::Interrupted { signal });
+                self.verdict.get_or_insert(verdict);
+                return;
             }
             match self.events.recv_timeout(until.map_or(FOREVER, |until| until - now)) {
                 Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
+                    self.signalled = Some(signal);
                     self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    return false;
+                    return;
                 }
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
             }
         }
-        true
     }
 
     fn timed_out(&self) -> Verdict {

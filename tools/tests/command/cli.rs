@@ -67,8 +67,8 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
 
 /// The command with these variables; whether it succeeded, and its output and errors.
 fn with(variables: &[(&str, &str)], arguments: &[&str]) -> (bool, String, String) {
-    let mut command = Stage::own_user().sidelane(arguments);
-    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let stage = Stage::own_user();
+    let output = stage.sidelane(arguments).envs(variables.iter().copied()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.success(), text(output.stdout), text(output.stderr))
 }

@@ -114,5 +114,9 @@ fn words_that_nobody_reads_keep_no_signal_from_ending_the_job() {
         let (mut job, _reader) = unread(stage, &["-n", "1"], &["seq", "20000"]);
         signal(&job, libc::SIGTERM);
         assert_eq!(job.wait().unwrap().code(), Some(143));
+        let at_term = ["sh", "-c", "trap 'seq 20000; exit 0' TERM; seq 50; while :; do sleep 0.01; done"];
+        let (mut job, _reader) = unread(stage, &["-n", "1"], &at_term);
+        signal(&job, libc::SIGTERM);
+        assert_eq!(job.wait().unwrap().code(), Some(143));
     });
 }
