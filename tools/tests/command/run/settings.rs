@@ -1,6 +1,6 @@
 //! What ranks are started with.
 
-use super::{own_stage, shells};
+use super::{own_stage, shells, told};
 use crate::stage::Stage;
 
 #[test]
@@ -26,8 +26,13 @@ fn variables_and_cores_are_set_as_asked() {
 #[test]
 fn a_job_has_more_ranks_than_a_low_limit_of_descriptors_has_room_for() {
     own_stage(|stage| {
-        let low = "ulimit -Sn 64; exec $0 run -n 40 sh -c 'ulimit -Sn'";
-        let lines = stage.text(&["run", "-n", "1", "--bind", "none", "sh", "-c", low, &stage.program()]);
+        // All of them are there at a time: none ends before the last one has begun.
+        let rank = "ulimit -Sn; [ $PMI_RANK != 39 ] || echo >$0; while [ ! -e $0 ]; do sleep 0.01; done";
+        let low = "ulimit -Sn 64; exec $0 run -n 40 --timeout 60 sh -c \"$1\" $2";
+        let last = stage.runtime().join("last").to_str().unwrap().to_owned();
+        let output = stage.command("sh").args(["-c", low, &stage.program(), rank, &last]).output().unwrap();
+        let (code, lines, errors) = told(&output);
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
         assert_eq!(lines, "64\n".repeat(40), "ranks have the limit that there was");
     });
 }

@@ -89,10 +89,8 @@ fn a_job_in_the_background_goes_on_and_leaves_what_is_typed_to_the_shell() {
             echo go >$1
             read word; echo shell: $word
             fg >/dev/null";
-        let mut shell = stage.sidelane(&[]);
-        let environment: Vec<_> = shell.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
-        shell = Command::new("sh");
-        shell.args(["-c", at_shell, &stage.program()]).arg(&fifo).envs(environment);
+        let mut shell = stage.command("sh");
+        shell.args(["-c", at_shell, &stage.program()]).arg(&fifo);
         let mut session = Session::start(shell);
         assert_eq!(session.line(), "ready");
         // Ctrl-Z.
@@ -111,12 +109,13 @@ fn a_job_in_the_background_goes_on_and_leaves_what_is_typed_to_the_shell() {
 #[test]
 fn input_that_no_rank_shall_have_is_left_alone() {
     own_stage(|stage| {
-        let script = "$0 run -n 1 --stdin none sh -c 'cat; echo ready; read word <$0; echo $word' $1; read word; echo shell: $word";
+        let script = "$0 run -n 1 --stdin none sh -c 'cat; echo ready; read word <$0; echo $word' $1
+            read word; echo shell: $word";
         let fifo = stage.runtime().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let mut command = Command::new("sh");
-        command.args(["-c", script, &stage.program()]).arg(&fifo);
-        let mut session = Session::start(command);
+        let mut shell = stage.command("sh");
+        shell.args(["-c", script, &stage.program()]).arg(&fifo);
+        let mut session = Session::start(shell);
         assert_eq!(session.line(), "ready");
         session.type_in(b"for the shell\n");
         std::fs::write(&fifo, "go\n").unwrap();
