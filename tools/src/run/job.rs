@@ -1,23 +1,21 @@
 //! The loop that ties a job's parts: what the ranks say, how they end, what the user wants.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+mod finish;
+mod start;
+
+use std::io::{self, Write};
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use sidelane::lab::process::{self, Process};
-use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server, ServerEvent};
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use sidelane::lab::process::Process;
+use sidelane_mpi::launch::{Server, ServerEvent};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
-use super::descriptors::{self, Inherited};
+use super::descriptors::Inherited;
 use super::guard::Guard;
-use super::input::{self, Input};
-use super::output::{Sink, Stream};
-use super::place::Places;
+use super::output::Sink;
 use super::rank::{self, Rank};
 use super::sources::{self, Event};
 use super::verdict::{End, Verdict};
@@ -65,7 +63,10 @@ struct Member {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Running,
-    Ended { status: ExitStatus, since: Instant },
+    Ended {
+        status: ExitStatus,
+        since: Instant,
+    },
     /// And how it failed, if it did.
     Judged(Option<End>),
 }
@@ -88,101 +89,6 @@ enum Ending {
 }
 
 impl Job {
-    /// Starts all ranks. On failure those that were started end with this process.
-    pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
-        let system = |what| move |error| Failure::System(what, error);
-        let (sender, events) = sync_channel(EVENTS_MAX);
-        sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
-        rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
-        let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
-        let guard = Guard::post().map_err(system("guard the job"))?;
-        let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
-        let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
-        let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
-        let nodes = places.ranks.iter().map(|place| place.node).collect();
-        let mut job = Self {
-            descriptors,
-            ranks: Vec::new(),
-            server: Server::new(super::job_name(), &Mapping(nodes)),
-            guard,
-            events,
-            sender,
-            errors,
-            streams: 0,
-            ending: Ending::No,
-            signalled: None,
-            verdict: None,
-            survived: None,
-            blame: None,
-            spec,
-        };
-        for rank in 0..places.ranks.len() {
-            job.start_rank(rank, places, &output)?;
-        }
-        Ok(job)
-    }
-
-    fn start_rank(&mut self, rank: usize, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
-        let place = &places.ranks[rank];
-        let mut command = places.command(rank, &self.spec.program)?;
-        command.args(&self.spec.arguments);
-        self.descriptors.restore_in(&mut command);
-        // A launcher that has started us, and what it told us, is not the ranks' launcher.
-        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
-            command.env_remove(name);
-        }
-        // As hydra calls them; programs use them to choose a device.
-        command.env("MPI_LOCALRANKID", place.local_rank.to_string());
-        command.env("MPI_LOCALNRANKS", place.local_size.to_string());
-        if self.spec.keep_going {
-            command.env(KEEPS_GOING, "1");
-        }
-        command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
-        command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
-        command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
-        let input = if rank == 0 && self.spec.stdin { Input::find() } else { Input::Nothing };
-        let started = Rank::start(command, rank, places.ranks.len(), input.stdio());
-        let mut started = started.map_err(|error| Failure::Start {
-            program: self.spec.program.to_string_lossy().into_owned(),
-            host: place.host.clone(),
-            error,
-        })?;
-        let system = |error| Failure::System("start a thread", error);
-        self.guard.watch(started.pid).map_err(|error| Failure::System("tell the guard", error))?;
-        if let Some(to) = started.child.stdin.take() {
-            input::feed(to).map_err(system)?;
-        }
-        // A rank that does not read its answers must not stop the others'.
-        let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
-        sources::listen(self.sender.clone(), rank, quick.map_err(system)?).map_err(system)?;
-        let eager = rank == 0 && input == Input::FromTerminal;
-        let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
-        let stream = |number| Stream { number, label: label.clone(), eager };
-        if let Some(from) = started.child.stdout.take() {
-            self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
-        }
-        if let Some(from) = started.child.stderr.take() {
-            self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
-        }
-        let host = place.host.clone();
-        self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
-        Ok(())
-    }
-
-    fn route(&mut self, from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
-        sources::route(self.sender.clone(), from, stream, sink)?;
-        self.streams += 1;
-        Ok(())
-    }
-
-    /// Says a line of our own among the ranks' errors, and does not wait until it is read: the loop has to hear signals.
-    fn tell(&mut self, line: String) {
-        // Without another thread nobody could be told of that either.
-        if sources::say(self.sender.clone(), line, Arc::clone(&self.errors)).is_ok() {
-            self.streams += 1;
-        }
-    }
-
     /// Runs until nothing of the job is left; returns the exit code.
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
@@ -385,52 +291,11 @@ impl Job {
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Kills what ranks have left behind: all of it has become our child.
-    fn end_leftovers(&self) {
-        let mut seen = HashSet::from([self.guard.pid()]);
-        loop {
-            let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
-            if found.is_empty() {
-                return;
-            }
-            for left in found.into_iter().filter_map(Process::open) {
-                let _ = left.signal(libc::SIGKILL);
-                left.wait(KILL_WAIT);
-            }
-        }
-    }
-
-    /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
-    /// until the job's is up or a signal comes, but gets a moment in any case.
-    fn finish_output(&mut self, out_of_time: Option<Instant>) {
-        self.drain(out_of_time);
-        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
-            self.tell(message);
-            self.drain(out_of_time);
-        }
-    }
-
-    /// Waits until all streams are at their end, there is no more time, or a signal comes.
-    fn drain(&mut self, out_of_time: Option<Instant>) {
-        let moment = Instant::now() + LAST_WORDS;
-        let until = if self.signalled.is_some() { Some(moment) } else { out_of_time.map(|end| end.max(moment)) };
-        while self.streams > 0 {
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
-                let verdict = self.signalled.map_or(self.timed_out(), |signal| Verdict::Interrupted { signal });
-                self.verdict.get_or_insert(verdict);
-                return;
-            }
-            match self.events.recv_timeout(until.map_or(FOREVER, |until| until - now)) {
-                Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
-                    self.signalled = Some(signal);
-                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    return;
-                }
-                Ok(event) => self.handle(event),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
-            }
+    /// Says a line of our own among the ranks' errors, and does not wait until it is read: the loop has to hear signals.
+    fn tell(&mut self, line: String) {
+        // Without another thread nobody could be told of that either.
+        if sources::say(self.sender.clone(), line, Arc::clone(&self.errors)).is_ok() {
+            self.streams += 1;
         }
     }
 
@@ -439,24 +304,12 @@ impl Job {
     }
 }
 
-/// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
-const EVENTS_MAX: usize = 1024;
-
 /// A rank may exit right behind its last words to the launcher; those come by another way than the news of its end. Its
 /// connection's end says that all was heard, unless what it has started still holds that.
 const HEARING: Duration = Duration::from_millis(100);
 
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// What ranks wrote before they ended is in pipes of 64 KiB each: time enough for whoever reads at all.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// A rank asks once and reads the answer, so its socket always has room for one.
-const REPLY_WAIT: Duration = Duration::from_millis(100);
-
-/// A killed process is gone as soon as it is next scheduled.
-const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// Nothing is due; the loop looks again anyway.
 const FOREVER: Duration = Duration::from_secs(3600);
