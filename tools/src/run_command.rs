@@ -108,10 +108,15 @@ impl FromStr for HostsArg {
         };
         let hosts: Vec<String> = hosts.into_iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect();
         if lab_name(lab).is_err() || !hosts.iter().all(|host| is_host(host)) {
-            return Err(format!("a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C); {MACHINES}"));
+            return Err(format!(
+                "a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C); {MACHINES}"
+            ));
         }
-        if let Some(twice) = hosts.iter().enumerate().find_map(|(at, host)| hosts[..at].contains(host).then_some(host)) {
-            return Err(format!("`{twice}` is named twice; ranks are spread over different hosts, the same number on each"));
+        if let Some(twice) = hosts.iter().enumerate().find_map(|(at, host)| hosts[..at].contains(host).then_some(host))
+        {
+            return Err(format!(
+                "`{twice}` is named twice; ranks are spread over different hosts, the same number on each"
+            ));
         }
         Ok(Self { lab: lab.to_owned(), hosts })
     }

@@ -144,10 +144,13 @@ fn xdp_takeovers(nic: &NicFacts) -> Vec<String> {
     let (Some(name), Some(xdp)) = (&nic.interface, &nic.xdp) else { return Vec::new() };
     let mut takeovers = Vec::new();
     if let Some(Program::Foreign { remedy, .. }) = xdp.program {
-        takeovers.push(format!("  {name}: sudo ip link set {name} {remedy}    (ends the program that another one uses)"));
+        takeovers
+            .push(format!("  {name}: sudo ip link set {name} {remedy}    (ends the program that another one uses)"));
     }
     if nic.rx_queues.is_some_and(|queues| queues > 1) {
-        takeovers.push(format!("  {name}: sudo ethtool -L {name} combined 1    (frames on other queues than 0 are not seen)"));
+        takeovers.push(format!(
+            "  {name}: sudo ethtool -L {name} combined 1    (frames on other queues than 0 are not seen)"
+        ));
     }
     takeovers
 }

@@ -92,8 +92,7 @@ fn variables_are_read_by_commands_that_have_their_options() {
 #[test]
 fn a_variable_that_makes_no_sense_is_named() {
     let nic = [("SIDELANE_NIC", "eth1")];
-    let commands: [&[&str]; 4] =
-        [&["--quick"], &["ladder", "serve"], &["study", "chang"], &["run", "-n", "1", "true"]];
+    let commands: [&[&str]; 4] = [&["--quick"], &["ladder", "serve"], &["study", "chang"], &["run", "-n", "1", "true"]];
     for arguments in commands {
         let (ok, _, errors) = with(&nic, arguments);
         assert!(!ok && errors.starts_with("error: SIDELANE_NIC=eth1: "), "{arguments:?}: {errors}");

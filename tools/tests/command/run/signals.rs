@@ -120,7 +120,8 @@ fn time_that_is_up_ends_ranks_that_still_clean_up() {
 fn what_ranks_make_of_a_users_signal_is_theirs() {
     own_stage(|stage| {
         for (number, name) in [(libc::SIGUSR1, "USR1"), (libc::SIGUSR2, "USR2")] {
-            let script = format!("exec 2>/dev/null; trap 'echo {name}; exit 0' {name}; echo told; while :; do sleep 0.01; done");
+            let script =
+                format!("exec 2>/dev/null; trap 'echo {name}; exit 0' {name}; echo told; while :; do sleep 0.01; done");
             let mut command = stage.sidelane(&["run", "-n", "2", "sh", "-c", &script]);
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
