@@ -65,8 +65,8 @@ Examples:
   sidelane lab up --hosts 3
   sidelane run -n 6 --hosts lab ./program        two ranks on each host of the lab
   sidelane run -n 2 --hosts A,C ./program        one on A, one on C
-  taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, each with cores of its own:
-  taskset -c 4-7 sidelane run -n 4 ./program     both would take the first four
+  taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, which else would both
+  taskset -c 4-7 sidelane run -n 4 ./program     have their ranks on the first four cores
 
 Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of output come whole, in the order in which the
 ranks finish them. More ranks than cores are fine.
