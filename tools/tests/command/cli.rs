@@ -90,13 +90,15 @@ fn variables_are_read_by_commands_that_have_their_options() {
 }
 
 #[test]
-fn a_variable_that_makes_no_sense_is_named() {
+fn a_variable_stands_for_its_option_and_is_named_where_it_makes_no_sense() {
     let nic = [("SIDELANE_NIC", "eth1")];
     let commands: [&[&str]; 4] = [&["--quick"], &["ladder", "serve"], &["study", "chang"], &["run", "-n", "1", "true"]];
     for arguments in commands {
         let (ok, _, errors) = with(&nic, arguments);
         assert!(!ok && errors.starts_with("error: SIDELANE_NIC=eth1: "), "{arguments:?}: {errors}");
     }
+    let (_, out, errors) = with(&[("SIDELANE_NICS", "udp:127.0.0.1:0 udp:127.0.0.1:0")], &["nic", "test"]);
+    assert!(out.contains(" passed, "), "{errors}");
     let (_, _, errors) = with(&[("SIDELANE_NICS", "udp:127.0.0.1:0 eth1")], &["nic", "test"]);
     assert!(errors.starts_with("error: SIDELANE_NICS=udp:127.0.0.1:0 eth1: "), "{errors}");
 }

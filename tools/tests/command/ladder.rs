@@ -204,8 +204,9 @@ fn a_killed_side_ends_the_ladder_with_an_error() {
 #[test]
 fn two_machines_measure_with_each_other() {
     let stage = Stage::own_user();
-    let serve = ["ladder", "serve", "--nic", "udp:127.0.0.1:0", "--listen", "127.0.0.1:0"];
-    let mut server = stage.sidelane(&serve).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = stage.sidelane(&["ladder", "serve", "--listen", "127.0.0.1:0"]);
+    let server = server.env("SIDELANE_NIC", "udp:127.0.0.1:0").stderr(Stdio::piped());
+    let mut server = server.spawn().unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
     let serving = lines.next().unwrap();
     let (_, at) = serving.rsplit_once(" at ").unwrap();
@@ -216,6 +217,10 @@ fn two_machines_measure_with_each_other() {
         let table = stage.text(&[&measure[..], &SHORT[..]].concat());
         assert!(table.contains("between two machines"), "{table}");
     }
+    // What is typed here variables say in guests of `lab qemu`.
+    let mut told = stage.sidelane(&[&["ladder", "--rungs", "udp-poll,proto", "--core", "0"], &SHORT[..]].concat());
+    let output = told.env("SIDELANE_NIC", "udp:127.0.0.1:0").env("SIDELANE_PEER", at).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("between two machines"), "{output:?}");
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let rungs: Vec<_> = report["rungs"].as_array().unwrap().iter().map(|row| (&row["name"], &row["regime"])).collect();
     assert_eq!(rungs, [(&"udp-poll".into(), &"wire".into()), (&"proto".into(), &"wire".into())]);
