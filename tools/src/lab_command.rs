@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 
 use crate::interrupt::code_of;
 use crate::{qemu_command, say};
-pub use args::{EXAMPLES, LabCommand, QemuArgs, SpecArgs};
+pub use args::{EXAMPLES, LabCommand, QemuArgs, SpecArgs, lab_name};
 
 /// Why a `lab` command failed.
 #[derive(Debug, thiserror::Error)]

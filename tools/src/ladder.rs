@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use sidelane::lab::{Lab, LabSpec};
+use sidelane::lab::{Lab, LabError, LabSpec};
 use sidelane_bench::breakdown::Messages;
 use sidelane_bench::collectives::CollectivesError;
 use sidelane_bench::contender::Contender;
@@ -26,7 +26,8 @@ use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::out_file::{OutFile, WriteError};
+use crate::out_file::{self, OutFile, WriteError};
+use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
 pub use place::Place;
@@ -41,22 +42,30 @@ pub use serve::serve;
 pub enum Failure {
     #[error("{0}: {1}")]
     Ladder(String, LadderError),
-    #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}")]
-    NoLab(sidelane::lab::LabError),
+    #[error("nothing can be measured: `--nic uring` and `--nic xdp` need a lab. {0}. `--nic udp` measures on loopback")]
+    NoLab(LabError),
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error("`{0}` is one machine's driver: name the other machine with --peer, or only the kind of driver for a lab")]
     NoPeer(Spec),
     #[error("--breakdown knows the rungs proto and am, and not {0}")]
     NoStamps(String),
+    #[error("--core is of a measurement with another machine: name that with --peer")]
+    NoPeerForCore,
+    #[error("standard output has room for one: give a file to --json or to --csv")]
+    OneOutput,
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
+    #[error("name the driver to serve: --nic uring:INTERFACE")]
+    NothingToServe,
     #[error("cannot serve {nic}: {reason}")]
     NoDriver { nic: Spec, reason: String },
     #[error(transparent)]
     Mpi(#[from] InstallError),
     #[error("--mpi measures between hosts of a lab, and there is none")]
     MpiWithoutLab,
+    #[error("--mpi measures within a lab, and there is none: {0}")]
+    NoLabForMpi(LabError),
     #[error(transparent)]
     Collectives(#[from] CollectivesError),
     #[error("cannot find this program's own file: {0}")]
@@ -69,17 +78,26 @@ pub enum Failure {
     Signals(io::Error),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     #[error("nothing to measure: {0} has none of these rungs with these patterns here")]
     Nothing(String),
 }
 
 /// Runs the ladder; returns the exit code.
-pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
+pub fn run(args: LadderArgs) -> Result<i32, Failure> {
+    let args = &args.with_variables()?;
+    if args.core.is_some() && args.peer.is_none() {
+        return Err(Failure::NoPeerForCore);
+    }
     if args.depth.is_some() && !args.patterns.is_empty() && !args.patterns.contains(&PatternArg::Flood) {
         return Err(Failure::NoFlood);
     }
     // Before the minute of measuring, not after it.
     let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
+    if [&json, &csv].iter().all(|file| file.as_ref().is_some_and(OutFile::is_output)) {
+        return Err(Failure::OneOutput);
+    }
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
     if args.breakdown {
@@ -114,7 +132,7 @@ pub fn run(args: &LadderArgs) -> Result<i32, Failure> {
             }
         };
         report.peer = place.peer_machine();
-        crate::say(report.to_table());
+        out_file::show(report.to_table(), &[&json, &csv]);
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.rungs.extend(report.rungs),
@@ -151,7 +169,7 @@ fn break_down(
     let messages = rungs.iter().map(messages).collect::<Result<Vec<_>, _>>()?;
     let mut all = Vec::new();
     for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
-        match breakdown::measure(nic, messages, &sizes, place) {
+        match breakdown::measure(nic, messages, &sizes, place, |table| out_file::show(table, &[&json])) {
             _ if interrupted.is_set() => return Ok(interrupted.code()),
             measured => all.extend(measured?),
         }

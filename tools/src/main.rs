@@ -19,6 +19,7 @@ mod run_command;
 mod stat_command;
 mod study_command;
 mod tune_command;
+mod variable;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -33,7 +34,7 @@ use args::{Cli, Command};
 use ladder::LadderCommand;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(run_command::with_np(std::env::args_os()));
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(io::stderr)
@@ -41,13 +42,13 @@ fn main() -> ExitCode {
         .log_internal_errors(false)
         .init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
-        None => ladder::run(&cli.ladder).map_err(Into::into),
-        Some(Command::Ladder { command: None, args }) => ladder::run(&args).map_err(Into::into),
+        None => ladder::run(cli.ladder).map_err(Into::into),
+        Some(Command::Ladder { command: None, args }) => ladder::run(args).map_err(Into::into),
         Some(Command::Ladder { command: Some(LadderCommand::Serve(args)), .. }) => {
             ladder::serve(&args).map_err(Into::into)
         }
         Some(Command::Ladder { command: Some(LadderCommand::Collectives(args)), .. }) => {
-            ladder::collectives(&args).map_err(Into::into)
+            ladder::collectives(args).map_err(Into::into)
         }
         Some(Command::Lab(command)) => lab_command::run(command).map_err(Into::into),
         Some(Command::Nic(command)) => Ok(nic_command::run(&command)),

@@ -7,10 +7,11 @@ use std::thread;
 use clap::Subcommand;
 use sidelane::nic_list::NicList;
 use sidelane_nic::conformance::{self, Report, Setup};
-use sidelane_nic::spec::{NicUser, OpenError, Spec};
+use sidelane_nic::spec::{NicUser, OpenError, Spec, SpecError};
 use sidelane_nic::{LinkAddr, Nic, dpdk, mem, shm, udp, uring, xdp};
 
 use crate::say;
+use crate::variable::{self, VariableError};
 
 /// What can be done with NICs.
 #[derive(Debug, Subcommand)]
@@ -25,7 +26,8 @@ pub enum NicCommand {
     #[command(after_help = TEST_EXAMPLES)]
     Test {
         /// Two or three drivers of one kind that reach each other, as strings; three for all cases
-        #[arg(value_name = "DRIVER", env = "SIDELANE_NICS", value_delimiter = ' ', required = true, num_args = 1..)]
+        /// [env: SIDELANE_NICS, with spaces between]
+        #[arg(value_name = "DRIVER")]
         nics: Vec<Spec>,
         /// Frames overtake one another on this wire, and that is no fault of the driver's
         #[arg(long)]
@@ -46,7 +48,13 @@ does not keep order: QEMU's queues let new frames pass those that wait for a rec
 pub fn run(command: &NicCommand) -> i32 {
     match command {
         NicCommand::List { json } => list(*json),
-        NicCommand::Test { nics, overtaking } => test(nics, *overtaking),
+        NicCommand::Test { nics, overtaking } => match named(nics) {
+            Ok(nics) => test(&nics, *overtaking),
+            Err(error) => {
+                tell!("error: {error}");
+                1
+            }
+        },
     }
 }
 
@@ -62,13 +70,22 @@ fn list(json: bool) -> i32 {
     0
 }
 
-fn test(nics: &[Spec], overtaking: bool) -> i32 {
-    // Nearly all cases would be skipped, which looks like a success.
-    let first = &nics[0];
-    if nics.len() < 2 {
-        tell!("error: only {first} was named; name two or three drivers of one kind that reach each other");
-        return 1;
+/// The drivers that were typed, or else those of the variable.
+fn named(typed: &[Spec]) -> Result<Vec<Spec>, VariableError> {
+    if !typed.is_empty() {
+        return Ok(typed.to_vec());
     }
+    let split = |text: &str| text.split_whitespace().map(str::parse).collect::<Result<_, SpecError>>();
+    Ok(variable::read("SIDELANE_NICS", split)?.unwrap_or_default())
+}
+
+fn test(nics: &[Spec], overtaking: bool) -> i32 {
+    // With one nearly all cases would be skipped, which looks like a success.
+    let [first, _, ..] = nics else {
+        let named = nics.first().map_or("no driver".to_owned(), |nic| format!("only {nic}"));
+        tell!("error: {named} was named; name two or three drivers of one kind that reach each other");
+        return 1;
+    };
     if let Some(other) = nics.iter().find(|nic| discriminant(*nic) != discriminant(first)) {
         tell!("error: {other} is of another kind than {first}; name two or three drivers of one kind");
         return 1;

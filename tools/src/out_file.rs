@@ -1,8 +1,12 @@
-//! A file that a command writes at its end, and looks at before it begins: what stood in it stays until then.
+//! A file that a command writes at its end, and looks at before it begins: what stood in it stays until then. Or standard
+//! output, and then what is for people goes beside it.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::interrupt::Unfinished;
 
 /// Where figures go.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ enum Way {
     Beside { place: PathBuf, part: PathBuf },
     /// What is no file (`/dev/stdout`, a pipe) is written to.
     Through,
+    /// `-`: our standard output.
+    Output,
 }
 
 /// A file cannot be written.
@@ -42,18 +48,42 @@ impl OutFile {
         Ok(Self { named: file.to_owned(), way })
     }
 
-    /// The same of a file that may not be asked for.
+    /// The same of a file that may not be asked for, and may be `-`, for standard output.
     pub fn new_if_any(file: Option<&PathBuf>) -> Result<Option<Self>, WriteError> {
-        file.map(|file| Self::new(file)).transpose()
+        let new = |file: &PathBuf| match file.as_os_str().as_encoded_bytes() {
+            b"-" => Ok(Self { named: file.clone(), way: Way::Output }),
+            _ => Self::new(file),
+        };
+        file.map(new).transpose()
+    }
+
+    /// True when nothing else may stand in our standard output.
+    pub fn is_output(&self) -> bool {
+        matches!(self.way, Way::Output)
     }
 
     /// Writes all of it.
     pub fn write(&self, text: &str) -> Result<(), WriteError> {
         let written = match &self.way {
             Way::Through => fs::write(&self.named, text),
-            Way::Beside { place, part } => fs::write(part, text).and_then(|()| fs::rename(part, place)),
+            Way::Output => {
+                crate::say(text.trim_end());
+                Ok(())
+            }
+            Way::Beside { place, part } => {
+                let part = Unfinished::new(part.clone());
+                fs::write(part.path(), text).and_then(|()| fs::rename(part.path(), place))
+            }
         };
         written.map_err(|source| WriteError { file: self.named.clone(), source })
+    }
+}
+
+/// Prints what is for people: to standard output, or, where one of `files` is that, beside it.
+pub fn show(text: impl Display, files: &[&Option<OutFile>]) {
+    match files.iter().any(|file| file.as_ref().is_some_and(OutFile::is_output)) {
+        true => crate::tell(text),
+        false => crate::say(text),
     }
 }
 
@@ -87,6 +117,17 @@ mod tests {
         again.write("later").unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names()), ("later", 2));
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn what_cannot_be_put_in_its_place_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.json");
+        let out = OutFile::new(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let error = out.write("text").unwrap_err().to_string();
+        assert!(error.contains("cannot write "), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

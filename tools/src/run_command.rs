@@ -5,16 +5,19 @@ use std::num::NonZero;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use sidelane::lab::keeper::USUAL_NAME;
 use sidelane_nic::spec::Spec;
 use sidelane_proto::{JobKey, Protection};
 
 use crate::args::Seconds;
-use crate::run::{self, Bind, Failure, Hosts, JobSpec};
+use crate::lab_command::lab_name;
+use crate::run::{self, Bind, Failure, Hosts, JobSpec, MACHINES};
+use crate::variable;
 
 /// A program, and how many ranks of it where.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks
+    /// How many ranks (also: -np)
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: NonZero<usize>,
     /// Spread the ranks over these hosts of a kept lab: `lab` or another lab's name for all of its hosts; A,C for some of
@@ -22,20 +25,25 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOSTS")]
     pub hosts: Option<HostsArg>,
     /// The driver for ranks on other hosts: uring, xdp or udp on the interface that leads to them, or a driver as a string:
-    /// uring:eth1 [default: the ranks choose]
-    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", value_parser = nic)]
+    /// uring:eth1 [default: the ranks choose] [env: SIDELANE_NIC]
+    #[arg(long, value_name = "DRIVER", value_parser = nic)]
     pub nic: Option<String>,
     /// Protect frames between hosts by a key that is made for this job: nobody else on the network can take part or change
     /// anything, nor read messages if they are encrypted
     #[arg(long, value_enum, value_name = "HOW")]
     pub protect: Option<ProtectArg>,
-    /// Whether each rank gets a core of its own [default: core when there are as many cores as ranks, else none]
+    /// Whether each rank gets a core of its own, of those that this command may run on: with `taskset -c 4-7` before it, of
+    /// these [default: core when there are as many cores as ranks, else none]
     #[arg(long, value_enum, value_name = "HOW")]
     pub bind: Option<BindArg>,
+    /// Which rank reads this command's standard input. From a terminal all that is typed is taken for it, wanted or not, unless
+    /// this command is in the background
+    #[arg(long, value_enum, value_name = "RANK", default_value = "0")]
+    pub stdin: StdinArg,
     /// Put the rank before each line of output
     #[arg(short = 'l', long)]
     pub label: bool,
-    /// End the job after that time, with exit code 124
+    /// End the job after that time, with exit code 124, also when only its output still waits to be read
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<Seconds>,
     /// Do not end the job when a rank fails: the others see errors in what needs it, and end by themselves
@@ -57,15 +65,20 @@ Examples:
   sidelane lab up --hosts 3
   sidelane run -n 6 --hosts lab ./program        two ranks on each host of the lab
   sidelane run -n 2 --hosts A,C ./program        one on A, one on C
+  taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, which else would both
+  taskset -c 4-7 sidelane run -n 4 ./program     have their ranks on the first four cores
 
-Rank 0 reads this command's standard input, the others read nothing. Lines of output come whole, in the order in which the
+Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of output come whole, in the order in which the
 ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
 signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
-or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless they wait for this command; the
-exit code is the same. Ctrl-C and SIGTERM go to all ranks; the second one kills them. Whatever the
-ranks have started ends with the job, also when this command is killed, but for what has left its rank's process group.
+or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or they wait for it
+in MPI_Init; the exit code is the same.
+
+Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. SIGUSR1 and SIGUSR2
+are theirs, too, and Ctrl-Z stops them all. Whatever the ranks have started ends with the job, also when this command is
+killed, but for what has left its rank's process group.
 
 --protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
   SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program
@@ -90,15 +103,42 @@ impl FromStr for HostsArg {
         let is_host = |name: &str| name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
         let (lab, hosts) = match text.split_once(':') {
             Some((lab, hosts)) => (lab, Some(hosts)),
-            None if text.split(',').all(is_host) => ("lab", Some(text)),
+            None if text.split(',').all(is_host) => (USUAL_NAME, Some(text)),
             None => (text, None),
         };
         let hosts: Vec<String> = hosts.into_iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect();
-        if lab.is_empty() || !hosts.iter().all(|host| is_host(host)) {
-            return Err("a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C)".to_owned());
+        if lab_name(lab).is_err() || !hosts.iter().all(|host| is_host(host)) {
+            return Err(format!(
+                "a lab's name (lab), hosts of the lab named `lab` (A,C), or both (trio:A,C); {MACHINES}"
+            ));
+        }
+        if let Some(twice) = hosts.iter().enumerate().find_map(|(at, host)| hosts[..at].contains(host).then_some(host))
+        {
+            return Err(format!(
+                "`{twice}` is named twice; ranks are spread over different hosts, the same number on each"
+            ));
         }
         Ok(Self { lab: lab.to_owned(), hosts })
     }
+}
+
+/// The command line, with `-np` of `run` as it is called here: other launchers have both. Which is behind the program is the
+/// program's: `-n` stands before that always, or there is no job.
+pub fn with_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let ranks = |word: &OsString| {
+        let word = word.to_string_lossy();
+        // The only short option without a value is `-l`, behind whose letter another one may stand.
+        let short = word.strip_prefix('-').is_some_and(|letters| letters.trim_start_matches('l').starts_with('n'));
+        short || word.starts_with("--ranks") || word == "--"
+    };
+    if words.get(1).is_some_and(|command| command == "run")
+        && let Some(word) = words.iter_mut().skip(2).find(|word| ranks(word))
+        && word == "-np"
+    {
+        *word = "-n".into();
+    }
+    words
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,6 +147,15 @@ pub enum ProtectArg {
     Authenticated,
     /// Messages are encrypted, too; their sizes and times can be seen
     Encrypted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StdinArg {
+    /// The first one
+    #[value(name = "0")]
+    First,
+    /// None: it is left to others, such as `| less`
+    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,10 +176,13 @@ pub fn run(args: RunArgs) -> i32 {
 
 fn start(args: RunArgs) -> Result<i32, Failure> {
     let (program, arguments) = args.command.split_first().expect("the command line requires a program");
+    if names_another_program(arguments) {
+        return Err(Failure::Programs);
+    }
     run::run(JobSpec {
         ranks: args.ranks.get(),
         hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
-        nic: args.nic,
+        nic: args.nic.map_or_else(|| variable::read("SIDELANE_NIC", nic), |typed| Ok(Some(typed)))?,
         protection: args.protect.map(|how| match how {
             ProtectArg::Authenticated => Protection::Authenticated(JobKey::random()),
             ProtectArg::Encrypted => Protection::Encrypted(JobKey::random()),
@@ -140,6 +192,7 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
             Some(BindArg::Core) => Bind::Core,
             Some(BindArg::None) => Bind::None,
         },
+        stdin: args.stdin == StdinArg::First,
         label: args.label,
         timeout: args.timeout.map(|seconds| seconds.0),
         keep_going: args.keep_going,
@@ -147,6 +200,12 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
         program: program.clone(),
         arguments: arguments.to_vec(),
     })
+}
+
+/// `: -n 3 ./worker` in a command line of mpiexec's. A `:` alone is many programs' argument.
+fn names_another_program(arguments: &[OsString]) -> bool {
+    let is_number = |word: &OsString| word.to_str().is_some_and(|word| word.parse::<usize>().is_ok());
+    arguments.windows(3).any(|words| words[0] == ":" && (words[1] == "-n" || words[1] == "-np") && is_number(&words[2]))
 }
 
 /// A driver, or the kind of one.
@@ -182,8 +241,35 @@ mod tests {
         assert_eq!(read("trio"), is("trio", ""));
         assert_eq!(read("A,C"), is("lab", "AC"));
         assert_eq!(read("trio:A,B"), is("trio", "AB"));
-        for bad in ["", ":A", "trio:", "trio:a", "trio:A,,B"] {
+        for bad in ["", ":A", "trio:", "trio:a", "trio:A,,B", "../x", "a/b:A", "node1,node2", "A,C,A", "trio:A,A"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn np_is_n_before_the_program_only() {
+        let of = |line: &str| {
+            let words = with_np(line.split(' ').map(OsString::from));
+            words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("sidelane run -np 4 ./a -np 2"), "sidelane run -n 4 ./a -np 2");
+        assert_eq!(of("sidelane run -l --hosts lab -np 4 ./a"), "sidelane run -l --hosts lab -n 4 ./a");
+        for same in [
+            "sidelane run -n 4 ./a -np 2",
+            "sidelane run -ln 4 ./a -np 2",
+            "sidelane run -n4 ./a -np 2",
+            "sidelane run --ranks=4 ./a -np 2",
+            "sidelane run -- ./a -np 2",
+            "sidelane lab run -- ./a -np 2",
+        ] {
+            assert_eq!(of(same), same);
+        }
+    }
+
+    #[test]
+    fn another_program_is_known_by_its_number_of_ranks() {
+        let is = |line: &str| names_another_program(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(is("in : -n 3 ./worker") && is(": -np 3 ./worker"));
+        assert!(!is("-c :") && !is("-d : -f 1") && !is(": -n") && !is("-n 3 : x"));
     }
 }

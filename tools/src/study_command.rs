@@ -9,20 +9,21 @@ use sidelane_bench::study::chang;
 
 use crate::interrupt;
 use crate::ladder::{Failure, Place};
-use crate::out_file::OutFile;
+use crate::out_file::{self, OutFile};
+use crate::variable;
 
 /// The studies.
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {
     /// SP Active Messages (Chang and others, 1996): round trips by words over the raw driver; what request, reply and poll cost
     Chang {
-        /// The driver: uring, xdp, udp, shm, memif, vhost
-        #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC", default_value_t = NicKind::Uring)]
-        nic: NicKind,
+        /// The driver: uring, xdp, udp, shm, memif, vhost [env: SIDELANE_NIC] [default: uring]
+        #[arg(long, value_name = "DRIVER")]
+        nic: Option<NicKind>,
         /// Fewer and shorter rounds
         #[arg(long)]
         quick: bool,
-        /// Write all figures as JSON
+        /// Write all figures as JSON; `-` to standard output, where then nothing else stands
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
@@ -31,7 +32,11 @@ pub enum StudyCommand {
 /// Runs a study; returns the exit code.
 pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
     let StudyCommand::Chang { nic, quick, json } = command;
-    if *nic == NicKind::Mem {
+    let nic = match nic {
+        Some(nic) => *nic,
+        None => variable::read("SIDELANE_NIC", str::parse)?.unwrap_or(NicKind::Uring),
+    };
+    if nic == NicKind::Mem {
         let none = io::Error::other("the study is one of two processes, and the fabric is in one");
         return Err(Failure::Ladder(nic.to_string(), LadderError::Hosts(Regime::DefaultOffloads, none)));
     }
@@ -43,13 +48,13 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
         Err(_) => Place::Loopback,
     };
     let mut labs = Vec::new();
-    let hosts = |regime| place.hosts(&[*nic], regime, &mut labs);
-    let study = chang::run(*nic, *quick, hosts, |_| !interrupted.is_set());
+    let hosts = |regime| place.hosts(&[nic], regime, &mut labs);
+    let study = chang::run(nic, *quick, hosts, |_| !interrupted.is_set());
     if interrupted.is_set() {
         return Ok(interrupted.code());
     }
     let study = study.map_err(|error| Failure::Ladder(nic.to_string(), error))?;
-    crate::say(&study);
+    out_file::show(&study, &[&json]);
     if let Some(file) = json {
         file.write(&study.to_json())?;
     }

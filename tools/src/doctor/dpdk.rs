@@ -9,6 +9,7 @@ use sidelane_nic::dpdk::pci::Card;
 use sidelane_nic::dpdk::{Installed, free_hugepages};
 
 use super::Verdict;
+use super::routes::Routes;
 
 /// What was found.
 #[derive(Debug, Clone, Serialize)]
@@ -38,6 +39,8 @@ pub struct CardFacts {
     pub interfaces: Vec<String>,
     /// `dpdk:ADDRESS` can have it as it is.
     pub free: bool,
+    /// The machine's default route leads over it: who takes it away may cut the machine off.
+    pub in_use: bool,
     /// The commands that give it to DPDK.
     pub remedy: Option<String>,
 }
@@ -49,7 +52,8 @@ impl DpdkFacts {
             Ok(Installed { version, drivers }) => (Some(version), drivers),
             Err(_) => (None, Vec::new()),
         };
-        let cards = Card::all().into_iter().map(CardFacts::from).collect();
+        let routes = Routes::gather();
+        let cards = Card::all().into_iter().map(|card| CardFacts::new(card, &routes)).collect();
         let iommu = fs::read_dir("/sys/class/iommu").is_ok_and(|mut units| units.next().is_some());
         Self { version, drivers, hugepages_free_mib: free_hugepages() >> 20, iommu, cards }
     }
@@ -61,21 +65,34 @@ impl DpdkFacts {
             let why = if self.cards.is_empty() { "memif copies less" } else { "cards need them" };
             remedies.push(format!("  dpdk   echo 512 | sudo tee /proc/sys/vm/nr_hugepages    ({why})"));
         }
-        for card in &self.cards {
-            if let Some(remedy) = &card.remedy {
-                let loses = card.interfaces.first().map_or(String::new(), |name| format!(" (the kernel loses {name})"));
-                remedies.push(format!("  dpdk   for {}{loses}: {remedy}", card.address));
-            }
-        }
         remedies
+    }
+
+    /// What gives each card to DPDK, where that is. Nothing is wrong with a card that the kernel has.
+    pub fn takeovers(&self) -> Vec<String> {
+        if self.version.is_none() {
+            return Vec::new();
+        }
+        let takeover = |card: &CardFacts| Some(format!("  {}: {}", card.called(), card.remedy.as_ref()?));
+        self.cards.iter().filter_map(takeover).collect()
     }
 }
 
-impl From<Card> for CardFacts {
-    fn from(card: Card) -> Self {
+impl CardFacts {
+    fn new(card: Card, routes: &Routes) -> Self {
         let (free, remedy) = (card.is_free(), card.remedy());
         let Card { address, id, driver, interfaces, .. } = card;
-        Self { address, id, driver, interfaces, free, remedy: (!free).then_some(remedy) }
+        let in_use = interfaces.iter().any(|name| routes.lead_over(name));
+        Self { address, id, driver, interfaces, free, in_use, remedy: (!free).then_some(remedy) }
+    }
+
+    /// Its address, and what the kernel has on it.
+    fn called(&self) -> String {
+        let in_use = if self.in_use { ", IN USE: this machine's default route" } else { "" };
+        match self.interfaces.first() {
+            Some(name) => format!("{} ({name}{in_use})", self.address),
+            None => self.address.clone(),
+        }
     }
 }
 
@@ -126,3 +143,41 @@ const INSTALL: &str = "sudo apt-get install --no-install-recommends libdpdk-dev 
 
 /// What the driver asks for before it uses any.
 const HUGEPAGES_MIB: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(version: Option<&str>) -> DpdkFacts {
+        let card = |address: &str, interface: &str| Card {
+            address: address.to_owned(),
+            id: "8086:10d3".to_owned(),
+            driver: Some("e1000e".to_owned()),
+            interfaces: vec![interface.to_owned()],
+            iommu: false,
+            numa_node: None,
+        };
+        let routes = Routes::over(&["eth0"]);
+        let cards = [card("0000:00:04.0", "eth0"), card("0000:00:05.0", "eth1")];
+        DpdkFacts {
+            version: version.map(str::to_owned),
+            drivers: Vec::new(),
+            hugepages_free_mib: 1024,
+            iommu: false,
+            cards: cards.map(|card| CardFacts::new(card, &routes)).to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_card_of_the_kernels_is_nothing_to_mend() {
+        assert_eq!(facts(Some("DPDK 22.11.11")).remedies(), Vec::<String>::new());
+        assert_eq!(facts(None).takeovers(), Vec::<String>::new(), "nobody there could take it");
+    }
+
+    #[test]
+    fn the_card_that_the_machine_is_reached_over_is_marked() {
+        let takeovers = facts(Some("DPDK 22.11.11")).takeovers();
+        assert!(takeovers[0].starts_with("  0000:00:04.0 (eth0, IN USE: this machine's default route): sudo "));
+        assert!(takeovers[1].starts_with("  0000:00:05.0 (eth1): sudo "), "{takeovers:?}");
+    }
+}

@@ -4,6 +4,7 @@ mod checks;
 mod dpdk;
 mod facts;
 mod probe;
+mod routes;
 
 use std::fmt;
 
@@ -126,27 +127,32 @@ impl fmt::Display for Report {
             })
             .collect();
         remedies.extend(self.dpdk.remedies());
-        remedies.extend(self.nics.iter().flat_map(xdp_remedies));
-        if !remedies.is_empty() {
-            writeln!(f, "\nWhat mends it:\n{}", remedies.join("\n"))?;
-        }
-        Ok(())
+        list(f, "What mends it:", &remedies)?;
+        list(f, "To give a card to DPDK, which takes it from the kernel:", &self.dpdk.takeovers())?;
+        let xdp: Vec<String> = self.nics.iter().flat_map(xdp_takeovers).collect();
+        list(f, "To give an interface to xdp:", &xdp)
     }
 }
 
-/// What makes an interface free for `xdp:`, and has it see all of its frames.
-fn xdp_remedies(nic: &NicFacts) -> Vec<String> {
+/// Lines under a heading, where there are any.
+fn list(f: &mut fmt::Formatter<'_>, heading: &str, lines: &[String]) -> fmt::Result {
+    if lines.is_empty() { Ok(()) } else { writeln!(f, "\n{heading}\n{}", lines.join("\n")) }
+}
+
+/// What makes an interface free for `xdp:`, and has that see all of its frames. Whoever uses it has to do without.
+fn xdp_takeovers(nic: &NicFacts) -> Vec<String> {
     let (Some(name), Some(xdp)) = (&nic.interface, &nic.xdp) else { return Vec::new() };
-    let mut remedies = Vec::new();
+    let mut takeovers = Vec::new();
     if let Some(Program::Foreign { remedy, .. }) = xdp.program {
-        remedies.push(format!("  xdp    sudo ip link set {name} {remedy}"));
+        takeovers
+            .push(format!("  {name}: sudo ip link set {name} {remedy}    (ends the program that another one uses)"));
     }
     if nic.rx_queues.is_some_and(|queues| queues > 1) {
-        remedies.push(format!(
-            "  xdp    sudo ethtool -L {name} combined 1    (frames on other queues than 0 are not seen)"
+        takeovers.push(format!(
+            "  {name}: sudo ethtool -L {name} combined 1    (frames on other queues than 0 are not seen)"
         ));
     }
-    remedies
+    takeovers
 }
 
 impl fmt::Display for Verdict {

@@ -67,10 +67,10 @@ pub struct Kept {
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// No lab of that name is up.
-    #[error("no lab named `{0}` is up; make one with `sidelane lab up`")]
+    #[error("no lab named `{0}` is up; make one with `sidelane lab up{option}`", option = option(.0))]
     NotUp(String),
     /// The name is taken.
-    #[error("a lab named `{0}` is up already; end it with `sidelane lab down`, or give another `--name`")]
+    #[error("a lab named `{0}` is up already; end it with `sidelane lab down{option}`, or give another `--name`", option = option(.0))]
     Up(String),
     /// No such host.
     #[error("this lab has no host `{0}`: its hosts are {first} to {last}", first = 'A', last = .1)]
@@ -79,6 +79,14 @@ pub enum KeepError {
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
+
+/// The option that names a lab in a command line.
+fn option(name: &str) -> String {
+    if name == USUAL_NAME { String::new() } else { format!(" --name {name}") }
+}
+
+/// The name of a lab that was given none.
+pub const USUAL_NAME: &str = "lab";
 
 /// Listens for clients of `lab` until one asks for its end, a signal comes or the socket is removed. `ready` is called
 /// once, when clients can connect.

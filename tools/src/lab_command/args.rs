@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use sidelane::lab::LabSpec;
+use sidelane::lab::keeper::USUAL_NAME;
 use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
 
 #[derive(Debug, Subcommand)]
@@ -99,12 +100,12 @@ impl SpecArgs {
 #[derive(Debug, Clone, Args)]
 pub struct NameArg {
     /// Name of the lab
-    #[arg(long, default_value = "lab", value_parser = lab_name)]
+    #[arg(long, default_value = USUAL_NAME, value_parser = lab_name)]
     pub name: String,
 }
 
 /// A name that is a file name and short enough for a socket's path (unix(7): 108 bytes with the directory).
-fn lab_name(text: &str) -> Result<String, String> {
+pub fn lab_name(text: &str) -> Result<String, String> {
     let fits = (1..=NAME_MAX).contains(&text.len());
     if fits && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Ok(text.to_owned());

@@ -1,5 +1,6 @@
 //! What `sidelane ladder` is told.
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +10,8 @@ use sidelane_bench::collectives::Collective;
 use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::affinity;
 use sidelane_nic::spec::{Spec, SpecError};
+
+use crate::variable::{self, VariableError};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -44,14 +47,14 @@ pub enum LadderCommand {
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
     /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem, and DPDK's memif
-    /// and vhost; with --peer one as a string: uring:eth1
-    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
+    /// and vhost; with --peer one as a string: uring:eth1 [env: SIDELANE_NIC]
+    #[arg(long, value_name = "DRIVER")]
     pub nic: Vec<NicArg>,
-    /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab
-    #[arg(long, value_name = "HOST[:PORT]", env = "SIDELANE_PEER")]
+    /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab [env: SIDELANE_PEER]
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub peer: Option<String>,
     /// The core that measures with a peer; the last one unless it is said
-    #[arg(long, value_name = "N", requires = "peer", value_parser = core)]
+    #[arg(long, value_name = "N", value_parser = core)]
     pub core: Option<usize>,
     /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,
     /// proto-authenticated, proto-encrypted
@@ -72,8 +75,8 @@ pub struct LadderArgs {
     #[arg(long, conflicts_with_all = ["peer", "patterns", "quick", "real_frames", "rounds", "csv"])]
     pub breakdown: bool,
     /// MPI libraries to measure beside the rungs, comma separated: the folders that have bin/mpicc and bin/mpiexec.
-    /// On the same hosts, over the kernel's TCP, or in shared memory beside shm; needs a lab
-    #[arg(long, value_delimiter = ',', value_name = "PREFIX", env = "SIDELANE_MPI")]
+    /// On the same hosts, over the kernel's TCP, or in shared memory beside shm; needs a lab [env: SIDELANE_MPI]
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     pub mpi: Vec<PathBuf>,
     /// Fewer and shorter rounds: a first impression in a few seconds
     #[arg(long)]
@@ -84,15 +87,31 @@ pub struct LadderArgs {
     /// Interleaved rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Write all figures as JSON
+    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the table's main figures as CSV; --json has all
+    /// Write the table's main figures as CSV, `-` as with --json, which has all
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
 
 impl LadderArgs {
+    /// With what the environment says of what was not typed.
+    pub fn with_variables(mut self) -> Result<Self, VariableError> {
+        if self.nic.is_empty() {
+            self.nic = variable::read("SIDELANE_NIC", str::parse)?.into_iter().collect();
+        }
+        let in_a_lab = self.breakdown || self.real_frames;
+        self.peer = self.peer.filter(|peer| !peer.is_empty());
+        if self.peer.is_none() && !in_a_lab {
+            self.peer = variable::read("SIDELANE_PEER", str::parse)?;
+        }
+        if self.depth.is_none() {
+            self.mpi = prefixes(self.mpi)?;
+        }
+        Ok(self)
+    }
+
     /// The sizes that were asked for, each once.
     pub fn distinct_sizes(&self) -> Vec<usize> {
         let mut sizes = Vec::new();
@@ -103,6 +122,15 @@ impl LadderArgs {
         }
         sizes
     }
+}
+
+/// The folders of `--mpi`, or else of the variable.
+pub fn prefixes(typed: Vec<PathBuf>) -> Result<Vec<PathBuf>, VariableError> {
+    if !typed.is_empty() {
+        return Ok(typed);
+    }
+    let split = |text: &str| Ok::<_, Infallible>(text.split(',').map(PathBuf::from).collect());
+    Ok(variable::read("SIDELANE_MPI", split)?.unwrap_or_default())
 }
 
 /// What `--nic` says: kinds of drivers, each of which finds its place in the lab, or one driver and where it is.
@@ -116,7 +144,6 @@ impl FromStr for NicArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // As a variable that is not set, which is how `sidelane run` takes it too.
         if text.is_empty() {
             return Ok(Self::Kinds(Vec::new()));
         }
@@ -163,12 +190,13 @@ pub struct CollectivesArgs {
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "8,1K,16K,128K,1M", value_parser = words)]
     pub sizes: Vec<usize>,
     /// MPI libraries to measure beside ours, comma separated: the folders that have bin/mpicc and bin/mpiexec; needs a lab
-    #[arg(long, value_delimiter = ',', value_name = "PREFIX", env = "SIDELANE_MPI")]
+    /// [env: SIDELANE_MPI]
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     pub mpi: Vec<PathBuf>,
     /// Interleaved rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Write all figures as JSON
+    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -180,9 +208,9 @@ serve on networks you trust, and name the address that shall be listened at with
 /// What a serving machine offers.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The driver to measure with, as a string: uring:eth1
-    #[arg(long, value_name = "DRIVER", env = "SIDELANE_NIC")]
-    pub nic: Spec,
+    /// The driver to measure with, as a string: uring:eth1 [env: SIDELANE_NIC]
+    #[arg(long, value_name = "DRIVER")]
+    pub nic: Option<Spec>,
     /// Where to listen
     #[arg(long, value_name = "IP:PORT", default_value_t = (Ipv4Addr::UNSPECIFIED, PORT).into())]
     pub listen: SocketAddr,

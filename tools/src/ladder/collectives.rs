@@ -11,20 +11,25 @@ use sidelane_bench::contender::collectives::{arguments, limit, read};
 use sidelane_nic::affinity;
 
 use super::Failure;
-use super::args::CollectivesArgs;
+use super::args::{CollectivesArgs, prefixes};
 use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
-use crate::out_file::OutFile;
+use crate::out_file::{self, OutFile};
 
 /// Runs the calls; returns the exit code.
-pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
+pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
+    args.mpi = prefixes(args.mpi)?;
     let json = OutFile::new_if_any(args.json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
-    let lab = Lab::build(&LabSpec::default()).ok();
-    if lab.is_none() && !args.mpi.is_empty() {
-        return Err(Failure::MpiWithoutLab);
-    }
+    let lab = match Lab::build(&LabSpec::default()) {
+        Ok(lab) => Some(lab),
+        Err(error) if !args.mpi.is_empty() => return Err(Failure::NoLabForMpi(error)),
+        Err(error) => {
+            tell!("no lab, so what jobs may leave behind stays: {error}");
+            None
+        }
+    };
     let own = std::env::current_exe().map_err(Failure::Own)?;
     let mpis = match Installation::find_all(&args.mpi, Program::Collectives) {
         _ if interrupted.is_set() => return Ok(interrupted.code()),
@@ -34,7 +39,7 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
     let mut jobs = vec![launcher(With::Ours(own))];
     jobs.extend(mpis.iter().map(|mpi| launcher(With::Mpi(mpi))));
     let mut callers: Vec<&mut dyn Caller> = jobs.iter_mut().map(|jobs| jobs as &mut dyn Caller).collect();
-    let report = collectives::run(&plan(args), &mut callers, |progress| {
+    let report = collectives::run(&plan(&args), &mut callers, |progress| {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
         tell!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
@@ -44,7 +49,7 @@ pub fn run(args: &CollectivesArgs) -> Result<i32, Failure> {
         return Ok(interrupted.code());
     }
     let report = report?;
-    crate::say(&report);
+    out_file::show(&report, &[&json]);
     if let Some(file) = json {
         file.write(&report.to_json())?;
     }

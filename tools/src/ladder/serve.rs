@@ -13,19 +13,23 @@ use super::Failure;
 use super::args::ServeArgs;
 use super::peer::{kind_on_a_network, last_core};
 use super::place::{own_command, own_side};
-use crate::interrupt;
+use crate::{interrupt, variable};
 
 /// Serves one ladder after another until a signal ends it; returns the exit code.
 pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
+    let nic = match &args.nic {
+        Some(nic) => nic.clone(),
+        None => variable::read("SIDELANE_NIC", str::parse)?.ok_or(Failure::NothingToServe)?,
+    };
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
-    match try_out(&args.nic) {
+    match try_out(&nic) {
         _ if interrupted.is_set() => return Ok(interrupted.code()),
         tried => tried?,
     }
     let listener = TcpListener::bind(args.listen).map_err(|error| Failure::Listen(args.listen, error))?;
     let at = listener.local_addr().map_err(|error| Failure::Listen(args.listen, error))?;
     let core = args.core.unwrap_or_else(last_core);
-    tell!("serving {} on core {core}, at {at}", args.nic);
+    tell!("serving {nic} on core {core}, at {at}");
     loop {
         let (connection, peer) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -34,7 +38,7 @@ pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
             Err(error) => return Err(Failure::Listen(args.listen, error)),
         };
         tell!("{peer}: a ladder begins");
-        let ended = attend(connection, &Greeting::new(args.nic.to_string(), core));
+        let ended = attend(connection, &Greeting::new(nic.to_string(), core));
         if interrupted.is_set() {
             return Ok(interrupted.code());
         }

@@ -1,22 +1,21 @@
 //! The loop that ties a job's parts: what the ranks say, how they end, what the user wants.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::process::{ExitStatus, Stdio};
+mod finish;
+mod start;
+
+use std::io::{self, Write};
+use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use sidelane::lab::process::{self, Process};
-use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server, ServerEvent};
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use sidelane::lab::process::Process;
+use sidelane_mpi::launch::{Server, ServerEvent};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
+use super::descriptors::Inherited;
 use super::guard::Guard;
-use super::input::{self, Input};
-use super::output::{Sink, Stream};
-use super::place::Places;
+use super::output::Sink;
 use super::rank::{self, Rank};
 use super::sources::{self, Event};
 use super::verdict::{End, Verdict};
@@ -25,6 +24,8 @@ use super::{Failure, JobSpec};
 /// A job that runs.
 pub struct Job {
     spec: JobSpec,
+    /// How many descriptors each rank may have.
+    descriptors: Inherited,
     ranks: Vec<Member>,
     server: Server,
     guard: Guard,
@@ -34,6 +35,8 @@ pub struct Job {
     /// Streams that have not come to their end.
     streams: usize,
     ending: Ending,
+    /// The signal by which the user has wanted the end: who does not read the output is not waited for then.
+    signalled: Option<i32>,
     verdict: Option<Verdict>,
     /// The first failure that the others went on after.
     survived: Option<Verdict>,
@@ -60,20 +63,25 @@ struct Member {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Running,
-    Ended { status: ExitStatus, since: Instant },
-    Judged,
+    Ended {
+        status: ExitStatus,
+        since: Instant,
+    },
+    /// And how it failed, if it did.
+    Judged(Option<End>),
 }
 
 /// How far the ranks' end was brought about.
 ///
 /// ```text
-/// No --first signal--> Interrupted --a rank failed--> Asked --grace is over, or a signal--> Killed
-/// No --a rank failed, time is up, ...--------------> Asked
+/// No --first signal--> Interrupted --second signal--> Killed
+///                      Interrupted --time is up, ...-> Asked
+/// No --a rank failed, time is up, ...----------------> Asked --grace is over, or a signal--> Killed
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    /// The user's signal was handed on, and ranks do with it what they like.
+    /// The user's signal was handed on, and ranks do with it what they like, as long as they like.
     Interrupted(i32),
     /// They were asked to end.
     Asked(Instant),
@@ -81,94 +89,11 @@ enum Ending {
 }
 
 impl Job {
-    /// Starts all ranks. On failure those that were started end with this process.
-    pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
-        let system = |what| move |error| Failure::System(what, error);
-        let (sender, events) = sync_channel(EVENTS_MAX);
-        sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
-        rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
-        let guard = Guard::post().map_err(system("guard the job"))?;
-        let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
-        let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
-        let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
-        let nodes = places.ranks.iter().map(|place| place.node).collect();
-        let mut job = Self {
-            ranks: Vec::new(),
-            server: Server::new(super::job_name(), &Mapping(nodes)),
-            guard,
-            events,
-            sender,
-            errors,
-            streams: 0,
-            ending: Ending::No,
-            verdict: None,
-            survived: None,
-            blame: None,
-            spec,
-        };
-        for rank in 0..places.ranks.len() {
-            job.start_rank(rank, places, &output)?;
-        }
-        Ok(job)
-    }
-
-    fn start_rank(&mut self, rank: usize, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
-        let place = &places.ranks[rank];
-        let mut command = places.command(rank, &self.spec.program)?;
-        command.args(&self.spec.arguments);
-        // A launcher that has started us, and what it told us, is not the ranks' launcher.
-        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
-            command.env_remove(name);
-        }
-        // As hydra calls them; programs use them to choose a device.
-        command.env("MPI_LOCALRANKID", place.local_rank.to_string());
-        command.env("MPI_LOCALNRANKS", place.local_size.to_string());
-        if self.spec.keep_going {
-            command.env(KEEPS_GOING, "1");
-        }
-        command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
-        command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
-        command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
-        let input = if rank == 0 { Input::find() } else { Input::Nothing };
-        let started =
-            Rank::start(command, rank, places.ranks.len(), if rank == 0 { input.stdio() } else { Stdio::null() });
-        let mut started = started.map_err(|error| Failure::Start {
-            program: self.spec.program.to_string_lossy().into_owned(),
-            host: place.host.clone(),
-            error,
-        })?;
-        let system = |error| Failure::System("start a thread", error);
-        self.guard.watch(started.pid).map_err(|error| Failure::System("tell the guard", error))?;
-        if let Some(to) = started.child.stdin.take() {
-            input::feed(to).map_err(system)?;
-        }
-        // A rank that does not read its answers must not stop the others'.
-        let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
-        sources::listen(self.sender.clone(), rank, quick.map_err(system)?).map_err(system)?;
-        let eager = rank == 0 && input == Input::FromTerminal;
-        let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
-        let stream = |number| Stream { number, label: label.clone(), eager };
-        if let Some(from) = started.child.stdout.take() {
-            self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
-        }
-        if let Some(from) = started.child.stderr.take() {
-            self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
-        }
-        let host = place.host.clone();
-        self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
-        Ok(())
-    }
-
-    fn route(&mut self, from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
-        self.streams += 1;
-        sources::route(self.sender.clone(), from, stream, sink)
-    }
-
     /// Runs until nothing of the job is left; returns the exit code.
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
         let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
-        while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged)) {
+        while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged(_))) {
             match self.events.recv_timeout(self.next_deadline(out_of_time)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -176,20 +101,15 @@ impl Job {
             }
             let now = Instant::now();
             self.judge(now);
-            if out_of_time.is_some_and(|end| now >= end) && self.verdict.is_none() {
-                let seconds = self.spec.timeout.unwrap_or_default().as_secs_f64();
-                self.end_for(Verdict::TimedOut { seconds });
+            if !self.is_ending() && out_of_time.is_some_and(|end| now >= end) {
+                self.end_for(self.timed_out());
             }
             if matches!(self.ending, Ending::Asked(since) if now >= since + GRACE) {
                 self.kill();
             }
         }
         self.end_leftovers();
-        self.drain();
-        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
-            // The number of no rank's stream.
-            let _ = self.errors.write(usize::MAX, message.as_bytes());
-        }
+        self.finish_output(out_of_time);
         self.guard.dismiss();
         Ok(self.verdict.or(self.survived).map_or(0, |verdict| verdict.exit_code()))
     }
@@ -223,17 +143,23 @@ impl Job {
                 self.signal_all(libc::SIGSTOP);
                 let _ = Process::open(std::process::id()).map(|own| own.signal(libc::SIGSTOP));
             }
-            SIGCONT => self.signal_all(SIGCONT),
-            _ => match self.ending {
-                Ending::No => {
-                    self.ending = Ending::Interrupted(signal);
-                    self.signal_all(signal);
-                }
-                Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
-                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    self.kill();
-                }
-            },
+            // What the ranks are to do at these only they know.
+            SIGCONT | SIGUSR1 | SIGUSR2 => self.signal_all(signal),
+            _ => self.interrupt(signal),
+        }
+    }
+
+    fn interrupt(&mut self, signal: i32) {
+        self.signalled = Some(signal);
+        match self.ending {
+            Ending::No => {
+                self.ending = Ending::Interrupted(signal);
+                self.signal_all(signal);
+            }
+            Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
+                self.verdict.get_or_insert(Verdict::Interrupted { signal });
+                self.kill();
+            }
         }
     }
 
@@ -273,20 +199,21 @@ impl Job {
             if !member.heard_out && now < since + HEARING {
                 continue;
             }
-            member.state = State::Judged;
-            let Some(how) = End::of(status, self.server.is_counted_on(rank)) else { continue };
+            let failure = End::of(status, self.server.is_counted_on(rank));
+            member.state = State::Judged(failure);
+            let Some(how) = failure else { continue };
             if self.spec.keep_going && self.ending == Ending::No {
                 self.go_on_without(rank, how);
             } else {
                 failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
             }
         }
-        // One that ended well, but had better not: it can be waited for at any time after.
-        let missed = || {
-            let judged = |rank: &usize| matches!(self.ranks[*rank].state, State::Judged);
-            (0..self.ranks.len()).filter(judged).find(|rank| self.server.is_waited_for(*rank))
-        };
-        if let Some((how, rank)) = failed.or_else(|| missed().map(|rank| (End::Early, rank))) {
+        if self.verdict.is_some() {
+            // Who ends from now on has followed.
+            self.blame = None;
+            return;
+        }
+        if let Some((how, rank)) = failed.or_else(|| self.missed()) {
             let (other, its, since) = self.blame.unwrap_or((how, rank, now));
             let (how, rank) = (how, rank).min((other, its));
             self.blame = Some((how, rank, since));
@@ -294,17 +221,26 @@ impl Job {
         let Some((how, rank, _)) = self.blame.filter(|(how, _, since)| now >= *since + how.patience()) else { return };
         self.blame = None;
         match self.ending {
-            // What the user's signal has ended has not failed.
-            Ending::Interrupted(signal) => self.end_for(Verdict::Interrupted { signal }),
+            // What the user's signal has ended has not failed, and others may still be at what they do because of it.
+            Ending::Interrupted(signal) => self.verdict = Some(Verdict::Interrupted { signal }),
             _ => self.end_for(self.failure(rank, how)),
         }
+    }
+
+    /// Whom others wait for in vain, and how it ended: badly, or well, but had better not. It can be so at any time after.
+    fn missed(&self) -> Option<(End, usize)> {
+        let ended = self.ranks.iter().enumerate().filter_map(|(rank, member)| match member.state {
+            State::Judged(failure) if self.server.is_waited_for(rank) => Some((failure.unwrap_or(End::Early), rank)),
+            _ => None,
+        });
+        ended.min()
     }
 
     /// Says that a rank has failed, and lets the others do with that what they can.
     fn go_on_without(&mut self, rank: usize, how: End) {
         let failure = self.failure(rank, how);
         let words = failure.words().unwrap_or_default();
-        let _ = self.errors.write(usize::MAX, format!("sidelane run: {words}; the others go on\n").as_bytes());
+        self.tell(format!("sidelane run: {words}; the others go on\n"));
         self.survived.get_or_insert(failure);
         self.server.handle_gone(rank);
         self.answer();
@@ -316,15 +252,17 @@ impl Job {
 
     /// Ends the job. The first reason counts: the others follow from it.
     fn end_for(&mut self, verdict: Verdict) {
-        if self.verdict.is_some() {
-            return;
-        }
-        self.verdict = Some(verdict);
-        if !matches!(self.ending, Ending::Asked(_) | Ending::Killed) {
+        self.verdict.get_or_insert(verdict);
+        if !self.is_ending() {
             self.ending = Ending::Asked(Instant::now());
             self.signal_all(SIGTERM);
             self.signal_all(SIGCONT);
         }
+    }
+
+    /// The ranks were asked to end, or killed. A signal of the user's alone may mean something else to them.
+    fn is_ending(&self) -> bool {
+        matches!(self.ending, Ending::Asked(_) | Ending::Killed)
     }
 
     fn kill(&mut self) {
@@ -348,44 +286,23 @@ impl Job {
             _ => None,
         };
         let blaming = self.blame.map(|(how, _, since)| since + how.patience());
-        let timeout = out_of_time.filter(|_| self.verdict.is_none());
+        let timeout = out_of_time.filter(|_| !self.is_ending());
         let next = heard.chain(killing).chain(blaming).chain(timeout).min();
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Kills what ranks have left behind: all of it has become our child.
-    fn end_leftovers(&self) {
-        let mut seen = HashSet::from([self.guard.pid()]);
-        loop {
-            let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
-            if found.is_empty() {
-                return;
-            }
-            for left in found.into_iter().filter_map(Process::open) {
-                let _ = left.signal(libc::SIGKILL);
-                left.wait(KILL_WAIT);
-            }
+    /// Says a line of our own among the ranks' errors, and does not wait until it is read: the loop has to hear signals.
+    fn tell(&mut self, line: String) {
+        // Without another thread nobody could be told of that either.
+        if sources::say(self.sender.clone(), line, Arc::clone(&self.errors)).is_ok() {
+            self.streams += 1;
         }
     }
 
-    /// Waits until everything that the ranks wrote has been written. A reader may take its time; a signal ends it.
-    fn drain(&mut self) {
-        while self.streams > 0 {
-            match self.events.recv() {
-                Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
-                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
-                    return;
-                }
-                Ok(Event::Signal(_)) => {}
-                Ok(event) => self.handle(event),
-                Err(_) => unreachable!("the job has a sender itself"),
-            }
-        }
+    fn timed_out(&self) -> Verdict {
+        Verdict::TimedOut { seconds: self.spec.timeout.unwrap_or_default().as_secs_f64() }
     }
 }
-
-/// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
-const EVENTS_MAX: usize = 1024;
 
 /// A rank may exit right behind its last words to the launcher; those come by another way than the news of its end. Its
 /// connection's end says that all was heard, unless what it has started still holds that.
@@ -393,12 +310,6 @@ const HEARING: Duration = Duration::from_millis(100);
 
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// A rank asks once and reads the answer, so its socket always has room for one.
-const REPLY_WAIT: Duration = Duration::from_millis(100);
-
-/// A killed process is gone as soon as it is next scheduled.
-const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// Nothing is due; the loop looks again anyway.
 const FOREVER: Duration = Duration::from_secs(3600);

@@ -4,12 +4,14 @@
 //! | --- | --- |
 //! | `place` | which rank is where, and on which core |
 //! | `rank` | one rank and everything that it starts |
-//! | `output`, `input` | whole lines out, a terminal's lines in |
+//! | `output`, `input` | whole lines out, what is typed in |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
-//! | `job` | the loop that ties them |
+//! | `job` | the loop that ties them; how a job begins and ends |
+//! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
 
+mod descriptors;
 pub mod guard;
 mod input;
 mod job;
@@ -28,6 +30,8 @@ use std::time::Duration;
 use sidelane::lab::keeper::KeepError;
 use sidelane_proto::Protection;
 
+use crate::variable::VariableError;
+
 /// What shall run, and where.
 #[derive(Debug)]
 pub struct JobSpec {
@@ -39,6 +43,8 @@ pub struct JobSpec {
     /// What the ranks find as `SIDELANE_PROTECTION`.
     pub protection: Option<Protection>,
     pub bind: Bind,
+    /// Rank 0 reads our standard input.
+    pub stdin: bool,
     /// Each line of output begins with its rank.
     pub label: bool,
     pub timeout: Option<Duration>,
@@ -80,6 +86,12 @@ pub enum Bind {
 pub enum Failure {
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error("{0}; {MACHINES}")]
+    NoLab(KeepError),
+    #[error("a job is of one program here, and `:` begins another one's; let that choose what to do by its rank")]
+    Programs,
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
     Cores { ranks: usize, cores: usize },
     #[error("cannot start `{program}` on host {host}: {error}{}", advice(error))]
@@ -87,6 +99,9 @@ pub enum Failure {
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
+
+/// Users of other launchers take them for hosts.
+pub const MACHINES: &str = "other machines are reached with `mpiexec.hydra` or `srun` (see `sidelane run --help`)";
 
 impl Failure {
     /// Of the whole command, as a shell reports it.
@@ -101,7 +116,7 @@ impl Failure {
 
 /// Three streams and a connection each are many descriptors.
 fn advice(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -n` allows more" } else { "" }
+    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -Hn` says how many there may be" } else { "" }
 }
 
 /// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 
-use sidelane::lab::keeper::Kept;
+use sidelane::lab::keeper::{KeepError, Kept};
 use sidelane::lab::{self, Lifetime};
 use sidelane_nic::affinity;
 
@@ -45,7 +45,10 @@ impl Places {
         let (lab, hosts) = match &spec.hosts {
             Hosts::This => (None, vec![own_name()]),
             Hosts::Lab { lab, hosts } => {
-                let lab = Kept::find(lab)?;
+                let lab = Kept::find(lab).map_err(|error| match error {
+                    KeepError::NotUp(_) => Failure::NoLab(error),
+                    error => error.into(),
+                })?;
                 let all = || lab.description.hosts.iter().map(|host| host.name.to_string()).collect();
                 let hosts = if hosts.is_empty() { all() } else { hosts.clone() };
                 // Before the first rank is started.

@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use sidelane_mpi::launch::LINE_MAX;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::output::{Sink, Stream};
@@ -20,7 +20,7 @@ pub enum Event {
     Closed { rank: usize },
     /// Our output cannot be written.
     Unwritten(io::Error),
-    /// A stream of a rank's has come to its end, and what could be written of it was.
+    /// A stream of a rank's, or a line of our own, has come to its end, and what could be written of it was.
     Drained,
     /// A signal for this command.
     Signal(i32),
@@ -59,9 +59,18 @@ pub fn route(
     })
 }
 
+/// Writes a line of our own in a thread.
+pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Result<()> {
+    spawn("own-words".to_owned(), move || {
+        // Nobody misses it who does not read it.
+        let _ = sink.write(OWN, line.as_bytes());
+        let _ = sender.send(Event::Drained);
+    })
+}
+
 /// Hands on the signals that a job cares for.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2])?;
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {
@@ -74,6 +83,9 @@ pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
 }
+
+/// The number of no rank's stream.
+const OWN: usize = usize::MAX;
 
 /// A thread that copies lines needs little.
 const STACK: usize = 128 << 10;

@@ -52,6 +52,7 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["lab", "up", "--hosts", "1"]).contains("2 to 26 hosts"));
     assert!(error(&["lab", "up", "--mtu", "40"]).contains("68 to 65535"));
     assert!(error(&["lab", "exec", "A", "--", "true"]).contains("`sidelane lab up`"));
+    assert!(error(&["lab", "exec", "--name", "trio", "A", "--", "true"]).contains("`sidelane lab up --name trio`"));
     assert!(error(&["lab", "down"]).contains("no lab named `lab`"));
     assert!(error(&["ladder", "--rounds", "0"]).contains("1..=1000"));
     assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));
@@ -62,6 +63,56 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["ladder", "collectives", "--ranks", "0"]).contains("1 to 256 ranks"));
     assert!(error(&["tune", "--nic", "mem"]).contains("no job runs on `mem`"));
     assert!(error(&["lab", "qemu", "--kernel", "/nosuch"]).contains("name the folder with --kernel"));
+}
+
+/// The command with these variables; whether it succeeded, and its output and errors.
+fn with(variables: &[(&str, &str)], arguments: &[&str]) -> (bool, String, String) {
+    let stage = Stage::own_user();
+    let output = stage.sidelane(arguments).envs(variables.iter().copied()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn variables_are_read_by_commands_that_have_their_options() {
+    let wrong = [("SIDELANE_NIC", "eth1"), ("SIDELANE_PEER", "no such host"), ("SIDELANE_MPI", "/nosuch")];
+    for arguments in [&["nic", "list"][..], &["lab", "status"], &["ladder", "--help"], &["tune", "--help"]] {
+        let (ok, _, errors) = with(&wrong, arguments);
+        assert!(ok && errors.is_empty(), "{arguments:?}: {errors}");
+    }
+    // What is typed counts, and a variable is not read where its option would not be allowed.
+    let (ok, _, errors) = with(&wrong, &["run", "-n", "1", "--nic", "udp", "true"]);
+    assert!(ok && errors.is_empty(), "{errors}");
+    let depth = ["ladder", "--nic", "mem", "--peer", "127.0.0.1:9", "--depth", "8"];
+    assert!(with(&wrong, &depth).2.contains("driver must be named"), "with --peer");
+    let (_, _, errors) = with(&wrong, &["ladder", "--nic", "mem", "--breakdown", "--rungs", "raw"]);
+    assert!(errors.contains("--breakdown knows the rungs"), "{errors}");
+}
+
+#[test]
+fn a_variable_stands_for_its_option_and_is_named_where_it_makes_no_sense() {
+    let nic = [("SIDELANE_NIC", "eth1")];
+    let commands: [&[&str]; 4] = [&["--quick"], &["ladder", "serve"], &["study", "chang"], &["run", "-n", "1", "true"]];
+    for arguments in commands {
+        let (ok, _, errors) = with(&nic, arguments);
+        assert!(!ok && errors.starts_with("error: SIDELANE_NIC=eth1: "), "{arguments:?}: {errors}");
+    }
+    let (_, out, errors) = with(&[("SIDELANE_NICS", "udp:127.0.0.1:0 udp:127.0.0.1:0")], &["nic", "test"]);
+    assert!(out.contains(" passed, "), "{errors}");
+    let (_, _, errors) = with(&[("SIDELANE_NICS", "udp:127.0.0.1:0 eth1")], &["nic", "test"]);
+    assert!(errors.starts_with("error: SIDELANE_NICS=udp:127.0.0.1:0 eth1: "), "{errors}");
+}
+
+#[test]
+fn an_empty_variable_is_as_none() {
+    let empty = ["SIDELANE_NIC", "SIDELANE_NICS", "SIDELANE_PEER", "SIDELANE_MPI"].map(|name| (name, ""));
+    let (ok, _, errors) = with(&empty, &["run", "-n", "1", "true"]);
+    assert!(ok && errors.is_empty(), "{errors}");
+    let (ok, _, errors) = with(&empty, &FABRIC);
+    assert!(ok, "{errors}");
+    assert!(with(&empty, &["ladder", "serve"]).2.contains("name the driver to serve"));
+    assert!(with(&empty, &["nic", "test"]).2.contains("no driver was named; name two or three"));
+    assert!(with(&empty, &["ladder", "--core", "0"]).2.contains("name that with --peer"));
 }
 
 #[test]
@@ -114,6 +165,13 @@ fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
         let table = String::from_utf8(stage.output(&["doctor"]).stdout).unwrap();
         for driver in drivers {
             assert!(table.contains(driver["name"].as_str().unwrap()), "{table}");
+        }
+        // What takes a card or an interface from somebody mends nothing.
+        let (_, mends) = table.split_once("\nWhat mends it:").unwrap_or_default();
+        let mends = mends.split("\n\n").next().unwrap_or_default();
+        assert!(!mends.contains("unbind") && !mends.contains("ethtool"), "{table}");
+        for card in report["dpdk"]["cards"].as_array().unwrap() {
+            assert!(card["in_use"].is_boolean(), "{card}");
         }
         stage.assert_nothing_is_left();
     }

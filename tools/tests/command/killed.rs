@@ -260,6 +260,11 @@ fn ends(stage: &Stage, what: What, options: &[&str]) {
     assert_eq!(code, Some(128 + libc::SIGKILL), "{what:?}: {errors}");
 }
 
+/// Who dies before it was there leaves the others without a job, whatever the user wants; the blame is its own.
+fn ends_at_startup(stage: &Stage, options: &[&str]) {
+    ends(stage, What::Startup, &[&["--keep-going"], options].concat());
+}
+
 /// The others see the error, and end well.
 fn survives(stage: &Stage, what: What, options: &[&str]) {
     let (code, said, errors) = job(stage, what, &[&["--keep-going", "-x", "ERRORS=return"], options].concat());
@@ -285,10 +290,10 @@ fn a_killed_rank_ends_the_job_whatever_is_under_way() {
 #[test]
 fn the_others_see_the_error_whatever_is_under_way() {
     own_stage(|stage| {
-        // Who dies before it was there leaves the others without a job.
         for what in What::ALL.into_iter().filter(|what| *what != What::Startup) {
             survives(stage, what, &[]);
         }
+        ends_at_startup(stage, &[]);
     });
 }
 
@@ -311,6 +316,7 @@ fn the_others_see_the_error_between_hosts() {
         for what in What::ALL.into_iter().filter(|what| *what != What::Startup) {
             survives(stage, what, &["--hosts", "lab"]);
         }
+        ends_at_startup(stage, &["--hosts", "lab"]);
         stage.text(&["lab", "down"]);
     });
 }

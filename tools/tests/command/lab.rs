@@ -97,7 +97,11 @@ fn a_kept_lab_goes_through_its_whole_life() {
         }
         let again = stage.output(&["lab", "up"]);
         assert!(!again.status.success());
-        assert!(String::from_utf8_lossy(&again.stderr).contains("up already"));
+        let errors = String::from_utf8_lossy(&again.stderr);
+        assert!(errors.contains("up already; end it with `sidelane lab down`"), "{errors}");
+        let again = stage.output(&["lab", "up", "--name", "second"]);
+        let errors = String::from_utf8_lossy(&again.stderr);
+        assert!(errors.contains("up already; end it with `sidelane lab down --name second`"), "{errors}");
         let code = stage.output(&["lab", "exec", "b", "--", "sh", "-c", "exit 7"]).status.code();
         assert_eq!(code, Some(7), "the exit code is the command's own");
 

@@ -55,6 +55,31 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
 }
 
 #[test]
+fn figures_on_standard_output_stand_there_alone() {
+    let stage = Stage::own_user();
+    let ladder = ["ladder", "--nic", "shm", "--quick", "--rounds", "1", "--rungs", "raw", "--patterns", "ping-pong"];
+    let run = |arguments: &[&str], more: &[&str]| {
+        let output = stage.output(&[arguments, more].concat());
+        let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.success(), "{errors}");
+        (out, errors)
+    };
+    let (out, errors) = run(&ladder, &["--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "sidelane-ladder/1");
+    assert!(errors.contains("raw"), "the table: {errors}");
+    let (out, errors) = run(&ladder, &["--csv", "-"]);
+    assert!(out.lines().count() == 2 && out.lines().all(|line| line.contains(',')), "{out}");
+    assert!(errors.contains("raw"), "{errors}");
+    let (out, _) = run(&["ladder", "--nic", "shm", "--breakdown"], &["--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "sidelane-breakdown/1");
+    let barrier = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
+    let (out, errors) = run(&barrier, &["--json", "-"]);
+    assert!(serde_json::from_str::<Value>(&out).unwrap().is_object() && errors.contains("barrier"), "{errors}");
+    let both = stage.output(&[&ladder[..], &["--json", "-", "--csv", "-"]].concat());
+    assert!(String::from_utf8_lossy(&both.stderr).contains("standard output has room for one"), "{both:?}");
+}
+
+#[test]
 fn what_was_written_before_stays_until_there_are_new_figures() {
     let stage = Stage::own_user();
     let file = stage.runtime().join("out.json");
@@ -105,6 +130,18 @@ fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
         assert!(errors.contains("`--nic uring` and `--nic xdp` need a lab"), "{errors}");
+        assert!(errors.contains("`--nic udp` measures on loopback"), "{errors}");
+
+        let collectives = |more: &[&str]| {
+            let calls = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
+            let command = ["lab", "run", "--", "sh", "-c", forbid, "sh", &program];
+            let output = stage.output(&[&command[..], &calls, more].concat());
+            (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        };
+        for (more, success) in [(&[][..], true), (&["--mpi", "/nosuch"], false)] {
+            let (succeeded, errors) = collectives(more);
+            assert!(succeeded == success && errors.contains("user.max_net_namespaces"), "{more:?}: {errors}");
+        }
     });
 }
 
@@ -167,8 +204,9 @@ fn a_killed_side_ends_the_ladder_with_an_error() {
 #[test]
 fn two_machines_measure_with_each_other() {
     let stage = Stage::own_user();
-    let serve = ["ladder", "serve", "--nic", "udp:127.0.0.1:0", "--listen", "127.0.0.1:0"];
-    let mut server = stage.sidelane(&serve).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = stage.sidelane(&["ladder", "serve", "--listen", "127.0.0.1:0"]);
+    let server = server.env("SIDELANE_NIC", "udp:127.0.0.1:0").stderr(Stdio::piped());
+    let mut server = server.spawn().unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
     let serving = lines.next().unwrap();
     let (_, at) = serving.rsplit_once(" at ").unwrap();
@@ -179,6 +217,10 @@ fn two_machines_measure_with_each_other() {
         let table = stage.text(&[&measure[..], &SHORT[..]].concat());
         assert!(table.contains("between two machines"), "{table}");
     }
+    // What is typed here variables say in guests of `lab qemu`.
+    let mut told = stage.sidelane(&[&["ladder", "--rungs", "udp-poll,proto", "--core", "0"], &SHORT[..]].concat());
+    let output = told.env("SIDELANE_NIC", "udp:127.0.0.1:0").env("SIDELANE_PEER", at).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("between two machines"), "{output:?}");
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let rungs: Vec<_> = report["rungs"].as_array().unwrap().iter().map(|row| (&row["name"], &row["regime"])).collect();
     assert_eq!(rungs, [(&"udp-poll".into(), &"wire".into()), (&"proto".into(), &"wire".into())]);

@@ -1,5 +1,6 @@
 //! Runs the command as each user that is to be had, in a place of its own, and knows what it left behind.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -58,10 +59,19 @@ impl Stage {
 
     /// The command, with everything that identifies what it starts.
     pub fn sidelane(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.place.path().join("sidelane"));
-        command.args(arguments).stdin(Stdio::null()).current_dir("/");
+        let mut command = self.command(self.place.path().join("sidelane"));
+        command.args(arguments);
+        command
+    }
+
+    /// The same of another program, which may start the command.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).current_dir("/");
         command.env("XDG_RUNTIME_DIR", self.runtime()).env(MARK, &self.mark);
-        command.env_remove("SIDELANE_NIC").env_remove("SIDELANE_MPI");
+        for name in ["SIDELANE_NIC", "SIDELANE_NICS", "SIDELANE_PEER", "SIDELANE_MPI"] {
+            command.env_remove(name);
+        }
         // Not what this machine's user has measured.
         command.env("SIDELANE_TUNING", "");
         if let Some(uid) = self.uid {

@@ -40,11 +40,23 @@ fn a_rank_that_never_begins_fails_when_others_wait_for_it() {
 }
 
 #[test]
+fn a_rank_that_others_wait_for_fails_with_its_own_code_whoever_goes_on() {
+    own_stage(|stage| {
+        let (code, _, errors) = told(&output(stage, &["-n", "3", "--timeout", "60", "--keep-going"], "PART=refused"));
+        let lines: Vec<&str> = errors.lines().filter(|line| line.starts_with("sidelane run: rank 1 ")).collect();
+        assert_eq!(code, Some(5), "{errors}");
+        assert!(lines.last().unwrap().ends_with(" ended with exit code 5; the job is ended"), "{errors}");
+    });
+}
+
+#[test]
 fn an_abort_ends_all_with_its_code() {
     own_stage(|stage| {
-        let (code, _, errors) = told(&output(stage, &["-n", "4"], "PART=abort"));
-        assert_eq!(code, Some(7));
-        assert!(errors.contains("rank 2 ") && errors.contains("aborted the job with code 7: lost_my_way"), "{errors}");
+        for options in [&["-n", "4"][..], &["-n", "4", "--keep-going"]] {
+            let (code, _, errors) = told(&output(stage, options, "PART=abort"));
+            let said = "aborted the job with code 7: lost_my_way";
+            assert!(code == Some(7) && errors.contains("rank 2 ") && errors.contains(said), "{errors}");
+        }
     });
 }
 

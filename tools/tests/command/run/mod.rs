@@ -5,6 +5,7 @@
 //! | `talk` | ranks hear each other, on one host and between hosts |
 //! | `streams` | what goes in and comes out |
 //! | `ends` | how jobs end by themselves, and what is said of it |
+//! | `terminal` | the same at a terminal |
 //! | `signals` | how they are ended, and that nothing of them is left |
 //! | `protected` | that nobody else on the network reads along, if so asked |
 //! | `settings` | variables, cores, and the help |
@@ -17,6 +18,7 @@ mod settings;
 mod signals;
 mod streams;
 mod talk;
+mod terminal;
 
 use std::io::{Read, Write};
 use std::process::{Child, Output};
@@ -89,8 +91,12 @@ fn part_of_a_rank() {
     if part == "secret" {
         return protected::part_of_a_rank();
     }
-    if part == "absent" && std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
-        return;
+    if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+        match part.as_str() {
+            "absent" => return,
+            "refused" => std::process::exit(5),
+            _ => {}
+        }
     }
     let mut launch = Launch::find().unwrap();
     let (rank, size) = (launch.rank(), launch.size());
@@ -110,7 +116,7 @@ fn part_of_a_rank() {
             }
             let _ = launch.barrier();
         }
-        "early" | "absent" => {
+        "early" | "absent" | "refused" => {
             if rank == 1 {
                 std::process::exit(0);
             }

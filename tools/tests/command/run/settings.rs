@@ -1,6 +1,6 @@
 //! What ranks are started with.
 
-use super::{own_stage, shells};
+use super::{own_stage, shells, told};
 use crate::stage::Stage;
 
 #[test]
@@ -20,6 +20,46 @@ fn variables_and_cores_are_set_as_asked() {
         assert!(text.contains("1000 ranks do not get a core each"), "{text}");
         let text = String::from_utf8(stage.output(&["run", "-n", "2", "--nic", "tcp", "true"]).stderr).unwrap();
         assert!(text.contains("there is no driver `tcp`"), "{text}");
+    });
+}
+
+#[test]
+fn a_job_has_more_ranks_than_a_low_limit_of_descriptors_has_room_for() {
+    own_stage(|stage| {
+        // All of them are there at a time: none ends before the last one has begun.
+        let rank = "ulimit -Sn; [ $PMI_RANK != 39 ] || echo >$0; while [ ! -e $0 ]; do sleep 0.01; done";
+        let low = "ulimit -Sn 64; exec $0 run -n 40 --timeout 60 sh -c \"$1\" $2";
+        let last = stage.runtime().join("last").to_str().unwrap().to_owned();
+        let output = stage.command("sh").args(["-c", low, &stage.program(), rank, &last]).output().unwrap();
+        let (code, lines, errors) = told(&output);
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+        assert_eq!(lines, "64\n".repeat(40), "ranks have the limit that there was");
+    });
+}
+
+/// What others type for other launchers is understood, or answered with what to type.
+#[test]
+fn command_lines_of_mpiexec_are_understood_or_answered() {
+    own_stage(|stage| {
+        let print = ["sh", "-c", "echo $PMI_SIZE $@", "sh", "-np", "7"];
+        let lines = stage.text(&[&["run", "-l", "-np", "2"][..], &print].concat());
+        let mut lines: Vec<&str> = lines.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["[0] 2 -np 7", "[1] 2 -np 7"]);
+        let refused = |arguments: &[&str]| {
+            let output = stage.output(&[&["run", "-n", "1"], arguments].concat());
+            assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let text = refused(&["echo", "master", ":", "-n", "3", "echo", "worker"]);
+        assert!(text.contains("a job is of one program"), "{text}");
+        assert!(stage.output(&["run", "-n", "1", "sh", "-c", ":"]).status.success());
+        for machines in ["node1,node2", "node1", "node1.example.org", "10.0.0.1"] {
+            let text = refused(&["--hosts", machines, "true"]);
+            assert!(text.contains("other machines are reached with `mpiexec.hydra` or `srun`"), "{text}");
+        }
+        let text = refused(&["--hosts", "A,B,A", "true"]);
+        assert!(text.contains("`A` is named twice"), "{text}");
     });
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sidelane::lab::process::Process;
 
-use super::{errors, job, own_stage, said_in};
+use super::{errors, job, own_stage, said_in, shells};
 use crate::stage::{Stage, for_each_user, signal};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
@@ -88,6 +88,48 @@ fn ranks_may_end_well_after_an_interrupt() {
         let script = "trap 'exit 0' INT; echo told; while :; do sleep 0.01; done";
         let (job, text) = interrupted(stage, &["-n", "2"], script, 1);
         assert_eq!((job, text.as_str()), (Some(0), ""));
+    });
+}
+
+/// One rank is ended by the signal at once; the other one has all the time that it wants, which is more than the grace of a
+/// rank that is asked to end.
+#[test]
+fn a_rank_that_cleans_up_after_an_interrupt_outlives_those_that_do_not() {
+    own_stage(|stage| {
+        let script = "[ $PMI_RANK = 0 ] && { echo told; exec sleep 1000; }
+                      trap 'sleep 2.5; echo clean; exit 0' INT; echo told; while :; do sleep 0.01; done";
+        let mut command = stage.sidelane(&["run", "-n", "2", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!([lines.next(), lines.next()].map(Option::unwrap), ["told", "told"]);
+        signal(&child, libc::SIGINT);
+        assert_eq!(lines.collect::<Vec<_>>(), ["clean"]);
+        assert_eq!((errors(&mut child).as_str(), child.wait().unwrap().code()), ("", Some(130)));
+    });
+}
+
+#[test]
+fn time_that_is_up_ends_ranks_that_still_clean_up() {
+    own_stage(|stage| {
+        let script = "[ $PMI_RANK = 0 ] && exec sleep 1000; trap : INT; kill -INT $PPID; while :; do sleep 0.01; done";
+        assert_eq!(shells(stage, &["-n", "2", "--timeout", "1"], script), (Some(130), String::new(), String::new()));
+    });
+}
+
+#[test]
+fn what_ranks_make_of_a_users_signal_is_theirs() {
+    own_stage(|stage| {
+        for (number, name) in [(libc::SIGUSR1, "USR1"), (libc::SIGUSR2, "USR2")] {
+            let script =
+                format!("exec 2>/dev/null; trap 'echo {name}; exit 0' {name}; echo told; while :; do sleep 0.01; done");
+            let mut command = stage.sidelane(&["run", "-n", "2", "sh", "-c", &script]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+            assert_eq!([lines.next(), lines.next()].map(Option::unwrap), ["told", "told"]);
+            signal(&child, number);
+            assert_eq!(lines.collect::<Vec<_>>(), [name, name]);
+            assert_eq!((errors(&mut child).as_str(), child.wait().unwrap().code()), ("", Some(0)));
+        }
     });
 }
 

@@ -1,0 +1,69 @@
+//! A job's end, when all ranks have ended: nothing of theirs is left, and all that they wrote was read.
+
+use std::collections::HashSet;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use sidelane::lab::process::{self, Process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{FOREVER, Job};
+use crate::run::sources::Event;
+use crate::run::verdict::Verdict;
+
+impl Job {
+    /// Kills what ranks have left behind: all of it has become our child.
+    pub(super) fn end_leftovers(&self) {
+        let mut seen = HashSet::from([self.guard.pid()]);
+        loop {
+            let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
+            if found.is_empty() {
+                return;
+            }
+            for left in found.into_iter().filter_map(Process::open) {
+                let _ = left.signal(libc::SIGKILL);
+                left.wait(KILL_WAIT);
+            }
+        }
+    }
+
+    /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
+    /// until the job's is up or a signal comes, but gets a moment in any case.
+    pub(super) fn finish_output(&mut self, out_of_time: Option<Instant>) {
+        self.drain(out_of_time);
+        if let Some(message) = self.verdict.as_ref().and_then(Verdict::message) {
+            self.tell(message);
+            self.drain(out_of_time);
+        }
+    }
+
+    /// Waits until all streams are at their end, there is no more time, or a signal comes.
+    fn drain(&mut self, out_of_time: Option<Instant>) {
+        let moment = Instant::now() + LAST_WORDS;
+        let until = if self.signalled.is_some() { Some(moment) } else { out_of_time.map(|end| end.max(moment)) };
+        while self.streams > 0 {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                let verdict = self.signalled.map_or(self.timed_out(), |signal| Verdict::Interrupted { signal });
+                self.verdict.get_or_insert(verdict);
+                return;
+            }
+            match self.events.recv_timeout(until.map_or(FOREVER, |until| until - now)) {
+                Ok(Event::Signal(signal)) if [SIGINT, SIGTERM, SIGHUP].contains(&signal) => {
+                    self.signalled = Some(signal);
+                    self.verdict.get_or_insert(Verdict::Interrupted { signal });
+                    return;
+                }
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
+            }
+        }
+    }
+}
+
+/// What ranks wrote before they ended is in pipes of 64 KiB each: time enough for whoever reads at all.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A killed process is gone as soon as it is next scheduled.
+const KILL_WAIT: Duration = Duration::from_secs(1);

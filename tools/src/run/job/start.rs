@@ -1,0 +1,114 @@
+//! A job's begin: all ranks are started, and heard.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server};
+
+use super::{Ending, Job, Member, State};
+use crate::run::descriptors;
+use crate::run::guard::Guard;
+use crate::run::input::{self, Input};
+use crate::run::output::{Sink, Stream};
+use crate::run::place::Places;
+use crate::run::rank::{self, Rank};
+use crate::run::{Failure, JobSpec, job_name, sources};
+
+impl Job {
+    /// Starts all ranks. On failure those that were started end with this process.
+    pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
+        let system = |what| move |error| Failure::System(what, error);
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
+        rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
+        let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
+        let guard = Guard::post().map_err(system("guard the job"))?;
+        let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
+        let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
+        let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
+        let nodes = places.ranks.iter().map(|place| place.node).collect();
+        let mut job = Self {
+            descriptors,
+            ranks: Vec::new(),
+            server: Server::new(job_name(), &Mapping(nodes)),
+            guard,
+            events,
+            sender,
+            errors,
+            streams: 0,
+            ending: Ending::No,
+            signalled: None,
+            verdict: None,
+            survived: None,
+            blame: None,
+            spec,
+        };
+        for rank in 0..places.ranks.len() {
+            job.start_rank(rank, places, &output)?;
+        }
+        Ok(job)
+    }
+
+    fn start_rank(&mut self, rank: usize, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
+        let place = &places.ranks[rank];
+        let mut command = places.command(rank, &self.spec.program)?;
+        command.args(&self.spec.arguments);
+        self.descriptors.restore_in(&mut command);
+        // A launcher that has started us, and what it told us, is not the ranks' launcher.
+        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
+            command.env_remove(name);
+        }
+        // As hydra calls them; programs use them to choose a device.
+        command.env("MPI_LOCALRANKID", place.local_rank.to_string());
+        command.env("MPI_LOCALNRANKS", place.local_size.to_string());
+        if self.spec.keep_going {
+            command.env(KEEPS_GOING, "1");
+        }
+        command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
+        command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
+        command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
+        let input = if rank == 0 && self.spec.stdin { Input::find() } else { Input::Nothing };
+        let started = Rank::start(command, rank, places.ranks.len(), input.stdio());
+        let mut started = started.map_err(|error| Failure::Start {
+            program: self.spec.program.to_string_lossy().into_owned(),
+            host: place.host.clone(),
+            error,
+        })?;
+        let system = |error| Failure::System("start a thread", error);
+        self.guard.watch(started.pid).map_err(|error| Failure::System("tell the guard", error))?;
+        if let Some(to) = started.child.stdin.take() {
+            input::feed(to).map_err(system)?;
+        }
+        // A rank that does not read its answers must not stop the others'.
+        let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
+        sources::listen(self.sender.clone(), rank, quick.map_err(system)?).map_err(system)?;
+        let eager = rank == 0 && input == Input::FromTerminal;
+        let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
+        let stream = |number| Stream { number, label: label.clone(), eager };
+        if let Some(from) = started.child.stdout.take() {
+            self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
+        }
+        if let Some(from) = started.child.stderr.take() {
+            self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
+        }
+        let host = place.host.clone();
+        self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
+        Ok(())
+    }
+
+    fn route(&mut self, from: impl Read + Send + 'static, stream: Stream, sink: Arc<Sink>) -> io::Result<()> {
+        sources::route(self.sender.clone(), from, stream, sink)?;
+        self.streams += 1;
+        Ok(())
+    }
+}
+
+/// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
+const EVENTS_MAX: usize = 1024;
+
+/// A rank asks once and reads the answer, so its socket always has room for one.
+const REPLY_WAIT: Duration = Duration::from_millis(100);
