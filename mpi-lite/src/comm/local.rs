@@ -8,7 +8,7 @@ use crate::coll::Table;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
-use super::context::{self, ContextIds, Offer};
+use super::context::{self, ContextIds};
 use super::failure::{self, Failures, Name, Watch};
 use super::movable::Movable;
 use super::operator;
@@ -79,10 +79,9 @@ impl State {
         }
     }
 
-    fn offer(&mut self) -> (bool, Offer) {
+    fn reclaim(&mut self) {
         let Self { contexts, device, runs, .. } = self;
         contexts.reclaim(|id| device.uses(context::all(id)) || runs.use_any(context::all(id)));
-        contexts.offer()
     }
 
     /// How it ended, and it is null then; or that it may never end, and then it stays what it is.
@@ -199,11 +198,11 @@ impl Local {
         self.state.try_lock()
     }
 
-    /// Context ids that are free here, for one thread at a time: whether for this one, and what it offers.
-    pub(super) fn offer(&self) -> (bool, Offer) {
+    /// Frees the context ids of communicators that were given up, where nothing is under way any more.
+    pub(super) fn reclaim(&self) {
         let mut state = self.lock();
         operator::lock(&self.left).drain(..).for_each(|left| state.leave(&self.failures, &left));
-        state.offer()
+        state.reclaim();
     }
 
     /// Gives up a communicator: now, or, within a call of this process, when ids are wanted next.

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use self::agreement::Verdict;
 pub(super) use self::record::Name;
 pub(super) use self::watch::{Failures, Watch, lock};
+use super::agreeing::Key;
 use super::communicator::Topology;
 use super::context::NOTHING;
 use super::{Communicator, ErrorClass, Group};
@@ -108,7 +109,7 @@ impl Communicator {
     fn agree_with_the_living(&self) -> Result<(u32, Group), ErrorClass> {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let mut living = Group::empty();
-        let id = self.agree_by(|_, offer| {
+        let id = self.agree_by(Key::Living { of: self.0.id }, |_, offer| {
             let Verdict { alive, value } = self.decide(offer.to_vec());
             living = Group::new(alive.iter().map(|rank| members[rank])).expect("each is a member once");
             let mut all = NOTHING;
