@@ -261,7 +261,7 @@ impl Communicator {
         }
     }
 
-    fn give_back(&self, id: u32) {
+    pub(super) fn give_back(&self, id: u32) {
         self.0.local.lock().contexts.give_back(id);
     }
 

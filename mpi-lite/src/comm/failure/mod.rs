@@ -91,7 +91,8 @@ impl Communicator {
     }
 
     /// A communicator of the members that are alive, in their order: those of whom all know the same, also if one dies
-    /// meanwhile and is still in it (`MPIX_Comm_shrink`). Also of a communicator that was revoked.
+    /// meanwhile and is still in it (`MPIX_Comm_shrink`). Also of a communicator that was revoked. `ProcFailed` in all of them if nobody is
+    /// alive on the other side of an intercommunicator.
     pub fn shrink(&self) -> Result<Self, ErrorClass> {
         let (id, alive) = self.agree_with_the_living()?;
         let here = alive.intersection(&self.0.group);
@@ -100,7 +101,11 @@ impl Communicator {
             return Ok(self.member(id, here, Topology::None).expect("we are alive"));
         };
         let remote = remote.intersection(&alive);
-        let (side, _) = self.agree_with_the_living()?;
+        if remote.size() == 0 {
+            self.give_back(id);
+            return Err(self.fail(ErrorClass::ProcFailed));
+        }
+        let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_back(id))?;
         let side = self.member(side, here.clone(), Topology::None).expect("we are alive");
         Ok(Self::between(Arc::clone(&self.0.local), id, here, side.rank(), remote, side))
     }
