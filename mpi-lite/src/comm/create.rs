@@ -68,16 +68,23 @@ impl Communicator {
     }
 
     /// A communicator of these processes, which are all here; the others get none. All processes here call it.
+    ///
+    /// Of an intercommunicator one between those that each side names of its own; none where a side names nobody.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, ErrorClass> {
         if group.difference(&self.0.group).size() > 0 {
             return Err(self.fail(ErrorClass::Group));
+        }
+        if self.0.side.is_some() {
+            let rank = group.rank_of(self.0.group.processes()[self.0.rank as usize]);
+            return self.split(rank.map(|_| 0), rank.map_or(0, |rank| rank as i32));
         }
         let id = self.agree_on_id()?;
         Ok(self.member(id, group.clone(), Topology::None))
     }
 
-    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`.
+    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`. Within one group.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         let own = self.0.group.processes()[self.0.rank as usize];
         if group.difference(&self.0.group).size() > 0 || group.rank_of(own).is_none() {
             return Err(self.fail(ErrorClass::Group));

@@ -338,3 +338,27 @@ fn an_intercommunicator_is_split_by_colors_of_both_sides() {
         comm.dup().unwrap().barrier().unwrap();
     });
 }
+
+#[test]
+fn of_an_intercommunicator_a_part_of_each_side_makes_another_one() {
+    job(5, |comm| {
+        let (rank, left) = (comm.rank(), comm.rank() < 3);
+        let part = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &comm, if left { 3 } else { 0 }, 0).unwrap();
+        // Ranks 2 and 0, and 4.
+        let named = part.group().incl(if left { &[2, 0][..] } else { &[1] }).unwrap();
+        let made = between.create(&named).unwrap();
+        assert_eq!(made.is_some(), [0, 2, 4].contains(&rank), "{rank}");
+        if let Some(made) = made {
+            let (here, there): (&[u32], &[u32]) = if left { (&[2, 0], &[4]) } else { (&[4], &[2, 0]) };
+            assert_eq!((made.group().processes(), made.remote_group().unwrap().processes()), (here, there));
+            let mut sum = [rank];
+            made.allreduce(&[rank], &mut sum, &Op::Sum).unwrap();
+            assert_eq!(sum, [if left { 4 } else { 2 }]);
+        }
+        let one_side = if left { named } else { Group::empty() };
+        assert!(between.create(&one_side).unwrap().is_none());
+        assert_eq!(between.create_group(part.group(), 0).map(drop), Err(ErrorClass::Comm));
+        comm.dup().unwrap().barrier().unwrap();
+    });
+}
