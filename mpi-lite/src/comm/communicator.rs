@@ -263,9 +263,8 @@ impl Communicator {
         self.change_attributes(|attributes| attributes.delete(self, key))
     }
 
-    /// What a duplicate has of this one but its context: name and errors of its own, hints and attributes as they are copied.
+    /// What a duplicate has of this one but its context: attributes as they are copied, no name, and no hints (MPI-4.1 7.4.2).
     pub(super) fn copy_settings_to(&self, copy: &Self) -> Result<(), ErrorClass> {
-        copy.set_info(&self.info());
         copy.set_error_handler(self.error_handler());
         let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
         *lock(&copy.0.attributes) = attributes;

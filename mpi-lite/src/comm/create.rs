@@ -10,11 +10,12 @@ use super::cartesian::{Cartesian, Side};
 use super::communicator::Topology;
 use super::context::{About, NOTHING, Offer, and};
 use super::graph::{DistGraph, Edge, Graph, Link};
+use super::info::Info;
 use super::local::Local;
 use super::{Communicator, ErrorClass, Group};
 
 impl Communicator {
-    /// The same processes with messages of their own; hints, handler and attributes are copied.
+    /// The same processes with messages of their own; handler and attributes are copied, hints are not.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
         let id = self.agree_on_id()?;
         let (local, group, rank) = (Arc::clone(&self.0.local), self.0.group.clone(), self.0.rank);
@@ -23,6 +24,13 @@ impl Communicator {
             _ => Self::new(local, id, group, rank, self.0.topology.clone()),
         };
         self.copy_settings_to(&copy).map_err(|class| self.fail(class))?;
+        Ok(copy)
+    }
+
+    /// As [`Self::dup`], with these hints.
+    pub fn dup_with_info(&self, info: &Info) -> Result<Self, ErrorClass> {
+        let copy = self.dup()?;
+        copy.set_info(info);
         Ok(copy)
     }
 

@@ -11,6 +11,7 @@ use crate::coll::{Buffers, Call, Reduction};
 use super::agreeing::{Agreeing, Key};
 use super::collective::{Course, Execution, Lent};
 use super::context::{ContextIds, NOTHING, Offer};
+use super::info::Info;
 use super::operator::lock;
 use super::pending::Pending;
 use super::running::Run;
@@ -20,14 +21,20 @@ use super::{Communicator, ErrorClass, Status};
 #[derive(Debug)]
 pub struct Duplicate {
     of: Communicator,
+    info: Info,
     pending: Pending,
     id: Arc<Mutex<Option<u32>>>,
 }
 
 impl Communicator {
-    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. Hints and attributes are copied when it
-    /// is waited for. Within one group.
+    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. Attributes are copied when it is waited for. Within
+    /// one group.
     pub fn idup(&self) -> Result<Duplicate, ErrorClass> {
+        self.idup_with_info(&Info::new())
+    }
+
+    /// As [`Self::idup`], with these hints.
+    pub fn idup_with_info(&self, info: &Info) -> Result<Duplicate, ErrorClass> {
         self.within_one_group()?;
         let mut execution = Execution::default();
         let (course, tag) = {
@@ -42,7 +49,7 @@ impl Communicator {
         let run = Duplicating { course, tag, execution, offer, agreeing, is_between_rounds: true, id: Arc::clone(&id) };
         self.0.local.reclaim();
         let handle = self.0.local.lock().begin_run(Box::new(run));
-        Ok(Duplicate { of: self.clone(), pending: Pending::Running(handle), id })
+        Ok(Duplicate { of: self.clone(), info: info.clone(), pending: Pending::Running(handle), id })
     }
 }
 
@@ -66,6 +73,7 @@ impl Duplicate {
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
         let (local, group) = (Arc::clone(&self.of.0.local), self.of.0.group.clone());
         let copy = Communicator::new(local, id, group, self.of.0.rank, self.of.0.topology.clone());
+        copy.set_info(&self.info);
         self.of.copy_settings_to(&copy).map_err(|class| self.of.fail(class))?;
         Ok(copy)
     }

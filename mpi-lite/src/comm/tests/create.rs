@@ -5,6 +5,7 @@ use super::*;
 use crate::coll::{Call, Reduction};
 use crate::comm::cartesian::Side;
 use crate::comm::graph::{Edge, Link};
+use crate::comm::info::Info;
 use crate::op::Op;
 
 /// Everybody's number in the world, by the ranks of a communicator.
@@ -164,6 +165,25 @@ fn attributes_go_to_duplicates_as_their_callbacks_say() {
         assert_eq!(comm.dup().map(drop), Err(ErrorClass::Keyval));
         assert_eq!(comm.delete_attribute(&refuses), Ok(true));
         comm.dup().unwrap().free().unwrap();
+    });
+}
+
+#[test]
+fn hints_do_not_go_to_duplicates_but_come_with_them() {
+    job(2, |comm| {
+        let [old, new] = ["old", "new"].map(|value| {
+            let mut info = Info::new();
+            info.set("mpi_assert_no_any_tag", value).unwrap();
+            info
+        });
+        comm.set_info(&old);
+        assert_eq!(
+            [comm.dup().unwrap(), comm.idup().unwrap().wait().unwrap()].map(|copy| copy.info()),
+            [(); 2].map(|()| Info::new())
+        );
+        let with = [comm.dup_with_info(&new).unwrap(), comm.idup_with_info(&new).unwrap().wait().unwrap()];
+        assert_eq!(with.map(|copy| copy.info()), [new.clone(), new]);
+        assert_eq!(comm.info(), old);
     });
 }
 
