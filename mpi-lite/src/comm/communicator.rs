@@ -44,6 +44,13 @@ pub(super) struct Inner {
     info: Mutex<Info>,
 }
 
+/// What was copied for a duplicate.
+#[derive(Debug)]
+pub(super) struct Settings {
+    handler: ErrorHandler,
+    attributes: Attributes<Communicator>,
+}
+
 /// What kinds of communicators differ in.
 struct Kindred {
     remote: Option<Group>,
@@ -264,15 +271,27 @@ impl Communicator {
     }
 
     /// What a duplicate has of this one but its context: attributes as they are copied, no name, and no hints (MPI-4.1 7.4.2).
-    pub(super) fn copy_settings_to(&self, copy: &Self) -> Result<(), ErrorClass> {
-        copy.set_error_handler(self.error_handler());
+    pub(super) fn settings(&self) -> Result<Settings, ErrorClass> {
         let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
-        *lock(&copy.0.attributes) = attributes;
-        if result.is_err() {
-            // What was copied before the failure is deleted, since the duplicate is never seen.
-            let _ = copy.change_attributes(|attributes| attributes.clear(copy));
+        let settings = Settings { handler: self.error_handler(), attributes };
+        match result {
+            Ok(()) => Ok(settings),
+            Err(class) => {
+                self.drop_settings(settings);
+                Err(class)
+            }
         }
-        result
+    }
+
+    /// Gives a new duplicate what was copied for it.
+    pub(super) fn set_settings(&self, settings: Settings) {
+        *lock(&self.0.attributes) = settings.attributes;
+        self.set_error_handler(settings.handler);
+    }
+
+    /// What was copied is deleted, since the duplicate is never seen.
+    pub(super) fn drop_settings(&self, mut settings: Settings) {
+        let _ = settings.attributes.clear(self);
     }
 
     /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.

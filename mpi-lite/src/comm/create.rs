@@ -23,7 +23,7 @@ impl Communicator {
             (Some(remote), Some(side)) => Self::between(local, id, group, rank, remote.clone(), side.dup()?),
             _ => Self::new(local, id, group, rank, self.0.topology.clone()),
         };
-        self.copy_settings_to(&copy).map_err(|class| self.fail(class))?;
+        copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
         Ok(copy)
     }
 

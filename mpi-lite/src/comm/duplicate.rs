@@ -10,6 +10,7 @@ use crate::coll::{Buffers, Call, Reduction};
 
 use super::agreeing::{Agreeing, Key};
 use super::collective::{Course, Execution, Lent};
+use super::communicator::Settings;
 use super::context::{ContextIds, NOTHING, Offer};
 use super::info::Info;
 use super::operator::lock;
@@ -22,13 +23,15 @@ use super::{Communicator, ErrorClass, Status};
 pub struct Duplicate {
     of: Communicator,
     info: Info,
+    /// As they were when it was begun. `None` once it is made, or cannot be.
+    settings: Option<Result<Settings, ErrorClass>>,
     pending: Pending,
     id: Arc<Mutex<Option<u32>>>,
 }
 
 impl Communicator {
-    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. Attributes are copied when it is waited for. Within
-    /// one group.
+    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. What it copies is what there is now; if a
+    /// copy fails, the others do not notice, and who waits for it is told. Within one group.
     pub fn idup(&self) -> Result<Duplicate, ErrorClass> {
         self.idup_with_info(&Info::new())
     }
@@ -36,6 +39,7 @@ impl Communicator {
     /// As [`Self::idup`], with these hints.
     pub fn idup_with_info(&self, info: &Info) -> Result<Duplicate, ErrorClass> {
         self.within_one_group()?;
+        let settings = Some(self.settings());
         let mut execution = Execution::default();
         let (course, tag) = {
             let mut ranks = lock(&self.0.ranks);
@@ -49,7 +53,7 @@ impl Communicator {
         let run = Duplicating { course, tag, execution, offer, agreeing, is_between_rounds: true, id: Arc::clone(&id) };
         self.0.local.reclaim();
         let handle = self.0.local.lock().begin_run(Box::new(run));
-        Ok(Duplicate { of: self.clone(), info: info.clone(), pending: Pending::Running(handle), id })
+        Ok(Duplicate { of: self.clone(), info: info.clone(), settings, pending: Pending::Running(handle), id })
     }
 }
 
@@ -69,12 +73,16 @@ impl Duplicate {
     }
 
     fn end(&mut self, status: Status) -> Result<Communicator, ErrorClass> {
-        self.of.status(status)?;
+        let settings = self.settings.take().expect("it ends once");
+        if let Err(class) = self.of.status(status) {
+            settings.into_iter().for_each(|settings| self.of.drop_settings(settings));
+            return Err(class);
+        }
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
         let (local, group) = (Arc::clone(&self.of.0.local), self.of.0.group.clone());
         let copy = Communicator::new(local, id, group, self.of.0.rank, self.of.0.topology.clone());
+        copy.set_settings(settings.map_err(|class| self.of.fail(class))?);
         copy.set_info(&self.info);
-        self.of.copy_settings_to(&copy).map_err(|class| self.of.fail(class))?;
         Ok(copy)
     }
 }

@@ -169,6 +169,42 @@ fn attributes_go_to_duplicates_as_their_callbacks_say() {
 }
 
 #[test]
+fn a_duplicate_has_what_there_was_when_it_was_begun() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    job(2, |comm| {
+        let deleted = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&deleted);
+        let key = Keyval::new(
+            |_, value| Ok(Some(Arc::clone(value))),
+            move |_, _| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            },
+        );
+        comm.set_attribute(&key, Arc::new(1)).unwrap();
+        comm.set_error_handler(ErrorHandler::Call(Arc::new(|_, _| {})));
+        let begun = comm.idup().unwrap();
+        comm.set_attribute(&key, Arc::new(2)).unwrap();
+        comm.set_error_handler(ErrorHandler::Return);
+        let copy = begun.wait().unwrap();
+        assert_eq!(copy.attribute(&key).map(|value| *value.downcast_ref::<i32>().unwrap()), Some(1));
+        assert!(matches!(copy.error_handler(), ErrorHandler::Call(_)));
+        // The first value here was deleted for the second one.
+        let refuses = Keyval::new(|_, _| Err(ErrorClass::Keyval), |_, _| Ok(()));
+        comm.set_attribute(&refuses, Arc::new(3)).unwrap();
+        assert_eq!(comm.idup().unwrap().wait().map(drop), Err(ErrorClass::Keyval));
+        assert_eq!(deleted.load(Ordering::Relaxed), 2);
+        // Of one that cannot be made, what was copied is deleted as well.
+        comm.delete_attribute(&refuses).unwrap();
+        let begun = copy.idup().unwrap();
+        copy.revoke();
+        assert!(begun.wait().is_err() == (deleted.load(Ordering::Relaxed) == 3));
+    });
+}
+
+#[test]
 fn hints_do_not_go_to_duplicates_but_come_with_them() {
     job(2, |comm| {
         let [old, new] = ["old", "new"].map(|value| {
