@@ -136,9 +136,22 @@ impl Communicator {
         Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
-    /// Between our group, which `side` is a communicator of, and a remote one.
-    pub(super) fn between(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Group, side: Self) -> Self {
-        let context = context::on_wire(id, Kind::Collective);
+    /// One that is made of this one, and has its error handler (MPI-4.1 9.3).
+    pub(super) fn made(&self, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
+        let made = Self::new(Arc::clone(&self.0.local), id, group, rank, topology);
+        made.set_error_handler(self.error_handler());
+        made
+    }
+
+    /// The same between the group that `side` is a communicator of, which nobody else has, and a remote one.
+    pub(super) fn made_between(&self, id: u32, side: Self, remote: Group) -> Self {
+        let made = Self::between(Arc::clone(&self.0.local), id, side, remote);
+        made.set_error_handler(self.error_handler());
+        made
+    }
+
+    fn between(local: Arc<Local>, id: u32, side: Self, remote: Group) -> Self {
+        let (context, group, rank) = (context::on_wire(id, Kind::Collective), side.group().clone(), side.rank());
         let (here, there) = (group.processes(), remote.processes());
         let ranks = Ranks::between(&local.lock().device, context, here, rank as usize, there, Arc::default());
         let kindred = Kindred {
@@ -252,6 +265,10 @@ impl Communicator {
 
     /// Sets what is done when a call on it fails.
     pub fn set_error_handler(&self, handler: ErrorHandler) {
+        if let Some(side) = &self.0.side {
+            // Its calls are parts of ours.
+            side.set_error_handler(handler.clone());
+        }
         *lock(&self.0.handler) = handler;
     }
 
@@ -270,7 +287,7 @@ impl Communicator {
         self.change_attributes(|attributes| attributes.delete(self, key))
     }
 
-    /// What a duplicate has of this one but its context: attributes as they are copied, no name, and no hints (MPI-4.1 7.4.2).
+    /// What a duplicate has of this one but its context and name: no hints (MPI-4.1 7.4.2), and attributes as they are copied.
     pub(super) fn settings(&self) -> Result<Settings, ErrorClass> {
         let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
         let settings = Settings { handler: self.error_handler(), attributes };

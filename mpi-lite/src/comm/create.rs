@@ -1,7 +1,5 @@
 //! New communicators: what their processes agree on, and who is in (MPI-4.1 7.4 and 7.6).
 
-use std::sync::Arc;
-
 use crate::adi::{Idle, Turns};
 use crate::op::Op;
 
@@ -18,10 +16,9 @@ impl Communicator {
     /// The same processes with messages of their own; handler and attributes are copied, hints are not.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
         let id = self.agree_on_id()?;
-        let (local, group, rank) = (Arc::clone(&self.0.local), self.0.group.clone(), self.0.rank);
         let copy = match (&self.0.remote, &self.0.side) {
-            (Some(remote), Some(side)) => Self::between(local, id, group, rank, remote.clone(), side.dup()?),
-            _ => Self::new(local, id, group, rank, self.0.topology.clone()),
+            (Some(remote), Some(side)) => self.made_between(id, side.dup()?, remote.clone()),
+            _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
         };
         copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
         Ok(copy)
@@ -54,10 +51,7 @@ impl Communicator {
         }
         Ok(match side {
             None => self.member(id, peers, Topology::None),
-            Some(side) => {
-                let (local, group, rank) = (Arc::clone(&self.0.local), side.group().clone(), side.rank());
-                Some(Self::between(local, id, group, rank, peers, side))
-            }
+            Some(side) => Some(self.made_between(id, side, peers)),
         })
     }
 
@@ -149,8 +143,7 @@ impl Communicator {
         }
         let (key, remote, side) = side?;
         let id = side.agree_between(key, leader, bridge, other, tag)?;
-        let (group, rank) = (self.0.group.clone(), self.0.rank);
-        Ok(Self::between(Arc::clone(&self.0.local), id, group, rank, remote, side))
+        Ok(self.made_between(id, side, remote))
     }
 
     /// What both sides' leaders tell each other: how much it is, and that.
@@ -211,9 +204,8 @@ impl Communicator {
         let (sub, color, key) = grid.sub(self.0.rank, keep).map_err(|_| self.fail(ErrorClass::Arg))?;
         let part = self.split(Some(color), key as i32)?.expect("we have a color");
         // The context goes over to a communicator that knows the grid.
-        let (group, rank) = (part.0.group.clone(), part.0.rank);
         let id = part.agree_on_id()?;
-        Ok(Self::new(Arc::clone(&self.0.local), id, group, rank, Topology::Cartesian(sub)))
+        Ok(self.made(id, part.0.group.clone(), part.0.rank, Topology::Cartesian(sub)))
     }
 
     /// A graph of the first ranks, as all of them give it; the others get none.
@@ -268,7 +260,7 @@ impl Communicator {
     pub(super) fn member(&self, id: u32, group: Group, topology: Topology) -> Option<Self> {
         let own = self.0.group.processes()[self.0.rank as usize];
         match group.rank_of(own) {
-            Some(rank) => Some(Self::new(Arc::clone(&self.0.local), id, group, rank, topology)),
+            Some(rank) => Some(self.made(id, group, rank, topology)),
             None => {
                 self.give_back(id);
                 None

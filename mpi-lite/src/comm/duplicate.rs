@@ -79,8 +79,8 @@ impl Duplicate {
             return Err(class);
         }
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
-        let (local, group) = (Arc::clone(&self.of.0.local), self.of.0.group.clone());
-        let copy = Communicator::new(local, id, group, self.of.0.rank, self.of.0.topology.clone());
+        let inner = &self.of.0;
+        let copy = self.of.made(id, inner.group.clone(), inner.rank, inner.topology.clone());
         copy.set_settings(settings.map_err(|class| self.of.fail(class))?);
         copy.set_info(&self.info);
         Ok(copy)

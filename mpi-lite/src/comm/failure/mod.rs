@@ -15,7 +15,6 @@ mod record;
 mod tests;
 mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::agreement::Verdict;
@@ -106,8 +105,8 @@ impl Communicator {
             return Err(self.fail(ErrorClass::ProcFailed));
         }
         let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_back(id))?;
-        let side = self.member(side, here.clone(), Topology::None).expect("we are alive");
-        Ok(Self::between(Arc::clone(&self.0.local), id, here, side.rank(), remote, side))
+        let side = self.member(side, here, Topology::None).expect("we are alive");
+        Ok(self.made_between(id, side, remote))
     }
 
     /// An id that is free in all processes that are alive, and those.

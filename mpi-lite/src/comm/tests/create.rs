@@ -196,11 +196,10 @@ fn a_duplicate_has_what_there_was_when_it_was_begun() {
         comm.set_attribute(&refuses, Arc::new(3)).unwrap();
         assert_eq!(comm.idup().unwrap().wait().map(drop), Err(ErrorClass::Keyval));
         assert_eq!(deleted.load(Ordering::Relaxed), 2);
-        // Of one that cannot be made, what was copied is deleted as well.
-        comm.delete_attribute(&refuses).unwrap();
-        let begun = copy.idup().unwrap();
+        // So is what was copied for one that cannot be made.
         copy.revoke();
-        assert!(begun.wait().is_err() == (deleted.load(Ordering::Relaxed) == 3));
+        assert_eq!(copy.idup().unwrap().wait().map(drop), Err(ErrorClass::Revoked));
+        assert_eq!(deleted.load(Ordering::Relaxed), 3);
     });
 }
 
@@ -416,5 +415,57 @@ fn of_an_intercommunicator_a_part_of_each_side_makes_another_one() {
         assert!(between.create(&one_side).unwrap().is_none());
         assert_eq!(between.create_group(part.group(), 0).map(drop), Err(ErrorClass::Comm));
         comm.dup().unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
+fn all_that_is_made_of_a_communicator_has_its_error_handler() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    job(4, |world| {
+        let (told, left) = (Arc::new(AtomicU32::new(0)), world.rank() < 2);
+        let handler = |by: u32| {
+            let told = Arc::clone(&told);
+            ErrorHandler::Call(Arc::new(move |_, _| told.store(by, Ordering::Relaxed)))
+        };
+        let is_heard = |what: &str, by: u32, comm: &Communicator| {
+            told.store(0, Ordering::Relaxed);
+            comm.send(&[0u8], 99, 0).unwrap_err();
+            assert_eq!(told.load(Ordering::Relaxed), by, "{what}");
+        };
+        let comm = world.dup().unwrap();
+        comm.set_error_handler(handler(1));
+        let grid = comm.cartesian(&[Side { size: 4, periodic: true }]).unwrap().unwrap();
+        let half = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        let edge = || vec![Edge { rank: world.rank(), weight: 1 }];
+        for (what, made) in [
+            ("split", &half),
+            ("split_shared", &comm.split_shared(0).unwrap()),
+            ("create", &comm.create(comm.group()).unwrap().unwrap()),
+            ("create_group", &comm.create_group(comm.group(), 0).unwrap()),
+            ("cartesian", &grid),
+            ("sub_grid", &grid.sub_grid(&[false]).unwrap()),
+            ("graph", &comm.graph(&[0, 0, 0, 0], &[]).unwrap().unwrap()),
+            ("dist_graph", &comm.dist_graph(&[], true).unwrap()),
+            ("dist_graph_adjacent", &comm.dist_graph_adjacent(edge(), edge(), true).unwrap()),
+            ("shrink", &comm.shrink().unwrap()),
+            ("dup", &comm.dup().unwrap()),
+            ("intercomm", &between),
+        ] {
+            is_heard(what, 1, made);
+        }
+        between.set_error_handler(handler(2));
+        for (what, made) in [
+            ("merge", &between.merge(left).unwrap()),
+            ("dup", &between.dup().unwrap()),
+            ("split", &between.split(Some(0), 0).unwrap().unwrap()),
+            ("create", &between.create(half.group()).unwrap().unwrap()),
+            ("shrink", &between.shrink().unwrap()),
+        ] {
+            is_heard(what, 2, made);
+        }
+        is_heard("itself", 1, &half);
+        is_heard("without", 0, &world);
     });
 }
