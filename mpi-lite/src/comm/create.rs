@@ -17,7 +17,10 @@ impl Communicator {
     pub fn dup(&self) -> Result<Self, ErrorClass> {
         let id = self.agree_on_id()?;
         let copy = match (&self.0.remote, &self.0.side) {
-            (Some(remote), Some(side)) => self.made_between(id, side.dup()?, remote.clone()),
+            (Some(remote), Some(side)) => {
+                let side = side.bare().inspect_err(|_| self.give_up(id))?;
+                self.made_between(id, side, remote.clone())
+            }
             _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
         };
         copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
@@ -135,7 +138,7 @@ impl Communicator {
             let remote = Group::new(heard.collect::<Vec<u32>>());
             let remote = remote.filter(|remote| remote.intersection(&self.0.group).size() == 0);
             let remote = remote.ok_or_else(|| self.fail(ErrorClass::Group))?;
-            Ok((key, remote, self.dup()?))
+            Ok((key, remote, self.bare()?))
         });
         if side.is_err() && leads && met {
             // The other side waits for our offer.
@@ -144,6 +147,12 @@ impl Communicator {
         let (key, remote, side) = side?;
         let id = side.agree_between(key, leader, bridge, other, tag)?;
         Ok(self.made_between(id, side, remote))
+    }
+
+    /// For messages within this group, beside those of the program's: its processes, and nothing that the program hung on it.
+    fn bare(&self) -> Result<Self, ErrorClass> {
+        let id = self.agree_on_id()?;
+        Ok(self.made(id, self.0.group.clone(), self.0.rank, Topology::None))
     }
 
     /// What both sides' leaders tell each other: how much it is, and that.
@@ -270,6 +279,11 @@ impl Communicator {
 
     pub(super) fn give_back(&self, id: u32) {
         self.0.local.lock().contexts.give_back(id);
+    }
+
+    /// The same where others may have the communicator.
+    pub(super) fn give_up(&self, id: u32) {
+        self.0.local.lock().contexts.give_up(id);
     }
 
     /// An id that all processes here have free.

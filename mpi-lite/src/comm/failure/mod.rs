@@ -104,7 +104,7 @@ impl Communicator {
             self.give_back(id);
             return Err(self.fail(ErrorClass::ProcFailed));
         }
-        let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_back(id))?;
+        let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_up(id))?;
         let side = self.member(side, here, Topology::None).expect("we are alive");
         Ok(self.made_between(id, side, remote))
     }

@@ -469,3 +469,19 @@ fn all_that_is_made_of_a_communicator_has_its_error_handler() {
         is_heard("without", 0, &world);
     });
 }
+
+#[test]
+fn an_intercommunicator_is_made_without_the_attributes_of_its_sides() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    job(4, |world| {
+        let left = world.rank() < 2;
+        let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let refuses = Keyval::new(|_, _| Err(ErrorClass::Keyval), |_, _| Ok(()));
+        if half.rank() == 1 {
+            half.set_attribute(&refuses, Arc::new(1)).unwrap();
+        }
+        let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        between.dup().unwrap().merge(left).unwrap().barrier().unwrap();
+    });
+}
