@@ -377,7 +377,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.id > context::OWN {
             let members = failure::members(&self.group, self.remote.as_ref());
-            self.local.leave(Left { id: self.id, name: self.in_failures, members });
+            let ranks = Arc::clone(&self.ranks);
+            self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks });
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::coll::Table;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
+use super::collective::Ranks;
 use super::context::{self, ContextIds};
 use super::failure::{self, Failures, Name, Watch};
 use super::movable::Movable;
@@ -37,6 +38,7 @@ pub(super) struct Left {
     pub name: Name,
     /// Processes of both sides.
     pub members: Box<[u32]>,
+    pub ranks: Arc<Mutex<Ranks>>,
 }
 
 /// Behind the lock, which is held while an operator of the program's own runs ([`super::operator`]).
@@ -70,6 +72,7 @@ impl State {
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
+        operator::lock(&left.ranks).leave(&mut self.device);
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
         if failure::lock(failures).forget(left.name) && !has_failed {
