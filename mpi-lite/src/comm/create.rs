@@ -342,16 +342,18 @@ impl Communicator {
         let mut part = Part { local, agreeing: Agreeing::new(key) };
         let mut idle = Idle::new();
         loop {
-            let offer = part.agreeing.offer(&mut local.lock().contexts);
-            let all = and(part.agreeing.about(), offer)?;
+            let (about, offer) = (part.agreeing.about(), part.agreeing.offer(&mut local.lock().contexts));
+            let all = and(about, offer)?;
             let ended = part.agreeing.hear(&mut local.lock().contexts, &all);
             if let Some(ended) = ended {
                 return ended.map_err(|class| self.fail(class));
             }
-            // What comes first may be another call of this process, and one that is alone takes no turns in a round.
-            let mut held = local.hold();
-            let moved = held.turn();
-            held.pass(moved, &mut idle);
+            if part.agreeing.about() == about {
+                // What comes first may be another call of this process, and one that is alone takes no turns in a round.
+                let mut held = local.hold();
+                let moved = held.turn();
+                held.pass(moved, &mut idle);
+            }
         }
     }
 }
