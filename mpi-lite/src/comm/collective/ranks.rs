@@ -371,10 +371,6 @@ impl Ranks {
         Ok(true)
     }
 
-    fn route(&self) -> Route<'_> {
-        Route { context: self.context, rank: self.rank as u32, processes: &self.processes, whole: &self.whole }
-    }
-
     /// What the messages of the next call are told from others by.
     pub fn next_tag(&mut self) -> i32 {
         self.calls = self.calls.wrapping_add(1);
