@@ -233,17 +233,11 @@ impl Communicator {
         let send = given.as_ref().map_or(Ok(0), Elements::len)?;
         let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
         let mut ranks = lock(self.ranks(&call)?);
-        // By shared memory calls are made in one order.
-        let in_order = self.info().get(IN_ORDER) == Some("true");
-        let course = if in_order && let Some((queue, call)) = ranks.queue_for(call, buffers) {
-            RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
-        } else {
-            let mut execution = Execution::default();
-            ranks.build(&mut execution, call, buffers);
-            let tag = ranks.next_repeated_tag();
-            RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)
-        };
-        Ok(self.persistent_call(RepeatedCall { course, given, room }))
+        let mut execution = Execution::default();
+        ranks.build(&mut execution, call, buffers);
+        let (course, tag) = (ranks.course(), ranks.next_repeated_tag());
+        let steps = Arc::new(Mutex::new(Steps { execution, combine }));
+        Ok(self.persistent_call(RepeatedCall { course, steps, tag, given, room }))
     }
 
     /// Begins what was built.
@@ -304,22 +298,14 @@ impl Communicator {
     }
 }
 
-/// A collective call with its arguments, to be begun again and again.
+/// A collective call with its arguments, to be begun again and again: by messages, since calls by shared memory are made in one order.
 pub(super) struct RepeatedCall {
-    course: RepeatedCourse,
+    course: Course,
+    steps: Arc<Mutex<Steps>>,
+    /// Of its messages, and no other call's.
+    tag: i32,
     given: Option<Elements>,
     room: Elements,
-}
-
-/// By messages or by shared memory.
-enum RepeatedCourse {
-    /// With messages of this tag.
-    Steps(Course, Arc<Mutex<Steps>>, i32),
-    Queued {
-        queue: Arc<Queue>,
-        call: Call<'static>,
-        combine: Arc<Mutex<Combine>>,
-    },
 }
 
 impl RepeatedCall {
@@ -329,20 +315,9 @@ impl RepeatedCall {
     pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
         // SAFETY: the caller's elements, which are in their form already.
         let (send, receive) = unsafe { Side::both(self.given.clone(), self.room.clone(), None) }?;
-        Ok(match &self.course {
-            // SAFETY: as the caller says.
-            RepeatedCourse::Steps(course, steps, tag) => unsafe {
-                comm.begin_steps(course.clone(), Arc::clone(steps), *tag, send, receive)
-            },
-            RepeatedCourse::Queued { queue, call, combine } => {
-                let combine = Arc::clone(combine);
-                let combine = Box::new(move |into: &mut [u8], from: &[u8]| {
-                    (*combine.lock().unwrap_or_else(PoisonError::into_inner))(into, from);
-                });
-                // SAFETY: as the caller says.
-                unsafe { comm.begin_in(queue, *call, combine, send, receive) }
-            }
-        })
+        let (course, steps) = (self.course.clone(), Arc::clone(&self.steps));
+        // SAFETY: as the caller says.
+        Ok(unsafe { comm.begin_steps(course, steps, self.tag, send, receive) })
     }
 }
 
@@ -351,9 +326,6 @@ impl std::fmt::Debug for RepeatedCall {
         f.debug_struct("RepeatedCall").field("room", &self.room).finish_non_exhaustive()
     }
 }
-
-/// The hint that persistent calls are begun in the same order by all ranks (MPI-4.1 7.4.4).
-const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
 
 /// What a call does, and with which operator.
 struct Steps {

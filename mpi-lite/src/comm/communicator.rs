@@ -44,6 +44,13 @@ pub(super) struct Inner {
     info: Mutex<Info>,
 }
 
+/// What was copied for a duplicate.
+#[derive(Debug)]
+pub(super) struct Settings {
+    handler: ErrorHandler,
+    attributes: Attributes<Communicator>,
+}
+
 /// What kinds of communicators differ in.
 struct Kindred {
     remote: Option<Group>,
@@ -129,9 +136,22 @@ impl Communicator {
         Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
-    /// Between our group, which `side` is a communicator of, and a remote one.
-    pub(super) fn between(local: Arc<Local>, id: u32, group: Group, rank: u32, remote: Group, side: Self) -> Self {
-        let context = context::on_wire(id, Kind::Collective);
+    /// One that is made of this one, and has its error handler (MPI-4.1 9.3).
+    pub(super) fn made(&self, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
+        let made = Self::new(Arc::clone(&self.0.local), id, group, rank, topology);
+        made.set_error_handler(self.error_handler());
+        made
+    }
+
+    /// The same between the group that `side` is a communicator of, which nobody else has, and a remote one.
+    pub(super) fn made_between(&self, id: u32, side: Self, remote: Group) -> Self {
+        let made = Self::between(Arc::clone(&self.0.local), id, side, remote);
+        made.set_error_handler(self.error_handler());
+        made
+    }
+
+    fn between(local: Arc<Local>, id: u32, side: Self, remote: Group) -> Self {
+        let (context, group, rank) = (context::on_wire(id, Kind::Collective), side.group().clone(), side.rank());
         let (here, there) = (group.processes(), remote.processes());
         let ranks = Ranks::between(&local.lock().device, context, here, rank as usize, there, Arc::default());
         let kindred = Kindred {
@@ -228,7 +248,7 @@ impl Communicator {
         name.clone_into(&mut lock(&self.0.name));
     }
 
-    /// Its hints. One is used: [`Repeated`](super::Repeated).
+    /// Its hints. None is used.
     pub fn info(&self) -> Info {
         lock(&self.0.info).clone()
     }
@@ -245,6 +265,10 @@ impl Communicator {
 
     /// Sets what is done when a call on it fails.
     pub fn set_error_handler(&self, handler: ErrorHandler) {
+        if let Some(side) = &self.0.side {
+            // Its calls are parts of ours.
+            side.set_error_handler(handler.clone());
+        }
         *lock(&self.0.handler) = handler;
     }
 
@@ -263,17 +287,28 @@ impl Communicator {
         self.change_attributes(|attributes| attributes.delete(self, key))
     }
 
-    /// What a duplicate has of this one but its context: name and errors of its own, hints and attributes as they are copied.
-    pub(super) fn copy_settings_to(&self, copy: &Self) -> Result<(), ErrorClass> {
-        copy.set_info(&self.info());
-        copy.set_error_handler(self.error_handler());
+    /// What a duplicate has of this one but its context and name: no hints (MPI-4.1 7.4.2), and attributes as they are copied.
+    pub(super) fn settings(&self) -> Result<Settings, ErrorClass> {
         let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
-        *lock(&copy.0.attributes) = attributes;
-        if result.is_err() {
-            // What was copied before the failure is deleted, since the duplicate is never seen.
-            let _ = copy.change_attributes(|attributes| attributes.clear(copy));
+        let settings = Settings { handler: self.error_handler(), attributes };
+        match result {
+            Ok(()) => Ok(settings),
+            Err(class) => {
+                self.drop_settings(settings);
+                Err(class)
+            }
         }
-        result
+    }
+
+    /// Gives a new duplicate what was copied for it.
+    pub(super) fn set_settings(&self, settings: Settings) {
+        *lock(&self.0.attributes) = settings.attributes;
+        self.set_error_handler(settings.handler);
+    }
+
+    /// What was copied is deleted, since the duplicate is never seen.
+    pub(super) fn drop_settings(&self, mut settings: Settings) {
+        let _ = settings.attributes.clear(self);
     }
 
     /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.
@@ -342,7 +377,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.id > context::OWN {
             let members = failure::members(&self.group, self.remote.as_ref());
-            self.local.leave(Left { id: self.id, name: self.in_failures, members });
+            let ranks = Arc::clone(&self.ranks);
+            self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks });
         }
     }
 }

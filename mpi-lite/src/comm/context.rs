@@ -1,7 +1,9 @@
 //! Context ids, which tell the messages of communicators apart: numbers that all members of a new one have free.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+
+use super::agreeing::Key;
 
 /// Of one communicator's contexts, what a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +29,10 @@ pub(super) struct ContextIds {
     retired: Vec<u32>,
     /// In which generation places are free, where that is not the first one.
     generations: HashMap<u32, u32>,
-    /// A thread is agreeing on an id with others, and may take any of those that are free.
-    offered: bool,
+    /// What processes are agreeing on that have all come.
+    met: BTreeSet<Key>,
+    /// Which of those may take any that is free.
+    offered_to: Option<Key>,
 }
 
 /// One bit a place, set where it is free. Masks of several processes are agreed upon by "and".
@@ -65,6 +69,8 @@ pub(super) const OWN: u32 = 1;
 /// What processes have found out together by their offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
+    /// All have come.
+    Met,
     Id(u32),
     /// A place, whose generation has to be agreed upon as well.
     Place(u32),
@@ -79,9 +85,11 @@ pub(super) enum Found {
 /// What an offer is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
-    /// Free places ([`ContextIds::offer`]).
+    /// Nothing: it says that this process has come.
+    Meeting,
+    /// Free places.
     Places,
-    /// Generations of this place ([`ContextIds::offer_generation`]).
+    /// Generations of this place.
     Generations(u32),
 }
 
@@ -91,6 +99,7 @@ impl About {
         let sound = all[WORDS] & SOUND != 0;
         match (self, lowest(all)) {
             _ if !sound => Found::Failed,
+            (Self::Meeting, _) => Found::Met,
             (Self::Places, Some(place)) if all[WORDS] & FIRST != 0 => Found::Id(place),
             (Self::Places, Some(place)) => Found::Place(place),
             (Self::Places, None) if all[WORDS] & OFFERED == 0 => Found::NotNow,
@@ -103,7 +112,7 @@ impl About {
 impl Found {
     /// Whether those who have found it offer once more.
     pub const fn goes_on(self) -> bool {
-        matches!(self, Self::Place(_) | Self::NotNow)
+        matches!(self, Self::Met | Self::Place(_) | Self::NotNow)
     }
 }
 
@@ -111,38 +120,50 @@ impl ContextIds {
     pub fn new() -> Self {
         let mut free = [u64::MAX; WORDS];
         free[0] = !(1 << WORLD | 1 << OWN);
-        Self { free, retired: Vec::new(), generations: HashMap::new(), offered: false }
+        Self { free, retired: Vec::new(), generations: HashMap::new(), met: BTreeSet::new(), offered_to: None }
     }
 
-    /// What is free, and true; for one thread at a time until [`Self::take`] or [`Self::withdraw`], and nothing for others.
-    pub fn offer(&mut self) -> (bool, Offer) {
+    /// What this process says about it. Places, of those who have met, to the lowest, and to one at a time until [`Self::withdraw`] or
+    /// [`Self::leave`]; to others nothing.
+    pub fn offer(&mut self, key: Key, about: About) -> Offer {
         let mut offer = NOTHING;
         offer[WORDS] = SOUND;
-        let now = !std::mem::replace(&mut self.offered, true);
-        if now {
-            offer[..WORDS].copy_from_slice(&self.free);
-            offer[WORDS] |= OFFERED | if self.generations.is_empty() { FIRST } else { 0 };
+        match about {
+            About::Meeting => {}
+            About::Places => {
+                if self.offered_to.is_none() && self.met.first() == Some(&key) {
+                    self.offered_to = Some(key);
+                    offer[..WORDS].copy_from_slice(&self.free);
+                    offer[WORDS] |= OFFERED | if self.generations.is_empty() { FIRST } else { 0 };
+                }
+            }
+            // All from one on. Offers combined by "and" begin with the latest.
+            About::Generations(place) => {
+                let first = self.generations.get(&place).copied().unwrap_or(0);
+                (first..GENERATIONS).for_each(|generation| offer[generation as usize / 64] |= 1 << (generation % 64));
+            }
         }
-        (now, offer)
-    }
-
-    /// In which generations a place may be used: all from one on. Offers combined by "and" begin with the latest.
-    pub fn offer_generation(&self, place: u32) -> Offer {
-        let first = self.generations.get(&place).copied().unwrap_or(0);
-        let mut offer = NOTHING;
-        offer[WORDS] = SOUND;
-        (first..GENERATIONS).for_each(|generation| offer[generation as usize / 64] |= 1 << (generation % 64));
         offer
     }
 
-    /// Nothing was agreed upon.
-    pub const fn withdraw(&mut self) {
-        self.offered = false;
+    /// All have come.
+    pub fn meet(&mut self, key: Key) {
+        self.met.insert(key);
+    }
+
+    /// Nothing was agreed upon yet.
+    pub fn withdraw(&mut self, key: Key) {
+        self.offered_to.take_if(|offered| *offered == key);
+    }
+
+    /// It is over, or this process has no part in it any more.
+    pub fn leave(&mut self, key: Key) {
+        self.withdraw(key);
+        self.met.remove(&key);
     }
 
     /// Takes an id that was agreed upon.
     pub fn take(&mut self, id: u32) {
-        self.offered = false;
         let (word, bit) = bit(id);
         debug_assert!(self.free[word] & bit != 0, "an id that is agreed upon is free");
         self.free[word] &= !bit;
@@ -184,6 +205,11 @@ impl ContextIds {
     }
 }
 
+/// What two processes have said, combined.
+pub(super) fn and(into: &mut Offer, other: &Offer) {
+    into.iter_mut().zip(other).for_each(|(into, other)| *into &= other);
+}
+
 /// The lowest that is set in a mask.
 fn lowest(offer: &Offer) -> Option<u32> {
     let word = offer[..WORDS].iter().position(|word| *word != 0)?;
@@ -215,24 +241,31 @@ const KINDS: u32 = 4;
 mod tests {
     use super::*;
 
+    const KEY: Key = Key::Call { of: WORLD };
+
     /// What processes agree on.
     fn agree(all: &mut [&mut ContextIds]) -> Found {
-        let and = |mut all: Offer, other: Offer| {
-            all.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
-            all
+        let mut about = About::Meeting;
+        let found = loop {
+            let offers = all.iter_mut().map(|ids| ids.offer(KEY, about));
+            let all_said = offers.reduce(|mut all, other| {
+                and(&mut all, &other);
+                all
+            });
+            about = match about.found(&all_said.unwrap()) {
+                Found::Met => {
+                    all.iter_mut().for_each(|ids| ids.meet(KEY));
+                    About::Places
+                }
+                Found::Place(place) => About::Generations(place),
+                found => break found,
+            };
         };
-        let offers = all.iter_mut().map(|ids| ids.offer().1);
-        let found = About::Places.found(&offers.reduce(and).unwrap());
-        let found = match found {
-            Found::Place(place) => {
-                let offers = all.iter().map(|ids| ids.offer_generation(place));
-                About::Generations(place).found(&offers.reduce(and).unwrap())
+        for ids in all {
+            ids.leave(KEY);
+            if let Found::Id(id) = found {
+                ids.take(id);
             }
-            other => other,
-        };
-        match found {
-            Found::Id(id) => all.iter_mut().for_each(|ids| ids.take(id)),
-            _ => all.iter_mut().for_each(|ids| ids.withdraw()),
         }
         found
     }
@@ -243,10 +276,11 @@ mod tests {
         here.take(2);
         there.take(3);
         assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(4));
-        let (first, _) = here.offer();
-        assert!(first && !here.offer().0, "one thread at a time");
-        assert_eq!(About::Places.found(&here.offer().1), Found::NotNow);
-        here.withdraw();
+        let other = Key::Call { of: OWN };
+        here.meet(other);
+        assert_ne!(About::Places.found(&here.offer(other, About::Places)), Found::NotNow);
+        assert_eq!(agree(&mut [&mut here, &mut there]), Found::NotNow, "to one at a time");
+        here.leave(other);
         here.give_back(2);
         there.give_back(3);
         assert_eq!(agree(&mut [&mut here, &mut there]), Found::Id(2));

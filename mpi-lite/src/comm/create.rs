@@ -1,25 +1,36 @@
 //! New communicators: what their processes agree on, and who is in (MPI-4.1 7.4 and 7.6).
 
-use std::sync::Arc;
-
+use crate::adi::{Idle, Turns};
 use crate::op::Op;
 
+use super::agreeing::{Agreeing, Key};
 use super::cartesian::{Cartesian, Side};
 use super::communicator::Topology;
-use super::context::{About, Found, NOTHING, Offer};
+use super::context::{About, NOTHING, Offer, and};
 use super::graph::{DistGraph, Edge, Graph, Link};
+use super::info::Info;
+use super::local::Local;
 use super::{Communicator, ErrorClass, Group};
 
 impl Communicator {
-    /// The same processes with messages of their own; hints, handler and attributes are copied.
+    /// The same processes with messages of their own; handler and attributes are copied, hints are not.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
         let id = self.agree_on_id()?;
-        let (local, group, rank) = (Arc::clone(&self.0.local), self.0.group.clone(), self.0.rank);
         let copy = match (&self.0.remote, &self.0.side) {
-            (Some(remote), Some(side)) => Self::between(local, id, group, rank, remote.clone(), side.dup()?),
-            _ => Self::new(local, id, group, rank, self.0.topology.clone()),
+            (Some(remote), Some(side)) => {
+                let side = side.bare().inspect_err(|_| self.give_up(id))?;
+                self.made_between(id, side, remote.clone())
+            }
+            _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
         };
-        self.copy_settings_to(&copy).map_err(|class| self.fail(class))?;
+        copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
+        Ok(copy)
+    }
+
+    /// As [`Self::dup`], with these hints.
+    pub fn dup_with_info(&self, info: &Info) -> Result<Self, ErrorClass> {
+        let copy = self.dup()?;
+        copy.set_info(info);
         Ok(copy)
     }
 
@@ -43,10 +54,7 @@ impl Communicator {
         }
         Ok(match side {
             None => self.member(id, peers, Topology::None),
-            Some(side) => {
-                let (local, group, rank) = (Arc::clone(&self.0.local), side.group().clone(), side.rank());
-                Some(Self::between(local, id, group, rank, peers, side))
-            }
+            Some(side) => Some(self.made_between(id, side, peers)),
         })
     }
 
@@ -65,23 +73,30 @@ impl Communicator {
     }
 
     /// A communicator of these processes, which are all here; the others get none. All processes here call it.
+    ///
+    /// Of an intercommunicator one between those that each side names of its own; none where a side names nobody.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, ErrorClass> {
         if group.difference(&self.0.group).size() > 0 {
             return Err(self.fail(ErrorClass::Group));
+        }
+        if self.0.side.is_some() {
+            let rank = group.rank_of(self.0.group.processes()[self.0.rank as usize]);
+            return self.split(rank.map(|_| 0), rank.map_or(0, |rank| rank as i32));
         }
         let id = self.agree_on_id()?;
         Ok(self.member(id, group.clone(), Topology::None))
     }
 
-    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`.
+    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`. Within one group.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         let own = self.0.group.processes()[self.0.rank as usize];
         if group.difference(&self.0.group).size() > 0 || group.rank_of(own).is_none() {
             return Err(self.fail(ErrorClass::Group));
         }
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
-        let id = self.agree_by(|_, offer| {
+        let id = self.agree_by(Key::Some { of: self.0.id, tag }, |_, offer| {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, tag)?;
@@ -108,20 +123,36 @@ impl Communicator {
         let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
         let heard = if leads { bridge.exchange(&here, other, tag) } else { Ok(Vec::new()) };
         let met = heard.is_ok();
-        let side = self.spread(leader, heard).and_then(|there| {
-            let there = there.into_iter().map(|process| process as u32).collect::<Vec<_>>();
-            let remote = Group::new(there).filter(|remote| remote.intersection(&self.0.group).size() == 0);
+        // All have to know what their leaders tell this call from others by.
+        let heard = heard.map(|there| {
+            let own = self.0.group.processes()[self.0.rank as usize];
+            let mut leaders = [own, bridge.peers().processes()[other as usize]];
+            leaders.sort_unstable();
+            [&[bridge.0.id.into(), tag as u64, leaders[0].into(), leaders[1].into()], &there[..]].concat()
+        });
+        let side = self.spread(leader, heard).and_then(|heard| {
+            let mut heard = heard.into_iter().map(|word| word as u32);
+            let [bridge, tag, low, high] =
+                std::array::from_fn(|_| heard.next().expect("it comes before the processes"));
+            let key = Key::Between { bridge, tag: tag as i32, leaders: [low, high] };
+            let remote = Group::new(heard.collect::<Vec<u32>>());
+            let remote = remote.filter(|remote| remote.intersection(&self.0.group).size() == 0);
             let remote = remote.ok_or_else(|| self.fail(ErrorClass::Group))?;
-            Ok((remote, self.dup()?))
+            Ok((key, remote, self.bare()?))
         });
         if side.is_err() && leads && met {
             // The other side waits for our offer.
             bridge.refuse(other, tag);
         }
-        let (remote, side) = side?;
-        let id = side.agree_between(leader, bridge, other, tag)?;
-        let (group, rank) = (self.0.group.clone(), self.0.rank);
-        Ok(Self::between(Arc::clone(&self.0.local), id, group, rank, remote, side))
+        let (key, remote, side) = side?;
+        let id = side.agree_between(key, leader, bridge, other, tag)?;
+        Ok(self.made_between(id, side, remote))
+    }
+
+    /// For messages within this group, beside those of the program's: its processes, and nothing that the program hung on it.
+    fn bare(&self) -> Result<Self, ErrorClass> {
+        let id = self.agree_on_id()?;
+        Ok(self.made(id, self.0.group.clone(), self.0.rank, Topology::None))
     }
 
     /// What both sides' leaders tell each other: how much it is, and that.
@@ -182,9 +213,8 @@ impl Communicator {
         let (sub, color, key) = grid.sub(self.0.rank, keep).map_err(|_| self.fail(ErrorClass::Arg))?;
         let part = self.split(Some(color), key as i32)?.expect("we have a color");
         // The context goes over to a communicator that knows the grid.
-        let (group, rank) = (part.0.group.clone(), part.0.rank);
         let id = part.agree_on_id()?;
-        Ok(Self::new(Arc::clone(&self.0.local), id, group, rank, Topology::Cartesian(sub)))
+        Ok(self.made(id, part.0.group.clone(), part.0.rank, Topology::Cartesian(sub)))
     }
 
     /// A graph of the first ranks, as all of them give it; the others get none.
@@ -239,7 +269,7 @@ impl Communicator {
     pub(super) fn member(&self, id: u32, group: Group, topology: Topology) -> Option<Self> {
         let own = self.0.group.processes()[self.0.rank as usize];
         match group.rank_of(own) {
-            Some(rank) => Some(Self::new(Arc::clone(&self.0.local), id, group, rank, topology)),
+            Some(rank) => Some(self.made(id, group, rank, topology)),
             None => {
                 self.give_back(id);
                 None
@@ -247,15 +277,21 @@ impl Communicator {
         }
     }
 
-    fn give_back(&self, id: u32) {
+    pub(super) fn give_back(&self, id: u32) {
         self.0.local.lock().contexts.give_back(id);
+    }
+
+    /// The same where others may have the communicator.
+    pub(super) fn give_up(&self, id: u32) {
+        self.0.local.lock().contexts.give_up(id);
     }
 
     /// An id that all processes here have free.
     fn agree_on_id(&self) -> Result<u32, ErrorClass> {
+        let key = Key::Call { of: self.0.id };
         match &self.0.side {
-            None => self.agree_by(|_, mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
-            Some(side) => side.agree_between(0, self, 0, AGREE),
+            None => self.agree_by(key, |_, mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
+            Some(side) => side.agree_between(key, 0, self, 0, AGREE),
         }
     }
 
@@ -272,9 +308,9 @@ impl Communicator {
     }
 
     /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
-    fn agree_between(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
+    fn agree_between(&self, key: Key, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
         let leads = self.0.rank == leader;
-        self.agree_by(|about, mut offer| {
+        self.agree_by(key, |about, mut offer| {
             let here = self.allreduce_in_place(&mut offer, &Op::Band);
             let mut heard = Ok(());
             if leads {
@@ -296,37 +332,41 @@ impl Communicator {
     }
 
     /// An id that is free in all processes among which `and` makes what they offer one.
-    ///
-    /// A process offers its ids to one such call at a time, and none to others meanwhile: those try again together.
     pub(super) fn agree_by(
         &self,
+        key: Key,
         mut and: impl FnMut(About, Offer) -> Result<Offer, ErrorClass>,
     ) -> Result<u32, ErrorClass> {
+        let local = &self.0.local;
+        local.reclaim();
+        let mut part = Part { local, agreeing: Agreeing::new(key) };
+        let mut idle = Idle::new();
         loop {
-            let (offered, offer) = self.0.local.offer();
-            let mut found = and(About::Places, offer).map(|all| About::Places.found(&all));
-            if let Ok(Found::Place(place)) = found {
-                let offer = self.0.local.lock().contexts.offer_generation(place);
-                let about = About::Generations(place);
-                found = and(about, offer).map(|all| about.found(&all));
+            let (about, offer) = (part.agreeing.about(), part.agreeing.offer(&mut local.lock().contexts));
+            let all = and(about, offer)?;
+            let ended = part.agreeing.hear(&mut local.lock().contexts, &all);
+            if let Some(ended) = ended {
+                return ended.map_err(|class| self.fail(class));
             }
-            {
-                let mut state = self.0.local.lock();
-                match found {
-                    Ok(Found::Id(id)) => {
-                        state.contexts.take(id);
-                        return Ok(id);
-                    }
-                    _ if offered => state.contexts.withdraw(),
-                    _ => {}
-                }
-            }
-            match found? {
-                Found::None => return Err(self.fail(ErrorClass::Other)),
-                Found::Failed => return Err(self.fail(ErrorClass::ProcFailed)),
-                _ => std::thread::yield_now(),
+            if part.agreeing.about() == about {
+                // What comes first may be another call of this process, and one that is alone takes no turns in a round.
+                let mut held = local.hold();
+                let moved = held.turn();
+                held.pass(moved, &mut idle);
             }
         }
+    }
+}
+
+/// A process's part in an agreement, which it leaves also by an error or panic.
+struct Part<'a> {
+    local: &'a Local,
+    agreeing: Agreeing,
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.agreeing.end(&mut self.local.lock().contexts);
     }
 }
 
@@ -346,7 +386,3 @@ const MERGE: i32 = 1;
 
 /// In place of a length: the leader has not heard from the other side.
 const UNHEARD: u64 = u64::MAX;
-
-fn and(into: &mut Offer, other: &Offer) {
-    into.iter_mut().zip(other).for_each(|(into, other)| *into &= other);
-}

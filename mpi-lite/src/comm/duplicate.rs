@@ -8,8 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::adi::Device;
 use crate::coll::{Buffers, Call, Reduction};
 
+use super::agreeing::{Agreeing, Key};
 use super::collective::{Course, Execution, Lent};
-use super::context::{About, ContextIds, Found, NOTHING, Offer};
+use super::communicator::Settings;
+use super::context::{ContextIds, NOTHING, Offer};
+use super::info::Info;
 use super::operator::lock;
 use super::pending::Pending;
 use super::running::Run;
@@ -19,15 +22,24 @@ use super::{Communicator, ErrorClass, Status};
 #[derive(Debug)]
 pub struct Duplicate {
     of: Communicator,
+    info: Info,
+    /// As they were when it was begun. `None` once it is made, or cannot be.
+    settings: Option<Result<Settings, ErrorClass>>,
     pending: Pending,
     id: Arc<Mutex<Option<u32>>>,
 }
 
 impl Communicator {
-    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. Hints and attributes are copied when it
-    /// is waited for. Within one group.
+    /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. What it copies is what there is now; if a
+    /// copy fails, the others do not notice, and who waits for it is told. Within one group.
     pub fn idup(&self) -> Result<Duplicate, ErrorClass> {
+        self.idup_with_info(&Info::new())
+    }
+
+    /// As [`Self::idup`], with these hints.
+    pub fn idup_with_info(&self, info: &Info) -> Result<Duplicate, ErrorClass> {
         self.within_one_group()?;
+        let settings = Some(self.settings());
         let mut execution = Execution::default();
         let (course, tag) = {
             let mut ranks = lock(&self.0.ranks);
@@ -37,11 +49,11 @@ impl Communicator {
         };
         let id = Arc::new(Mutex::new(None));
         let offer = Box::into_raw(Box::new(NOTHING));
-        let id_here = Arc::clone(&id);
-        let run =
-            Agreeing { course, tag, execution, offer, offered: false, step: Step::Next(About::Places), id: id_here };
+        let agreeing = Agreeing::new(Key::Begun { of: self.0.id, tag });
+        let run = Duplicating { course, tag, execution, offer, agreeing, is_between_rounds: true, id: Arc::clone(&id) };
+        self.0.local.reclaim();
         let handle = self.0.local.lock().begin_run(Box::new(run));
-        Ok(Duplicate { of: self.clone(), pending: Pending::Running(handle), id })
+        Ok(Duplicate { of: self.clone(), info: info.clone(), settings, pending: Pending::Running(handle), id })
     }
 }
 
@@ -61,11 +73,16 @@ impl Duplicate {
     }
 
     fn end(&mut self, status: Status) -> Result<Communicator, ErrorClass> {
-        self.of.status(status)?;
+        let settings = self.settings.take().expect("it ends once");
+        if let Err(class) = self.of.status(status) {
+            settings.into_iter().for_each(|settings| self.of.drop_settings(settings));
+            return Err(class);
+        }
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
-        let (local, group) = (Arc::clone(&self.of.0.local), self.of.0.group.clone());
-        let copy = Communicator::new(local, id, group, self.of.0.rank, self.of.0.topology.clone());
-        self.of.copy_settings_to(&copy).map_err(|class| self.of.fail(class))?;
+        let inner = &self.of.0;
+        let copy = self.of.made(id, inner.group.clone(), inner.rank, inner.topology.clone());
+        copy.set_settings(settings.map_err(|class| self.of.fail(class))?);
+        copy.set_info(&self.info);
         Ok(copy)
     }
 }
@@ -80,70 +97,48 @@ impl Drop for Duplicate {
     }
 }
 
-/// All ranks agree on an id that all have free, as [`Communicator::dup`] does: again and again while one of them offers none, since
-/// it is agreeing on another one.
-struct Agreeing {
+/// All ranks agree on an id that all have free, as for [`Communicator::dup`]: a call for each round.
+struct Duplicating {
     course: Course,
     /// Of all calls: each is over before the next one begins.
     tag: i32,
     execution: Execution,
     offer: *mut Offer,
-    offered: bool,
-    step: Step,
+    agreeing: Agreeing,
+    /// No call is under way.
+    is_between_rounds: bool,
     id: Arc<Mutex<Option<u32>>>,
 }
 
-/// An attempt is one call, or two where the generation of a place has to be agreed upon.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// The next call.
-    Next(About),
-    UnderWay(About),
-}
-
 // SAFETY: the offer is this value's own.
-unsafe impl Send for Agreeing {}
+unsafe impl Send for Duplicating {}
 
-impl Run for Agreeing {
+impl Run for Duplicating {
     fn turn(&mut self, device: &mut Device, contexts: &mut ContextIds) -> Option<Status> {
-        loop {
-            if let Step::Next(about) = self.step {
-                self.begin(device, contexts, about);
-                self.step = Step::UnderWay(about);
-            }
-            let Step::UnderWay(about) = self.step else { unreachable!("it was just begun") };
-            let done = self.course.advance(device, &mut self.execution, &mut |into, from| {
-                into.iter_mut().zip(from).for_each(|(into, from)| *into &= from);
-            });
-            if done == Ok(false) {
-                return None;
-            }
-            // SAFETY: no call is under way, and the offer is ours.
-            let all = unsafe { *self.offer };
-            let found = done.map(|_| about.found(&all));
-            let error = match found {
-                Ok(Found::Id(id)) => {
-                    contexts.take(id);
-                    *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-                    return Some(Status::EMPTY);
-                }
-                Ok(Found::Place(place)) => {
-                    self.step = Step::Next(About::Generations(place));
-                    continue;
-                }
-                Ok(Found::NotNow) => None,
-                Ok(Found::None) => Some(ErrorClass::Other),
-                Ok(Found::Failed) => Some(ErrorClass::ProcFailed),
-                Err(error) => Some(error.into()),
-            };
-            if self.offered {
-                contexts.withdraw();
-            }
-            if error.is_some() {
-                return Some(Status { error, ..Status::EMPTY });
-            }
-            self.step = Step::Next(About::Places);
+        if std::mem::take(&mut self.is_between_rounds) {
+            self.begin(device, contexts);
         }
+        let done = self.course.advance(device, &mut self.execution, &mut |into, from| {
+            into.iter_mut().zip(from).for_each(|(into, from)| *into &= from);
+        });
+        if done == Ok(false) {
+            return None;
+        }
+        // SAFETY: no call is under way, and the offer is ours.
+        let all = unsafe { *self.offer };
+        let ended = match done {
+            Ok(_) => self.agreeing.hear(contexts, &all),
+            Err(error) => Some(Err(self.agreeing.fail(contexts, error.into()))),
+        };
+        // Whoever's turn it is among those here has one before the next round.
+        self.is_between_rounds = ended.is_none();
+        ended.map(|ended| match ended {
+            Ok(id) => {
+                *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+                Status::EMPTY
+            }
+            Err(class) => Status { error: Some(class), ..Status::EMPTY },
+        })
     }
 
     fn context(&self) -> Option<u32> {
@@ -151,18 +146,10 @@ impl Run for Agreeing {
     }
 }
 
-impl Agreeing {
-    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds, about: About) {
-        let offer = match about {
-            About::Generations(place) => contexts.offer_generation(place),
-            About::Places => {
-                let (offered, offer) = contexts.offer();
-                self.offered = offered;
-                offer
-            }
-        };
+impl Duplicating {
+    fn begin(&mut self, device: &mut Device, contexts: &mut ContextIds) {
         // SAFETY: no call is under way, and the offer is ours.
-        unsafe { *self.offer = offer };
+        unsafe { *self.offer = self.agreeing.offer(contexts) };
         let bytes = std::ptr::slice_from_raw_parts_mut(self.offer.cast::<u8>(), size_of::<Offer>());
         let none = slice_from_raw_parts(std::ptr::NonNull::dangling().as_ptr(), 0);
         // SAFETY: the offer stays, and is not touched, until the call is over: `drop` is called only then, or with the device.
@@ -171,7 +158,7 @@ impl Agreeing {
     }
 }
 
-impl Drop for Agreeing {
+impl Drop for Duplicating {
     fn drop(&mut self) {
         if self.execution.is_under_way() {
             // It is lent to messages: lost.

@@ -10,7 +10,7 @@ use crate::rma::{Contexts, Members};
 use super::context::Kind;
 use super::held::Held;
 use super::movable::Movable;
-use super::{Communicator, ErrorClass};
+use super::{Communicator, ErrorClass, ErrorHandler};
 
 impl Communicator {
     /// As [`Self::world`], also over the simulated fabric.
@@ -37,6 +37,8 @@ impl Communicator {
         self.within_one_group()?;
         let kept = self.create(self.group())?.expect("we are in our own group");
         kept.set_name("a window");
+        // What fails in the window is told to that of the communicator.
+        kept.set_error_handler(ErrorHandler::Return);
         Ok(kept)
     }
 

@@ -8,7 +8,8 @@ use crate::coll::Table;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
-use super::context::{self, ContextIds, Offer};
+use super::collective::Ranks;
+use super::context::{self, ContextIds};
 use super::failure::{self, Failures, Name, Watch};
 use super::movable::Movable;
 use super::operator;
@@ -37,6 +38,7 @@ pub(super) struct Left {
     pub name: Name,
     /// Processes of both sides.
     pub members: Box<[u32]>,
+    pub ranks: Arc<Mutex<Ranks>>,
 }
 
 /// Behind the lock, which is held while an operator of the program's own runs ([`super::operator`]).
@@ -70,6 +72,7 @@ impl State {
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
+        operator::lock(&left.ranks).leave(&mut self.device);
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
         if failure::lock(failures).forget(left.name) && !has_failed {
@@ -79,10 +82,9 @@ impl State {
         }
     }
 
-    fn offer(&mut self) -> (bool, Offer) {
+    fn reclaim(&mut self) {
         let Self { contexts, device, runs, .. } = self;
         contexts.reclaim(|id| device.uses(context::all(id)) || runs.use_any(context::all(id)));
-        contexts.offer()
     }
 
     /// How it ended, and it is null then; or that it may never end, and then it stays what it is.
@@ -199,11 +201,11 @@ impl Local {
         self.state.try_lock()
     }
 
-    /// Context ids that are free here, for one thread at a time: whether for this one, and what it offers.
-    pub(super) fn offer(&self) -> (bool, Offer) {
+    /// Frees the context ids of communicators that were given up, where nothing is under way any more.
+    pub(super) fn reclaim(&self) {
         let mut state = self.lock();
         operator::lock(&self.left).drain(..).for_each(|left| state.leave(&self.failures, &left));
-        state.offer()
+        state.reclaim();
     }
 
     /// Gives up a communicator: now, or, within a call of this process, when ids are wanted next.

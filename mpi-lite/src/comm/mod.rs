@@ -10,7 +10,7 @@
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
 //! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
-//! | `create`, `duplicate` | new communicators, and what all agree on for them |
+//! | `create`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
 //! | `operator` | that operators of the program's own call nothing here |
 //! | `partitioned` | messages that are sent by parts, from several threads |
@@ -21,6 +21,7 @@
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
 
+mod agreeing;
 pub mod attribute;
 mod buffered;
 mod calls;

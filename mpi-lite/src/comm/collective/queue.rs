@@ -49,6 +49,8 @@ struct Line {
     failed: Option<Error>,
     /// A receive for who wakes us.
     wake: Option<Request>,
+    /// Nobody begins any more.
+    is_left: bool,
 }
 
 /// A call of the queue.
@@ -84,7 +86,7 @@ impl Queue {
     /// Of rank `rank` among `processes`, in memory that all have joined. `patience`: that of the device which calls are moved on with.
     pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, patience: Patience) -> Self {
         let limits = host.limits();
-        let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None };
+        let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None, is_left: false };
         let device = AtomicPtr::new(ptr::null_mut());
         Self { context, rank, processes, limits, patience, line: Mutex::new(line), device }
     }
@@ -126,8 +128,27 @@ impl Queue {
         Queued { queue: Arc::clone(self), number, course }
     }
 
+    /// No more calls are begun. When those that are under way are over, words that are still to come are for nobody.
+    pub fn leave(&self, device: &mut Device) {
+        let mut line = self.line();
+        line.is_left = true;
+        line.end(device);
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    /// Ends it, if the last call was that.
+    fn end(&mut self, device: &mut Device) {
+        if self.is_left
+            && self.over == self.begun
+            && let Some(word) = self.wake.take()
+        {
+            device.free(word);
+        }
     }
 }
 
@@ -147,6 +168,7 @@ impl Queued {
             }
             if let Some(error) = line.failed {
                 line.over += 1;
+                line.end(device);
                 self.course = Course::Over;
                 return Err(error);
             }
@@ -170,6 +192,7 @@ impl Queued {
             Ok(ended) => ended.err(),
             Err(_) => Some(Error::ProcFailed),
         };
+        line.end(device);
         drop(line);
         done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true)
     }
@@ -256,6 +279,25 @@ mod tests {
     use sidelane_nic::time::Duration;
 
     use super::*;
+    use crate::adi::{Config, Envelope, Incoming, Mode, Outgoing, Pattern, Process};
+
+    #[test]
+    fn a_word_that_comes_when_all_calls_are_over_keeps_nothing() {
+        let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
+        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1).unwrap(), device.patience());
+        let queue = Arc::new(queue);
+        // SAFETY: nothing is lent.
+        let lent = unsafe { Lent::new(&[], &mut []) };
+        let mut call = queue.begin(Call::Barrier, true, lent, Box::new(|_, _| {}));
+        let pattern = Pattern { context: 9, source: None, tag: Some(WAKE) };
+        queue.line().wake = Some(device.recv(pattern, Incoming::EMPTY));
+        queue.leave(&mut device);
+        assert!(queue.line().wake.is_some(), "a call is under way, which may wait for it");
+        while !call.advance(&mut device).unwrap() {}
+        assert!(queue.line().wake.is_none());
+        device.send(0, Envelope { context: 9, source: 0, tag: WAKE }, Outgoing::EMPTY, Mode::Standard);
+        assert!(!device.uses(9..10));
+    }
 
     /// Turns until a call is known to be waited for long, where each takes so long.
     fn turns_of(turn: Duration, patience: Patience) -> u32 {

@@ -229,6 +229,19 @@ impl Ranks {
         Some(done)
     }
 
+    /// Nobody makes any more calls here. What is under way ends by itself, and words that are still to come are for nobody.
+    pub fn leave(&mut self, device: &mut Device) {
+        if let Some(word) = self.wake.take() {
+            device.free(word);
+        }
+        if let Some(queue) = &self.queue {
+            queue.leave(device);
+        }
+        if let Some(ours) = &mut self.ours {
+            ours.leave(device);
+        }
+    }
+
     /// Where a call is begun that does not wait, and the call, if by shared memory: as all ranks find alike.
     pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(Arc<Queue>, Call<'static>)> {
         let queue = self.queue.as_ref()?;
@@ -358,10 +371,6 @@ impl Ranks {
         Ok(true)
     }
 
-    fn route(&self) -> Route<'_> {
-        Route { context: self.context, rank: self.rank as u32, processes: &self.processes, whole: &self.whole }
-    }
-
     /// What the messages of the next call are told from others by.
     pub fn next_tag(&mut self) -> i32 {
         self.calls = self.calls.wrapping_add(1);
@@ -393,3 +402,23 @@ const WAKE: i32 = -1;
 
 /// Above the tags of calls that are begun again: that of words which wake queues.
 const REPEATED: i32 = -2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adi::{Config, Process};
+    use crate::host::Peers;
+
+    #[test]
+    fn a_word_that_comes_when_nobody_calls_any_more_keeps_nothing() {
+        let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
+        let mut ranks = Ranks::new(&device, 9, 0, vec![0], Arc::default());
+        let members = members(9, 0, &[0], &[0]);
+        // Somebody is about to say one.
+        Waiting::new(&mut device, members, &mut ranks.wake).slept(true);
+        ranks.leave(&mut device);
+        assert!(device.uses(9..10), "it comes");
+        Waiting::new(&mut device, members, &mut None).wake(0);
+        assert!(!device.uses(9..10));
+    }
+}

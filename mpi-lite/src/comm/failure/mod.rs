@@ -15,12 +15,12 @@ mod record;
 mod tests;
 mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::agreement::Verdict;
 pub(super) use self::record::Name;
 pub(super) use self::watch::{Failures, Watch, lock};
+use super::agreeing::Key;
 use super::communicator::Topology;
 use super::context::NOTHING;
 use super::{Communicator, ErrorClass, Group};
@@ -90,7 +90,8 @@ impl Communicator {
     }
 
     /// A communicator of the members that are alive, in their order: those of whom all know the same, also if one dies
-    /// meanwhile and is still in it (`MPIX_Comm_shrink`). Also of a communicator that was revoked.
+    /// meanwhile and is still in it (`MPIX_Comm_shrink`). Also of a communicator that was revoked. `ProcFailed` in all of them if nobody is
+    /// alive on the other side of an intercommunicator.
     pub fn shrink(&self) -> Result<Self, ErrorClass> {
         let (id, alive) = self.agree_with_the_living()?;
         let here = alive.intersection(&self.0.group);
@@ -99,16 +100,20 @@ impl Communicator {
             return Ok(self.member(id, here, Topology::None).expect("we are alive"));
         };
         let remote = remote.intersection(&alive);
-        let (side, _) = self.agree_with_the_living()?;
-        let side = self.member(side, here.clone(), Topology::None).expect("we are alive");
-        Ok(Self::between(Arc::clone(&self.0.local), id, here, side.rank(), remote, side))
+        if remote.size() == 0 {
+            self.give_back(id);
+            return Err(self.fail(ErrorClass::ProcFailed));
+        }
+        let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_up(id))?;
+        let side = self.member(side, here, Topology::None).expect("we are alive");
+        Ok(self.made_between(id, side, remote))
     }
 
     /// An id that is free in all processes that are alive, and those.
     fn agree_with_the_living(&self) -> Result<(u32, Group), ErrorClass> {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let mut living = Group::empty();
-        let id = self.agree_by(|_, offer| {
+        let id = self.agree_by(Key::Living { of: self.0.id }, |_, offer| {
             let Verdict { alive, value } = self.decide(offer.to_vec());
             living = Group::new(alive.iter().map(|rank| members[rank])).expect("each is a member once");
             let mut all = NOTHING;

@@ -5,6 +5,7 @@ use super::*;
 use crate::coll::{Call, Reduction};
 use crate::comm::cartesian::Side;
 use crate::comm::graph::{Edge, Link};
+use crate::comm::info::Info;
 use crate::op::Op;
 
 /// Everybody's number in the world, by the ranks of a communicator.
@@ -164,6 +165,60 @@ fn attributes_go_to_duplicates_as_their_callbacks_say() {
         assert_eq!(comm.dup().map(drop), Err(ErrorClass::Keyval));
         assert_eq!(comm.delete_attribute(&refuses), Ok(true));
         comm.dup().unwrap().free().unwrap();
+    });
+}
+
+#[test]
+fn a_duplicate_has_what_there_was_when_it_was_begun() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    job(2, |comm| {
+        let deleted = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&deleted);
+        let key = Keyval::new(
+            |_, value| Ok(Some(Arc::clone(value))),
+            move |_, _| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            },
+        );
+        comm.set_attribute(&key, Arc::new(1)).unwrap();
+        comm.set_error_handler(ErrorHandler::Call(Arc::new(|_, _| {})));
+        let begun = comm.idup().unwrap();
+        comm.set_attribute(&key, Arc::new(2)).unwrap();
+        comm.set_error_handler(ErrorHandler::Return);
+        let copy = begun.wait().unwrap();
+        assert_eq!(copy.attribute(&key).map(|value| *value.downcast_ref::<i32>().unwrap()), Some(1));
+        assert!(matches!(copy.error_handler(), ErrorHandler::Call(_)));
+        // The first value here was deleted for the second one.
+        let refuses = Keyval::new(|_, _| Err(ErrorClass::Keyval), |_, _| Ok(()));
+        comm.set_attribute(&refuses, Arc::new(3)).unwrap();
+        assert_eq!(comm.idup().unwrap().wait().map(drop), Err(ErrorClass::Keyval));
+        assert_eq!(deleted.load(Ordering::Relaxed), 2);
+        // So is what was copied for one that cannot be made.
+        copy.revoke();
+        assert_eq!(copy.idup().unwrap().wait().map(drop), Err(ErrorClass::Revoked));
+        assert_eq!(deleted.load(Ordering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn hints_do_not_go_to_duplicates_but_come_with_them() {
+    job(2, |comm| {
+        let [old, new] = ["old", "new"].map(|value| {
+            let mut info = Info::new();
+            info.set("mpi_assert_no_any_tag", value).unwrap();
+            info
+        });
+        comm.set_info(&old);
+        assert_eq!(
+            [comm.dup().unwrap(), comm.idup().unwrap().wait().unwrap()].map(|copy| copy.info()),
+            [(); 2].map(|()| Info::new())
+        );
+        let with = [comm.dup_with_info(&new).unwrap(), comm.idup_with_info(&new).unwrap().wait().unwrap()];
+        assert_eq!(with.map(|copy| copy.info()), [new.clone(), new]);
+        assert_eq!(comm.info(), old);
     });
 }
 
@@ -336,5 +391,97 @@ fn an_intercommunicator_is_split_by_colors_of_both_sides() {
         }
         // Ids are agreed upon as before.
         comm.dup().unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
+fn of_an_intercommunicator_a_part_of_each_side_makes_another_one() {
+    job(5, |comm| {
+        let (rank, left) = (comm.rank(), comm.rank() < 3);
+        let part = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &comm, if left { 3 } else { 0 }, 0).unwrap();
+        // Ranks 2 and 0, and 4.
+        let named = part.group().incl(if left { &[2, 0][..] } else { &[1] }).unwrap();
+        let made = between.create(&named).unwrap();
+        assert_eq!(made.is_some(), [0, 2, 4].contains(&rank), "{rank}");
+        if let Some(made) = made {
+            let (here, there): (&[u32], &[u32]) = if left { (&[2, 0], &[4]) } else { (&[4], &[2, 0]) };
+            assert_eq!((made.group().processes(), made.remote_group().unwrap().processes()), (here, there));
+            let mut sum = [rank];
+            made.allreduce(&[rank], &mut sum, &Op::Sum).unwrap();
+            assert_eq!(sum, [if left { 4 } else { 2 }]);
+        }
+        let one_side = if left { named } else { Group::empty() };
+        assert!(between.create(&one_side).unwrap().is_none());
+        assert_eq!(between.create_group(part.group(), 0).map(drop), Err(ErrorClass::Comm));
+        comm.dup().unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
+fn all_that_is_made_of_a_communicator_has_its_error_handler() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    job(4, |world| {
+        let (told, left) = (Arc::new(AtomicU32::new(0)), world.rank() < 2);
+        let handler = |by: u32| {
+            let told = Arc::clone(&told);
+            ErrorHandler::Call(Arc::new(move |_, _| told.store(by, Ordering::Relaxed)))
+        };
+        let is_heard = |what: &str, by: u32, comm: &Communicator| {
+            told.store(0, Ordering::Relaxed);
+            comm.send(&[0u8], 99, 0).unwrap_err();
+            assert_eq!(told.load(Ordering::Relaxed), by, "{what}");
+        };
+        let comm = world.dup().unwrap();
+        comm.set_error_handler(handler(1));
+        let grid = comm.cartesian(&[Side { size: 4, periodic: true }]).unwrap().unwrap();
+        let half = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        let edge = || vec![Edge { rank: world.rank(), weight: 1 }];
+        for (what, made) in [
+            ("split", &half),
+            ("split_shared", &comm.split_shared(0).unwrap()),
+            ("create", &comm.create(comm.group()).unwrap().unwrap()),
+            ("create_group", &comm.create_group(comm.group(), 0).unwrap()),
+            ("cartesian", &grid),
+            ("sub_grid", &grid.sub_grid(&[false]).unwrap()),
+            ("graph", &comm.graph(&[0, 0, 0, 0], &[]).unwrap().unwrap()),
+            ("dist_graph", &comm.dist_graph(&[], true).unwrap()),
+            ("dist_graph_adjacent", &comm.dist_graph_adjacent(edge(), edge(), true).unwrap()),
+            ("shrink", &comm.shrink().unwrap()),
+            ("dup", &comm.dup().unwrap()),
+            ("intercomm", &between),
+        ] {
+            is_heard(what, 1, made);
+        }
+        between.set_error_handler(handler(2));
+        for (what, made) in [
+            ("merge", &between.merge(left).unwrap()),
+            ("dup", &between.dup().unwrap()),
+            ("split", &between.split(Some(0), 0).unwrap().unwrap()),
+            ("create", &between.create(half.group()).unwrap().unwrap()),
+            ("shrink", &between.shrink().unwrap()),
+        ] {
+            is_heard(what, 2, made);
+        }
+        is_heard("itself", 1, &half);
+        is_heard("without", 0, &world);
+    });
+}
+
+#[test]
+fn an_intercommunicator_is_made_without_the_attributes_of_its_sides() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    job(4, |world| {
+        let left = world.rank() < 2;
+        let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let refuses = Keyval::new(|_, _| Err(ErrorClass::Keyval), |_, _| Ok(()));
+        if half.rank() == 1 {
+            half.set_attribute(&refuses, Arc::new(1)).unwrap();
+        }
+        let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        between.dup().unwrap().merge(left).unwrap().barrier().unwrap();
     });
 }

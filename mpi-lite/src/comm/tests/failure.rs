@@ -147,6 +147,27 @@ fn groups_on_both_sides_shrink_together() {
     });
 }
 
+#[test]
+fn who_is_alone_on_two_sides_is_told_so_and_goes_on() {
+    job(3, |world| {
+        let left = world.rank() < 2;
+        let part = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        if !left {
+            (0..2).for_each(|rank| _ = world.recv(&mut [0u8], rank, GOODBYE).unwrap());
+            return leave(world);
+        }
+        world.send(&[0u8], 2, GOODBYE).unwrap();
+        world.recv(&mut [0u8], 2, 0).unwrap_err();
+        let next_id = || part.dup().unwrap().0.id;
+        let id = next_id();
+        for _ in 0..2 {
+            assert_eq!(between.shrink().map(drop), Err(ErrorClass::ProcFailed));
+        }
+        assert_eq!(next_id(), id, "none was used up");
+    });
+}
+
 /// By messages, as between hosts: what a call that failed has sent to who never made it is nobody else's.
 #[test]
 fn what_is_left_of_a_failed_call_is_not_taken_for_a_new_communicators() {

@@ -176,19 +176,30 @@ fn persistent_calls_are_begun_in_any_order() {
     });
 }
 
+/// The hint is about those among themselves.
 #[test]
-fn persistent_calls_that_are_begun_in_one_order_give_the_same() {
+fn persistent_calls_in_strict_order_are_begun_before_or_after_others() {
     job(4, |comm| {
         comm.barrier().unwrap();
         let mut hints = comm.info();
         hints.set("mpi_assert_strict_persistent_collective_ordering", "true").unwrap();
         comm.set_info(&hints);
-        let mut sum = comm.allreduce_in_place_init(vec![0i64], &Op::Sum).unwrap();
+        let mut again = comm.allreduce_in_place_init(vec![0i64], &Op::Sum).unwrap();
         for round in 0..ROUNDS {
-            sum.room().unwrap()[0] = round;
-            sum.start().unwrap();
-            sum.wait().unwrap();
-            assert_eq!(sum.room().unwrap(), [4 * round]);
+            again.room().unwrap()[0] = round;
+            let (given, mut once) = ([10 + round], [0]);
+            comm.scope(|scope| {
+                if comm.rank() == 0 {
+                    again.start()?;
+                }
+                scope.allreduce(&given, &mut once, &Op::Sum)?;
+                if comm.rank() != 0 {
+                    again.start()?;
+                }
+                again.wait().map(drop)
+            })
+            .unwrap();
+            assert_eq!((again.room().unwrap()[0], once), (4 * round, [4 * (10 + round)]));
         }
     });
 }

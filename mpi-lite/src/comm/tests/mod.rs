@@ -1,5 +1,6 @@
 //! Communicators of several ranks: threads of this process, over shared memory.
 
+mod agreeing;
 mod collective;
 mod create;
 mod failure;

@@ -24,6 +24,8 @@ pub struct Birth {
 #[derive(Debug)]
 enum Way {
     Dup,
+    /// Begun, and waited for.
+    Idup,
     /// By rank.
     Split {
         colors: Vec<Option<u32>>,
@@ -36,6 +38,11 @@ enum Way {
     CreateGroup {
         ranks: Vec<u32>,
         tag: i32,
+    },
+    /// Of these ranks of two groups, and who is in the first one.
+    CreateBetween {
+        ranks: [Vec<u32>; 2],
+        first: Vec<u32>,
     },
     /// Two halves, and one between them; the leader of each.
     Between {
@@ -73,8 +80,10 @@ impl Birth {
         let parent = family[of].clone();
         let tag = step as i32;
         let (way, born) = match rng.below(8) {
+            0 if parent.is_one_group() && rng.chance(0.5) => (Way::Idup, vec![parent]),
             0 => (Way::Dup, vec![parent]),
             1 if !parent.is_one_group() => merge(rng, &parent),
+            2 | 3 if !parent.is_one_group() => create_between(rng, &parent)?,
             _ if !parent.is_one_group() => return None,
             1 if parent.around.is_grid() => sub_grid(rng, &parent),
             2 if rng.chance(0.5) => graph(rng, &parent),
@@ -143,6 +152,7 @@ impl Birth {
         let own = comm.rank();
         match &self.way {
             Way::Dup => vec![Some(comm.dup().unwrap())],
+            Way::Idup => vec![Some(comm.idup().unwrap().wait().unwrap())],
             Way::Split { colors, keys } => {
                 let part = comm.split(colors[own as usize], keys[own as usize]).unwrap();
                 let color = colors[own as usize];
@@ -152,6 +162,10 @@ impl Birth {
             Way::CreateGroup { ranks, tag } => {
                 let group = comm.group().incl(ranks).unwrap();
                 vec![ranks.contains(&own).then(|| comm.create_group(&group, *tag).unwrap())]
+            }
+            Way::CreateBetween { ranks, first } => {
+                let side = usize::from(comm.group().processes() != first);
+                vec![comm.create(&comm.group().incl(&ranks[side]).unwrap()).unwrap()]
             }
             Way::Between { of_first, leaders, tag } => {
                 let side = usize::from(!of_first[own as usize]);
@@ -235,6 +249,21 @@ fn graph(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
         _ => Way::Whole,
     };
     (way, vec![Members { around: Around::Graph(all), ..Members::group(parent.groups[0].clone()) }])
+}
+
+/// Some of each side.
+fn create_between(rng: &mut Rng, parent: &Members) -> Option<(Way, Vec<Members>)> {
+    let ranks = [0, 1].map(|side: usize| {
+        let mut ranks: Vec<u32> = (0..parent.groups[side].len() as u32).filter(|_| rng.chance(0.7)).collect();
+        shuffle(rng, &mut ranks);
+        ranks
+    });
+    if ranks.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let named = |side: usize| ranks[side].iter().map(|rank| parent.groups[side][*rank as usize]).collect();
+    let both = Members { groups: vec![named(0), named(1)], around: Around::Nobody, lives: true };
+    Some((Way::CreateBetween { ranks, first: parent.groups[0].clone() }, vec![both]))
 }
 
 fn merge(rng: &mut Rng, parent: &Members) -> (Way, Vec<Members>) {
