@@ -93,7 +93,7 @@ pub enum GoneReason {
     NoAnswer,
     /// It was silent for four times [`crate::Config::keep_alive`], and answered no Ping.
     Silent,
-    /// It lives again as somebody else: another process answers at its address.
+    /// It knows nothing of this connection any more: another process answers at its address, or it had to end the connection.
     Restarted,
     /// The driver says so: its process died, or the interface is gone.
     LinkGone,

@@ -12,7 +12,7 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
+use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, SendError};
 
 struct Side {
     endpoint: Endpoint<Reliable>,
@@ -26,9 +26,13 @@ fn side(fabric: &Fabric, seed: u64, fifo: usize) -> (Endpoint<Reliable>, LinkAdd
 }
 
 fn side_with_room(fabric: &Fabric, seed: u64, fifo: usize, tx_frames: usize) -> (Endpoint<Reliable>, LinkAddr) {
+    side_with(fabric, tx_frames, Config { seed, send_fifo: fifo, recv_fifo: fifo, ..Config::default() })
+}
+
+fn side_with(fabric: &Fabric, tx_frames: usize, config: Config) -> (Endpoint<Reliable>, LinkAddr) {
     let nic = fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, rx_frames: 1 << 20, tx_frames, ..Default::default() });
     let addr = nic.caps().addr;
-    (Endpoint::new(Reliable(nic), Config { seed, send_fifo: fifo, recv_fifo: fifo, ..Config::default() }), addr)
+    (Endpoint::new(Reliable(nic), config), addr)
 }
 
 fn connected(seed: u64, fifo: usize) -> [Side; 2] {
@@ -212,4 +216,57 @@ fn whoever_has_more_to_send_than_a_turn_takes_does_not_sleep_before_it() {
         assert_eq!(fabric.now(), begun);
     }
     assert!((64..300).contains(&(a.counters().frames_sent - sent)), "several turns, and not all");
+}
+
+/// Turns of both, in which the clock is read now and then, and what they tell.
+fn turns(a: &mut Endpoint<Reliable>, b: &mut Endpoint<Reliable>) -> [Vec<Event>; 2] {
+    (0..200).for_each(|_| _ = (a.poll(), b.poll()));
+    [a, b].map(|endpoint| std::iter::from_fn(|| endpoint.poll_event()).collect())
+}
+
+/// A message that waits for the answer of a peer that does not take such long ones. The driver tells the peer of no end while we live.
+#[test]
+fn whoever_ends_a_connection_that_the_peer_holds_for_open_tells_it() {
+    for a_opens_first in [false, true] {
+        let fabric = Fabric::new(3);
+        let [(mut a, at_a), (mut b, at_b)] = [1 << 20, 1000].map(|message_max| {
+            side_with(&fabric, 8, Config { seed: message_max as u64, message_max, ..Config::default() })
+        });
+        let (to_b, to_a) = (a.connect(at_b).unwrap(), b.connect(at_a).unwrap());
+        a.send_owned(to_b, vec![1; 3000]).unwrap();
+        b.send(to_a, b"before").unwrap();
+        a.flush();
+        b.flush();
+        if a_opens_first {
+            // It sees Hello and answer at once, and has not answered itself.
+            b.poll();
+        }
+        let [of_a, of_b] = turns(&mut a, &mut b);
+        let gone = Event::Gone { peer: to_b, reason: GoneReason::MessageTooLong };
+        let begun = Event::Connected { peer: to_b, addr: at_b };
+        assert_eq!(of_a[..3], [begun, Event::Unsent { peer: to_b, buffer: vec![1; 3000] }, gone], "{a_opens_first}");
+        if a_opens_first {
+            // Its own wish for a connection stands: it gets through, to a new one.
+            assert_eq!(of_b, [Event::Connected { peer: to_a, addr: at_a }]);
+            assert!(matches!(of_a[3..], [Event::Connected { .. }]), "{of_a:?}");
+            assert_eq!(a.recv(|_, message| message == b"before"), Some(true));
+            continue;
+        }
+        assert_eq!(of_b[1..], [Event::Gone { peer: to_a, reason: GoneReason::Restarted }]);
+        assert_eq!(b.send(to_a, b"lost"), Err(SendError::NoPeer));
+        assert_eq!((a.peers(), b.peers()), (0, 0));
+    }
+}
+
+#[test]
+fn whoever_only_answered_forgets_a_connection_that_ended_before_it_was_confirmed() {
+    let fabric = Fabric::new(3);
+    let [(mut a, _), (mut b, at_b)] = [1 << 20, 1000].map(|message_max| {
+        side_with(&fabric, 8, Config { seed: message_max as u64, message_max, ..Config::default() })
+    });
+    let to_b = a.connect(at_b).unwrap();
+    a.send_owned(to_b, vec![1; 3000]).unwrap();
+    let [of_a, of_b] = turns(&mut a, &mut b);
+    assert_eq!(of_a.last(), Some(&Event::Gone { peer: to_b, reason: GoneReason::MessageTooLong }));
+    assert_eq!((of_b, a.peers(), b.peers()), (vec![], 0, 0));
 }

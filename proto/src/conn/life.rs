@@ -52,7 +52,7 @@ impl Conn {
 
     /// True when the endpoint can forget this connection.
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Gone && !self.inbox.is_ready()
+        self.phase == Phase::Gone && !self.inbox.is_ready() && !self.owed.has(Owed::RESET)
     }
 
     #[cold]
@@ -63,7 +63,7 @@ impl Conn {
         self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
         turn.events.push_back(Event::Connected { peer: self.id, addr: self.addr });
         if self.fifo.longest_large() > self.path.message_max {
-            self.gone(turn, GoneReason::MessageTooLong);
+            self.end(turn, GoneReason::MessageTooLong);
         }
     }
 
@@ -107,9 +107,19 @@ impl Conn {
         turn.events.push_back(Event::Gone { peer: self.id, reason });
     }
 
+    /// As [`Self::gone`], of an end that the peer cannot know of: a reliable driver tells it nothing as long as we live.
+    #[cold]
+    pub(super) fn end(&mut self, turn: &mut TurnContext, reason: GoneReason) {
+        self.gone(turn, reason);
+        // A peer that has not told its token has its answer to our Hello refused, by a Reset too.
+        if self.keys.theirs != 0 {
+            self.owed.add(Owed::RESET);
+        }
+    }
+
     /// A message was to be sent that the peer does not take.
     pub fn end_too_long(&mut self, turn: &mut TurnContext) {
-        self.gone(turn, GoneReason::MessageTooLong);
+        self.end(turn, GoneReason::MessageTooLong);
     }
 
     /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
@@ -261,8 +271,8 @@ impl Conn {
                 self.timers.set(Timer::Life, quiet_since + turn.config.keep_alive);
             }
             Phase::Lingering { .. } => self.wind_up(turn),
-            Phase::Gone if self.inbox.is_ready() => self.timers.set(Timer::Life, now + LINGER),
-            Phase::Gone => {}
+            Phase::Gone if self.is_over() => {}
+            Phase::Gone => self.timers.set(Timer::Life, now + LINGER),
         }
     }
 

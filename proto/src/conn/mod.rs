@@ -107,7 +107,7 @@ pub(crate) enum Phase {
     Closing,
     /// Closed; still answers what the peer sends again for want of our ack.
     Lingering { until: Instant },
-    /// Nothing is sent or taken in any more; messages that had arrived can still be received.
+    /// Nothing is taken in any more, and nothing sent but [`Owed::RESET`]; messages that had arrived can still be received.
     Gone,
 }
 
@@ -168,6 +168,8 @@ impl Owed {
     const CLOSE: Self = Self(16);
     /// One-sided operations, or answers to them, wait.
     const OPERATIONS: Self = Self(32);
+    /// Alone of all, in [`Phase::Gone`]: the peer has to be told of an end that only we know of.
+    const RESET: Self = Self(64);
 
     const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -188,6 +190,7 @@ pub(crate) enum Plan {
     Hello { len: usize },
     HelloAck,
     Ping,
+    Reset,
     Ack,
     New { span: Span },
     Again { seq: Seq, span: Span, probe: bool },

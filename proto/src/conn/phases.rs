@@ -70,6 +70,7 @@ impl Stage {
                 Plan::Hello { .. } => "Hello",
                 Plan::HelloAck => "HelloAck",
                 Plan::Ping => "Ping",
+                Plan::Reset => "Reset",
                 Plan::Ack => "Ack",
                 Plan::New { .. } => "Data",
                 Plan::Again { probe: true, .. } => "probe",
@@ -305,4 +306,22 @@ fn every_event_in_every_phase() {
         }
     }
     assert_eq!(table, include_str!("phases.table"), "the table that the connection follows:\n{table}");
+}
+
+#[test]
+fn an_end_of_our_own_is_told_before_it_is_forgotten() {
+    for (link_gone, sent) in [(false, "Reset"), (true, "-")] {
+        let mut stage = in_phase("Open");
+        let (conn, turn) = stage.turn();
+        conn.end_too_long(turn);
+        stage.pass(Duration::ZERO).expect("it takes its time");
+        assert!(!stage.conn.is_over(), "the peer is not told yet");
+        if link_gone {
+            let (conn, turn) = stage.turn();
+            conn.handle_link_gone(turn);
+        }
+        assert_eq!(stage.sent(), sent);
+        assert!(stage.conn.is_over());
+        assert_eq!((stage.told(), stage.sent()), ("Gone(MessageTooLong)".into(), "-".into()));
+    }
 }

@@ -204,6 +204,7 @@ impl Conn {
     /// The driver knows that the peer cannot be reached any more.
     pub fn handle_link_gone(&mut self, turn: &mut TurnContext) {
         self.lost(turn, GoneReason::LinkGone);
+        self.owed.remove(Owed::RESET);
     }
 
     /// Lets in what belongs to this connection's life and is as it was sent, as far as `is_whole` can tell.

@@ -71,6 +71,7 @@ scripts! {
     sack
     silent_peer
     tail_loss_probe
+    too_long
     unconfirmed
     window_full
 }
