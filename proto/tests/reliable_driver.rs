@@ -218,6 +218,37 @@ fn whoever_has_more_to_send_than_a_turn_takes_does_not_sleep_before_it() {
     assert!((64..300).contains(&(a.counters().frames_sent - sent)), "several turns, and not all");
 }
 
+/// Its messages wait for room that a peer which has closed never gives.
+#[test]
+fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
+    let [mut a, mut b] = connected(7, 1 << 12);
+    let mut sent = 0u32;
+    while a.endpoint.send(a.peer, &sent.to_le_bytes()).is_ok() {
+        sent += 1;
+        (a.endpoint.poll(), b.endpoint.poll());
+    }
+    b.endpoint.close(b.peer);
+    a.endpoint.close(a.peer);
+    let begun = a.endpoint.nic().now();
+    let mut told = [Vec::new(), Vec::new()];
+    while told[0].is_empty() {
+        let [of_a, of_b] = turns(&mut a.endpoint, &mut b.endpoint);
+        told[0].extend(of_a);
+        told[1].extend(of_b);
+        let fabric = &a.endpoint.nic().0.fabric();
+        assert!(fabric.now().since(begun) < Duration::from_millis(2_000), "it waits for ever");
+        fabric.advance_to(fabric.now() + Duration::from_millis(10));
+    }
+    let closed = vec![Event::Closed { peer: b.peer }];
+    assert_eq!(told, [vec![Event::Gone { peer: a.peer, reason: GoneReason::ClosedByPeer }], closed]);
+    let mut came = 0u32;
+    while let Some(number) = b.endpoint.recv(|_, message| u32::from_le_bytes(message.try_into().unwrap())) {
+        assert_eq!(number, came);
+        came += 1;
+    }
+    assert!((1..sent).contains(&came), "{came} of {sent}");
+}
+
 /// Turns of both, in which the clock is read now and then, and what they tell.
 fn turns(a: &mut Endpoint<Reliable>, b: &mut Endpoint<Reliable>) -> [Vec<Event>; 2] {
     (0..200).for_each(|_| _ = (a.poll(), b.poll()));

@@ -79,6 +79,7 @@ impl Conn {
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             // It has all but perhaps our Close, whose acks were lost.
             Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            Phase::Closing if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             _ => self.gone(turn, reason),
         }
     }
@@ -249,6 +250,10 @@ impl Conn {
             }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
+            // It closed, and does not even linger any more. No ack is missing that would say so.
+            Phase::Closing if plain && self.inbox.is_closed() && now.since(self.taken_at) >= LINGER => {
+                self.gone(turn, GoneReason::ClosedByPeer);
+            }
             Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
                 let owes_life = !self.inbox.is_closed() || !self.is_settled();

@@ -469,6 +469,10 @@ impl Conn {
             Phase::Open => {
                 self.phase = Phase::Closing;
                 self.owed.add(Owed::CLOSE);
+                if self.inbox.is_closed() {
+                    // What was begun since it arrived.
+                    self.on_close_arrived(turn);
+                }
             }
             Phase::Connecting { .. } if self.is_settled() => {
                 self.wind_up(turn);
