@@ -11,8 +11,8 @@ use sidelane_nic::mem::{Config as NodeConfig, Fabric};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
-use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, SendError};
+use sidelane_nic::{LinkAddr, Nic, TxSlot};
+use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, Reject, SendError};
 
 struct Side {
     endpoint: Endpoint<Reliable>,
@@ -247,6 +247,36 @@ fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
         came += 1;
     }
     assert!((1..sent).contains(&came), "{came} of {sent}");
+}
+
+/// As where there is no memory for a message: its first frame is refused, and the rest means nothing.
+#[test]
+fn a_frame_that_is_not_taken_in_ends_the_connection_for_both() {
+    let [mut a, mut b] = connected(7, 1 << 14);
+    a.endpoint.send(a.peer, b"before").unwrap();
+    a.endpoint.send(a.peer, &[1; 1_500]).unwrap();
+    a.endpoint.flush();
+    let mut frames = Vec::new();
+    b.endpoint.nic_mut().rx_burst(64, |frame, _| frames.push(frame.to_vec()));
+    assert_eq!(frames.len(), 1 + 4);
+    // The length of the message, behind the header and the record's first four bytes.
+    frames[1][12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    let to_b = b.endpoint.nic().caps().addr;
+    let nic = a.endpoint.nic_mut();
+    let link = nic.link(to_b).unwrap();
+    for frame in frames {
+        let mut slot = nic.tx_slot(link, frame.len()).expect("as many as before");
+        slot.copy_from_slice(&frame);
+        slot.commit();
+    }
+    nic.flush();
+    let [of_a, of_b] = turns(&mut a.endpoint, &mut b.endpoint);
+    assert_eq!(of_b, [Event::Gone { peer: b.peer, reason: GoneReason::Untaken }]);
+    assert_eq!(of_a, [Event::Gone { peer: a.peer, reason: GoneReason::Restarted }]);
+    let counters = b.endpoint.counters();
+    assert_eq!((counters.rejected(Reject::TooLong), counters.rejected(Reject::NoPeer)), (1, 3));
+    assert_eq!(b.endpoint.recv(|_, message| message == b"before"), Some(true));
+    assert_eq!(a.endpoint.send(a.peer, b"lost"), Err(SendError::NoPeer));
 }
 
 /// Turns of both, in which the clock is read now and then, and what they tell.
