@@ -34,6 +34,7 @@ scripts! {
     away_while_connecting
     back_off
     busy_host
+    busy_host_with_a_backlog
     close
     close_by_the_peer
     coalescing
