@@ -138,6 +138,11 @@ impl Keys {
     fn seal(&mut self, job: &Job) -> &mut Seal {
         self.seal.get_or_insert_with(|| Box::new(Seal::new(job, self.own, self.theirs)))
     }
+
+    /// What a sealed Ping says in the place of its sequence number: see [`Seal::number_high`].
+    fn number_high(&self) -> Seq {
+        Seq(self.seal.as_ref().map_or(0, |seal| seal.number_high()))
+    }
 }
 
 /// A possible ack that nothing waits for, and when it came.

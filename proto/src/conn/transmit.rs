@@ -280,13 +280,14 @@ impl Conn {
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
-                self.emit_any_header(turn, Kind::Ack, frame, plain);
+                self.emit_any_header(turn, Kind::Ack, self.in_flight.next_seq(), frame, plain);
             }
             Plan::Ping => {
                 self.owed.remove(Owed::PING);
                 turn.counters.pings_sent += 1;
                 Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
-                self.emit_any_header(turn, Kind::Ping, frame, plain);
+                let seq = if self.keys.tag == 0 { self.in_flight.next_seq() } else { self.keys.number_high() };
+                self.emit_any_header(turn, Kind::Ping, seq, frame, plain);
             }
             Plan::Reset => {
                 self.owed.remove(Owed::RESET);
@@ -357,11 +358,11 @@ impl Conn {
         self.ack.on_sent(limit);
     }
 
-    pub(super) fn emit_any_header(&mut self, turn: &TurnContext, kind: Kind, frame: &mut [u8], plain: bool) {
+    fn emit_any_header(&mut self, turn: &TurnContext, kind: Kind, seq: Seq, frame: &mut [u8], plain: bool) {
         if plain {
             self.emit_plain_header(kind, frame);
         } else {
-            self.emit_header(turn, kind, self.in_flight.next_seq(), 0, frame, Tail::Here);
+            self.emit_header(turn, kind, seq, 0, frame, Tail::Here);
         }
     }
 
