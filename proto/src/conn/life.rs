@@ -75,12 +75,22 @@ impl Conn {
             // The user never heard of it.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and forgot us while our user had not come so far.
-            Phase::Open if self.inbox.is_closed() && self.is_settled() => {}
+            Phase::Open if self.inbox.is_closed() && self.is_settled() => self.forgo_acks(turn),
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             // It has all but perhaps our Close, whose acks were lost.
             Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
             Phase::Closing if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             _ => self.gone(turn, reason),
+        }
+    }
+
+    /// What is in flight has nobody left who would acknowledge it, and nobody here waits for that: answers to operations.
+    fn forgo_acks(&mut self, turn: &mut TurnContext) {
+        let (flying, all) = (self.in_flight.len(), self.in_flight.next_seq());
+        if flying > 0 {
+            self.in_flight.measure_nothing();
+            self.on_ack(turn, turn.now, all, 0);
+            self.on_progress(turn, flying, false, true);
         }
     }
 
@@ -213,7 +223,7 @@ impl Conn {
             self.owed.add(Owed::PROBE);
         } else {
             self.in_flight.give_up_all();
-            self.unheeded += u8::from(self.heard_at > self.active_at);
+            self.unheeded = self.unheeded.saturating_add(u8::from(self.heard_at > self.active_at));
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
                 self.congestion.on_timeout();

@@ -104,7 +104,7 @@ impl Conn {
     }
 
     #[inline]
-    fn on_ack(&mut self, turn: &mut TurnContext, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
+    pub(super) fn on_ack(&mut self, turn: &mut TurnContext, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
         let Self { in_flight, rtt, fifo, one_sided, id, .. } = self;
         in_flight.on_ack(at, ack, sack, rtt, |span| release(fifo, one_sided, *id, turn, span))
     }

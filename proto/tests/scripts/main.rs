@@ -36,6 +36,7 @@ scripts! {
     busy_host
     busy_host_with_a_backlog
     close
+    close_behind_an_answer
     close_by_the_peer
     coalescing
     credit_exhausted
