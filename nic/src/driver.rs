@@ -34,6 +34,12 @@ pub trait Nic {
     /// The bytes are the driver's and are gone when `each` returns.
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize;
 
+    /// True when frames wait that the last [`Nic::rx_burst`] did not come to, however few it showed: not every driver asks all its
+    /// queues each time. Asked seldom, so it may take a system call.
+    fn has_unread(&mut self) -> bool {
+        false
+    }
+
     /// Lends a transmit buffer of exactly `len` bytes (at most [`Caps::mtu`], or `None`), with undefined content.
     /// `None` also when the ring is full: flush, receive, come again. Sent by `commit`, forgotten when dropped.
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_>;

@@ -111,6 +111,10 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
         })
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.nic.has_unread()
+    }
+
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         let (now, to) = (self.nic.now(), *self.peers.get(&link)?);
         let log = &mut self.log;

@@ -69,6 +69,14 @@ pub fn send_parts<const N: usize>(socket: BorrowedFd, parts: [&[u8]; N]) -> io::
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// True when `socket` has something to receive.
+pub fn is_readable(socket: BorrowedFd) -> bool {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `entry` is the one that is announced, and no wait keeps it beyond this call.
+    let ready = unsafe { libc::poll(&mut entry, 1, 0) };
+    ready > 0 && entry.revents & libc::POLLIN != 0
+}
+
 /// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), or `event` is raised, at most
 /// `limit`. A signal ends it early. True if `event` was raised; it is lowered.
 pub fn poll(

@@ -201,3 +201,33 @@ fn address_of_another_family_is_refused() {
     let mut a = open();
     assert!(a.link(LinkAddr::Udp("[::1]:9".parse().unwrap())).is_err());
 }
+
+/// A quiet socket is asked seldom, and one datagram is shown a call.
+#[test]
+fn what_waits_unshown_is_known() {
+    let (mut a, mut b, mut c) = (open(), open(), open());
+    let (to_b, to_c) = (link(&mut a, &b), link(&mut a, &c));
+    let (from_b, from_c) = (link(&mut b, &a), link(&mut c, &a));
+    // Each has a socket of its own at `a`, and that of `b` was busy last.
+    for (nic, to, back) in [(&mut c, from_c, to_c), (&mut b, from_b, to_b)] {
+        send(&mut a, back, b"hello");
+        receive(nic);
+        send(nic, to, b"hello");
+        receive(&mut a);
+    }
+    assert!(!a.has_unread());
+    for nic in [(&mut b, from_b), (&mut c, from_c)] {
+        let (nic, to) = nic;
+        send(nic, to, b"one");
+        send(nic, to, b"two");
+    }
+    let mut shown = 0;
+    let deadline = a.now() + Duration::from_millis(5_000);
+    while shown < 4 {
+        // On the loopback a datagram is there when its system call is over.
+        assert!(a.has_unread(), "{shown} of 4");
+        shown += a.rx_burst(64, |_, _| {});
+        assert!(a.now() < deadline);
+    }
+    assert!(!a.has_unread());
+}

@@ -93,7 +93,7 @@ pub enum GoneReason {
     NoAnswer,
     /// It was silent for four times [`crate::Config::keep_alive`], and answered no Ping.
     Silent,
-    /// It lives again as somebody else: another process answers at its address.
+    /// It knows nothing of this connection any more: another process answers at its address, or it had to end the connection.
     Restarted,
     /// The driver says so: its process died, or the interface is gone.
     LinkGone,
@@ -101,6 +101,9 @@ pub enum GoneReason {
     MessageTooLong,
     /// It closed while messages to it were not yet acknowledged.
     ClosedByPeer,
+    /// A frame of it was not taken in, on a reliable driver, where none comes again: there was no memory for its message, or what
+    /// stood in it broke the rules.
+    Untaken,
     /// It answers, and yet what was sent to it never arrived, however often it was written again: the path does not carry such long
     /// frames any more.
     Undelivered,

@@ -127,7 +127,7 @@ impl Router {
             Kind::Ping if lost => {
                 let body = frame.get(FULL_LEN..FULL_LEN + PING_LEN).ok_or(Reject::Truncated)?;
                 let tokens = Tokens::parse(body)?;
-                job.open_lost_ping(tokens, frame)?;
+                job.check_lost_ping(tokens, header.seq.0, frame)?;
                 self.meet(Stranger::Lost { from, tokens: Tokens { from: tokens.to, to: tokens.from } })
             }
             Kind::Data | Kind::Ack | Kind::Ping => {

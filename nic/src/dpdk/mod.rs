@@ -152,6 +152,11 @@ impl Nic for Dpdk {
         self.receive(budget, each)
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.look();
+        !self.rx.is_empty()
+    }
+
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         self.lend(link, len)

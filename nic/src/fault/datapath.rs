@@ -186,6 +186,10 @@ impl<N: Nic> Nic for Fault<N> {
         self.inner.rx_burst(budget, each)
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.inner.has_unread()
+    }
+
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         // A slot of the driver within is asked for and forgotten, so that a full ring shows here at once.
         if self.held.len() >= HELD_MAX {

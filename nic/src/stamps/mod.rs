@@ -155,6 +155,10 @@ impl<N: Nic> Nic for Stamped<N> {
         })
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.inner.has_unread()
+    }
+
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         let Self { inner, stamps, wanted, committed } = self;

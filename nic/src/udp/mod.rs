@@ -91,6 +91,10 @@ impl Nic for Udp {
         self.receive(budget, each)
     }
 
+    fn has_unread(&mut self) -> bool {
+        !self.unread.is_empty() || self.sockets.has_datagram()
+    }
+
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         self.lend(link, len)

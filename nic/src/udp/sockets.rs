@@ -207,6 +207,11 @@ impl Sockets {
         socket::poll(&fds[..count], writable, event, limit).map(|_| ())
     }
 
+    /// True when a datagram waits on any socket.
+    pub fn has_datagram(&self) -> bool {
+        socket::is_readable(self.main.as_fd()) || self.connected_fds().any(socket::is_readable)
+    }
+
     /// Datagrams that found their socket's buffer full.
     pub fn drops(&self) -> u64 {
         let open: u64 = self.connected_fds().map(sys::drops).sum();

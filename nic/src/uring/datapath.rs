@@ -87,8 +87,7 @@ impl Uring {
         self.transmit();
         self.look_for_interface();
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        let frame_waits = self.small.has_frame() || self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame());
-        if self.gone || frame_waits || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+        if self.gone || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;
@@ -99,6 +98,11 @@ impl Uring {
         };
         self.look_for_interface();
         Ok(())
+    }
+
+    /// True when a frame waits, ours or not.
+    pub(super) fn has_frame(&self) -> bool {
+        self.small.has_frame() || self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame())
     }
 
     #[cold]

@@ -117,6 +117,10 @@ impl Nic for Uring {
         self.receive(budget, each)
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.has_frame()
+    }
+
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         self.lend(link, len)

@@ -72,6 +72,11 @@ impl Xdp {
         shown
     }
 
+    /// True when a frame waits, ours or not.
+    pub(super) fn has_frame(&mut self) -> bool {
+        self.rx.available(1) > 0
+    }
+
     /// Lends a chunk with the link's header in it.
     #[inline]
     pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
@@ -175,7 +180,7 @@ impl Xdp {
         self.exchange();
         self.look_for_interface();
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        if self.gone || self.rx.available(1) > 0 || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+        if self.gone || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;

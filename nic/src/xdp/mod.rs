@@ -135,6 +135,10 @@ impl Nic for Xdp {
         self.receive(budget, each)
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.has_frame()
+    }
+
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         self.lend(link, len)

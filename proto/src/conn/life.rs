@@ -52,7 +52,7 @@ impl Conn {
 
     /// True when the endpoint can forget this connection.
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Gone && !self.inbox.is_ready()
+        self.phase == Phase::Gone && !self.inbox.is_ready() && !self.owed.has(Owed::RESET)
     }
 
     #[cold]
@@ -63,7 +63,7 @@ impl Conn {
         self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
         turn.events.push_back(Event::Connected { peer: self.id, addr: self.addr });
         if self.fifo.longest_large() > self.path.message_max {
-            self.gone(turn, GoneReason::MessageTooLong);
+            self.end(turn, GoneReason::MessageTooLong);
         }
     }
 
@@ -75,11 +75,22 @@ impl Conn {
             // The user never heard of it.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and forgot us while our user had not come so far.
-            Phase::Open if self.inbox.is_closed() && self.is_settled() => {}
+            Phase::Open if self.inbox.is_closed() && self.is_settled() => self.forgo_acks(turn),
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             // It has all but perhaps our Close, whose acks were lost.
             Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            Phase::Closing if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             _ => self.gone(turn, reason),
+        }
+    }
+
+    /// What is in flight has nobody left who would acknowledge it, and nobody here waits for that: answers to operations.
+    fn forgo_acks(&mut self, turn: &mut TurnContext) {
+        let (flying, all) = (self.in_flight.len(), self.in_flight.next_seq());
+        if flying > 0 {
+            self.in_flight.measure_nothing();
+            self.on_ack(turn, turn.now, all, 0);
+            self.on_progress(turn, flying, false, true);
         }
     }
 
@@ -107,9 +118,19 @@ impl Conn {
         turn.events.push_back(Event::Gone { peer: self.id, reason });
     }
 
+    /// As [`Self::gone`], of an end that the peer cannot know of: a reliable driver tells it nothing as long as we live.
+    #[cold]
+    pub(super) fn end(&mut self, turn: &mut TurnContext, reason: GoneReason) {
+        self.gone(turn, reason);
+        // A peer that has not told its token has its answer to our Hello refused, by a Reset too.
+        if self.keys.theirs != 0 {
+            self.owed.add(Owed::RESET);
+        }
+    }
+
     /// A message was to be sent that the peer does not take.
     pub fn end_too_long(&mut self, turn: &mut TurnContext) {
-        self.gone(turn, GoneReason::MessageTooLong);
+        self.end(turn, GoneReason::MessageTooLong);
     }
 
     /// Hands back what was not acknowledged, and stops. The endpoint forgets the connection at the next timer.
@@ -202,7 +223,7 @@ impl Conn {
             self.owed.add(Owed::PROBE);
         } else {
             self.in_flight.give_up_all();
-            self.unheeded += u8::from(self.heard_at > self.active_at);
+            self.unheeded = self.unheeded.saturating_add(u8::from(self.heard_at > self.active_at));
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
                 self.congestion.on_timeout();
@@ -239,6 +260,10 @@ impl Conn {
             }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
+            // It closed, and does not even linger any more. No ack is missing that would say so.
+            Phase::Closing if plain && self.inbox.is_closed() && now.since(self.taken_at) >= LINGER => {
+                self.gone(turn, GoneReason::ClosedByPeer);
+            }
             Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
                 let owes_life = !self.inbox.is_closed() || !self.is_settled();
@@ -261,8 +286,8 @@ impl Conn {
                 self.timers.set(Timer::Life, quiet_since + turn.config.keep_alive);
             }
             Phase::Lingering { .. } => self.wind_up(turn),
-            Phase::Gone if self.inbox.is_ready() => self.timers.set(Timer::Life, now + LINGER),
-            Phase::Gone => {}
+            Phase::Gone if self.is_over() => {}
+            Phase::Gone => self.timers.set(Timer::Life, now + LINGER),
         }
     }
 

@@ -107,7 +107,7 @@ pub(crate) enum Phase {
     Closing,
     /// Closed; still answers what the peer sends again for want of our ack.
     Lingering { until: Instant },
-    /// Nothing is sent or taken in any more; messages that had arrived can still be received.
+    /// Nothing is taken in any more, and nothing sent but [`Owed::RESET`]; messages that had arrived can still be received.
     Gone,
 }
 
@@ -137,6 +137,11 @@ impl Keys {
     /// What seals the frames of both directions. Both tokens are known.
     fn seal(&mut self, job: &Job) -> &mut Seal {
         self.seal.get_or_insert_with(|| Box::new(Seal::new(job, self.own, self.theirs)))
+    }
+
+    /// What a sealed Ping says in the place of its sequence number: see [`Seal::number_high`].
+    fn number_high(&self) -> Seq {
+        Seq(self.seal.as_ref().map_or(0, |seal| seal.number_high()))
     }
 }
 
@@ -168,6 +173,8 @@ impl Owed {
     const CLOSE: Self = Self(16);
     /// One-sided operations, or answers to them, wait.
     const OPERATIONS: Self = Self(32);
+    /// Alone of all, in [`Phase::Gone`]: the peer has to be told of an end that only we know of.
+    const RESET: Self = Self(64);
 
     const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -188,6 +195,7 @@ pub(crate) enum Plan {
     Hello { len: usize },
     HelloAck,
     Ping,
+    Reset,
     Ack,
     New { span: Span },
     Again { seq: Seq, span: Span, probe: bool },
@@ -466,6 +474,10 @@ impl Conn {
             Phase::Open => {
                 self.phase = Phase::Closing;
                 self.owed.add(Owed::CLOSE);
+                if self.inbox.is_closed() {
+                    // What was begun since it arrived.
+                    self.on_close_arrived(turn);
+                }
             }
             Phase::Connecting { .. } if self.is_settled() => {
                 self.wind_up(turn);

@@ -5,14 +5,15 @@ use std::fmt::Write as _;
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Link, LinkAddr};
 
-use super::{Conn, Phase, Plan, TurnContext};
+use super::{Conn, Owed, Phase, Plan, TurnContext};
 use crate::counters::Reject;
 use crate::event::{Event, PeerId};
 use crate::path::Path;
+use crate::seal::TAG_LEN;
 use crate::wire::{
     Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tail, Tokens, put_close, put_message,
 };
-use crate::{Config, SendError};
+use crate::{Config, JobKey, Protection, SendError};
 
 const US: u64 = 0x1111;
 const THEM: u64 = 0x2222;
@@ -31,7 +32,10 @@ type Outcome = Result<(), String>;
 
 impl Stage {
     fn new(called: bool) -> Self {
-        let config = Config { seed: 1, ..Config::default() };
+        Self::with(called, Config { seed: 1, ..Config::default() })
+    }
+
+    fn with(called: bool, config: Config) -> Self {
         let caps = Caps {
             addr: LinkAddr::Mem { node: 0 },
             mtu: 512,
@@ -70,6 +74,7 @@ impl Stage {
                 Plan::Hello { .. } => "Hello",
                 Plan::HelloAck => "HelloAck",
                 Plan::Ping => "Ping",
+                Plan::Reset => "Reset",
                 Plan::Ack => "Ack",
                 Plan::New { .. } => "Data",
                 Plan::Again { probe: true, .. } => "probe",
@@ -305,4 +310,41 @@ fn every_event_in_every_phase() {
         }
     }
     assert_eq!(table, include_str!("phases.table"), "the table that the connection follows:\n{table}");
+}
+
+#[test]
+fn an_end_of_our_own_is_told_before_it_is_forgotten() {
+    for (link_gone, sent) in [(false, "Reset"), (true, "-")] {
+        let mut stage = in_phase("Open");
+        let (conn, turn) = stage.turn();
+        conn.end_too_long(turn);
+        stage.pass(Duration::ZERO).expect("it takes its time");
+        assert!(!stage.conn.is_over(), "the peer is not told yet");
+        if link_gone {
+            let (conn, turn) = stage.turn();
+            conn.handle_link_gone(turn);
+        }
+        assert_eq!(stage.sent(), sent);
+        assert!(stage.conn.is_over());
+        assert_eq!((stage.told(), stage.sent()), ("Gone(MessageTooLong)".into(), "-".into()));
+    }
+}
+
+/// Whose connection is not there any more can read it all the same.
+#[test]
+fn a_sealed_ping_tells_the_key_that_it_is_under() {
+    for frames in [3, 5 << 20, 7 << 32] {
+        let protection = Protection::Authenticated(JobKey::from_bytes([7; JobKey::LEN]));
+        let Stage { mut conn, mut turn, .. } = Stage::with(true, Config { protection, ..Config::default() });
+        let job = turn.job.take().expect("there is a key");
+        conn.keys.seal(&job).skip(frames);
+        conn.owed.add(Owed::PING);
+        let mut frame = vec![0; FULL_LEN + PING_LEN + TAG_LEN];
+        let plan = conn.poll_transmit(&mut turn, false).expect("it is owed");
+        conn.emit(&mut turn, plan, &mut frame[..FULL_LEN + PING_LEN], false);
+        conn.seal(&job, &mut frame);
+        let header = Header::parse(&frame, true).expect("it is sound");
+        assert_eq!((header.kind, header.seq), (Kind::Ping, Seq((frames >> 32) as u32)));
+        assert_eq!(job.check_lost_ping(Tokens { from: US, to: THEM }, header.seq.0, &frame), Ok(()));
+    }
 }

@@ -104,7 +104,7 @@ impl Conn {
     }
 
     #[inline]
-    fn on_ack(&mut self, turn: &mut TurnContext, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
+    pub(super) fn on_ack(&mut self, turn: &mut TurnContext, at: Instant, ack: Seq, sack: u32) -> AckVerdict {
         let Self { in_flight, rtt, fifo, one_sided, id, .. } = self;
         in_flight.on_ack(at, ack, sack, rtt, |span| release(fifo, one_sided, *id, turn, span))
     }
@@ -132,12 +132,23 @@ impl Conn {
         self.admit(turn, header.epoch, |_| true)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
-            if self.take_in(turn, &frame[PLAIN_LEN..], true)? {
-                self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+            match self.take_in(turn, &frame[PLAIN_LEN..], true) {
+                Ok(true) => self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity),
+                Ok(false) => {}
+                Err(reason) => return Err(self.on_untaken(turn, reason)),
             }
             self.taken_at = turn.now;
         }
         Ok(())
+    }
+
+    /// A reliable driver's frame does not come again: without it what follows means nothing, and its credit is lost.
+    #[cold]
+    fn on_untaken(&mut self, turn: &mut TurnContext, reason: Reject) -> Reject {
+        if matches!(self.phase, Phase::Open | Phase::Closing) {
+            self.end(turn, GoneReason::Untaken);
+        }
+        reason
     }
 
     /// Takes in a Hello from this peer's address. `seen_len` is the length of its frame.
@@ -204,6 +215,7 @@ impl Conn {
     /// The driver knows that the peer cannot be reached any more.
     pub fn handle_link_gone(&mut self, turn: &mut TurnContext) {
         self.lost(turn, GoneReason::LinkGone);
+        self.owed.remove(Owed::RESET);
     }
 
     /// Lets in what belongs to this connection's life and is as it was sent, as far as `is_whole` can tell.

@@ -294,7 +294,7 @@ impl Conn {
 
     /// The peer's Close has arrived, though perhaps the user has not come so far: nothing of ours is answered any more.
     #[cold]
-    fn on_close_arrived(&mut self, turn: &mut TurnContext) {
+    pub(super) fn on_close_arrived(&mut self, turn: &mut TurnContext) {
         if let Some(one_sided) = &mut self.one_sided {
             one_sided.fail_all(self.id, turn);
         }

@@ -5,6 +5,7 @@ use crate::in_flight::WINDOW_MAX;
 use crate::path::CREDIT_UNIT;
 use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
+use crate::timers::Timer;
 use crate::wire::{
     Check, FULL_LEN, HELLO_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, RECORD_LEN, Seq, Tail,
     Tokens, flags,
@@ -16,9 +17,8 @@ impl Conn {
     pub fn poll_transmit(&mut self, turn: &mut TurnContext, plain: bool) -> Option<Plan> {
         match self.phase {
             Phase::Open => {}
-            Phase::Connecting { .. } | Phase::Accepted { .. } => return self.poll_handshake(),
+            Phase::Connecting { .. } | Phase::Accepted { .. } | Phase::Gone => return self.poll_without_records(),
             Phase::Closing | Phase::Lingering { .. } => {}
-            Phase::Gone => return None,
         }
         if (self.owed != Owed::NONE || self.in_flight.has_lost())
             && let Some(plan) = self.poll_owed()
@@ -110,15 +110,16 @@ impl Conn {
         }
     }
 
-    /// Records wait for proof that the peer is there: until then it may give up, and we begin anew.
+    /// Records wait for proof that the peer is there: until then it may give up, and we begin anew. None follow the end.
     #[cold]
-    fn poll_handshake(&self) -> Option<Plan> {
+    fn poll_without_records(&self) -> Option<Plan> {
         match self.phase {
             Phase::Connecting { tries, .. } if self.owed.has(Owed::HELLO) => {
                 Some(Plan::Hello { len: self.path.hello_len(tries) })
             }
             Phase::Accepted { .. } if self.owed.has(Owed::HELLO_ACK) => Some(Plan::HelloAck),
             Phase::Accepted { .. } if self.owed.has(Owed::PING) => Some(Plan::Ping),
+            Phase::Gone if self.owed.has(Owed::RESET) => Some(Plan::Reset),
             _ => None,
         }
     }
@@ -159,7 +160,7 @@ impl Conn {
             + match plan {
                 Plan::New { span } | Plan::Again { span, .. } => span.body_len(),
                 Plan::Ack => 0,
-                Plan::Ping => PING_LEN,
+                Plan::Ping | Plan::Reset => PING_LEN,
                 Plan::HelloAck => HELLO_LEN,
                 Plan::Hello { len } => return len.max(header + HELLO_LEN),
             }
@@ -279,13 +280,22 @@ impl Conn {
             }
             Plan::Ack => {
                 turn.counters.acks_sent += 1;
-                self.emit_any_header(turn, Kind::Ack, frame, plain);
+                self.emit_any_header(turn, Kind::Ack, self.in_flight.next_seq(), frame, plain);
             }
             Plan::Ping => {
                 self.owed.remove(Owed::PING);
                 turn.counters.pings_sent += 1;
                 Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
-                self.emit_any_header(turn, Kind::Ping, frame, plain);
+                let seq = if self.keys.tag == 0 { self.in_flight.next_seq() } else { self.keys.number_high() };
+                self.emit_any_header(turn, Kind::Ping, seq, frame, plain);
+            }
+            Plan::Reset => {
+                self.owed.remove(Owed::RESET);
+                turn.counters.resets_sent += 1;
+                Tokens { from: self.keys.own, to: self.keys.theirs }.emit(&mut frame[header..]);
+                self.emit_open_header(Kind::Reset, NO_PEER, frame, plain);
+                // Nothing else keeps it.
+                self.timers.set(Timer::Life, turn.now);
             }
             Plan::HelloAck => {
                 self.owed.remove(Owed::HELLO_ACK);
@@ -348,11 +358,11 @@ impl Conn {
         self.ack.on_sent(limit);
     }
 
-    pub(super) fn emit_any_header(&mut self, turn: &TurnContext, kind: Kind, frame: &mut [u8], plain: bool) {
+    fn emit_any_header(&mut self, turn: &TurnContext, kind: Kind, seq: Seq, frame: &mut [u8], plain: bool) {
         if plain {
             self.emit_plain_header(kind, frame);
         } else {
-            self.emit_header(turn, kind, self.in_flight.next_seq(), 0, frame, Tail::Here);
+            self.emit_header(turn, kind, seq, 0, frame, Tail::Here);
         }
     }
 

@@ -123,8 +123,8 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.active.is_empty() {
             self.transmit();
         }
-        if received < BURST {
-            self.router.turn.was_away = false;
+        if !N::RELIABLE && self.router.turn.was_away && received < BURST {
+            self.look_for_what_waited();
         }
         received
     }
@@ -300,6 +300,12 @@ impl<N: Nic> Endpoint<N> {
         if !N::RELIABLE && away > absence {
             self.router.on_away(away);
         }
+    }
+
+    /// We were away. What comes is late for that, as long as more of it waits.
+    #[cold]
+    fn look_for_what_waited(&mut self) {
+        self.router.turn.was_away = self.nic.has_unread();
     }
 
     #[cold]

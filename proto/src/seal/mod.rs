@@ -68,10 +68,10 @@ impl Job {
         if differ == 0 { Ok(frame) } else { Err(Reject::Forged) }
     }
 
-    /// A Ping to a connection that is not here, if it is what the peer of such a connection would write.
-    pub fn open_lost_ping<'a>(&self, tokens: Tokens, frame: &'a [u8]) -> Result<&'a [u8], Reject> {
-        Incoming::new(self, tokens).open(self, frame, false, &mut Vec::new())?;
-        Ok(&frame[..frame.len() - TAG_LEN])
+    /// Whether a Ping to a connection that is not here is what the peer of such a connection would write. `high` is what it says
+    /// is the upper half of its number.
+    pub fn check_lost_ping(&self, tokens: Tokens, high: u32, frame: &[u8]) -> Result<(), Reject> {
+        direction::check_alone(self, tokens, high, frame)
     }
 }
 
@@ -88,6 +88,17 @@ impl Seal {
     /// bytes.
     pub fn seal(&mut self, job: &Job, frame: &mut [u8], has_records: bool) {
         self.outgoing.seal(job, frame, has_records);
+    }
+
+    /// Upper half of the next frame's number. Who knows nothing of the connection has to be told, to find the key.
+    pub fn number_high(&self) -> u32 {
+        self.outgoing.number_high()
+    }
+
+    /// Uses up numbers.
+    #[cfg(test)]
+    pub fn skip(&mut self, frames: u64) {
+        self.outgoing.skip(frames);
     }
 
     /// The frame as it was before [`Self::seal`], without its tag. `scratch` is memory for its records.

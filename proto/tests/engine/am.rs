@@ -6,7 +6,7 @@ use sidelane_nic::shm::ShmNic;
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::engine::{Options, Port, WithState, start};
-use sidelane_proto::{Endpoint, Event, PeerId, SendError};
+use sidelane_proto::{Endpoint, Event, GoneReason, PeerId, SendError};
 
 use crate::face::{Domain, PATIENCE, config};
 
@@ -218,6 +218,29 @@ fn requests_to_a_peer_that_is_gone_are_refused() {
     assert_eq!(a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap(), Err(SendError::NoPeer));
     assert_eq!(a.request(to_b, 0, &[1], &[], room), Err(SendError::NoPeer));
     assert!(a.stop().is_ok());
+}
+
+/// The order was taken before the peer had told what it keeps for replies.
+#[test]
+fn a_request_for_more_room_than_there_ever_is_ends_the_connection_for_both() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), messages(&domain));
+    let to_b = a.connect(b.endpoint().nic().caps().addr).unwrap();
+    a.request(to_b, 1, &[0, 0], &[], ReplyRoom::medium(16, 1 << 18)).unwrap();
+    let (mut state, give_up) = (State::default(), sidelane_nic::clock::monotonic() + PATIENCE);
+    let mut told = Vec::new();
+    while !matches!(told.last(), Some(Event::Gone { reason: GoneReason::Restarted, .. })) {
+        b.poll(&mut state);
+        told.extend(b.poll_event());
+        assert!(sidelane_nic::clock::monotonic() < give_up, "the peer knows of no end: {told:?}");
+    }
+    let Some(Event::Connected { peer: to_a, .. }) = told.first() else { panic!("{told:?}") };
+    assert_eq!(b.request(*to_a, 1, &[0, 0], &[], ReplyRoom::NONE), Err(SendError::NoPeer));
+    while told.last() != Some(&Event::Gone { peer: to_b, reason: GoneReason::MessageTooLong }) {
+        a.wait(Some(give_up)).unwrap();
+        told.extend(a.poll_event());
+        assert!(sidelane_nic::clock::monotonic() < give_up, "its own user knows of no end: {told:?}");
+    }
 }
 
 /// Begins a connection and waits for it.

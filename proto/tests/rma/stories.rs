@@ -1,11 +1,13 @@
 //! One behaviour a test, on a link without faults but for those that a test makes.
 
+use sidelane_nic::Nic;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{LinkModel, MemNic};
 use sidelane_nic::time::Duration;
-use sidelane_proto::{Config, Event, GoneReason, OpError, PutHow, Region, Reject, RemoteKey, Rights, RmaError};
+use sidelane_proto::{Config, Event, GoneReason, OpError, PeerId, PutHow, Region, Reject, RemoteKey, Rights, RmaError};
 
 use crate::pair::{Pair, good_link};
+use crate::reliable_nic::Reliable;
 
 /// A pair, a region of `len` zeros at B, and a key to it.
 fn with_region(len: usize, rights: Rights) -> (Pair<MemNic>, Region, RemoteKey) {
@@ -330,6 +332,52 @@ fn a_close_waits_for_what_is_under_way() {
     assert!(matches!(pair.b().take_events()[..], [Event::Closed { .. }]));
     assert!(*pair.b().endpoint.region(region).unwrap() == pattern(200_000));
     assert!(*pair.a().endpoint.region(landing).unwrap() == pattern(200_000));
+}
+
+/// Begun when the peer's Close had arrived, and nobody had come to it: they are never answered, and our own close waits for none.
+fn what_is_begun_behind_a_close_ends<N: Nic>(linger: Duration, end: fn(PeerId) -> Event, wrap: fn(MemNic) -> N) {
+    let mut pair = Pair::new(1, good_link(), 1500, Config::default(), wrap);
+    let region = pair.b().endpoint.register(vec![0; 10_000]);
+    let key = pair.b().endpoint.publish(region, Rights::ALL, None).unwrap();
+    let (peer, back) = (pair.a().peer, pair.b().peer);
+    pair.b().endpoint.close(back);
+    pair.until(|pair| !pair.b().events.is_empty());
+    assert_eq!(pair.b().take_events(), [Event::Closed { peer: back }]);
+    pair.pass(linger);
+    let endpoint = &mut pair.a().endpoint;
+    let landing = endpoint.register(vec![0; 10_000]);
+    let ops = [
+        endpoint.put(peer, &key, 0, &pattern(8), PutHow::default()).unwrap(),
+        endpoint.put(peer, &key, 0, &pattern(10_000), PutHow::default()).unwrap(),
+        endpoint.get(peer, &key, 0, landing, 0..10_000).unwrap(),
+        endpoint.fetch_add(peer, &key, 0, 1).unwrap(),
+    ];
+    endpoint.close(peer);
+    pair.until(|pair| pair.a().events.len() == 5);
+    let mut told: Vec<_> = ops.map(|op| Event::OpFailed { op, why: OpError::PeerGone }).into();
+    told.push(end(peer));
+    assert_eq!(pair.a().take_events(), told);
+    // They come to each other's Close.
+    pair.pass(Duration::from_millis(1));
+    assert!(pair.sides.iter_mut().all(|side| side.endpoint.recv(|_, _| ()).is_none()));
+    pair.pass(Duration::from_millis(100));
+    assert!(pair.a().events.is_empty() && pair.b().events.is_empty());
+    assert_eq!((pair.a().endpoint.peers(), pair.b().endpoint.peers()), (0, 0));
+    pair.a().endpoint.unregister(landing).unwrap();
+    pair.pass(Duration::from_millis(1));
+    assert!(matches!(pair.a().take_events()[..], [Event::Unregistered { memory: Some(_), .. }]));
+}
+
+#[test]
+fn what_is_begun_behind_a_close_that_arrived_ends_with_an_error_and_so_does_the_connection() {
+    let closed = |peer| Event::Closed { peer };
+    // It still acknowledges.
+    what_is_begun_behind_a_close_ends(Duration::from_millis(10), closed, |nic| nic);
+    let gone = |peer| Event::Gone { peer, reason: GoneReason::ClosedByPeer };
+    what_is_begun_behind_a_close_ends(Duration::from_millis(200), gone, |nic| nic);
+    for linger in [10, 200] {
+        what_is_begun_behind_a_close_ends(Duration::from_millis(linger), closed, Reliable);
+    }
 }
 
 #[test]

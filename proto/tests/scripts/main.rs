@@ -34,7 +34,9 @@ scripts! {
     away_while_connecting
     back_off
     busy_host
+    busy_host_with_a_backlog
     close
+    close_behind_an_answer
     close_by_the_peer
     coalescing
     credit_exhausted
@@ -71,6 +73,7 @@ scripts! {
     sack
     silent_peer
     tail_loss_probe
+    too_long
     unconfirmed
     window_full
 }

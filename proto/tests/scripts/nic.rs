@@ -19,6 +19,8 @@ pub struct Wire {
     pub sent: VecDeque<(Instant, u32, Vec<u8>)>,
     /// The driver says that its links are gone.
     pub gone: bool,
+    /// The driver shows one frame at a time, however many wait.
+    pub one_by_one: bool,
 }
 
 pub struct ScriptNic {
@@ -46,14 +48,18 @@ impl Nic for ScriptNic {
     fn unlink(&mut self, _: Link) {}
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let arrived: Vec<_> = {
-            let arriving = &mut self.wire.borrow_mut().arriving;
-            let count = arriving.len().min(budget);
-            arriving.drain(..count).collect()
+            let mut wire = self.wire.borrow_mut();
+            let budget = if wire.one_by_one { 1 } else { budget };
+            let count = wire.arriving.len().min(budget);
+            wire.arriving.drain(..count).collect()
         };
         for (node, bytes) in &arrived {
             each(bytes, LinkAddr::Mem { node: *node });
         }
         arrived.len()
+    }
+    fn has_unread(&mut self) -> bool {
+        !self.wire.borrow().arriving.is_empty()
     }
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         // A driver's memory holds what the last frame left there.

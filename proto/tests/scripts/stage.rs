@@ -63,12 +63,14 @@ impl Stage {
             rto_floor: Duration::from_millis(1),
             host_delay: Some(Duration::from_micros(62)),
         };
+        let mut one_by_one = false;
         let mut config = Config { seed: 7, recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
         for setting in settings {
             let (name, value) = setting.split_once('=').expect("NAME=VALUE");
             match name {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
+                "one_by_one" => one_by_one = value == "true",
                 "rx_frames" => caps.rx_frames = number(value) as usize,
                 "direct" => caps.host_delay = caps.host_delay.filter(|_| value != "true"),
                 "rto_floor" => caps.rto_floor = duration(value),
@@ -82,6 +84,7 @@ impl Stage {
             }
         }
         let (nic, wire) = ScriptNic::new(caps);
+        wire.borrow_mut().one_by_one = one_by_one;
         let endpoint = Endpoint::new(nic, config);
         Self {
             endpoint,

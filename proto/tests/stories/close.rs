@@ -117,6 +117,22 @@ fn a_close_with_messages_the_other_way_outstanding_is_told() {
     assert_eq!(world.node(0).events, [Event::Closed { peer }]);
 }
 
+/// As the one before, of a side that closes as well, and has more to say than the other one takes.
+#[test]
+fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
+    let (mut world, peer, back) = World::pair();
+    world.node(0).reads = false;
+    while world.counters(1).credit_stalls == 0 {
+        world.send(1, back, &[1; 1000]);
+        world.pass(Duration::from_micros(50));
+    }
+    world.node(1).endpoint.close(back);
+    world.node(0).endpoint.close(peer);
+    world.pass(Duration::from_millis(1_100));
+    assert_eq!(world.node(0).events, [Event::Closed { peer }]);
+    assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::ClosedByPeer }]);
+}
+
 /// The old connection still lingers when the new one begins; its end must not touch the new one's link.
 #[test]
 fn a_peer_can_be_connected_anew_right_after_a_close() {

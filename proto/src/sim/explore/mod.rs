@@ -1,5 +1,6 @@
 //! Every order of events between two real endpoints, within bounds: frames arrive in any order, are lost or come twice,
-//! time-outs strike while frames are on their way, a process dies and lives anew.
+//! time-outs strike while frames are on their way, a process dies and lives anew. On a reliable driver, where none of that
+//! happens to frames: users take, send and close in any order.
 //!
 //! An explicit-state search over the code itself, not over a model of it. From each state every possible step is taken;
 //! states that were seen are recognised by a digest of both endpoints, the frames under way and what the users know. The
@@ -41,6 +42,12 @@ struct Plan {
     messages: [&'static [usize]; 2],
     dials: [bool; 2],
     closes: [bool; 2],
+    /// Users take messages when they like.
+    lazy: bool,
+    /// Bytes of each node's FIFOs; those of two frames in any case.
+    fifo: usize,
+    /// Longest message that node 1 takes.
+    longest: usize,
 }
 
 /// What the search found.
@@ -53,14 +60,14 @@ struct Found {
 }
 
 /// Takes every path. The first that breaks a rule comes back, step by step.
-fn explore(plan: &Plan) -> Result<Found, String> {
+fn explore<const RELIABLE: bool>(plan: &Plan) -> Result<Found, String> {
     let mut found = Found::default();
     let mut seen = HashSet::new();
     let mut path: Vec<Step> = Vec::new();
     // One entry for each step of `path`, and one for the beginning: what can still be tried there.
-    let mut open = vec![World::new(plan).steps()];
-    seen.insert(World::new(plan).digest());
-    let mut world = Some(World::new(plan));
+    let mut open = vec![World::<RELIABLE>::new(plan).steps()];
+    seen.insert(World::<RELIABLE>::new(plan).digest());
+    let mut world = Some(World::<RELIABLE>::new(plan));
     while let Some(choices) = open.last_mut() {
         let Some(step) = choices.pop() else {
             open.pop();
@@ -69,10 +76,10 @@ fn explore(plan: &Plan) -> Result<Found, String> {
             continue;
         };
         // After a dead end the way to here is played again: endpoints are not copied, as real ones are not.
-        let mut here = world.take().unwrap_or_else(|| replay(plan, &path));
+        let mut here = world.take().unwrap_or_else(|| replay::<RELIABLE>(plan, &path));
         path.push(step);
         found.steps += 1;
-        let told = |what: String| format!("{what}\n{}", story(plan, &path));
+        let told = |what: String| format!("{what}\n{}", story::<RELIABLE>(plan, &path));
         here.take(step).map_err(&told)?;
         if path.len() > STEPS_MAX {
             return Err(told("it does not come to an end".into()));
@@ -94,8 +101,8 @@ fn explore(plan: &Plan) -> Result<Found, String> {
     Ok(found)
 }
 
-fn replay(plan: &Plan, path: &[Step]) -> World {
-    let mut world = World::new(plan);
+fn replay<const RELIABLE: bool>(plan: &Plan, path: &[Step]) -> World<RELIABLE> {
+    let mut world = World::<RELIABLE>::new(plan);
     for step in path {
         world.take(*step).expect("it was taken before");
     }
@@ -103,8 +110,8 @@ fn replay(plan: &Plan, path: &[Step]) -> World {
 }
 
 /// A path, step by step, with the frames that are then under way.
-fn story(plan: &Plan, path: &[Step]) -> String {
-    let mut world = World::new(plan);
+fn story<const RELIABLE: bool>(plan: &Plan, path: &[Step]) -> String {
+    let mut world = World::<RELIABLE>::new(plan);
     let mut story = format!("begin: {world}\n");
     for step in path {
         let taken = world.take(*step);
@@ -127,6 +134,9 @@ const DIAL: Plan = Plan {
     messages: [&[16, 200], &[16]],
     dials: [true, false],
     closes: [true, false],
+    lazy: false,
+    fifo: 1024,
+    longest: usize::MAX,
 };
 /// A put, a get of what was put, an addition, and a message behind them; or a put of two frames.
 const OPERATE: Plan = Plan {
@@ -138,7 +148,16 @@ const PUT: Plan = Plan { operations: &[Operation::Put { at: 0, len: 200 }], mess
 const REQUEST: Plan = Plan { active: true, messages: [&[16, 16], &[]], ..DIAL };
 
 fn check(name: &str, plan: &Plan) {
-    match explore(plan) {
+    judge(name, explore::<false>(plan));
+}
+
+/// On a driver that is reliable itself.
+fn check_reliable(name: &str, plan: &Plan) {
+    judge(name, explore::<true>(plan));
+}
+
+fn judge(name: &str, found: Result<Found, String>) {
+    match found {
         Ok(found) => println!("{name}: {found:?}"),
         Err(why) => panic!("{name}: {why}"),
     }
@@ -196,4 +215,30 @@ fn active_messages_copied_and_overtaken() {
 #[test]
 fn active_messages_to_a_peer_that_lives_anew() {
     check("active, restart", &Plan { budget: Budget { losses: 1, restarts: 1, ..CALM }, ..REQUEST });
+}
+
+#[test]
+fn reliable_both_dial_and_close_whenever_they_like() {
+    let plan = Plan { dials: [true; 2], closes: [true; 2], lazy: true, ..DIAL };
+    check_reliable("reliable", &Plan { budget: Budget { early_timers: 1, ..CALM }, ..plan });
+}
+
+#[test]
+fn reliable_messages_without_credit() {
+    let messages: [&[usize]; 2] = [&[144; 4], &[]];
+    check_reliable("reliable, credit", &Plan { messages, fifo: 0, closes: [true; 2], lazy: true, ..DIAL });
+}
+
+#[test]
+fn reliable_operations_behind_a_close() {
+    let plan = Plan { closes: [true; 2], messages: [&[], &[16]], lazy: true, ..OPERATE };
+    check_reliable("reliable, operations", &Plan { budget: Budget { early_timers: 1, ..CALM }, ..plan });
+}
+
+#[test]
+fn reliable_messages_that_are_not_taken() {
+    for dials in [[true, false], [true; 2]] {
+        let plan = Plan { dials, closes: [true; 2], longest: 100, ..DIAL };
+        check_reliable("reliable, too long", &Plan { budget: Budget { early_timers: 1, ..CALM }, ..plan });
+    }
 }

@@ -1,6 +1,7 @@
 //! One-sided operations of node 0 on node 1's memory, and what must come of each.
 
-use super::wire::WireNic;
+use sidelane_nic::Nic;
+
 use crate::{Endpoint, Event, Op, OpError, PeerId, PutHow, Region, RemoteKey, Rights};
 
 /// What node 0's user does before it sends.
@@ -39,7 +40,7 @@ pub(super) struct Operations {
 }
 
 impl Memory {
-    pub fn new(endpoint: &mut Endpoint<WireNic>) -> Self {
+    pub fn new(endpoint: &mut Endpoint<impl Nic>) -> Self {
         let region = endpoint.register(vec![0; WORD + 8]);
         let key = endpoint.publish(region, Rights::ALL, None).expect("just registered");
         Self { region, key }
@@ -51,7 +52,7 @@ impl Operations {
         Self { stamp: 1, ..Self::default() }
     }
 
-    pub fn begin(&mut self, endpoint: &mut Endpoint<WireNic>, peer: PeerId, operation: Operation, there: &Memory) {
+    pub fn begin(&mut self, endpoint: &mut Endpoint<impl Nic>, peer: PeerId, operation: Operation, there: &Memory) {
         let key = &there.key;
         match operation {
             Operation::Put { at, len } => {
@@ -72,7 +73,7 @@ impl Operations {
     }
 
     /// Takes in an event; false if it is none of an operation.
-    pub fn on_event(&mut self, event: &Event, endpoint: &Endpoint<WireNic>) -> Result<bool, String> {
+    pub fn on_event(&mut self, event: &Event, endpoint: &Endpoint<impl Nic>) -> Result<bool, String> {
         match *event {
             Event::Got { op } => {
                 let at = self.gets.iter().position(|(get, _)| *get == op).ok_or("a get ended that nobody began")?;
@@ -108,7 +109,7 @@ impl Operations {
     }
 
     /// Puts that are over, as far as the endpoint says, are in place.
-    pub fn judge_puts(&mut self, endpoint: &mut Endpoint<WireNic>, memory: &[u8]) -> Result<(), String> {
+    pub fn judge_puts(&mut self, endpoint: &mut Endpoint<impl Nic>, memory: &[u8]) -> Result<(), String> {
         let Self { puts, stamp, restarted, .. } = self;
         for (op, at, len) in puts.extract_if(.., |(op, ..)| endpoint.is_done(*op)) {
             if !*restarted && memory[at..at + len].iter().any(|byte| byte != stamp) {

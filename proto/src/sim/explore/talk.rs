@@ -8,11 +8,11 @@ use sidelane_nic::LinkAddr;
 use super::wire::WireNic;
 use crate::am::{ActiveMessages, Handlers, ReplyRoom};
 use crate::sim::oracle::{Stream, message};
-use crate::{ConnectError, Endpoint, Event, PeerId};
+use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
 
-pub(super) enum Talk {
-    Plain(Box<Endpoint<WireNic>>),
-    Active(Box<ActiveMessages<WireNic, Inbox>>, Inbox),
+pub(super) enum Talk<const RELIABLE: bool> {
+    Plain(Box<Endpoint<WireNic<RELIABLE>>>),
+    Active(Box<ActiveMessages<WireNic<RELIABLE>, Inbox>>, Inbox),
 }
 
 /// What the handlers see and do.
@@ -35,8 +35,8 @@ impl Inbox {
     }
 }
 
-impl Talk {
-    pub fn new(endpoint: Endpoint<WireNic>, stream: Stream, active: bool) -> Self {
+impl<const RELIABLE: bool> Talk<RELIABLE> {
+    pub fn new(endpoint: Endpoint<WireNic<RELIABLE>>, stream: Stream, active: bool) -> Self {
         if !active {
             return Self::Plain(Box::new(endpoint));
         }
@@ -54,14 +54,14 @@ impl Talk {
         Self::Active(Box::new(ActiveMessages::new(endpoint, handlers)), inbox)
     }
 
-    pub fn endpoint(&self) -> &Endpoint<WireNic> {
+    pub fn endpoint(&self) -> &Endpoint<WireNic<RELIABLE>> {
         match self {
             Self::Plain(endpoint) => endpoint,
             Self::Active(am, _) => am.endpoint(),
         }
     }
 
-    pub fn endpoint_mut(&mut self) -> &mut Endpoint<WireNic> {
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<WireNic<RELIABLE>> {
         match self {
             Self::Plain(endpoint) => endpoint,
             Self::Active(am, _) => am.endpoint_mut(),
@@ -102,12 +102,14 @@ impl Talk {
         }
     }
 
-    pub fn send(&mut self, peer: PeerId, bytes: &[u8]) {
-        match self {
+    /// False if there is no room, or the peer does not take so long a message.
+    pub fn send(&mut self, peer: PeerId, bytes: &[u8]) -> bool {
+        let sent = match self {
             Self::Plain(endpoint) => endpoint.send(peer, bytes),
             Self::Active(am, _) => am.request(peer, ECHO, &[], bytes, REPLY),
-        }
-        .expect("FIFOs are larger than all of it");
+        };
+        assert_ne!(sent, Err(SendError::NoPeer), "its end was not told");
+        sent.is_ok()
     }
 
     pub fn close(&mut self, peer: PeerId) {
@@ -126,7 +128,7 @@ impl Talk {
 }
 
 /// All that its future depends on.
-impl fmt::Debug for Talk {
+impl<const RELIABLE: bool> fmt::Debug for Talk<RELIABLE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(endpoint) => endpoint.fmt(f),

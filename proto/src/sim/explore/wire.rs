@@ -6,7 +6,7 @@ use std::task::Waker;
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot};
 
-pub(super) struct WireNic {
+pub(super) struct WireNic<const RELIABLE: bool> {
     caps: Caps,
     pub now: Instant,
     /// The next frame to arrive. Always from the other of two nodes.
@@ -14,7 +14,7 @@ pub(super) struct WireNic {
     pub sent: Vec<Vec<u8>>,
 }
 
-impl WireNic {
+impl<const RELIABLE: bool> WireNic<RELIABLE> {
     pub fn new(node: u32, now: Instant) -> Self {
         let caps = Caps {
             addr: LinkAddr::Mem { node },
@@ -30,8 +30,8 @@ impl WireNic {
     }
 }
 
-impl Nic for WireNic {
-    const RELIABLE: bool = false;
+impl<const RELIABLE: bool> Nic for WireNic<RELIABLE> {
+    const RELIABLE: bool = RELIABLE;
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -12,7 +12,7 @@ use super::talk::Talk;
 use super::wire::WireNic;
 use super::{Budget, Plan};
 use crate::sim::oracle::{Oracle, Stream, message};
-use crate::wire::Header;
+use crate::wire::{Header, PlainHeader};
 use crate::{Config, Endpoint, Event, GoneReason, PeerId};
 
 /// One thing that happens. Frames are named by their place among those under way.
@@ -24,22 +24,24 @@ pub(super) enum Step {
     Timer,
     /// The user of a node does the next thing that it wants.
     User(usize),
+    /// One that is lazy takes the next message, or comes to the peer's close.
+    Take(usize),
     Restart,
 }
 
-pub(super) struct World {
+pub(super) struct World<const RELIABLE: bool> {
     plan: Plan,
     now: Instant,
     budget: Budget,
-    nodes: [Node; 2],
+    nodes: [Node<RELIABLE>; 2],
     /// Who they are for, and what they are; oldest first.
     frames: Vec<(usize, Vec<u8>)>,
     oracle: Oracle,
     operations: Operations,
 }
 
-struct Node {
-    talk: Talk,
+struct Node<const RELIABLE: bool> {
+    talk: Talk<RELIABLE>,
     /// That of node 1, where node 0 has operations to do on it.
     memory: Option<Memory>,
     life: u32,
@@ -60,9 +62,11 @@ enum End {
     Gone(GoneReason),
 }
 
+/// Those of an endpoint on a reliable driver.
+const CLOCK_TURNS: u64 = 32;
 const KEEP_ALIVE: Duration = Duration::from_millis(20);
 
-impl World {
+impl<const RELIABLE: bool> World<RELIABLE> {
     pub fn new(plan: &Plan) -> Self {
         let now = Instant::ZERO;
         let mut world = Self {
@@ -104,10 +108,12 @@ impl World {
             }
         }
         steps.extend((0..2).filter(|&number| self.wants(number)).map(Step::User));
+        let leaves = |number: &usize| self.plan.lazy && self.nodes[*number].talk.endpoint().has_messages();
+        steps.extend((0..2).filter(leaves).map(Step::Take));
         let idle = self.frames.is_empty();
         if (idle || budget.early_timers > 0) && self.next_timer().is_some() {
             // Users are never slower than a timer: there would be no end of keep-alives.
-            if !(idle && steps.iter().any(|step| matches!(step, Step::User(_)))) {
+            if !(idle && steps.iter().any(|step| matches!(step, Step::User(_) | Step::Take(_)))) {
                 steps.push(Step::Timer);
             }
         }
@@ -157,6 +163,10 @@ impl World {
                 self.act(number);
                 self.turn(number)
             }
+            Step::Take(number) => {
+                self.take_one(number)?;
+                self.turn(number)
+            }
             Step::Restart => {
                 self.budget.restarts -= 1;
                 self.oracle.forget_node(1);
@@ -170,19 +180,24 @@ impl World {
     /// Nothing can happen any more: is all as it should be?
     pub fn judge_end(&self) -> Result<(), String> {
         let restarted = self.nodes[1].life > 0;
+        let refuses = self.plan.longest != usize::MAX;
         for (number, node) in self.nodes.iter().enumerate() {
             let arrived = self.oracle.delivered_of(node.stream);
-            if node.peer.is_some() || (node.ends.is_empty() && !restarted) {
+            // Who only answered hears nothing of a connection that ends before it was confirmed.
+            let unheard = restarted || refuses && !self.plan.dials[number];
+            if node.peer.is_some() || (node.ends.is_empty() && !unheard) {
                 return Err(format!("node {number} waits for ever"));
             }
-            if node.ends.last() == Some(&End::Closed) && arrived != node.sent {
+            // On a reliable driver what comes behind the peer's close may find nobody.
+            let may_miss = RELIABLE && self.plan.closes[1 - number];
+            if node.ends.last() == Some(&End::Closed) && arrived != node.sent && !may_miss {
                 return Err(format!("node {number}: closed, and {arrived} of {} messages arrived", node.sent));
             }
             // A peer that closes does not wait for what we send, and then forgets us, so that our own last acks may be
             // asked for in vain. Any other loss needs a death.
             const OVERTAKEN: End = End::Gone(GoneReason::ClosedByPeer);
             let lost = node.ends.iter().any(|&end| end != End::Closed && end != OVERTAKEN);
-            if lost && !restarted && !self.nodes[1 - number].ends.contains(&OVERTAKEN) {
+            if lost && !restarted && !refuses && !self.nodes[1 - number].ends.contains(&OVERTAKEN) {
                 return Err(format!("node {number} lost a peer that lives: {:?}", node.ends));
             }
             if node.talk.endpoint().peers() > 0 {
@@ -218,23 +233,12 @@ impl World {
 
     /// One turn of a node's loop. Its user takes everything at once.
     fn turn(&mut self, number: usize) -> Result<(), String> {
-        let Self { nodes, oracle, operations, plan, .. } = self;
-        let [first, second] = nodes;
-        let (node, stream) = if number == 0 { (&mut *first, None) } else { (&mut *second, Some(first.stream)) };
-        node.talk.endpoint_mut().nic_mut().now = self.now;
-        node.talk.poll();
-        let mut behind = false;
-        while let Some(verdict) = node.talk.recv(|peer, bytes| {
-            behind |= stream.is_some_and(|stream| bytes.starts_with(&message(stream, 0, 0)[..12]));
-            oracle.deliver(number as u32, node.life, peer, bytes)
-        }) {
-            verdict.map_err(|violation| violation.to_string())?;
-        }
+        self.nodes[number].talk.endpoint_mut().nic_mut().now = self.now;
+        self.nodes[number].poll();
+        while !self.plan.lazy && self.take_one(number)? {}
+        let node = &mut self.nodes[number];
         if let Some((stream, sent)) = node.talk.replied() {
             (node.stream, node.sent) = (stream, sent);
-        }
-        if behind {
-            operations.judge_message(plan.operations, second.memory().unwrap_or(&[]))?;
         }
         while let Some(event) = self.nodes[number].talk.poll_event() {
             self.on_event(number, event)?;
@@ -249,10 +253,28 @@ impl World {
             node.dial_again(number);
             self.operations.on_dial();
         }
-        node.talk.poll();
+        node.poll();
         let sent = std::mem::take(&mut node.talk.endpoint_mut().nic_mut().sent);
         self.frames.extend(sent.into_iter().map(|frame| (1 - number, frame)));
         Ok(())
+    }
+
+    /// The user of a node takes a message, if one waits.
+    fn take_one(&mut self, number: usize) -> Result<bool, String> {
+        let Self { nodes, oracle, operations, plan, .. } = self;
+        let [first, second] = nodes;
+        let (node, stream) = if number == 0 { (&mut *first, None) } else { (&mut *second, Some(first.stream)) };
+        let mut behind = false;
+        let taken = node.talk.recv(|peer, bytes| {
+            behind = stream.is_some_and(|stream| bytes.starts_with(&message(stream, 0, 0)[..12]));
+            oracle.deliver(number as u32, node.life, peer, bytes)
+        });
+        let Some(verdict) = taken else { return Ok(false) };
+        verdict.map_err(|violation| violation.to_string())?;
+        if behind {
+            operations.judge_message(plan.operations, second.memory().unwrap_or(&[]))?;
+        }
+        Ok(true)
     }
 
     fn on_event(&mut self, number: usize, event: Event) -> Result<(), String> {
@@ -307,8 +329,13 @@ impl World {
             self.operations.begin(self.nodes[0].talk.endpoint_mut(), peer, operation, &memory);
         } else if let Some(&len) = lengths.get(node.sent as usize) {
             let bytes = message(node.stream, node.sent, len);
-            node.talk.send(peer, &bytes);
-            node.sent += 1;
+            if node.talk.send(peer, &bytes) {
+                node.sent += 1;
+            } else {
+                // It has had enough.
+                node.talk.close(peer);
+                node.closed = true;
+            }
         } else {
             node.talk.close(peer);
             node.closed = true;
@@ -321,24 +348,28 @@ impl World {
 }
 
 /// Time, and the frames under way: for whom, what, number, ack.
-impl fmt::Display for World {
+impl<const RELIABLE: bool> fmt::Display for World<RELIABLE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.now)?;
         for (to, frame) in &self.frames {
-            let Ok(header) = Header::parse(frame, false) else { continue };
-            write!(f, " | to {to}: {:?} {} ack {}", header.kind, header.seq.0, header.ack.0)?;
+            if RELIABLE && let Ok(header) = PlainHeader::parse(frame) {
+                write!(f, " | to {to}: {:?} of {}", header.kind, frame.len())?;
+            } else if let Ok(header) = Header::parse(frame, false) {
+                write!(f, " | to {to}: {:?} {} ack {}", header.kind, header.seq.0, header.ack.0)?;
+            }
         }
         self.nodes.iter().try_for_each(|node| write!(f, " | {:?}", node.ends))
     }
 }
 
-impl Node {
+impl<const RELIABLE: bool> Node<RELIABLE> {
     fn new(number: u32, life: u32, now: Instant, plan: &Plan) -> Self {
         let config = Config {
-            send_fifo: 1024,
-            recv_fifo: 1024,
+            send_fifo: plan.fifo,
+            recv_fifo: plan.fifo,
             keep_alive: KEEP_ALIVE,
             connect_timeout: Duration::from_millis(40),
+            message_max: if number == 1 { plan.longest } else { usize::MAX },
             seed: u64::from(number) << 8 | u64::from(life),
             ..Config::default()
         };
@@ -361,6 +392,13 @@ impl Node {
     /// What is in the memory that the other node operates on.
     fn memory(&self) -> Option<&[u8]> {
         self.talk.endpoint().region(self.memory?.region)
+    }
+
+    /// A turn; or as many as it takes until the clock is read.
+    fn poll(&mut self) {
+        for _ in 0..if RELIABLE { CLOCK_TURNS } else { 1 } {
+            self.talk.poll();
+        }
     }
 
     fn dial(&mut self, number: usize) {
