@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::adi::Device;
+use crate::adi::{Device, Error};
 use crate::coll::{Buffers, Call};
 use crate::host::FEW;
 
@@ -149,21 +149,39 @@ impl Communicator {
         if let Some(receive) = room.numbers()
             && let Some(send) = given.as_ref().map_or(Some(None), |given| given.numbers().map(Some))
         {
-            let mut held = self.0.local.hold();
             // SAFETY: the caller's elements, lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
-            return Ok(lock(ranks).call(&mut held, call, send, receive, combine)?);
+            return Ok(self.call_by(ranks, call, send, receive, combine)?);
         }
         // SAFETY: the caller's elements.
         let (send, receive) = unsafe { Side::both(given, room, operator) }?;
         let done = {
-            let mut held = self.0.local.hold();
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
-            lock(ranks).call(&mut held, call, send, receive, combine)
+            self.call_by(ranks, call, send, receive, combine)
         };
         // SAFETY: the call is over, and the room is the caller's.
         unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) }
+    }
+
+    /// Makes a call that waits. What has failed among the ranks of our host alone the others are told of by a revocation.
+    fn call_by(
+        &self,
+        ranks: &Mutex<Ranks>,
+        call: Call,
+        send: Option<&[u8]>,
+        receive: &mut [u8],
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), Error> {
+        let (done, apart) = {
+            let (mut held, mut ranks) = (self.0.local.hold(), lock(ranks));
+            let done = ranks.call(&mut held, call, send, receive, combine);
+            (done, done.is_err() && ranks.have_failed_apart())
+        };
+        if apart && !self.is_revoked() {
+            self.revoke();
+        }
+        done
     }
 
     /// # Safety
@@ -232,12 +250,23 @@ impl Communicator {
         let (given, room) = (given.map(native), native(room));
         let send = given.as_ref().map_or(Ok(0), Elements::len)?;
         let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
-        let mut ranks = lock(self.ranks(&call)?);
-        let mut execution = Execution::default();
-        ranks.build(&mut execution, call, buffers);
-        let (course, tag) = (ranks.course(), ranks.next_repeated_tag());
-        let steps = Arc::new(Mutex::new(Steps { execution, combine }));
-        Ok(self.persistent_call(RepeatedCall { course, steps, tag, given, room }))
+        let ranks = self.ranks(&call)?;
+        // By shared memory calls are made in one order.
+        let queued = if self.info().get(IN_ORDER) == Some("true") && !self.0.local.has_threads() {
+            let mut held = self.0.local.hold();
+            lock(ranks).repeated_queue_for(&mut held, call, buffers)?
+        } else {
+            None
+        };
+        let course = if let Some((queue, call)) = queued {
+            RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
+        } else {
+            let (mut ranks, mut execution) = (lock(ranks), Execution::default());
+            ranks.build(&mut execution, call, buffers);
+            let tag = ranks.next_repeated_tag();
+            RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)
+        };
+        Ok(self.persistent_call(RepeatedCall { course, given, room }))
     }
 
     /// Begins what was built.
@@ -298,14 +327,22 @@ impl Communicator {
     }
 }
 
-/// A collective call with its arguments, to be begun again and again: by messages, since calls by shared memory are made in one order.
+/// A collective call with its arguments, to be begun again and again.
 pub(super) struct RepeatedCall {
-    course: Course,
-    steps: Arc<Mutex<Steps>>,
-    /// Of its messages, and no other call's.
-    tag: i32,
+    course: RepeatedCourse,
     given: Option<Elements>,
     room: Elements,
+}
+
+/// By messages or by shared memory.
+enum RepeatedCourse {
+    /// With messages of this tag.
+    Steps(Course, Arc<Mutex<Steps>>, i32),
+    Queued {
+        queue: Arc<Queue>,
+        call: Call<'static>,
+        combine: Arc<Mutex<Combine>>,
+    },
 }
 
 impl RepeatedCall {
@@ -315,9 +352,20 @@ impl RepeatedCall {
     pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
         // SAFETY: the caller's elements, which are in their form already.
         let (send, receive) = unsafe { Side::both(self.given.clone(), self.room.clone(), None) }?;
-        let (course, steps) = (self.course.clone(), Arc::clone(&self.steps));
-        // SAFETY: as the caller says.
-        Ok(unsafe { comm.begin_steps(course, steps, self.tag, send, receive) })
+        Ok(match &self.course {
+            // SAFETY: as the caller says.
+            RepeatedCourse::Steps(course, steps, tag) => unsafe {
+                comm.begin_steps(course.clone(), Arc::clone(steps), *tag, send, receive)
+            },
+            RepeatedCourse::Queued { queue, call, combine } => {
+                let combine = Arc::clone(combine);
+                let combine = Box::new(move |into: &mut [u8], from: &[u8]| {
+                    (*combine.lock().unwrap_or_else(PoisonError::into_inner))(into, from);
+                });
+                // SAFETY: as the caller says.
+                unsafe { comm.begin_in(queue, *call, combine, send, receive) }
+            }
+        })
     }
 }
 
@@ -326,6 +374,9 @@ impl std::fmt::Debug for RepeatedCall {
         f.debug_struct("RepeatedCall").field("room", &self.room).finish_non_exhaustive()
     }
 }
+
+/// The hint that persistent calls are begun in the same order by all ranks (MPI-4.1 7.4.4).
+const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
 
 /// What a call does, and with which operator.
 struct Steps {

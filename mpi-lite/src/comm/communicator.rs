@@ -248,7 +248,7 @@ impl Communicator {
         name.clone_into(&mut lock(&self.0.name));
     }
 
-    /// Its hints. None is used.
+    /// Its hints. One is used: [`Repeated`](super::Repeated).
     pub fn info(&self) -> Info {
         lock(&self.0.info).clone()
     }

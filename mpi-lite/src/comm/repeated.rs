@@ -4,7 +4,8 @@ use super::persistent::Persistent;
 use super::{Equivalence, ErrorClass, Status};
 
 /// A collective call with its arguments (MPI-4.1 6.13), inactive until [`Self::start`]. All ranks make the calls of a communicator in the
-/// same order, and begin them in any.
+/// same order, and begin them in any: unless the communicator had the hint `mpi_assert_strict_persistent_collective_ordering`, `true`,
+/// with which those on one host go by shared memory.
 #[derive(Debug)]
 pub struct Repeated<T> {
     /// Before the memory: what is active when this is dropped is waited for.

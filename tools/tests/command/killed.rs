@@ -316,6 +316,10 @@ fn the_others_see_the_error_between_hosts() {
         for what in What::ALL.into_iter().filter(|what| *what != What::Startup) {
             survives(stage, what, &["--hosts", "lab"]);
         }
+        // Two on each host, of which the one that dies leads.
+        for what in [What::Barrier, What::Allreduce, What::Alltoall] {
+            survives(stage, what, &["--hosts", "A,B", "-x", "DEATH=amid"]);
+        }
         ends_at_startup(stage, &["--hosts", "lab"]);
         stage.text(&["lab", "down"]);
     });

@@ -6,6 +6,7 @@ mod killed;
 mod lab;
 mod ladder;
 mod ladder_mpi;
+mod misfit;
 mod programs;
 mod run;
 mod stage;

@@ -32,6 +32,8 @@ pub struct Queue {
     rank: usize,
     processes: Arc<[u32]>,
     limits: Limits,
+    /// The tag of words that wake a rank in which a call is under way: no call's.
+    wake: i32,
     patience: Patience,
     line: Mutex<Line>,
     /// Only while a call is moved on.
@@ -83,12 +85,12 @@ type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
 unsafe impl Send for Queued {}
 
 impl Queue {
-    /// Of rank `rank` among `processes`, in memory that all have joined. `patience`: that of the device which calls are moved on with.
-    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, patience: Patience) -> Self {
+    /// Of rank `rank` among `processes`, in memory that all have joined; `wake` is the tag of its words. `patience`: that of the device which calls are moved on with.
+    pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, wake: i32, patience: Patience) -> Self {
         let limits = host.limits();
         let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None, is_left: false };
         let device = AtomicPtr::new(ptr::null_mut());
-        Self { context, rank, processes, limits, patience, line: Mutex::new(line), device }
+        Self { context, rank, processes, limits, wake, patience, line: Mutex::new(line), device }
     }
 
     /// The call as it can be begun here again and again, if it can be: as all ranks find alike. Not those whose blocks have lengths
@@ -234,8 +236,8 @@ impl Caller for Polled {
         // SAFETY: we are called by the call's future, which only `advance` polls; and it has borrowed the device for that, and does
         // not use it meanwhile.
         let device = unsafe { &mut *device };
-        let Queue { context, rank, ref processes, .. } = **queue;
-        let members = Members { context, rank, processes, whole: processes, tag: WAKE };
+        let Queue { context, rank, ref processes, wake, .. } = **queue;
+        let members = Members { context, rank, processes, whole: processes, tag: wake };
         does(&mut Words { members, device, wake: &mut line.wake, bereft: &mut self.bereft })
     }
 
@@ -271,9 +273,6 @@ impl Waited {
     }
 }
 
-/// The tag of words that wake a rank in which a call of the queue is under way: no call's.
-const WAKE: i32 = -2;
-
 #[cfg(test)]
 mod tests {
     use sidelane_nic::time::Duration;
@@ -281,10 +280,12 @@ mod tests {
     use super::*;
     use crate::adi::{Config, Envelope, Incoming, Mode, Outgoing, Pattern, Process};
 
+    const WAKE: i32 = -2;
+
     #[test]
     fn a_word_that_comes_when_all_calls_are_over_keeps_nothing() {
         let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
-        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1).unwrap(), device.patience());
+        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1).unwrap(), WAKE, device.patience());
         let queue = Arc::new(queue);
         // SAFETY: nothing is lent.
         let lent = unsafe { Lent::new(&[], &mut []) };

@@ -1,13 +1,13 @@
 //! The ranks of a communicator, and the collective calls that they make together.
 #![allow(unsafe_code)] // A call that waits lends what it has borrowed.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
-use super::execution::{Execution, Lent, Progress, Route};
+use super::execution::{Execution, Lent, Part, Progress, Route};
 use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
@@ -37,6 +37,8 @@ pub struct Ranks {
     host: Shared,
     /// Of calls that do not wait; made with `host`.
     queue: Option<Arc<Queue>>,
+    /// Of calls that are begun again and again, all in one order; made for the first of them.
+    repeated_queue: Option<Arc<Queue>>,
     /// The ranks of our host among several, for their part of calls that wait.
     ours: Option<Box<Ranks>>,
     /// Added to a call's number, for its messages' tag.
@@ -136,6 +138,7 @@ impl Ranks {
             execution: Execution::default(),
             host: Shared::None,
             queue: None,
+            repeated_queue: None,
             ours,
             tags: 0,
             groups: None,
@@ -234,7 +237,7 @@ impl Ranks {
         if let Some(word) = self.wake.take() {
             device.free(word);
         }
-        if let Some(queue) = &self.queue {
+        for queue in self.queue.iter().chain(&self.repeated_queue) {
             queue.leave(device);
         }
         if let Some(ours) = &mut self.ours {
@@ -246,6 +249,31 @@ impl Ranks {
     pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(Arc<Queue>, Call<'static>)> {
         let queue = self.queue.as_ref()?;
         Some((Arc::clone(queue), queue.takes(call, buffers)?))
+    }
+
+    /// The same of a call that is begun again and again, if all such calls of these ranks are begun in one order. The first time all
+    /// ranks have to come.
+    pub fn repeated_queue_for(
+        &mut self,
+        turns: &mut impl Turns,
+        call: Call,
+        buffers: Buffers,
+    ) -> Result<Option<(Arc<Queue>, Call<'static>)>, Error> {
+        if matches!(self.host, Shared::Unmade) {
+            self.make_host(turns)?;
+        }
+        // Also where calls that wait have failed: not all ranks may know.
+        if !matches!(self.host, Shared::None) && self.repeated_queue.is_none() {
+            let made = self.make_memory(turns)?;
+            self.repeated_queue = made.map(|[host]| self.queue_in(turns, host, WAKE_REPEATED));
+        }
+        let queue = self.repeated_queue.as_ref();
+        Ok(queue.and_then(|queue| Some((Arc::clone(queue), queue.takes(call, buffers)?))))
+    }
+
+    fn queue_in(&self, turns: &mut impl Turns, host: Host, wake: i32) -> Arc<Queue> {
+        let processes = Arc::clone(&self.processes);
+        Arc::new(Queue::new(self.context, self.rank, processes, host, wake, turns.device().patience()))
     }
 
     /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
@@ -289,21 +317,36 @@ impl Ranks {
         let mut execution = std::mem::take(&mut self.execution);
         self.build_within(within, &mut execution, call, Buffers { send, receive, in_place });
         let tag = self.next_tag();
+        if let (true, Some(ours)) = (execution.has_calls(), &mut self.ours)
+            && matches!(ours.host, Shared::Unmade)
+        {
+            // Before anything that may fail: by it the others of our host are told.
+            ours.make_host(turns)?;
+        }
         let Self { context, rank, processes, whole, ours, .. } = self;
         let route = Route { context: *context, rank: *rank as u32, processes, whole };
         execution.start(turns.device(), route, lent, tag);
-        let done = execution.finish(turns, route, combine, |turns, part, combine| {
+        let on_host = |turns: &mut _, part: Part, combine: &mut Combine| {
             let ours = ours.as_mut().expect("within hosts go messages");
             // SAFETY: of the memory that was lent to the whole call, or its scratch memory, which nobody uses while its part is under
             // way: no message is. What is given and what is got lie apart, as the schedule was built.
             let (send, receive) = unsafe { (part.send.map(|send| &*send), &mut *part.receive) };
             ours.call(turns, part.call, send, receive, combine)
-        });
-        if let (Err(error), true, Some(ours)) = (done, execution.has_calls(), ours) {
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| execution.finish(turns, route, combine, on_host)));
+        let failed = done.as_ref().map_or(Some(Error::ProcFailed), |done| done.err());
+        if let (Some(error), true, Some(ours)) = (failed, execution.has_calls(), ours) {
             ours.give_up(turns, error);
         }
+        let done = done.unwrap_or_else(|panic| resume_unwind(panic));
         self.execution = execution;
         done
+    }
+
+    /// Whether the ranks of our host have failed by what only they know: others would wait for them in all calls to come.
+    pub fn have_failed_apart(&self) -> bool {
+        let failed = |ours: &Self| matches!(ours.host, Shared::Failed(Error::Truncated | Error::NoAccess));
+        self.ours.as_ref().is_some_and(|ours| failed(ours))
     }
 
     /// A call has failed of which ours was a part: others may wait for us in theirs.
@@ -316,21 +359,33 @@ impl Ranks {
         }
     }
 
-    /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
+    /// For calls that wait, and, unless these are parts of calls, for those that do not.
     #[cold]
     fn make_host(&mut self, turns: &mut impl Turns) -> Result<(), Error> {
-        let (rank, size) = (self.rank, self.processes.len());
         self.host = Shared::None;
-        // For calls that wait, and for those that do not.
-        let made =
-            if rank == 0 { Host::create(size).and_then(|host| Ok([host, Host::create(size)?])).ok() } else { None };
+        if self.tags == OF_HOSTS {
+            self.host = self.make_memory(turns)?.map_or(Shared::None, |[host]| Shared::Made(host));
+        } else if let Some([host, later]) = self.make_memory(turns)? {
+            self.host = Shared::Made(host);
+            self.queue = Some(self.queue_in(turns, later, WAKE_QUEUE));
+        }
+        Ok(())
+    }
+
+    /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
+    fn make_memory<const N: usize>(&mut self, turns: &mut impl Turns) -> Result<Option<[Host; N]>, Error> {
+        let (rank, size) = (self.rank, self.processes.len());
+        let all_of = |each: &mut dyn FnMut(usize) -> Option<Host>| {
+            let all: Vec<Host> = (0..N).map_while(each).collect();
+            <[Host; N]>::try_from(all).ok()
+        };
+        let made = if rank == 0 { all_of(&mut |_| Host::create(size).ok()) } else { None };
         let mut tickets =
-            made.as_ref().map_or([[0; Ticket::LEN]; 2], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
+            made.as_ref().map_or([[0; Ticket::LEN]; N], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
         let broadcast = Call::Broadcast { root: 0 };
         self.call_by_messages(turns, broadcast, Some(&[]), tickets.as_flattened_mut(), &mut |_, _| ())?;
-        let join = |ticket| Host::join(Ticket::from_bytes(ticket), rank, size).ok();
         let mut hosts = match made {
-            None if rank > 0 => join(tickets[0]).and_then(|host| Some([host, join(tickets[1])?])),
+            None if rank > 0 => all_of(&mut |at| Host::join(Ticket::from_bytes(tickets[at]), rank, size).ok()),
             made => made,
         };
         let met = self.meet(turns, &mut hosts);
@@ -341,16 +396,11 @@ impl Ranks {
                 give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
             }
         }
-        if let (true, Some([host, later])) = (met?, hosts) {
-            self.host = Shared::Made(host);
-            let patience = turns.device().patience();
-            self.queue = Some(Arc::new(Queue::new(self.context, rank, Arc::clone(&self.processes), later, patience)));
-        }
-        Ok(())
+        met.map(|met| hosts.filter(|_| met))
     }
 
     /// Finds out whether all have joined, and what they can. False if somebody has not.
-    fn meet(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; 2]>) -> Result<bool, Error> {
+    fn meet<const N: usize>(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; N]>) -> Result<bool, Error> {
         let (rank, size) = (self.rank, self.processes.len());
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
         self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
@@ -400,8 +450,12 @@ const OF_HOSTS: i32 = 1 << 30;
 /// The tag of words that wake a rank out of a call that waits: no call's.
 const WAKE: i32 = -1;
 
-/// Above the tags of calls that are begun again: that of words which wake queues.
-const REPEATED: i32 = -2;
+/// The same of words that wake queues, of calls that are begun once, and again and again.
+const WAKE_QUEUE: i32 = -2;
+const WAKE_REPEATED: i32 = -3;
+
+/// Above the tags of calls that are begun again.
+const REPEATED: i32 = -3;
 
 #[cfg(test)]
 mod tests {
