@@ -330,6 +330,25 @@ fn an_end_of_our_own_is_told_before_it_is_forgotten() {
     }
 }
 
+/// The peer ends as well, before our Close has even left.
+#[test]
+fn a_close_with_nothing_outstanding_is_one_however_the_peer_ends() {
+    let ends: [Happen; 2] = [
+        |stage| refused(stage.conn.handle_reset(&mut stage.turn, Tokens { from: THEM, to: US }, STRANGER)),
+        |stage| {
+            let (conn, turn) = stage.turn();
+            conn.handle_link_gone(turn);
+            Ok(())
+        },
+    ];
+    for end in ends {
+        let mut stage = in_phase("Open");
+        stage.close().and_then(|()| end(&mut stage)).expect("both happen");
+        assert_eq!((stage.phase(), stage.told()), ("Lingering", "Closed".into()));
+        assert!(!stage.conn.wants_to_transmit(), "there is nobody to say it to");
+    }
+}
+
 /// Whose connection is not there any more can read it all the same.
 #[test]
 fn a_sealed_ping_tells_the_key_that_it_is_under() {
