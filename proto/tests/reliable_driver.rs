@@ -340,6 +340,20 @@ fn whoever_ends_a_connection_that_the_peer_holds_for_open_tells_it() {
     }
 }
 
+/// The answer comes before the connection that it is for is forgotten.
+#[test]
+fn whoever_answers_a_dial_that_was_given_up_is_told() {
+    let fabric = Fabric::new(3);
+    let [(mut a, _), (mut b, at_b)] = [1, 2].map(|seed| side(&fabric, seed, 1 << 12));
+    let to_b = a.connect(at_b).unwrap();
+    a.poll();
+    b.poll();
+    a.close(to_b);
+    let [of_a, of_b] = turns(&mut a, &mut b);
+    assert_eq!((of_a, of_b), (vec![Event::Closed { peer: to_b }], vec![]));
+    assert_eq!((a.peers(), b.peers()), (0, 0));
+}
+
 #[test]
 fn whoever_only_answered_forgets_a_connection_that_ended_before_it_was_confirmed() {
     let fabric = Fabric::new(3);

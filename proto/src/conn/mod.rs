@@ -463,14 +463,14 @@ impl Conn {
         self.keys.theirs == token
     }
 
-    /// True if `token` is ours in this connection.
+    /// True if `token` is ours in this connection, and it has not ended: who asks for one that has is told so.
     pub fn answers_to(&self, token: u64) -> bool {
-        self.keys.own == token
+        self.keys.own == token && self.phase != Phase::Gone
     }
 
-    /// True if the peer's tokens are those of this connection.
+    /// True if the peer's tokens are those of this connection, as for [`Self::answers_to`].
     pub fn is_between(&self, tokens: Tokens) -> bool {
-        self.keys.theirs == tokens.from && self.keys.own == tokens.to
+        self.keys.theirs == tokens.from && self.answers_to(tokens.to)
     }
 
     /// Ends the connection once everything is acknowledged.

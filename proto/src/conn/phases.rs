@@ -288,6 +288,8 @@ fn cannot_happen(phase: &str, event: &str) -> Option<&'static str> {
         ("Lingering" | "Gone", "Hello" | "Hello of another life" | "Reset" | "Reset of another life") => {
             Some("`Peers::by_addr` passes it over")
         }
+        ("Gone", "Ping") => Some("`Conn::is_between` denies it, and a Reset answers"),
+        ("Gone", "HelloAck" | "HelloAck of another life") => Some("`Conn::answers_to` denies it, and a Reset answers"),
         _ => None,
     }
 }
