@@ -204,9 +204,10 @@ impl<N: Nic> Endpoint<N> {
         self.sleep_unless(waits, deadline)
     }
 
-    /// As [`Self::wait`], also while messages and events wait for being taken.
+    /// As [`Self::wait`], also while messages and events wait for being taken. Returns at once when the flush has added an event.
     pub(crate) fn wait_for_frames(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.sleep_unless(|_| false, deadline)
+        let waiting = self.router.turn.events.len();
+        self.sleep_unless(|router| router.turn.events.len() > waiting, deadline)
     }
 
     fn sleep_unless(&mut self, ready: impl FnOnce(&Router) -> bool, deadline: Option<Instant>) -> io::Result<()> {
