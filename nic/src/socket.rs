@@ -69,12 +69,12 @@ pub fn send_parts<const N: usize>(socket: BorrowedFd, parts: [&[u8]; N]) -> io::
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// True when `socket` has something to receive.
-pub fn is_readable(socket: BorrowedFd) -> bool {
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `entry` is the one that is announced, and no wait keeps it beyond this call.
-    let ready = unsafe { libc::poll(&mut entry, 1, 0) };
-    ready > 0 && entry.revents & libc::POLLIN != 0
+/// True when one of `sockets` has something to receive.
+pub fn is_any_readable(sockets: &[BorrowedFd]) -> bool {
+    let mut set = poll_set(sockets, libc::POLLIN);
+    // SAFETY: `set` holds an entry for each socket, and no wait keeps it beyond this call.
+    let ready = unsafe { libc::poll(set.as_mut_ptr(), sockets.len() as libc::nfds_t, 0) };
+    ready > 0 && set[..sockets.len()].iter().any(|entry| entry.revents & libc::POLLIN != 0)
 }
 
 /// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), or `event` is raised, at most
@@ -85,13 +85,7 @@ pub fn poll(
     event: Option<&Event>,
     limit: Option<Duration>,
 ) -> io::Result<bool> {
-    const SOCKETS_MAX: usize = 7;
-    assert!(sockets.len() <= SOCKETS_MAX, "a driver polls its own few sockets");
-    let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
-    let mut set = [libc::pollfd { fd: -1, events, revents: 0 }; SOCKETS_MAX + 1];
-    for (entry, socket) in set.iter_mut().zip(sockets) {
-        entry.fd = socket.as_raw_fd();
-    }
+    let mut set = poll_set(sockets, libc::POLLIN | if writable { libc::POLLOUT } else { 0 });
     let count = sockets.len() + usize::from(event.is_some());
     if let Some(event) = event {
         // It is always writable.
@@ -119,6 +113,19 @@ pub fn poll(
     }
     Ok(raised.is_some())
 }
+
+/// What `poll` is asked about each of `sockets`, and room for one descriptor more.
+fn poll_set(sockets: &[BorrowedFd], events: libc::c_short) -> [libc::pollfd; SOCKETS_MAX + 1] {
+    assert!(sockets.len() <= SOCKETS_MAX, "a driver polls its own few sockets");
+    let mut set = [libc::pollfd { fd: -1, events, revents: 0 }; SOCKETS_MAX + 1];
+    for (entry, socket) in set.iter_mut().zip(sockets) {
+        entry.fd = socket.as_raw_fd();
+    }
+    set
+}
+
+/// Sockets that one driver polls at most.
+const SOCKETS_MAX: usize = 7;
 
 /// A system call's result, with what went wrong.
 pub fn check(result: c_int) -> io::Result<c_int> {

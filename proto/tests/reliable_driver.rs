@@ -250,6 +250,26 @@ fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
     assert!((1..sent).contains(&came), "{came} of {sent}");
 }
 
+/// Its user computed, and came to its own close only then.
+#[test]
+fn a_close_long_after_the_peers_is_as_agreed() {
+    for waits in [0, 1] {
+        let [mut a, mut b] = connected(7, 1 << 12);
+        b.endpoint.close(b.peer);
+        b.endpoint.poll();
+        a.endpoint.poll();
+        let keep_alive = Config::default().keep_alive;
+        let fabric = a.endpoint.nic().0.fabric();
+        fabric.advance_to(fabric.now() + keep_alive + keep_alive);
+        // There is time for what is sent before it, too.
+        (0..waits).for_each(|_| a.endpoint.send(a.peer, b"late").unwrap());
+        a.endpoint.close(a.peer);
+        let [of_a, of_b] = turns(&mut a.endpoint, &mut b.endpoint);
+        let closed = |peer| vec![Event::Closed { peer }];
+        assert_eq!([of_a, of_b], [closed(a.peer), closed(b.peer)], "{waits}");
+    }
+}
+
 /// As where there is no memory for a message: its first frame is refused, and the rest means nothing.
 #[test]
 fn a_frame_that_is_not_taken_in_ends_the_connection_for_both() {
@@ -318,6 +338,20 @@ fn whoever_ends_a_connection_that_the_peer_holds_for_open_tells_it() {
         assert_eq!(b.send(to_a, b"lost"), Err(SendError::NoPeer));
         assert_eq!((a.peers(), b.peers()), (0, 0));
     }
+}
+
+/// The answer comes before the connection that it is for is forgotten.
+#[test]
+fn whoever_answers_a_dial_that_was_given_up_is_told() {
+    let fabric = Fabric::new(3);
+    let [(mut a, _), (mut b, at_b)] = [1, 2].map(|seed| side(&fabric, seed, 1 << 12));
+    let to_b = a.connect(at_b).unwrap();
+    a.poll();
+    b.poll();
+    a.close(to_b);
+    let [of_a, of_b] = turns(&mut a, &mut b);
+    assert_eq!((of_a, of_b), (vec![Event::Closed { peer: to_b }], vec![]));
+    assert_eq!((a.peers(), b.peers()), (0, 0));
 }
 
 #[test]

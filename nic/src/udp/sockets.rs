@@ -198,24 +198,31 @@ impl Sockets {
 
     /// Sleeps until a socket has a datagram (or, with `writable`, room to send), or `event` is raised, at most `limit`.
     pub fn poll(&self, writable: bool, event: Option<&Event>, limit: Option<Duration>) -> io::Result<()> {
-        let mut fds = [self.main.as_fd(); CONNECTED_MAX + 1];
-        let mut count = 1;
-        for fd in self.connected_fds() {
-            fds[count] = fd;
-            count += 1;
-        }
+        let (fds, count) = self.fds();
         socket::poll(&fds[..count], writable, event, limit).map(|_| ())
     }
 
     /// True when a datagram waits on any socket.
     pub fn has_datagram(&self) -> bool {
-        socket::is_readable(self.main.as_fd()) || self.connected_fds().any(socket::is_readable)
+        let (fds, count) = self.fds();
+        socket::is_any_readable(&fds[..count])
     }
 
     /// Datagrams that found their socket's buffer full.
     pub fn drops(&self) -> u64 {
         let open: u64 = self.connected_fds().map(sys::drops).sum();
         self.drops_before + sys::drops(self.main.as_fd()) + open
+    }
+
+    /// All of them, and how many they are.
+    fn fds(&self) -> ([BorrowedFd<'_>; CONNECTED_MAX + 1], usize) {
+        let mut fds = [self.main.as_fd(); CONNECTED_MAX + 1];
+        let mut count = 1;
+        for fd in self.connected_fds() {
+            fds[count] = fd;
+            count += 1;
+        }
+        (fds, count)
     }
 
     fn connected_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

@@ -78,7 +78,7 @@ impl Conn {
             Phase::Open if self.inbox.is_closed() && self.is_settled() => self.forgo_acks(turn),
             Phase::Open if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             // It has all but perhaps our Close, whose acks were lost.
-            Phase::Closing if !self.owed.has(Owed::CLOSE) && self.fifo.holds_only_close() => self.linger(turn),
+            Phase::Closing if self.lacks_only_close() => self.linger(turn),
             Phase::Closing if self.inbox.is_closed() => self.gone(turn, GoneReason::ClosedByPeer),
             _ => self.gone(turn, reason),
         }
@@ -164,6 +164,8 @@ impl Conn {
 
     pub(super) fn linger(&mut self, turn: &mut TurnContext) {
         let until = turn.now + LINGER;
+        // Nobody is left for one that is not in the FIFO yet.
+        self.owed.remove(Owed::CLOSE);
         self.phase = Phase::Lingering { until };
         self.timers = Timers::new();
         self.timers.set(Timer::Life, until);
@@ -262,7 +264,7 @@ impl Conn {
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and does not even linger any more. No ack is missing that would say so.
             Phase::Closing if plain && self.inbox.is_closed() && now.since(self.taken_at) >= LINGER => {
-                self.gone(turn, GoneReason::ClosedByPeer);
+                self.lost(turn, GoneReason::ClosedByPeer);
             }
             Phase::Open | Phase::Closing => {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.

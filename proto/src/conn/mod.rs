@@ -81,7 +81,7 @@ pub(crate) struct Conn {
     /// Exists from the first one-sided operation on, of either side.
     one_sided: Option<Box<OneSided>>,
     heard_at: Instant,
-    /// When a frame with records was last taken in.
+    /// When a frame with records was last taken in; or when we closed, behind the peer's Close.
     taken_at: Instant,
     timers: Timers,
 }
@@ -433,6 +433,11 @@ impl Conn {
         self.fifo.is_empty() && self.operations_are_settled()
     }
 
+    /// True when all but perhaps our Close is acknowledged.
+    fn lacks_only_close(&self) -> bool {
+        if self.owed.has(Owed::CLOSE) { self.is_settled() } else { self.fifo.holds_only_close() }
+    }
+
     /// True once nothing new can come of this connection, so that its address may be connected anew.
     #[inline]
     pub fn is_winding_down(&self) -> bool {
@@ -458,14 +463,14 @@ impl Conn {
         self.keys.theirs == token
     }
 
-    /// True if `token` is ours in this connection.
+    /// True if `token` is ours in this connection, and it has not ended: who asks for one that has is told so.
     pub fn answers_to(&self, token: u64) -> bool {
-        self.keys.own == token
+        self.keys.own == token && self.phase != Phase::Gone
     }
 
-    /// True if the peer's tokens are those of this connection.
+    /// True if the peer's tokens are those of this connection, as for [`Self::answers_to`].
     pub fn is_between(&self, tokens: Tokens) -> bool {
-        self.keys.theirs == tokens.from && self.keys.own == tokens.to
+        self.keys.theirs == tokens.from && self.answers_to(tokens.to)
     }
 
     /// Ends the connection once everything is acknowledged.
@@ -477,6 +482,8 @@ impl Conn {
                 if self.inbox.is_closed() {
                     // What was begun since it arrived.
                     self.on_close_arrived(turn);
+                    // What was sent before has time from now on, however long ago the peer's Close came.
+                    self.taken_at = turn.now;
                 }
             }
             Phase::Connecting { .. } if self.is_settled() => {

@@ -288,6 +288,8 @@ fn cannot_happen(phase: &str, event: &str) -> Option<&'static str> {
         ("Lingering" | "Gone", "Hello" | "Hello of another life" | "Reset" | "Reset of another life") => {
             Some("`Peers::by_addr` passes it over")
         }
+        ("Gone", "Ping") => Some("`Conn::is_between` denies it, and a Reset answers"),
+        ("Gone", "HelloAck" | "HelloAck of another life") => Some("`Conn::answers_to` denies it, and a Reset answers"),
         _ => None,
     }
 }
@@ -327,6 +329,25 @@ fn an_end_of_our_own_is_told_before_it_is_forgotten() {
         assert_eq!(stage.sent(), sent);
         assert!(stage.conn.is_over());
         assert_eq!((stage.told(), stage.sent()), ("Gone(MessageTooLong)".into(), "-".into()));
+    }
+}
+
+/// The peer ends as well, before our Close has even left.
+#[test]
+fn a_close_with_nothing_outstanding_is_one_however_the_peer_ends() {
+    let ends: [Happen; 2] = [
+        |stage| refused(stage.conn.handle_reset(&mut stage.turn, Tokens { from: THEM, to: US }, STRANGER)),
+        |stage| {
+            let (conn, turn) = stage.turn();
+            conn.handle_link_gone(turn);
+            Ok(())
+        },
+    ];
+    for end in ends {
+        let mut stage = in_phase("Open");
+        stage.close().and_then(|()| end(&mut stage)).expect("both happen");
+        assert_eq!((stage.phase(), stage.told()), ("Lingering", "Closed".into()));
+        assert!(!stage.conn.wants_to_transmit(), "there is nobody to say it to");
     }
 }
 

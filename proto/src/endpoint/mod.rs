@@ -37,6 +37,8 @@ pub struct Endpoint<N: Nic> {
     turns: u64,
     /// Who takes no turn for longer was away: a time-out of the driver's.
     away_floor: Duration,
+    /// What comes after this did not wait for who was away.
+    late_until: Instant,
     /// A lone message was committed to the driver since its last flush.
     pub(crate) committed: bool,
     /// A connection may transmit more, and it was not the driver that had no room.
@@ -50,7 +52,17 @@ impl<N: Nic> Endpoint<N> {
         let router = Router::new(config, nic.now(), N::RELIABLE);
         let display = Display::new(&nic, &config, None);
         let away_floor = nic.caps().rto_floor.min(config.keep_alive);
-        Self { nic, router, due: Vec::new(), turns: 0, away_floor, committed: false, has_more: false, display }
+        Self {
+            nic,
+            router,
+            due: Vec::new(),
+            turns: 0,
+            away_floor,
+            late_until: Instant::ZERO,
+            committed: false,
+            has_more: false,
+            display,
+        }
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
@@ -123,8 +135,8 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.active.is_empty() {
             self.transmit();
         }
-        if !N::RELIABLE && self.router.turn.was_away && received < BURST {
-            self.look_for_what_waited();
+        if !N::RELIABLE && self.router.turn.was_away {
+            self.look_for_what_waited(received);
         }
         received
     }
@@ -192,9 +204,10 @@ impl<N: Nic> Endpoint<N> {
         self.sleep_unless(waits, deadline)
     }
 
-    /// As [`Self::wait`], also while messages and events wait for being taken.
+    /// As [`Self::wait`], also while messages and events wait for being taken. Returns at once when the flush has added an event.
     pub(crate) fn wait_for_frames(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.sleep_unless(|_| false, deadline)
+        let waiting = self.router.turn.events.len();
+        self.sleep_unless(|router| router.turn.events.len() > waiting, deadline)
     }
 
     fn sleep_unless(&mut self, ready: impl FnOnce(&Router) -> bool, deadline: Option<Instant>) -> io::Result<()> {
@@ -298,14 +311,18 @@ impl<N: Nic> Endpoint<N> {
         let away = now.since(self.router.turn.now);
         self.router.turn.now = now;
         if !N::RELIABLE && away > absence {
+            let late = away.min(self.away_floor.saturating_mul(LATE_FLOORS));
+            self.late_until = self.late_until.max(now + late);
             self.router.on_away(away);
         }
     }
 
-    /// We were away. What comes is late for that, as long as more of it waits.
+    /// We were away. What comes is late for that, as long as more of it waits; but a receiver that is slower than its senders
+    /// never comes to the end of what waits.
     #[cold]
-    fn look_for_what_waited(&mut self) {
-        self.router.turn.was_away = self.nic.has_unread();
+    fn look_for_what_waited(&mut self, received: usize) {
+        let is_late = self.router.turn.now < self.late_until;
+        self.router.turn.was_away = is_late && (received == BURST || self.nic.has_unread());
     }
 
     #[cold]
@@ -358,6 +375,8 @@ impl<N: Nic> fmt::Debug for Endpoint<N> {
 /// Longest sleep while the driver has no room: not every driver wakes for that.
 const ROOM_LATE_MAX: Duration = Duration::from_millis(1);
 
+/// Time-outs that it takes at most to take in the windows that came while we were away, however long that was.
+const LATE_FLOORS: u64 = 4;
 /// Frames received, and frames sent to one peer, in one turn.
 const BURST: usize = 64;
 /// Turns between two looks at the clock on a reliable driver.

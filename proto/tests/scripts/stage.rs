@@ -103,7 +103,9 @@ impl Stage {
     }
 
     fn follow(&mut self, line: &Line<'_>) -> Result<(), String> {
-        self.advance(line.after);
+        if line.after > Duration::ZERO {
+            self.advance(line.after);
+        }
         let words = &line.words[..];
         if line.what == ">" {
             return self.expect_frame(words);
@@ -121,13 +123,16 @@ impl Stage {
             rest = &rest[at + 2..];
         }
         self.act(what, rest)?;
-        self.rest();
+        if what != "turn" {
+            self.rest();
+        }
         Ok(())
     }
 
     fn act(&mut self, what: &str, words: &[&str]) -> Result<(), String> {
         match what {
             "silence" => {}
+            "turn" => _ = self.turn(),
             "<" => self.arrive(words),
             "connected" => self.shake_hands(words)?,
             "connect" => self.peer = Some(self.endpoint.connect(LinkAddr::Mem { node: PEER }).expect("room")),
@@ -176,16 +181,21 @@ impl Stage {
     /// Lets the endpoint do what it can do now.
     fn rest(&mut self) {
         for _ in 0..1_000 {
-            let received = self.endpoint.poll();
-            while let Some(event) = self.endpoint.poll_event() {
-                self.note(event);
-            }
+            let received = self.turn();
             let now = self.now();
             if received == 0 && self.endpoint.poll_timeout().is_none_or(|due| due > now) {
                 return;
             }
         }
         panic!("the endpoint does not come to rest");
+    }
+
+    fn turn(&mut self) -> usize {
+        let received = self.endpoint.poll();
+        while let Some(event) = self.endpoint.poll_event() {
+            self.note(event);
+        }
+        received
     }
 
     fn note(&mut self, event: Event) {

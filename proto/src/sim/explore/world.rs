@@ -62,6 +62,8 @@ enum End {
     Gone(GoneReason),
 }
 
+/// The peer closed before it had taken all that was sent to it.
+const OVERTAKEN: End = End::Gone(GoneReason::ClosedByPeer);
 /// Those of an endpoint on a reliable driver.
 const CLOCK_TURNS: u64 = 32;
 const KEEP_ALIVE: Duration = Duration::from_millis(20);
@@ -195,7 +197,6 @@ impl<const RELIABLE: bool> World<RELIABLE> {
             }
             // A peer that closes does not wait for what we send, and then forgets us, so that our own last acks may be
             // asked for in vain. Any other loss needs a death.
-            const OVERTAKEN: End = End::Gone(GoneReason::ClosedByPeer);
             let lost = node.ends.iter().any(|&end| end != End::Closed && end != OVERTAKEN);
             if lost && !restarted && !refuses && !self.nodes[1 - number].ends.contains(&OVERTAKEN) {
                 return Err(format!("node {number} lost a peer that lives: {:?}", node.ends));
@@ -292,6 +293,11 @@ impl<const RELIABLE: bool> World<RELIABLE> {
             Event::Gone { peer, reason } if node.peer == Some(peer) => End::Gone(reason),
             other => return Err(format!("node {number}: {other:?} of a peer that nobody knows")),
         };
+        // Where nothing is acknowledged, only what could not be sent is lost by the peer's close.
+        let all_arrived = self.oracle.delivered_of(node.stream) == node.sent && self.plan.operations.is_empty();
+        if RELIABLE && end == OVERTAKEN && all_arrived {
+            return Err(format!("node {number}: {end:?}, and all that it sent has arrived"));
+        }
         node.end(end);
         if number == 1 {
             return Ok(());
