@@ -373,7 +373,7 @@ impl Communicator {
     }
 }
 
-/// A process's part in an agreement, which it leaves also by an error or panic.
+/// A process's part in an agreement, which it gives up by an error or panic.
 struct Part<'a> {
     local: &'a Local,
     agreeing: Agreeing,
@@ -381,7 +381,7 @@ struct Part<'a> {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        self.agreeing.end(&mut self.local.lock().contexts);
+        self.agreeing.give_up(&mut self.local.lock().contexts);
     }
 }
 
