@@ -55,11 +55,17 @@ impl Agreeing {
         self.about = match self.about.found(all) {
             Found::Id(id) => {
                 ids.take(id);
-                self.end(ids);
+                ids.leave(self.key);
                 return Some(Ok(id));
             }
-            Found::None => return Some(Err(self.fail(ids, ErrorClass::Other))),
-            Found::Failed => return Some(Err(self.fail(ids, ErrorClass::ProcFailed))),
+            Found::None => {
+                ids.leave(self.key);
+                return Some(Err(ErrorClass::Other));
+            }
+            Found::Failed => {
+                self.give_up(ids);
+                return Some(Err(ErrorClass::ProcFailed));
+            }
             Found::Place(place) => About::Generations(place),
             Found::Met => {
                 ids.meet(self.key);
@@ -73,14 +79,9 @@ impl Agreeing {
         None
     }
 
-    /// It ends without an id: somebody could not be heard.
-    pub fn fail(&self, ids: &mut ContextIds, class: ErrorClass) -> ErrorClass {
-        self.end(ids);
-        class
-    }
-
-    /// What this process has said holds no more.
-    pub fn end(&self, ids: &mut ContextIds) {
+    /// It ends here without an id, if it has not ended: somebody could not be heard. Others may have heard all.
+    pub fn give_up(&self, ids: &mut ContextIds) {
+        ids.give_up_offer(self.key, self.about);
         ids.leave(self.key);
     }
 }
@@ -201,6 +202,28 @@ mod tests {
                 assert_eq!(own.len(), found.len(), "seed {seed}: {found:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_has_not_heard_which_id_was_taken_takes_it_for_nothing_else() {
+        let key = Key::Call { of: 0 };
+        let [mut here, mut there, mut far] = [(); 3].map(|()| ContextIds::new());
+        // Two agree, but the first of them does not hear of it.
+        let mut agree = |there: &mut ContextIds| {
+            let mut parts = [(); 2].map(|()| Agreeing::new(key));
+            loop {
+                let mut all = parts[0].offer(&mut here);
+                and(&mut all, &parts[1].offer(there));
+                if let Some(ended) = parts[1].hear(there, &all) {
+                    parts[0].give_up(&mut here);
+                    break ended;
+                }
+                assert_eq!(parts[0].hear(&mut here, &all), None);
+            }
+        };
+        let second = 4096 + 2;
+        assert_eq!([agree(&mut there), agree(&mut far)], [Ok(2), Ok(second)]);
+        assert_eq!(agree(&mut ContextIds::new()), Ok(2 * 4096 + 2));
     }
 
     #[test]

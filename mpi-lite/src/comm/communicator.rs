@@ -15,7 +15,7 @@ use super::info::Info;
 use super::local::{Left, Local};
 use super::movable::Movable;
 use super::operator::lock;
-use super::{Around, Comparison, ErrorClass, Group, failure};
+use super::{Around, Comparison, ErrorClass, Group, compound, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
 #[derive(Clone)]
@@ -265,10 +265,6 @@ impl Communicator {
 
     /// Sets what is done when a call on it fails.
     pub fn set_error_handler(&self, handler: ErrorHandler) {
-        if let Some(side) = &self.0.side {
-            // Its calls are parts of ours.
-            side.set_error_handler(handler.clone());
-        }
         *lock(&self.0.handler) = handler;
     }
 
@@ -318,9 +314,12 @@ impl Communicator {
         self.change_attributes(|attributes| attributes.clear(&self))
     }
 
-    /// Runs the error handler; what failed returns the same.
+    /// Runs the error handler, which in a part of a call is left to the whole; what failed returns the same.
     #[cold]
     pub(crate) fn fail(&self, class: ErrorClass) -> ErrorClass {
+        if compound::is_part() {
+            return class;
+        }
         match self.error_handler() {
             ErrorHandler::Return => {}
             ErrorHandler::Abort => {

@@ -139,7 +139,7 @@ impl ContextIds {
             }
             // All from one on. Offers combined by "and" begin with the latest.
             About::Generations(place) => {
-                let first = self.generations.get(&place).copied().unwrap_or(0);
+                let first = self.generation_of(place);
                 (first..GENERATIONS).for_each(|generation| offer[generation as usize / 64] |= 1 << (generation % 64));
             }
         }
@@ -154,6 +154,26 @@ impl ContextIds {
     /// Nothing was agreed upon yet.
     pub fn withdraw(&mut self, key: Key) {
         self.offered_to.take_if(|offered| *offered == key);
+    }
+
+    /// Gives up what was offered to this agreement, from which this process has not heard what was taken: others may have, who need not
+    /// be in the next one, and so would not say there that it is in use.
+    pub fn give_up_offer(&mut self, key: Key, about: About) {
+        if self.offered_to != Some(key) {
+            return;
+        }
+        match about {
+            About::Meeting => {}
+            // Without a round about generations, what was taken is of the first one.
+            About::Places => {
+                for place in 0..PLACES as u32 {
+                    if self.generation_of(place) == 0 {
+                        self.skip(place);
+                    }
+                }
+            }
+            About::Generations(place) => self.skip(place),
+        }
     }
 
     /// It is over, or this process has no part in it any more.
@@ -190,12 +210,25 @@ impl ContextIds {
         }
     }
 
+    /// Gives up the generation in which this place is free, if it is.
+    fn skip(&mut self, place: u32) {
+        let (word, bit) = bit(place);
+        if self.free[word] & bit != 0 {
+            self.free[word] &= !bit;
+            self.give_up(self.generation_of(place) * PLACES as u32 + place);
+        }
+    }
+
     /// Gives back what was retired and is not in use.
     pub fn reclaim(&mut self, in_use: impl Fn(u32) -> bool) {
         let retired = std::mem::take(&mut self.retired);
         let (kept, over) = retired.into_iter().partition(|id| in_use(*id));
         self.retired = kept;
         over.into_iter().for_each(|id| self.give_back(id));
+    }
+
+    fn generation_of(&self, place: u32) -> u32 {
+        self.generations.get(&place).copied().unwrap_or(0)
     }
 
     fn set_generation(&mut self, id: u32, generation: u32) {

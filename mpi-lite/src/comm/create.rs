@@ -15,14 +15,16 @@ use super::{Communicator, ErrorClass, Group};
 impl Communicator {
     /// The same processes with messages of their own; handler and attributes are copied, hints are not.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
-        let id = self.agree_on_id()?;
-        let copy = match (&self.0.remote, &self.0.side) {
-            (Some(remote), Some(side)) => {
-                let side = side.bare().inspect_err(|_| self.give_up(id))?;
-                self.made_between(id, side, remote.clone())
-            }
-            _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
-        };
+        let copy = self.compound(|| {
+            let id = self.agree_on_id()?;
+            Ok(match (&self.0.remote, &self.0.side) {
+                (Some(remote), Some(side)) => {
+                    let side = side.bare().inspect_err(|_| self.give_up(id))?;
+                    self.made_between(id, side, remote.clone())
+                }
+                _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
+            })
+        })?;
         copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
         Ok(copy)
     }
@@ -39,6 +41,10 @@ impl Communicator {
     ///
     /// Of an intercommunicator one for each color between those who have it on both sides; none where it is only on one.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+        self.compound(|| self.split_in_parts(color, key))
+    }
+
+    fn split_in_parts(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
         let own = [color.map_or(-1, i64::from), key.into()];
         let mut all = vec![[0; 2]; self.peers().size() as usize];
         let side = self.allgather(&[own], &mut all).and_then(|()| match &self.0.side {
@@ -83,7 +89,7 @@ impl Communicator {
             let rank = group.rank_of(self.0.group.processes()[self.0.rank as usize]);
             return self.split(rank.map(|_| 0), rank.map_or(0, |rank| rank as i32));
         }
-        let id = self.agree_on_id()?;
+        let id = self.compound(|| self.agree_on_id())?;
         Ok(self.member(id, group.clone(), Topology::None))
     }
 
@@ -96,7 +102,7 @@ impl Communicator {
         }
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
-        let id = self.agree_by(Key::Some { of: self.0.id, tag }, |_, offer| {
+        let and_all = |_: About, offer: Offer| {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, tag)?;
@@ -112,13 +118,18 @@ impl Communicator {
             // The others wait for this, whatever it is; who is gone does not, and is missed by the next call.
             others.clone().for_each(|rank| _ = self.tell(&all, rank, tag));
             heard.map(|()| all)
-        })?;
+        };
+        let id = self.compound(|| self.agree_by(Key::Some { of: self.0.id, tag }, and_all))?;
         Ok(self.member(id, group.clone(), Topology::None).expect("we are in it"))
     }
 
     /// A communicator between this group and another one. `leader` of each group reaches the other's by rank `other` of
     /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing.
     pub fn intercomm(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
+        self.compound(|| self.intercomm_in_parts(leader, bridge, other, tag))
+    }
+
+    fn intercomm_in_parts(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
         let leads = self.0.rank == leader;
         let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
         let heard = if leads { bridge.exchange(&here, other, tag) } else { Ok(Vec::new()) };
@@ -137,7 +148,7 @@ impl Communicator {
             let key = Key::Between { bridge, tag: tag as i32, leaders: [low, high] };
             let remote = Group::new(heard.collect::<Vec<u32>>());
             let remote = remote.filter(|remote| remote.intersection(&self.0.group).size() == 0);
-            let remote = remote.ok_or_else(|| self.fail(ErrorClass::Group))?;
+            let remote = remote.ok_or(ErrorClass::Group)?;
             Ok((key, remote, self.bare()?))
         });
         if side.is_err() && leads && met {
@@ -168,9 +179,9 @@ impl Communicator {
     fn spread(&self, leader: u32, heard: Result<Vec<u64>, ErrorClass>) -> Result<Vec<u64>, ErrorClass> {
         let mut len = [heard.as_ref().map_or(UNHEARD, |heard| heard.len() as u64)];
         self.broadcast(&mut len, leader)?;
-        let mut heard = heard.map_err(|class| self.fail(class))?;
+        let mut heard = heard?;
         if len[0] == UNHEARD {
-            return Err(self.fail(ErrorClass::ProcFailed));
+            return Err(ErrorClass::ProcFailed);
         }
         heard.resize(len[0] as usize, 0);
         self.broadcast(&mut heard, leader)?;
@@ -180,9 +191,11 @@ impl Communicator {
     /// One group of both sides of an intercommunicator: those come first that say `high` is false; if both say the same, those
     /// whose first process has the smaller number.
     pub fn merge(&self, high: bool) -> Result<Self, ErrorClass> {
-        let (Some(side), Some(remote)) = (&self.0.side, &self.0.remote) else {
-            return Err(self.fail(ErrorClass::Comm));
-        };
+        self.compound(|| self.merge_in_parts(high))
+    }
+
+    fn merge_in_parts(&self, high: bool) -> Result<Self, ErrorClass> {
+        let (Some(side), Some(remote)) = (&self.0.side, &self.0.remote) else { return Err(ErrorClass::Comm) };
         let first = |group: &Group| u64::from(group.processes()[0]);
         let mut there = vec![0];
         let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE) } else { Ok(()) };
@@ -211,9 +224,11 @@ impl Communicator {
     pub fn sub_grid(&self, keep: &[bool]) -> Result<Self, ErrorClass> {
         let Topology::Cartesian(grid) = self.topology() else { return Err(self.fail(ErrorClass::Topology)) };
         let (sub, color, key) = grid.sub(self.0.rank, keep).map_err(|_| self.fail(ErrorClass::Arg))?;
-        let part = self.split(Some(color), key as i32)?.expect("we have a color");
+        let (id, part) = self.compound(|| {
+            let part = self.split(Some(color), key as i32)?.expect("we have a color");
+            Ok((part.agree_on_id()?, part))
+        })?;
         // The context goes over to a communicator that knows the grid.
-        let id = part.agree_on_id()?;
         Ok(self.made(id, part.0.group.clone(), part.0.rank, Topology::Cartesian(sub)))
     }
 
@@ -261,7 +276,7 @@ impl Communicator {
         }
         let ranks: Vec<u32> = (0..size).collect();
         let group = self.0.group.incl(&ranks).expect("as many as there are");
-        let id = self.agree_on_id()?;
+        let id = self.compound(|| self.agree_on_id())?;
         Ok(self.member(id, group, topology))
     }
 
@@ -331,7 +346,7 @@ impl Communicator {
         })
     }
 
-    /// An id that is free in all processes among which `and` makes what they offer one.
+    /// An id that is free in all processes among which `and` makes what they offer one. Part of a call that tells if it fails.
     pub(super) fn agree_by(
         &self,
         key: Key,
@@ -346,7 +361,7 @@ impl Communicator {
             let all = and(about, offer)?;
             let ended = part.agreeing.hear(&mut local.lock().contexts, &all);
             if let Some(ended) = ended {
-                return ended.map_err(|class| self.fail(class));
+                return ended;
             }
             if part.agreeing.about() == about {
                 // What comes first may be another call of this process, and one that is alone takes no turns in a round.
@@ -358,7 +373,7 @@ impl Communicator {
     }
 }
 
-/// A process's part in an agreement, which it leaves also by an error or panic.
+/// A process's part in an agreement, which it gives up by an error or panic.
 struct Part<'a> {
     local: &'a Local,
     agreeing: Agreeing,
@@ -366,7 +381,7 @@ struct Part<'a> {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        self.agreeing.end(&mut self.local.lock().contexts);
+        self.agreeing.give_up(&mut self.local.lock().contexts);
     }
 }
 

@@ -128,7 +128,10 @@ impl Run for Duplicating {
         let all = unsafe { *self.offer };
         let ended = match done {
             Ok(_) => self.agreeing.hear(contexts, &all),
-            Err(error) => Some(Err(self.agreeing.fail(contexts, error.into()))),
+            Err(error) => {
+                self.agreeing.give_up(contexts);
+                Some(Err(error.into()))
+            }
         };
         // Whoever's turn it is among those here has one before the next round.
         self.is_between_rounds = ended.is_none();

@@ -11,6 +11,7 @@
 //! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
+//! | `compound` | that what fails in parts of a call is told once |
 //! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
 //! | `operator` | that operators of the program's own call nothing here |
 //! | `partitioned` | messages that are sent by parts, from several threads |
@@ -29,6 +30,7 @@ pub mod cartesian;
 pub mod collective;
 mod collectives;
 mod communicator;
+mod compound;
 mod context;
 mod create;
 mod duplicate;

@@ -93,6 +93,10 @@ impl Communicator {
     /// meanwhile and is still in it (`MPIX_Comm_shrink`). Also of a communicator that was revoked. `ProcFailed` in all of them if nobody is
     /// alive on the other side of an intercommunicator.
     pub fn shrink(&self) -> Result<Self, ErrorClass> {
+        self.compound(|| self.shrink_in_parts())
+    }
+
+    fn shrink_in_parts(&self) -> Result<Self, ErrorClass> {
         let (id, alive) = self.agree_with_the_living()?;
         let here = alive.intersection(&self.0.group);
         let here = self.0.group.intersection(&here);
@@ -102,7 +106,7 @@ impl Communicator {
         let remote = remote.intersection(&alive);
         if remote.size() == 0 {
             self.give_back(id);
-            return Err(self.fail(ErrorClass::ProcFailed));
+            return Err(ErrorClass::ProcFailed);
         }
         let (side, _) = self.agree_with_the_living().inspect_err(|_| self.give_up(id))?;
         let side = self.member(side, here, Topology::None).expect("we are alive");

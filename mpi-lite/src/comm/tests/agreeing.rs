@@ -1,10 +1,15 @@
 //! Communicators that are made at the same time, of which each rank comes to another one first.
 
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use super::failure::leave;
 use super::*;
+use crate::comm::agreeing::Key;
+use crate::comm::context::About;
+use crate::op::Op;
 
 /// Runs `each` as every rank, with two duplicates of the world. Fails when that does not end.
 fn job_that_ends(size: u32, threads: bool, each: impl Fn(Communicator, [Communicator; 2]) + Send + Sync + 'static) {
@@ -110,6 +115,33 @@ fn threads_make_them_in_another_order_than_other_ranks_do() {
         of_some();
         of_a();
     });
+}
+
+#[test]
+fn an_error_handler_makes_a_communicator_of_those_that_are_left() {
+    for threads in [false, true] {
+        job_that_ends(3, threads, |world, [comm, other]| {
+            if world.rank() == 2 {
+                // It comes as the others do, and has heard in the second round that they have met; in the third it is missed.
+                for about in [About::Meeting, About::Places] {
+                    let mut said = comm.local().lock().contexts.offer(Key::Call { of: comm.0.id }, about);
+                    comm.allreduce_in_place(&mut said, &Op::Band).unwrap();
+                }
+                drop((comm, other));
+                return leave(world);
+            }
+            let made = Arc::new(Mutex::new(None));
+            let of_handler = Arc::clone(&made);
+            comm.set_error_handler(ErrorHandler::Call(Arc::new(move |comm, _| {
+                comm.revoke();
+                *of_handler.lock().unwrap() = Some(comm.shrink());
+            })));
+            comm.dup().map(drop).unwrap_err();
+            let smaller = made.lock().unwrap().take().expect("the handler has run").unwrap();
+            assert_eq!(smaller.group().processes(), [0, 1]);
+            smaller.barrier().unwrap();
+        });
+    }
 }
 
 #[test]

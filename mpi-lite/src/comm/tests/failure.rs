@@ -1,6 +1,8 @@
 #![allow(unsafe_code)] // A receive on raw memory.
 //! Ranks that leave while others count on them.
 
+use std::sync::{Arc, Mutex};
+
 use sidelane_nic::time::Duration;
 
 use super::*;
@@ -21,7 +23,7 @@ fn job_without_the_last(size: u32, each: impl Fn(Communicator) + Sync) {
 }
 
 /// Ends this rank's part, before the others do.
-fn leave(comm: Communicator) {
+pub(super) fn leave(comm: Communicator) {
     comm.into_device().close(Duration::from_millis(2_000));
 }
 
@@ -206,4 +208,41 @@ fn all_are_tested_as_far_as_they_can_end() {
         comm.local().cancel(&receive).unwrap();
         assert!(comm.local().finish(&mut receive).cancelled);
     });
+}
+
+#[test]
+fn a_call_that_fails_is_told_once_to_the_handler_of_its_own_communicator() {
+    // A leader of the other side, and another one.
+    for leaver in [2, 3] {
+        job(4, |world| {
+            let (rank, left) = (world.rank(), world.rank() < 2);
+            let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+            let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+            if rank == leaver {
+                let others = (0..4).filter(|other| *other != leaver);
+                others.for_each(|other| _ = world.recv(&mut [0u8], other, GOODBYE).unwrap());
+                drop((half, between));
+                return leave(world);
+            }
+            world.send(&[0u8], leaver, GOODBYE).unwrap();
+            world.recv(&mut [0u8], leaver, 0).unwrap_err();
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let is_told = |what: &str, of: &Communicator, failed: &dyn Fn() -> Result<(), ErrorClass>| {
+                let all = Arc::clone(&told);
+                let handler = move |comm: &Communicator, class| all.lock().unwrap().push((comm.clone(), class));
+                of.set_error_handler(ErrorHandler::Call(Arc::new(handler)));
+                assert_eq!(failed(), Err(ErrorClass::ProcFailed), "{what}");
+                let told = std::mem::take(&mut *told.lock().unwrap());
+                let told: Vec<_> = told.iter().map(|(comm, class)| (comm.compare(of), *class)).collect();
+                assert_eq!(told, [(Comparison::Ident, ErrorClass::ProcFailed)], "{what}");
+            };
+            is_told("dup", &between, &|| between.dup().map(drop));
+            is_told("split", &between, &|| between.split(Some(0), 0).map(drop));
+            is_told("merge", &between, &|| between.merge(left).map(drop));
+            is_told("create_group", &world, &|| world.create_group(world.group(), 0).map(drop));
+            if left {
+                is_told("intercomm", &half, &|| half.intercomm(0, &world, leaver, 1).map(drop));
+            }
+        });
+    }
 }
