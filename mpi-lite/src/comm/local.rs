@@ -53,6 +53,8 @@ pub(super) struct State {
     partitions: usize,
     /// Of several threads that wait.
     pub lookout: Lookout,
+    /// The device is gone, and with it all requests.
+    is_over: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -72,7 +74,9 @@ impl State {
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
-        operator::lock(&left.ranks).leave(&mut self.device);
+        if !self.is_over {
+            operator::lock(&left.ranks).leave(&mut self.device);
+        }
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
         if failure::lock(failures).forget(left.name) && !has_failed {
@@ -145,6 +149,7 @@ impl Local {
             orphans: Vec::new(),
             partitions: 0,
             lookout: Lookout::default(),
+            is_over: false,
         };
         Self { state: Mutex::new(state), threads, failures, left: Mutex::default(), table }
     }
@@ -173,6 +178,7 @@ impl Local {
         let mut state = self.lock();
         // What a program has given up and not ended has lent its memory to the device, which goes on.
         std::mem::forget(std::mem::take(&mut state.runs));
+        state.is_over = true;
         std::mem::replace(&mut state.device, Movable::new(nobody)).into_inner()
     }
 

@@ -11,10 +11,9 @@ use crate::stage::for_each_user;
 fn part_of_a_rank() {
     let error = world::run(|world| {
         world.set_error_handler(ErrorHandler::Return);
-        world.barrier().unwrap();
         let mut room = vec![0u8; if world.rank() == 3 { 9 } else { 8 }];
-        // Ranks of the other host are through; so is who has shown what it has to its host.
-        let _ = world.broadcast(&mut room, 0);
+        // Ranks of the other host get through this, and so may who has shown its host what it has.
+        let _ = world.barrier().and_then(|()| world.broadcast(&mut room, 0));
         loop {
             if let Err(error) = world.barrier() {
                 return error;
