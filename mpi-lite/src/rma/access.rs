@@ -34,6 +34,7 @@ impl Window {
         let mut state = self.state();
         let operation = state.begin(&to, size)?;
         if let Some(done) = state.mapped.put(&from, &to) {
+            self.serve_now_and_then(turns, state);
             return done.map(|()| Operation::done(operation.rank));
         }
         drop(state);
@@ -70,6 +71,7 @@ impl Window {
         let mut state = self.state();
         let operation = state.begin(&from, size)?;
         if let Some(done) = state.mapped.get(&into, &from) {
+            self.serve_now_and_then(turns, state);
             return done.map(|()| Operation::done(operation.rank));
         }
         drop(state);

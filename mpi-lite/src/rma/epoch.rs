@@ -236,6 +236,7 @@ impl Window {
             && let Some(flushed) = queue.poll_all(turns.device(), end)
         {
             turns.device().flush();
+            self.serve_now_and_then(turns, state);
             return flushed;
         }
         let end = self.ask_for_flush(state, turns, rank);

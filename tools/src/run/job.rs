@@ -75,7 +75,7 @@ enum State {
 ///
 /// ```text
 /// No --first signal--> Interrupted --second signal--> Killed
-///                      Interrupted --time is up, ...-> Asked
+///                      Interrupted --time is up, others wait for who has ended, ...-> Asked
 /// No --a rank failed, time is up, ...----------------> Asked --grace is over, or a signal--> Killed
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,6 +211,10 @@ impl Job {
         if self.verdict.is_some() {
             // Who ends from now on has followed.
             self.blame = None;
+            // To clean up may take its time, but nobody comes any more whom the others wait for in MPI_Init.
+            if let (Ending::Interrupted(signal), Some(_)) = (self.ending, self.missed()) {
+                self.end_for(Verdict::Interrupted { signal });
+            }
             return;
         }
         if let Some((how, rank)) = failed.or_else(|| self.missed()) {

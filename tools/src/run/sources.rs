@@ -1,4 +1,5 @@
 //! What wakes a job's loop: threads that hear what ranks say and write, and signals for this command.
+#![allow(unsafe_code)] // sigaction(2).
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -70,7 +71,8 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
 
 /// Hands on the signals that a job cares for.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2])?;
+    let for_ranks = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2].into_iter();
+    let mut signals = Signals::new(for_ranks.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD, SIGCONT]))?;
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {
@@ -78,6 +80,15 @@ pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
             }
         }
     })
+}
+
+/// Whether whoever has started us wants that (nohup(1), a script's `&`). Then the ranks ignore it too: they inherit that.
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeroes is a valid sigaction; the old one is only asked for, and is a valid place for the answer.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -294,6 +294,26 @@ fn who_reads_again_and_again_sees_what_comes() {
     });
 }
 
+#[test]
+fn who_gets_again_and_again_serves_others() {
+    job(2, |comm| {
+        let window = comm.window::<u64>(1).unwrap();
+        let epoch = window.lock_all().unwrap();
+        if comm.rank() == 0 {
+            epoch.accumulate(&[5], 1, 0, &Op::Sum).unwrap();
+            epoch.flush(1).unwrap();
+        } else {
+            let mut seen = [0];
+            while seen != [5] {
+                epoch.get(&mut seen, 1, 0).unwrap();
+                epoch.flush(1).unwrap();
+            }
+        }
+        drop(epoch);
+        window.free().unwrap();
+    });
+}
+
 /// Of which a part is not said to be data: it stays at home.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq)]

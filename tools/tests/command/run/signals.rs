@@ -112,7 +112,23 @@ fn a_rank_that_cleans_up_after_an_interrupt_outlives_those_that_do_not() {
 fn time_that_is_up_ends_ranks_that_still_clean_up() {
     own_stage(|stage| {
         let script = "[ $PMI_RANK = 0 ] && exec sleep 1000; trap : INT; kill -INT $PPID; while :; do sleep 0.01; done";
-        assert_eq!(shells(stage, &["-n", "2", "--timeout", "1"], script), (Some(130), String::new(), String::new()));
+        assert_eq!(shells(stage, &["-n", "2", "--timeout", "5"], script), (Some(130), String::new(), String::new()));
+    });
+}
+
+/// As nohup(1) has it.
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
+    own_stage(|stage| {
+        let script = "trap 'echo told; exit 0' USR1; kill -HUP $PPID; kill -HUP $$; kill -USR1 $PPID; while :; do sleep 0.01; done";
+        let mut command = stage.command("sh");
+        command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(stage.program());
+        let output = command.args(["run", "-n", "1", "sh", "-c", script]).output().unwrap();
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).trim()),
+            (Some(0), "told"),
+            "{output:?}"
+        );
     });
 }
 
