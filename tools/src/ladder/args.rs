@@ -106,7 +106,7 @@ impl LadderArgs {
         if self.peer.is_none() && !in_a_lab {
             self.peer = variable::read("SIDELANE_PEER", str::parse)?;
         }
-        if self.depth.is_none() {
+        if self.depth.is_none() && self.peer.is_none() {
             self.mpi = prefixes(self.mpi)?;
         }
         Ok(self)

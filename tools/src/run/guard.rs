@@ -34,11 +34,6 @@ impl Guard {
         let _ = to.write_all(format!("{FORGET}{group}\n").as_bytes());
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
     /// All ranks have ended, and their numbers may be others' soon.
     pub fn dismiss(mut self) {
         let mut to = self.0.stdin.take().expect("only here is it taken");

@@ -3,6 +3,7 @@
 mod finish;
 mod start;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Job {
     ranks: Vec<Member>,
     server: Server,
     guard: Guard,
+    /// Children that are not the ranks' (the guard, and what a shell that became this command has started).
+    others: HashSet<u32>,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
     errors: Arc<Sink>,

@@ -1,6 +1,5 @@
 //! A job's end, when all ranks have ended: nothing of theirs is left, and all that they wrote was read.
 
-use std::collections::HashSet;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use crate::run::verdict::Verdict;
 impl Job {
     /// Kills what ranks have left behind: all of it has become our child.
     pub(super) fn end_leftovers(&self) {
-        let mut seen = HashSet::from([self.guard.pid()]);
+        let mut seen = self.others.clone();
         loop {
             let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
             if found.is_empty() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use sidelane::lab::process;
 use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server};
 
 use super::{Ending, Job, Member, State};
@@ -27,6 +28,7 @@ impl Job {
         rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
         let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
         let guard = Guard::post().map_err(system("guard the job"))?;
+        let others = process::children().into_iter().collect();
         let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
         let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
         let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
@@ -36,6 +38,7 @@ impl Job {
             ranks: Vec::new(),
             server: Server::new(job_name(), &Mapping(nodes)),
             guard,
+            others,
             events,
             sender,
             errors,

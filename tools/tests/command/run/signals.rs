@@ -116,6 +116,20 @@ fn time_that_is_up_ends_ranks_that_still_clean_up() {
     });
 }
 
+/// A shell that became the command may have children, such as what reads its output.
+#[test]
+fn a_job_ends_nothing_that_was_there_before() {
+    own_stage(|stage| {
+        let mut command = stage.command("sh");
+        command.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!; exec \"$0\" \"$@\""]).arg(stage.program());
+        let output = command.args(["run", "-n", "2", "true"]).output().unwrap();
+        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        let before = Process::open(pid).expect("it goes on");
+        before.signal(libc::SIGKILL).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    });
+}
+
 /// As nohup(1) has it.
 #[test]
 fn a_hangup_that_is_ignored_ends_nothing() {
