@@ -176,6 +176,7 @@ impl Window {
     }
 
     pub(super) fn await_end(&self, turns: &mut impl Turns, rank: usize, end: End) -> Result<(), RmaError> {
+        turns.device().flush();
         let mut state = self.state();
         if let Some(ended) = state.queues[rank].poll_all(turns.device(), end) {
             self.serve_now_and_then(turns, state);

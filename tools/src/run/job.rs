@@ -214,10 +214,7 @@ impl Job {
         if self.verdict.is_some() {
             // Who ends from now on has followed.
             self.blame = None;
-            // To clean up may take its time, but nobody comes any more whom the others wait for in MPI_Init.
-            if let (Ending::Interrupted(signal), Some(_)) = (self.ending, self.missed()) {
-                self.end_for(Verdict::Interrupted { signal });
-            }
+            self.end_if_one_is_missed();
             return;
         }
         if let Some((how, rank)) = failed.or_else(|| self.missed()) {
@@ -229,8 +226,18 @@ impl Job {
         self.blame = None;
         match self.ending {
             // What the user's signal has ended has not failed, and others may still be at what they do because of it.
-            Ending::Interrupted(signal) => self.verdict = Some(Verdict::Interrupted { signal }),
+            Ending::Interrupted(signal) => {
+                self.verdict = Some(Verdict::Interrupted { signal });
+                self.end_if_one_is_missed();
+            }
             _ => self.end_for(self.failure(rank, how)),
+        }
+    }
+
+    /// After a user's signal to clean up may take its time, but nobody comes any more whom the others wait for in MPI_Init.
+    fn end_if_one_is_missed(&mut self) {
+        if let (Ending::Interrupted(signal), Some(_)) = (self.ending, self.missed()) {
+            self.end_for(Verdict::Interrupted { signal });
         }
     }
 

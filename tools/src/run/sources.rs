@@ -71,8 +71,11 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
 
 /// Hands on the signals that a job cares for.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let for_ranks = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2].into_iter();
-    let mut signals = Signals::new(for_ranks.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD, SIGCONT]))?;
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2])?;
+    // By nohup(1). The ranks inherit that.
+    if !is_ignored(SIGHUP) {
+        signals.add_signal(SIGHUP)?;
+    }
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {
@@ -82,7 +85,7 @@ pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
     })
 }
 
-/// Whether whoever has started us wants that (nohup(1), a script's `&`). Then the ranks ignore it too: they inherit that.
+/// Whether whoever has started us wants it to be ignored.
 fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeroes is a valid sigaction; the old one is only asked for, and is a valid place for the answer.
     unsafe {

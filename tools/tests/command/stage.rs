@@ -1,4 +1,5 @@
 //! Runs the command as each user that is to be had, in a place of its own, and knows what it left behind.
+#![allow(unsafe_code)] // What happens between fork and exec.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -76,6 +77,14 @@ impl Stage {
         command.env("SIDELANE_TUNING", "");
         if let Some(uid) = self.uid {
             command.uid(uid).gid(uid);
+        }
+        // Whoever runs the tests by nohup(1) has it ignored.
+        // SAFETY: one async-signal-safe call, of a handler that is none of ours.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                Ok(())
+            });
         }
         command
     }
