@@ -3,32 +3,35 @@
 mod life;
 #[cfg(test)]
 mod phases;
+mod plan;
 mod receive;
 mod rma;
 mod transmit;
+mod turn;
 
+pub(crate) use plan::Plan;
 pub(crate) use transmit::open_header;
+pub(crate) use turn::TurnContext;
 
 use life::{HELLO_INTERVAL, SILENT_KEEP_ALIVES};
+use plan::Owed;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use sidelane_nic::time::Instant;
 use sidelane_nic::{Link, LinkAddr};
 
 use crate::ack::AckState;
 use crate::congestion::Congestion;
-use crate::counters::Counters;
 use crate::event::{Event, PeerId};
 use crate::in_flight::InFlight;
 use crate::path::Path;
 use crate::recv_fifo::{RecvFifo, Taken};
 use crate::reorder::Reorder;
-use crate::rma::{OneSided, OpSpan, Rma};
+use crate::rma::OneSided;
 use crate::rtt::Rtt;
-use crate::seal::{Job, Seal, TAG_LEN};
-use crate::send_fifo::{Released, SendFifo, Span};
+use crate::seal::{Job, Seal};
+use crate::send_fifo::{Released, SendFifo};
 use crate::spares::Spares;
 use crate::timers::{Timer, Timers};
 use crate::wire::{Check, Hello, NO_PEER, Seq, Tokens, flags};
@@ -157,105 +160,6 @@ pub(crate) struct Answering<'a> {
     pub fifo: &'a mut SendFifo,
     /// Buffers for what is longer than a frame.
     pub spares: &'a mut Spares,
-}
-
-/// Frames that have to go out besides records: a set, so that "none" is one comparison.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Owed(u8);
-
-impl Owed {
-    const NONE: Self = Self(0);
-    const HELLO: Self = Self(1);
-    const HELLO_ACK: Self = Self(2);
-    const PING: Self = Self(4);
-    const PROBE: Self = Self(8);
-    /// The Close record is not in the FIFO yet.
-    const CLOSE: Self = Self(16);
-    /// One-sided operations, or answers to them, wait.
-    const OPERATIONS: Self = Self(32);
-    /// Alone of all, in [`Phase::Gone`]: the peer has to be told of an end that only we know of.
-    const RESET: Self = Self(64);
-
-    const fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    const fn add(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-
-    const fn remove(&mut self, other: Self) {
-        self.0 &= !other.0;
-    }
-}
-
-/// The next frame to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plan {
-    Hello { len: usize },
-    HelloAck,
-    Ping,
-    Reset,
-    Ack,
-    New { span: Span },
-    Again { seq: Seq, span: Span, probe: bool },
-}
-
-impl Plan {
-    /// The part of a large message that the frame carries: the message's number, and which of its bytes.
-    #[inline]
-    pub fn part(self) -> Option<(u32, Range<usize>)> {
-        match self {
-            Self::New { span } | Self::Again { span, .. } => span.part(),
-            _ => None,
-        }
-    }
-
-    /// The one-sided operations that the frame carries.
-    #[inline]
-    pub fn operations(self) -> Option<OpSpan> {
-        match self {
-            Self::New { span: Span::Operations(span) } | Self::Again { span: Span::Operations(span), .. } => Some(span),
-            _ => None,
-        }
-    }
-}
-
-/// What all connections of an endpoint share, and are lent whenever it is their turn.
-pub(crate) struct TurnContext {
-    /// When the last turn began: near enough for what a user's call sets off.
-    pub now: Instant,
-    /// We were away for longer than a time-out, and what has come meanwhile is still being taken in: it waited for us.
-    pub was_away: bool,
-    pub config: Config,
-    pub counters: Counters,
-    pub spares: Spares,
-    pub events: VecDeque<Event>,
-    pub rma: Rma,
-    /// Where frames are sealed: never on a reliable driver.
-    pub job: Option<Job>,
-}
-
-impl TurnContext {
-    /// At the beginning. `plain` on a reliable driver.
-    pub fn new(config: Config, now: Instant, plain: bool) -> Self {
-        Self {
-            now,
-            was_away: false,
-            job: if plain { None } else { Job::new(config.protection) },
-            config,
-            counters: Counters::default(),
-            spares: Spares::default(),
-            events: VecDeque::new(),
-            rma: Rma::default(),
-        }
-    }
-
-    /// Bytes that a frame is longer than what a connection writes.
-    #[inline]
-    pub fn tag_len(&self) -> usize {
-        if self.job.is_some() { TAG_LEN } else { 0 }
-    }
 }
 
 impl Conn {
