@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
 
@@ -143,6 +143,22 @@ fn a_hangup_that_is_ignored_ends_nothing() {
             (Some(0), "told"),
             "{output:?}"
         );
+    });
+}
+
+/// Nobody else could end the barrier of MPI_Init.
+#[test]
+fn who_waits_for_a_rank_that_a_signal_has_ended_does_not_wait_on() {
+    own_stage(|stage| {
+        let script = format!(
+            "[ $PMI_RANK = 1 ] && {{ trap 'exit 1' INT; kill -INT $PPID; while :; do sleep 0.01; done; }}; trap '' INT; \
+             PART=ring exec {} --exact run::part_of_a_rank --ignored --nocapture --quiet",
+            stage.test_program()
+        );
+        let began = Instant::now();
+        let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "60"], &script);
+        assert_eq!(code, Some(130), "{errors}");
+        assert!(began.elapsed() < Duration::from_secs(30), "it was the time limit that ended it");
     });
 }
 
