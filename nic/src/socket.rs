@@ -22,6 +22,11 @@ pub fn attach_filter(socket: BorrowedFd, filter: &[libc::sock_filter]) -> io::Re
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
+/// Lets everything through again.
+pub fn detach_filter(socket: BorrowedFd) -> io::Result<()> {
+    set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
 /// Sets a socket option. `T` is a plain struct of the kernel's, without pointers that outlive the call.
 pub fn set_option<T>(socket: BorrowedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: `value` is readable for its whole size through the call; the kernel checks that size against the option.

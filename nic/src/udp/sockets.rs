@@ -106,7 +106,7 @@ impl Sockets {
             tracing::debug!("no connected socket to {peer} ({error}): its frames go by the unconnected one");
             return Ok(SocketId::Main);
         }
-        sys::detach_filter(socket.as_fd())?;
+        socket::detach_filter(socket.as_fd())?;
         prepare(&socket)?;
         self.connected[place] = Some(Connected { socket, peer, merging: Merging::START });
         self.older = OLDER_MAX;

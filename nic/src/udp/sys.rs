@@ -10,7 +10,7 @@ use libc::{c_int, c_void, socklen_t};
 
 use crate::socket::{self, check};
 
-/// A socket bound to `addr` beside another that allows it, and deaf until [`detach_filter`]: before it is connected it
+/// A socket bound to `addr` beside another that allows it, and deaf until [`socket::detach_filter`]: before it is connected it
 /// would take datagrams from peers of the other.
 pub fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
     let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -26,11 +26,6 @@ pub fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
     // SAFETY: `raw` is a whole socket address of `raw.len` bytes and lives through the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), raw.as_ptr().cast(), raw.len) })?;
     Ok(UdpSocket::from(socket))
-}
-
-/// Lets everything through again.
-pub fn detach_filter(socket: BorrowedFd) -> io::Result<()> {
-    socket::set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
 }
 
 /// Asks for `len` bytes each way, past the system's limit where that is allowed.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
 use super::tx_queue::{Kind, Lent, LentBefore};
-use super::{Offload, Uring};
+use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::Instant;
@@ -16,7 +16,8 @@ impl Uring {
     /// hold the caller.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        let mut shown = 0;
+        let (mut shown, mut filter) = (0, None);
+        let own = (self.mac, self.endpoint);
         for _ in 0..budget {
             let (ring, dress) = match next_ring(&mut self.small, self.dressed.as_mut()) {
                 Some(next) => next,
@@ -24,15 +25,27 @@ impl Uring {
             };
             let Some(frame) = ring.frame() else { break };
             match parse(dress, &frame) {
-                Ok((from, payload)) => {
+                Ok((to, from, payload)) if to.is_none_or(|to| to == own) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += payload.len() as u64;
                     each(payload, from);
                     shown += 1;
+                    if to.is_some() && self.steering.on_ours() {
+                        filter = Some(false);
+                    }
+                }
+                Ok(_) => {
+                    self.counters.rx_foreign += 1;
+                    if self.steering.on_others() {
+                        filter = Some(true);
+                    }
                 }
                 Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
             }
             ring.release();
+        }
+        if let Some(on) = filter {
+            self.set_filter(on);
         }
         shown
     }
@@ -105,6 +118,20 @@ impl Uring {
         self.small.has_frame() || self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame())
     }
 
+    /// Where the kernel does not do it, others' frames are still told from ours.
+    #[cold]
+    fn set_filter(&self, on: bool) {
+        let socket = self.small.socket();
+        let done = if on {
+            socket::attach_filter(socket, &filter::ether_frames_to(self.mac, self.endpoint))
+        } else {
+            socket::detach_filter(socket)
+        };
+        if let Err(error) = done {
+            tracing::debug!("the filter of small frames stays as it is: {error}");
+        }
+    }
+
     #[cold]
     fn look_for_interface(&mut self) {
         self.gone |= sys::interface_is_gone(self.small.socket());
@@ -138,26 +165,29 @@ fn arrived_before(small: &RxRing, dressed: &RxRing) -> bool {
     arrival(small) <= arrival(dressed)
 }
 
-/// The sender's address and the payload.
+/// Whose frame it is where no filter has told, the sender's address, and the payload.
 #[inline]
-fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(LinkAddr, &'a [u8]), Reject> {
-    let (mac, endpoint, payload) = match dress {
+fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(Option<Receiver>, LinkAddr, &'a [u8]), Reject> {
+    let (to, mac, endpoint, payload) = match dress {
         None => {
             let (header, payload) = ether::Header::parse(frame.bytes())?;
-            (header.src_mac, header.src, payload)
+            (Some((header.dst_mac, header.dst)), header.src_mac, header.src, payload)
         }
         Some(Offload::SuperPackets) => {
             let vnet = frame.vnet_header().ok_or(Reject::Truncated)?;
             let (header, payload) = gso::Header::parse(vnet, frame.bytes())?;
-            (header.src_mac, header.src, payload)
+            (None, header.src_mac, header.src, payload)
         }
         Some(Offload::Trains) => {
             let (header, payload) = train::Header::parse(frame.bytes())?;
-            (header.src_mac, header.src, payload)
+            (None, header.src_mac, header.src, payload)
         }
     };
-    Ok((LinkAddr::Ether { mac, endpoint }, payload))
+    Ok((to, LinkAddr::Ether { mac, endpoint }, payload))
 }
+
+/// An interface's address, and the endpoint behind it.
+type Receiver = ([u8; 6], u16);
 
 /// A lent transmit buffer. Dropped without `commit`, it was never taken.
 pub(super) struct Slot<'a>(Lent<'a>);

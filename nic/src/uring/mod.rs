@@ -4,7 +4,7 @@
 //! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. On a veth a
 //! second socket carries more: with segmentation offload, frames of up to 64 KB as super-packets
 //! ([`crate::encap::gso`]); without, many frames at once that the kernel cuts apart ([`crate::encap::train`]). Socket
-//! filters steer by destination endpoint, so processes share an interface.
+//! filters steer by destination endpoint, so processes share an interface; small frames go without one while no others come.
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
@@ -12,6 +12,7 @@ mod datapath;
 mod filter;
 mod open;
 mod rx_ring;
+mod steering;
 mod sys;
 mod trains;
 mod tx_queue;
@@ -26,6 +27,7 @@ use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use rx_ring::RxRing;
+use steering::Steering;
 use tx_queue::TxQueue;
 
 pub use open::OpenError;
@@ -56,6 +58,7 @@ pub struct Uring {
     caps: Caps,
     /// Frames under our EtherType.
     small: RxRing,
+    steering: Steering,
     /// Those in the shape of IP packets, where the interface carries such.
     dressed: Option<(RxRing, Offload)>,
     tx: TxQueue,

@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::rx_ring::RxRing;
+use super::steering::Steering;
 use super::sys;
 use super::trains::Trains;
 use super::tx_queue::{LaneConfig, TxQueue};
@@ -105,6 +106,7 @@ impl Uring {
         Ok(Self {
             caps,
             small,
+            steering: Steering::START,
             dressed,
             tx,
             links: LinkTable::new(),
