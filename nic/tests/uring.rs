@@ -36,6 +36,7 @@ inside_a_namespace! {
     loopback_keeps_the_contract
     open_errors_say_what_to_do
     foreign_protocols_are_not_seen
+    others_frames_are_not_seen_and_put_the_filter_back
     frames_of_both_rings_come_in_the_order_of_sending
     full_rings_drop_and_count
     removed_interface_is_gone
@@ -246,6 +247,34 @@ mod cases {
         send(&mut a, to_b, b"ours");
         assert_eq!(receive_one(&mut b), b"ours");
         assert_eq!((b.counters().rx_frames, b.counters().rx_foreign), (1, 1));
+    }
+
+    pub fn others_frames_are_not_seen_and_put_the_filter_back() {
+        let (mut a, mut b, to_b) = veth_pair();
+        let mut beside = open("vB", 2);
+        let to_beside = a.link(beside.caps().addr).unwrap();
+        let elsewhere = a.link("02:00:00:00:00:99/1".parse().unwrap()).unwrap();
+        for (ours, others) in [(1_000, 6), (2_000, 12)] {
+            // So many that it goes without a filter.
+            for _ in 0..ours {
+                send(&mut a, to_b, b"ours");
+                assert_eq!(receive_one(&mut b), b"ours");
+            }
+            for _ in 0..2 {
+                for to in [to_beside, elsewhere, to_beside] {
+                    send(&mut a, to, b"others");
+                }
+            }
+            assert_eq!(b.rx_burst(10, |frame, _| panic!("{frame:?} is not ours")), 0);
+            assert_eq!(b.counters().rx_foreign, others, "all were there before it looked");
+            for to in [to_beside, elsewhere] {
+                send(&mut a, to, b"others");
+            }
+            assert_eq!(b.rx_burst(10, |frame, _| panic!("{frame:?} is not ours")), 0);
+            assert_eq!(b.counters().rx_foreign, others, "a filter keeps them away");
+            (0..5).for_each(|_| assert_eq!(receive_one(&mut beside), b"others"));
+        }
+        assert_eq!((b.counters().rx_frames, beside.counters().rx_foreign), (3_000, 0));
     }
 
     pub fn frames_of_both_rings_come_in_the_order_of_sending() {
