@@ -7,6 +7,7 @@
 //! | `output`, `input` | whole lines out, what is typed in |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
+//! | `stop` | Ctrl-Z for this command itself |
 //! | `job` | the loop that ties them; how a job begins and ends |
 //! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
@@ -19,6 +20,7 @@ mod output;
 mod place;
 mod rank;
 mod sources;
+mod stop;
 mod verdict;
 
 use std::collections::hash_map::RandomState;
