@@ -135,6 +135,8 @@ impl Job {
         match signal {
             SIGCHLD => {
                 while let Some((pid, status)) = rank::reap() {
+                    // From here on its number may be another's.
+                    self.others.remove(&pid);
                     // Others are what ranks have left behind.
                     if let Some(member) = self.ranks.iter_mut().find(|member| member.rank.pid == pid) {
                         member.state = State::Ended { status, since: Instant::now() };
