@@ -1,13 +1,13 @@
 //! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use sidelane::lab::process::{self, Process};
+use sidelane::lab::process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,18 +32,20 @@ pub const fn code_of(signal: i32) -> i32 {
     128 + signal
 }
 
-/// From now on such a signal sets what is returned, kills every direct child, waits until each is gone, and exits
-/// with [`code_of`] it. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
+/// From now on such a signal sets what is returned, kills every direct child that is started from now on, waits until each is
+/// gone, and exits with [`code_of`] it. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
 /// Starts a thread, so nothing after it can enter a user namespace.
 pub fn end_children_on_signal() -> io::Result<Interrupted> {
     let interrupted = Interrupted(Arc::default());
     for signal in ENDING {
         signal_hook::flag::register_usize(signal, Arc::clone(&interrupted.0), code_of(signal) as usize)?;
     }
+    // A shell that became this command may have started them.
+    let others: HashSet<u32> = process::children().into_iter().collect();
     let mut signals = Signals::new(ENDING)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            kill_children();
+            process::kill_children_but(&others);
             // Nobody else goes on with them: the lock is kept.
             let _kept = remove_unfinished();
             std::process::exit(code_of(signal));
@@ -96,14 +98,3 @@ impl Drop for Unfinished {
         unfinished.retain(|file| *file != self.0);
     }
 }
-
-/// Kills every direct child and waits until all are gone.
-fn kill_children() {
-    for child in process::children().into_iter().filter_map(Process::open) {
-        let _ = child.signal(libc::SIGKILL);
-        child.wait(KILL_WAIT);
-    }
-}
-
-/// A killed process is gone as soon as it is next scheduled.
-const KILL_WAIT: Duration = Duration::from_secs(2);

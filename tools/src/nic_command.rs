@@ -41,7 +41,7 @@ Examples:
   sidelane nic test uring:lo,endpoint=1 uring:lo,endpoint=2 uring:lo,endpoint=3
   sidelane nic test uring:eth1 uring:eth2           two interfaces on one cable or switch
 
-Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire
+Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire \
 does not keep order: QEMU's queues let new frames pass those that wait for a receiver whose ring was full.";
 
 /// Runs a `nic` command; returns the exit code.

@@ -18,7 +18,7 @@ use crate::variable;
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// How many ranks (also: -np)
-    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
     pub ranks: NonZero<usize>,
     /// Spread the ranks over these hosts of a kept lab: `lab` or another lab's name for all of its hosts; A,C for some of
     /// the lab named `lab`; trio:A,C for some of another one [default: all ranks on this host]
@@ -68,24 +68,25 @@ Examples:
   taskset -c 0-3 sidelane run -n 4 ./program &   two jobs at once, which else would both
   taskset -c 4-7 sidelane run -n 4 ./program     have their ranks on the first four cores
 
-Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of output come whole, in the order in which the
-ranks finish them. More ranks than cores are fine.
+Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of \
+output come whole, in the order in which the ranks finish them. More ranks than cores are fine.
 
-The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number of the
-signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code but 0, a signal,
-or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or they wait for it
-in MPI_Init; the exit code is the same.
+The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number \
+of the signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code \
+but 0, a signal, or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or \
+they wait for it in MPI_Init; the exit code is the same.
 
-Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. SIGUSR1 and SIGUSR2
-are theirs, too, and Ctrl-Z stops them all. Whatever the ranks have started ends with the job, also when this command is
-killed, but for what has left its rank's process group.
+Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. SIGUSR1 and \
+SIGUSR2 are theirs, too, and Ctrl-Z stops them all where a shell can let them go on. Whatever the ranks have started \
+ends with the job, also when this command is killed, but for what has left its rank's process group.
 
 --protect hands its key to the ranks as SIDELANE_PROTECTION; with another launcher set that for all of them:
   SIDELANE_PROTECTION=encrypted:$(openssl rand -hex 32) mpiexec.hydra -n 4 ./program
-Between machines mpiexec.hydra sends variables, and so the key, unencrypted: there let a script on each machine set it from a file.
+Between machines mpiexec.hydra sends variables, and so the key, unencrypted: there let a script on each machine set \
+it from a file.
 
-Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under Slurm, `srun
---mpi=pmi2 ./program` start them too, across machines.";
+Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under \
+Slurm, `srun --mpi=pmi2 ./program` start them too, across machines.";
 
 /// Which hosts, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +177,8 @@ pub fn run(args: RunArgs) -> i32 {
 
 fn start(args: RunArgs) -> Result<i32, Failure> {
     let (program, arguments) = args.command.split_first().expect("the command line requires a program");
-    if names_another_program(arguments) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if !is_behind_dashes(&words, &args.command) && names_another_program(arguments) {
         return Err(Failure::Programs);
     }
     run::run(JobSpec {
@@ -202,10 +204,19 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
     })
 }
 
+/// Whether `words`, the whole command line, have `--` before the program: all that is behind it is the program's.
+fn is_behind_dashes(words: &[OsString], command: &[OsString]) -> bool {
+    words.strip_suffix(command).and_then(<[_]>::last).is_some_and(|word| word == "--")
+}
+
 /// `: -n 3 ./worker` in a command line of mpiexec's. A `:` alone is many programs' argument.
 fn names_another_program(arguments: &[OsString]) -> bool {
     let is_number = |word: &OsString| word.to_str().is_some_and(|word| word.parse::<usize>().is_ok());
     arguments.windows(3).any(|words| words[0] == ":" && (words[1] == "-n" || words[1] == "-np") && is_number(&words[2]))
+}
+
+fn ranks(text: &str) -> Result<NonZero<usize>, String> {
+    text.parse().map_err(|_| "a number of ranks, at least 1".to_owned())
 }
 
 /// A driver, or the kind of one.
@@ -213,7 +224,8 @@ fn nic(text: &str) -> Result<String, String> {
     if ["uring", "xdp", "udp"].contains(&text) {
         return Ok(text.to_owned());
     }
-    text.parse::<Spec>().map_err(|error| error.to_string()).map(|_| text.to_owned())
+    let refused = |error| format!("{error}. uring, xdp or udp alone is on the interface that leads to the other hosts");
+    text.parse::<Spec>().map_err(refused).map(|_| text.to_owned())
 }
 
 /// A name alone is inherited anyway, but users of other launchers write it.
@@ -271,5 +283,16 @@ mod tests {
         let is = |line: &str| names_another_program(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(is("in : -n 3 ./worker") && is(": -np 3 ./worker"));
         assert!(!is("-c :") && !is("-d : -f 1") && !is(": -n") && !is("-n 3 : x"));
+    }
+
+    #[test]
+    fn what_is_behind_dashes_is_the_programs() {
+        let is = |line: &str, program: &str| {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            is_behind_dashes(&words(line), &words(program))
+        };
+        assert!(is("sidelane run -n 2 -- ./a : -n 3", "./a : -n 3"));
+        assert!(!is("sidelane run -n 2 ./a -- : -n 3", "./a -- : -n 3"));
+        assert!(!is("sidelane run -n 2 ./a : -n 3", "./a : -n 3"));
     }
 }

@@ -31,8 +31,12 @@ Examples:
   sidelane stat 1234 --interval 0.2   those of one process
   sidelane stat --once --json         totals for a program
 
-Ends when the processes have; exits with 1 when there is none. Processes in other network namespaces (labs, containers)
-are seen too, those of other users only by root. `turns` are calls of poll: one that falls to 0 no longer polls.";
+Ends when the processes have; exits with 1 when there is none. Processes in other network namespaces (labs, \
+containers) are seen too, those of other users only by root.
+
+A line has, a second: messages, frames (`frm`) and bytes out and in; frames sent again; stalls, times that something \
+had to wait for room; frames dropped; and `turns`, calls of poll: one that falls to 0 no longer polls. Behind them \
+stands what else has moved.";
 
 /// Shows processes until they have ended; returns the exit code.
 pub fn run(args: &StatArgs) -> io::Result<i32> {

@@ -52,18 +52,19 @@ Examples:
   SIDELANE_TUNING=tuned.json sidelane run -n 4 ./program
   SIDELANE_TUNING= sidelane run -n 4 ./program       with what is built in
 
-Measured are, for each driver: up to which size a message goes without being asked for, how much of a longer one goes along
-with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. For the
-collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and bytes. Then between
-fewer hosts with several ranks each (--two-level): whether a call is faster on one level or on two, within hosts and between
-them; that goes for as many ranks on whichever hosts, and for the numbers of ranks and bytes nearer to these than to others
-that were measured. Ranks of one host share memory instead and need no table. What is not clearly better than what is built
-in stays as it is: an algorithm has to be so by 5 %, one level or two by 10 % and in ten of eleven rounds (--quick: in all
-of five). Collectives that fail (a rank dies, a lab cannot be made) are left out, unless an option asked for them. The file
-is replaced as a whole: what it said of drivers and collectives that are left out this time is gone.
+Measured are, for each driver: up to which size a message goes without being asked for, how much of a longer one goes \
+along with its announcement, and from where on the rest is put into the receiver's memory, or read from the sender's. \
+For the collectives, by messages between as many hosts of a lab as there are ranks: which algorithm, by ranks and \
+bytes. Then between fewer hosts with several ranks each (--two-level): whether a call is faster on one level or on \
+two, within hosts and between them; that goes for as many ranks on whichever hosts, and for the numbers of ranks and \
+bytes nearer to these than to others that were measured. Ranks of one host share memory instead and need no table. \
+What is not clearly better than what is built in stays as it is: an algorithm has to be so by 5 %, one level or two \
+by 10 % and in ten of eleven rounds (--quick: in all of five). Collectives that fail (a rank dies, a lab cannot be \
+made) are left out, unless an option asked for them. The file is replaced as a whole: what it said of drivers and \
+collectives that are left out this time is gone.
 
-A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by SIDELANE_TUNING
-ends the job. Let nothing else run meanwhile.";
+A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by \
+SIDELANE_TUNING ends the job. Let nothing else run meanwhile.";
 
 /// Why nothing was tuned.
 #[derive(Debug, thiserror::Error)]

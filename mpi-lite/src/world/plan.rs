@@ -1,6 +1,7 @@
 //! Which drivers a process opens, by everybody's cards. All processes come to the same network and the same kind of driver,
 //! since they decide by the same cards.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 use sidelane_nic::spec::{Spec, SpecError};
@@ -47,7 +48,7 @@ pub enum Kind {
 pub enum PlanError {
     /// No network that all are in, and no route.
     #[error(
-        "no network leads from this host to that of rank {to}: this one is in {own}, that one in {other}. \
+        "no network leads from this host to that of rank {to}: this one is in {own}, that one in {other}{alike}. \
          Name a driver with SIDELANE_NIC, such as SIDELANE_NIC=uring:eth0"
     )]
     NoNetwork {
@@ -57,6 +58,8 @@ pub enum PlanError {
         own: String,
         /// The other's.
         other: String,
+        /// Addresses that several hosts have, if there are any.
+        alike: Alike,
     },
     /// Ethernet frames are not routed.
     #[error("{0} needs an Ethernet that all hosts are in, and there is none; SIDELANE_NIC=udp can be routed")]
@@ -65,6 +68,10 @@ pub enum PlanError {
     #[error("SIDELANE_NIC={0} reaches no other host")]
     OneHostOnly(String),
 }
+
+/// Addresses that several hosts have, such as that of every guest behind VirtualBox's NAT: none reaches another one by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alike(BTreeSet<IpAddr>);
 
 impl Plan {
     /// The plan of the process with rank `own`.
@@ -118,10 +125,11 @@ fn by_network(
     local: u16,
     kind: Option<Kind>,
 ) -> Result<(Spec, String, bool), PlanError> {
-    let common = common_networks(cards);
-    let ours = |network: (IpAddr, u8)| cards[own].nets.iter().find(|net| net.network() == network);
+    let alike = Alike::find(cards);
+    let common = common_networks(cards, &alike);
+    let ours = |network: (IpAddr, u8)| alike.others_of(&cards[own]).find(|net| net.network() == network);
     let Some((network, net)) = common.first().and_then(|network| Some((*network, ours(*network)?))) else {
-        return by_route(cards, own, far, kind);
+        return by_route(cards, own, far, kind, alike);
     };
     let ethernet = cards.iter().all(|card| card.nets.iter().any(|net| net.network() == network && net.mac.is_some()));
     let raw = cards.iter().all(|card| card.raw);
@@ -140,18 +148,18 @@ fn by_network(
     if kind.is_none() && chosen_kind == Kind::Udp {
         why += if ethernet { ", and not every rank may send raw frames (CAP_NET_RAW)" } else { ", and no Ethernet" };
     }
+    why += &alike.to_string();
     let chosen = common.len() > 1 || kind.is_none() && chosen_kind == Kind::Udp;
     Ok((spec, why, chosen))
 }
 
-/// The networks that every process is in, those with the largest packets first.
-fn common_networks(cards: &[Card]) -> Vec<(IpAddr, u8)> {
+/// The networks that every process is in by an address of its host alone, those with the largest packets first.
+fn common_networks(cards: &[Card], alike: &Alike) -> Vec<(IpAddr, u8)> {
     let mut common: Vec<(usize, IpAddr, u8)> = Vec::new();
-    for net in &cards[0].nets {
+    for net in alike.others_of(&cards[0]) {
         let network = net.network();
-        let mtus =
-            cards.iter().map(|card| card.nets.iter().filter(|net| net.network() == network).map(|net| net.mtu).max());
-        let least = mtus.min().flatten();
+        let of = |card| alike.others_of(card).filter(|net| net.network() == network).map(|net| net.mtu).max();
+        let least = cards.iter().map(of).min().flatten();
         if let Some(mtu) = least.filter(|_| !common.iter().any(|known| (known.1, known.2) == network)) {
             common.push((mtu, network.0, network.1));
         }
@@ -161,13 +169,21 @@ fn common_networks(cards: &[Card]) -> Vec<(IpAddr, u8)> {
 }
 
 /// UDP from the address that the kernel's route to rank `far` leaves by.
-fn by_route(cards: &[Card], own: usize, far: usize, kind: Option<Kind>) -> Result<(Spec, String, bool), PlanError> {
+fn by_route(
+    cards: &[Card],
+    own: usize,
+    far: usize,
+    kind: Option<Kind>,
+    alike: Alike,
+) -> Result<(Spec, String, bool), PlanError> {
     match kind {
         Some(Kind::Uring) => return Err(PlanError::NoEthernet("uring")),
         Some(Kind::Xdp) => return Err(PlanError::NoEthernet("xdp")),
         Some(Kind::Udp) | None => {}
     }
-    let way = cards[far].nets.iter().find_map(|net| Some((net.ip, networks::address_towards(net.ip)?)));
+    // What leaves by an address that others have too is not answered to us.
+    let from = |to| networks::address_towards(to).filter(|from| !alike.0.contains(from));
+    let way = alike.others_of(&cards[far]).find_map(|net| Some((net.ip, from(net.ip)?)));
     let list = |card: &Card| match card.nets.as_slice() {
         [] => "none".to_owned(),
         nets => nets
@@ -176,9 +192,10 @@ fn by_route(cards: &[Card], own: usize, far: usize, kind: Option<Kind>) -> Resul
             .collect::<Vec<_>>()
             .join(", "),
     };
-    let (to, from) =
-        way.ok_or_else(|| PlanError::NoNetwork { to: far, own: list(&cards[own]), other: list(&cards[far]) })?;
-    let why = format!("no network has all hosts, and the route to {to}, rank {far}'s, leaves by this address");
+    let Some((to, from)) = way else {
+        return Err(PlanError::NoNetwork { to: far, own: list(&cards[own]), other: list(&cards[far]), alike });
+    };
+    let why = format!("no network has all hosts, and the route to {to}, rank {far}'s, leaves by this address{alike}");
     Ok((Spec::Udp { bind: SocketAddr::new(from, 0) }, why, true))
 }
 
@@ -193,6 +210,30 @@ fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
         Spec::Shm { .. } | Spec::Mem => return Err(PlanError::OneHostOnly(spec.to_string())),
     }
     Ok(spec)
+}
+
+impl Alike {
+    fn find(cards: &[Card]) -> Self {
+        let mut hosts: HashMap<IpAddr, &str> = HashMap::new();
+        let addresses = cards.iter().flat_map(|card| card.nets.iter().map(|net| (net.ip, card.host.as_str())));
+        Self(addresses.filter(|(ip, host)| hosts.entry(*ip).or_insert(host) != host).map(|(ip, _)| ip).collect())
+    }
+
+    /// The networks of `card` by which its host can be told from others.
+    fn others_of<'a>(&'a self, card: &'a Card) -> impl Iterator<Item = &'a Net> {
+        card.nets.iter().filter(|net| !self.0.contains(&net.ip))
+    }
+}
+
+/// Empty where there are none, else to be put behind other words.
+impl std::fmt::Display for Alike {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses: Vec<String> = self.0.iter().map(IpAddr::to_string).collect();
+        match addresses.as_slice() {
+            [] => Ok(()),
+            all => write!(f, "; of no use is {}, which several hosts have", all.join(", ")),
+        }
+    }
 }
 
 impl Kind {

@@ -92,6 +92,31 @@ fn without_a_common_ethernet_there_is_no_uring() {
     assert!(matches!(Plan::make(&apart, 0, &Wish::None), Err(PlanError::NoNetwork { to: 1, .. })));
 }
 
+/// As VirtualBox's NAT has it for all guests.
+#[test]
+fn an_address_that_several_hosts_have_leads_from_none_to_another() {
+    let nat = || net("eth0", "10.0.2.15/24", Some(15), 9000);
+    let own = |last: u8| net("eth1", &format!("192.168.56.{last}/24"), Some(last), 1500);
+    let cards =
+        [card("a", true, &[nat(), own(1)]), card("b", true, &[nat(), own(2)]), card("a", true, &[nat(), own(1)])];
+    let wanted = ["shm:mpi-j0b uring:eth1", "- uring:eth1", "shm:mpi-j0b uring:eth1,endpoint=1"];
+    assert_eq!(plans(&cards, &Wish::None), wanted);
+    let plan = Plan::make(&cards, 1, &Wish::None).unwrap().to_string();
+    assert!(
+        plan.contains("192.168.56.0/24 is a network of all hosts; of no use is 10.0.2.15, which several"),
+        "{plan}"
+    );
+    let third = net("eth0", "10.0.2.16/24", Some(16), 9000);
+    let cards = [card("a", true, &[nat()]), card("b", true, &[nat()]), card("c", true, &[third])];
+    let told = plans(&cards, &Wish::None);
+    assert!(told[0].contains("no network leads from this host to that of rank 1"), "{}", told[0]);
+    assert!(told[0].contains("; of no use is 10.0.2.15, which several hosts have. Name a driver"), "{}", told[0]);
+    // One of several addresses in a network, such as a service's that moves from host to host.
+    let moves = || net("eth1", "192.168.56.100/24", Some(1), 1500);
+    let cards = [card("a", true, &[moves(), own(1)]), card("b", true, &[moves(), own(2)])];
+    assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp)), ["- udp:192.168.56.1:0", "- udp:192.168.56.2:0"]);
+}
+
 proptest! {
     #[test]
     fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, protection: u64, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {

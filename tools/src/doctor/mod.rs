@@ -128,7 +128,11 @@ impl fmt::Display for Report {
             .collect();
         remedies.extend(self.dpdk.remedies());
         list(f, "What mends it:", &remedies)?;
-        list(f, "To give a card to DPDK, which takes it from the kernel:", &self.dpdk.takeovers())?;
+        list(
+            f,
+            "To give a card to DPDK, which takes it from the kernel until it is given back or the machine starts anew:",
+            &self.dpdk.takeovers(),
+        )?;
         let xdp: Vec<String> = self.nics.iter().flat_map(xdp_takeovers).collect();
         list(f, "To give an interface to xdp:", &xdp)
     }

@@ -1,6 +1,13 @@
 //! Over which interfaces the machine is reached.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io;
+
+use futures_util::TryStreamExt;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use sidelane_nic::interface::Interface;
 
 /// The interfaces of the default routes.
 #[derive(Debug)]
@@ -9,8 +16,9 @@ pub struct Routes(Vec<String>);
 impl Routes {
     /// Asks the kernel.
     pub fn gather() -> Self {
-        let read = |file| fs::read_to_string(file).unwrap_or_default();
-        Self(of(&read("/proc/net/route"), &read("/proc/net/ipv6_route")))
+        let indices = indices(&all().unwrap_or_default());
+        let leads = |name: &String| Interface::find(name).is_some_and(|own| indices.contains(&(own.index() as u32)));
+        Self(Interface::names().into_iter().filter(leads).collect())
     }
 
     /// True when a default route leads over `interface`, or over what is made of it: a bond, a bridge, a VLAN.
@@ -31,35 +39,94 @@ fn above(interface: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The interfaces of routes to everywhere in the kernel's two tables.
-fn of(v4: &str, v6: &str) -> Vec<String> {
-    // Interface, destination, ..., and at place 7 the mask (net/ipv4/fib_trie.c).
-    let v4 = v4.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let v4 = v4.filter(|fields| fields.len() > 7 && [fields[1], fields[7]] == ["00000000"; 2]).map(|fields| fields[0]);
-    // Destination and its length, ..., the interface last (net/ipv6/route.c). The loopback has the routes that lead nowhere.
-    let v6 = v6.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let v6 = v6.filter(|fields| fields.len() > 9 && fields[0].bytes().all(|byte| byte == b'0') && fields[1] == "00");
-    let v6 = v6.filter_map(|fields| fields.last().copied()).filter(|name| *name != "lo");
-    v4.chain(v6).map(str::to_owned).collect()
+/// The routes of all tables. Those in /proc have of a route over several interfaces only the first.
+fn all() -> io::Result<Vec<RouteMessage>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (connection, handle, _notices) = rtnetlink::new_connection()?;
+        tokio::spawn(connection);
+        let mut routes = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut which = RouteMessage::default();
+            which.header.address_family = family;
+            let found: Result<Vec<RouteMessage>, _> = handle.route().get(which).execute().try_collect().await;
+            // A kernel may be without IPv6.
+            routes.extend(found.unwrap_or_default());
+        }
+        Ok(routes)
+    })
+}
+
+/// The interfaces, by number, of the routes to everywhere: of each all that it may take (rtnetlink(7), RTA_MULTIPATH). Others
+/// than unicast lead nowhere.
+fn indices(routes: &[RouteMessage]) -> HashSet<u32> {
+    let to_everywhere =
+        |route: &&RouteMessage| route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast;
+    let attributes = routes.iter().filter(to_everywhere).flat_map(|route| &route.attributes);
+    let indices = attributes.flat_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => vec![*index],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+        _ => Vec::new(),
+    });
+    indices.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::process::Command;
+
+    use rtnetlink::{RouteMessageBuilder, RouteNextHopBuilder};
+
     use super::*;
+    use crate::lab::{Lab, LabError, LabSpec};
 
     #[test]
     fn default_routes_are_told_from_others() {
-        let v4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
-                  eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
-                  eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
-        let (any, link) = ("0".repeat(32), "fe80".to_owned() + &"0".repeat(28));
-        let v6 = format!(
-            "{any} 00 {any} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth2\n\
-             {link} 40 {any} 00 {any} 00000100 00000001 00000000 00000001 eth3\n\
-             {any} 00 {any} 00 {any} ffffffff 00000001 00000000 00200200       lo\n"
-        );
-        assert_eq!(of(v4, &v6), ["eth0", "eth2"]);
-        assert_eq!(of("", ""), Vec::<String>::new());
+        let v4 = || RouteMessageBuilder::<Ipv4Addr>::new().kind(RouteType::Unicast);
+        let v6 = || RouteMessageBuilder::<Ipv6Addr>::new().kind(RouteType::Unicast);
+        let hops = [4, 5].map(|index| RouteNextHopBuilder::new_ipv4().interface(index).build());
+        let routes = [
+            v4().output_interface(2).build(),
+            v4().destination_prefix(Ipv4Addr::new(10, 0, 0, 0), 24).output_interface(3).build(),
+            v4().multipath(hops.to_vec()).build(),
+            v6().output_interface(6).build(),
+            v6().kind(RouteType::Unreachable).output_interface(1).build(),
+        ];
+        assert_eq!(indices(&routes), HashSet::from([2, 4, 5, 6]));
         assert!(Routes::over(&["lo"]).lead_over("lo") && !Routes::over(&["eth0"]).lead_over("lo"));
+    }
+
+    #[test]
+    fn a_default_route_over_two_interfaces_leads_over_both() {
+        let lab = match Lab::build(&LabSpec::default()) {
+            Err(LabError::Forbidden(reason)) => return println!("skipped: {reason}"),
+            lab => lab.unwrap(),
+        };
+        let run = |command: &mut Command| {
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{command:?}: {output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        for line in [
+            "link add more type veth peer name other",
+            "address add 10.80.0.1/24 dev more",
+            "link set more up",
+            "link set other up",
+            "route add default nexthop via 10.79.0.2 dev veth0 nexthop via 10.80.0.2 dev more",
+        ] {
+            run(lab.host(0).command("ip").args(line.split(' ')));
+        }
+        let inside = ["--exact", "doctor::routes::tests::part_inside", "--ignored", "--nocapture", "--quiet"];
+        let told = run(lab.host(0).command(std::env::current_exe().unwrap()).args(inside));
+        assert!(told.contains("told: more veth0\n"), "{told}");
+    }
+
+    #[test]
+    #[ignore = "run inside a lab by another test"]
+    fn part_inside() {
+        let mut names = Routes::gather().0;
+        names.sort_unstable();
+        println!("\ntold: {}", names.join(" "));
     }
 }

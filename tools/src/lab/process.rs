@@ -34,10 +34,17 @@ impl Process {
 
     /// Waits until it has ended; false when that took longer.
     pub fn wait(&self, at_most: Duration) -> bool {
+        let until = Instant::now() + at_most;
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: One pollfd, alive during the call. An interrupted wait counts as too long: nobody installs handlers
-        // that return while this runs.
-        unsafe { libc::poll(&raw mut poll, 1, at_most.as_millis() as i32) > 0 }
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).as_millis();
+            // SAFETY: One pollfd, alive during the call.
+            let ended = unsafe { libc::poll(&raw mut poll, 1, i32::try_from(left).unwrap_or(i32::MAX)) };
+            // The end of another child, say, interrupts whichever thread the kernel chooses.
+            if ended >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return ended > 0;
+            }
+        }
     }
 }
 
@@ -103,6 +110,21 @@ pub fn children() -> Vec<u32> {
         .collect()
 }
 
+/// Kills every direct child that is not among `others`, and whatever else becomes one meanwhile, and waits until each is gone.
+pub fn kill_children_but(others: &HashSet<u32>) {
+    let mut seen = others.clone();
+    for _ in 0..LOOKS_MAX {
+        let found: Vec<u32> = children().into_iter().filter(|pid| seen.insert(*pid)).collect();
+        if found.is_empty() {
+            return;
+        }
+        for child in found.into_iter().filter_map(Process::open) {
+            let _ = child.signal(libc::SIGKILL);
+            child.wait(KILL_WAIT);
+        }
+    }
+}
+
 fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
@@ -119,4 +141,45 @@ pub fn detach() -> io::Result<()> {
         libc::close_range(3, u32::MAX, 0);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_does_not_end_the_wait_for_a_process() {
+        let mut child = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
+        let process = Process::open(child.id()).unwrap();
+        let handled = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(libc::SIGUSR1, Arc::clone(&handled)).unwrap();
+        let (sender, waiter) = channel();
+        let waits = thread::spawn(move || {
+            // SAFETY: Takes nothing.
+            sender.send(unsafe { libc::gettid() }).unwrap();
+            process.wait(Duration::from_secs(60))
+        });
+        let waiter = waiter.recv().unwrap();
+        let sleeps = || {
+            let stat = fs::read_to_string(format!("/proc/self/task/{waiter}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+        };
+        while !sleeps() {
+            thread::yield_now();
+        }
+        // SAFETY: Takes no pointer. The thread lives: it waits for a child that nobody has ended.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), waiter, libc::SIGUSR1) };
+        while !handled.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        child.kill().unwrap();
+        assert!(waits.join().unwrap(), "it was told of the signal, and not of the end");
+        child.wait().unwrap();
+    }
 }

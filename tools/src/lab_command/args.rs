@@ -73,8 +73,9 @@ Examples:
   sidelane lab down --name trio
   sidelane lab run -- ip neighbour
 
-Host A has the address 10.79.0.1, B 10.79.0.2 and so on; a command inside finds them in SIDELANE_A_IP, SIDELANE_A_MAC...
-and its own name in SIDELANE_HOST. Root is not needed where user namespaces are allowed (`sidelane doctor` tells).";
+Host A has the address 10.79.0.1, B 10.79.0.2 and so on; a command inside finds them in SIDELANE_A_IP, \
+SIDELANE_A_MAC... and its own name in SIDELANE_HOST. Root is not needed where user namespaces are allowed (`sidelane \
+doctor` tells).";
 
 /// What a lab shall be.
 #[derive(Debug, Clone, Args)]
@@ -155,9 +156,10 @@ Examples:
 
 Needs QEMU, busybox and, but for --driver kernel, DPDK, all of this machine:
   sudo apt-get install --no-install-recommends qemu-system-x86 busybox-static libdpdk-dev
-No root, and nothing of this machine is touched: the guests have a kernel of their own, this program and its libraries.
+No root, and nothing of this machine is touched: the guests have a kernel of their own, this program and its \
+libraries.
 
-Inside, SIDELANE_NIC names the driver of the guest's first NIC (dpdk:0000:00:04.0), SIDELANE_NICS those of all, and
+Inside, SIDELANE_NIC names the driver of the guest's first NIC (dpdk:0000:00:04.0), SIDELANE_NICS those of all, and \
 SIDELANE_PEER the other guest; so the commands need no options for it. On a real NIC they are typed:
   echo vfio-pci > /sys/bus/pci/devices/0000:04:00.0/driver_override
   echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind

@@ -24,13 +24,19 @@ Examples:
   sidelane ladder --nic shm --rungs mpi --mpi /opt/mpich,/opt/openmpi
   sidelane ladder --rungs mpi --mpi /opt/mpich --patterns ping-pong --sizes 8,1K,16K,64K,1M,4M
 
-How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the difference is to the rung below.
+Rungs, from the kernel's to the highest of ours: tcp-block and tcp-poll, kernel TCP, asleep or busy-polling; \
+udp-poll, kernel UDP; smoltcp-tcp, TCP in user space on our driver; raw, bare frames; proto, reliable messages, with \
+-authenticated and -encrypted protected; am, Active Messages; mpi, MPI's messages; put and get, access to the other \
+one's memory.
+
+How to read the table: half round trip is the time of one message one way (of a get the whole round trip); the \
+difference is to the rung below.
 Default: the veth hands 64 KiB segments on uncut, to TCP as to us. --real-frames: every frame fits the MTU.
 
 Between two machines:
   machine B$ sidelane ladder serve --nic uring:eth1
   machine A$ sidelane ladder --nic uring:eth1 --peer B
-A and B each name their own interface, and both need the same version of sidelane. The kernel's rungs run between the
+A and B each name their own interface, and both need the same version of sidelane. The kernel's rungs run between the \
 addresses that --peer connects, so give B's address on the network that shall be compared.";
 
 #[derive(Debug, Subcommand)]
@@ -172,10 +178,11 @@ Examples:
   sidelane ladder collectives --mpi /opt/mpich,/opt/openmpi --json collectives.json
   sidelane ladder collectives --only allreduce,iallreduce --rounds 9
 
-In each round every library has its turn with the same calls. A call is made back to back for some milliseconds, longer where a
-barrier takes long, ten times at least unless one takes 100 ms, and a barrier closes them. A table for each number of ranks: microseconds a call, ours and those of the best
-of the others (its initial behind), and how many times as fast ours is. Ranks may be more than cores; if not, each
-is bound to one. A full table takes a minute, with MPICH some: its ranks do not give way to each other.";
+In each round every library has its turn with the same calls. A call is made back to back for some milliseconds, \
+longer where a barrier takes long, ten times at least unless one takes 100 ms, and a barrier closes them. A table for \
+each number of ranks: microseconds a call, ours and those of the best of the others (its initial behind), and how \
+many times as fast ours is. Ranks may be more than cores; if not, each is bound to one. A full table takes a minute, \
+with MPICH some: its ranks do not give way to each other.";
 
 /// Which collective calls, and beside whom.
 #[derive(Debug, Args)]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use sidelane::lab::process::Process;
 use sidelane_mpi::launch::{Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
@@ -19,6 +18,7 @@ use super::guard::Guard;
 use super::output::Sink;
 use super::rank::{self, Rank};
 use super::sources::{self, Event};
+use super::stop;
 use super::verdict::{End, Verdict};
 use super::{Failure, JobSpec};
 
@@ -135,6 +135,8 @@ impl Job {
         match signal {
             SIGCHLD => {
                 while let Some((pid, status)) = rank::reap() {
+                    // From here on its number may be another's.
+                    self.others.remove(&pid);
                     // Others are what ranks have left behind.
                     if let Some(member) = self.ranks.iter_mut().find(|member| member.rank.pid == pid) {
                         member.state = State::Ended { status, since: Instant::now() };
@@ -144,7 +146,9 @@ impl Job {
             }
             SIGTSTP => {
                 self.signal_all(libc::SIGSTOP);
-                let _ = Process::open(std::process::id()).map(|own| own.signal(libc::SIGSTOP));
+                stop::as_by_default();
+                // Nobody sends us SIGCONT when it was not done.
+                self.signal_all(SIGCONT);
             }
             // What the ranks are to do at these only they know.
             SIGCONT | SIGUSR1 | SIGUSR2 => self.signal_all(signal),

@@ -7,6 +7,7 @@
 //! | `output`, `input` | whole lines out, what is typed in |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
+//! | `stop` | Ctrl-Z for this command itself |
 //! | `job` | the loop that ties them; how a job begins and ends |
 //! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
@@ -19,12 +20,14 @@ mod output;
 mod place;
 mod rank;
 mod sources;
+mod stop;
 mod verdict;
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use sidelane::lab::keeper::KeepError;
@@ -88,13 +91,16 @@ pub enum Failure {
     Keep(#[from] KeepError),
     #[error("{0}; {MACHINES}")]
     NoLab(KeepError),
-    #[error("a job is of one program here, and `:` begins another one's; let that choose what to do by its rank")]
+    #[error(
+        "a job is of one program here, and `:` begins another one's; let that choose what to do by its rank \
+         (behind `--`, `:` is an argument as others)"
+    )]
     Programs,
     #[error(transparent)]
     Variable(#[from] VariableError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
     Cores { ranks: usize, cores: usize },
-    #[error("cannot start `{program}` on host {host}: {error}{}", advice(error))]
+    #[error("cannot start `{program}` on host {host}: {error}{}", advice(program, error))]
     Start { program: String, host: String, error: io::Error },
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -114,9 +120,17 @@ impl Failure {
     }
 }
 
-/// Three streams and a connection each are many descriptors.
-fn advice(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::EMFILE) { "; `ulimit -Hn` says how many there may be" } else { "" }
+/// What to do about it, where that is known.
+fn advice(program: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        // Three streams and a connection each are many descriptors.
+        Some(libc::EMFILE) => "; `ulimit -Hn` says how many there may be".to_owned(),
+        // As a shell, programs are looked for in PATH alone.
+        Some(libc::ENOENT) if !program.contains('/') && Path::new(program).exists() => {
+            format!("; that of this folder is called `./{program}`")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.

@@ -71,10 +71,10 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
 
 /// Hands on the signals that a job cares for.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2])?;
-    // By nohup(1). The ranks inherit that.
-    if !is_ignored(SIGHUP) {
-        signals.add_signal(SIGHUP)?;
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGCONT, SIGUSR1, SIGUSR2])?;
+    // By nohup(1), and by shells that know no jobs. The ranks inherit that.
+    for signal in [SIGHUP, SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal)) {
+        signals.add_signal(signal)?;
     }
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {

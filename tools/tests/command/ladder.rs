@@ -231,3 +231,21 @@ fn two_machines_measure_with_each_other() {
     assert_eq!(server.wait().unwrap().code(), Some(130));
     stage.assert_nothing_is_left();
 }
+
+/// A shell that became the command may have children, such as what reads its output.
+#[test]
+fn a_signal_ends_nothing_that_was_there_before() {
+    let stage = Stage::own_user();
+    let mut shell = stage.command("sh");
+    shell.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $! >&2; exec \"$0\" \"$@\""]).arg(stage.program());
+    shell.args(["ladder", "serve", "--listen", "127.0.0.1:0", "--nic", "udp:127.0.0.1:0"]);
+    let mut server = shell.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let before = Process::open(lines.next().unwrap().parse().unwrap()).unwrap();
+    assert!(lines.next().unwrap().starts_with("serving "));
+    signal(&server, libc::SIGTERM);
+    assert_eq!(server.wait().unwrap().code(), Some(143));
+    assert!(!before.wait(Duration::ZERO), "it goes on");
+    before.signal(libc::SIGKILL).unwrap();
+    stage.assert_nothing_is_left();
+}

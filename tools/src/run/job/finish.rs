@@ -3,7 +3,7 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use sidelane::lab::process::{self, Process};
+use sidelane::lab::process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{FOREVER, Job};
@@ -13,17 +13,7 @@ use crate::run::verdict::Verdict;
 impl Job {
     /// Kills what ranks have left behind: all of it has become our child.
     pub(super) fn end_leftovers(&self) {
-        let mut seen = self.others.clone();
-        loop {
-            let found: Vec<u32> = process::children().into_iter().filter(|pid| seen.insert(*pid)).collect();
-            if found.is_empty() {
-                return;
-            }
-            for left in found.into_iter().filter_map(Process::open) {
-                let _ = left.signal(libc::SIGKILL);
-                left.wait(KILL_WAIT);
-            }
-        }
+        process::kill_children_but(&self.others);
     }
 
     /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
@@ -63,6 +53,3 @@ impl Job {
 
 /// What ranks wrote before they ended is in pipes of 64 KiB each: time enough for whoever reads at all.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// A killed process is gone as soon as it is next scheduled.
-const KILL_WAIT: Duration = Duration::from_secs(1);

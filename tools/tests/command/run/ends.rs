@@ -1,5 +1,6 @@
 //! How jobs end by themselves.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{output, own_stage, shells, told};
@@ -68,6 +69,11 @@ fn a_program_that_cannot_be_started_is_named() {
         assert_eq!(code, Some(127));
         assert!(errors.contains("cannot start `no-such-program`"), "{errors}");
         assert_eq!(stage.output(&["run", "-n", "2", "/"]).status.code(), Some(126));
+        let mut here = stage.sidelane(&["run", "-n", "2", "sidelane"]);
+        let folder = Path::new(&stage.program()).parent().unwrap().to_owned();
+        let (code, _, errors) = told(&here.current_dir(folder).env("PATH", "/nowhere").output().unwrap());
+        assert_eq!(code, Some(127));
+        assert!(errors.contains("that of this folder is called `./sidelane`"), "{errors}");
     });
 }
 

@@ -54,6 +54,7 @@ fn command_lines_of_mpiexec_are_understood_or_answered() {
         let text = refused(&["echo", "master", ":", "-n", "3", "echo", "worker"]);
         assert!(text.contains("a job is of one program"), "{text}");
         assert!(stage.output(&["run", "-n", "1", "sh", "-c", ":"]).status.success());
+        assert_eq!(stage.text(&["run", "-n", "1", "--", "echo", "1", ":", "-n", "3"]), "1 : -n 3\n");
         for machines in ["node1,node2", "node1", "node1.example.org", "10.0.0.1"] {
             let text = refused(&["--hosts", machines, "true"]);
             assert!(text.contains("other machines are reached with `mpiexec.hydra` or `srun`"), "{text}");

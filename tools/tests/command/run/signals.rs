@@ -146,6 +146,19 @@ fn a_hangup_that_is_ignored_ends_nothing() {
     });
 }
 
+/// As shells that know no jobs have it.
+#[test]
+fn a_stop_that_is_ignored_stays_so() {
+    own_stage(|stage| {
+        let mut command = stage.command("sh");
+        command.args(["-c", "trap '' TSTP; exec \"$0\" \"$@\""]).arg(stage.program());
+        let output = command.args(["run", "-n", "1", "sh", "-c", "grep SigIgn /proc/$PPID/status"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let ignored = u64::from_str_radix(text.trim().trim_start_matches("SigIgn:\t"), 16).unwrap();
+        assert_eq!(ignored >> (libc::SIGTSTP - 1) & 1, 1, "{ignored:x}");
+    });
+}
+
 /// Nobody else could end the barrier of MPI_Init.
 #[test]
 fn who_waits_for_a_rank_that_a_signal_has_ended_does_not_wait_on() {

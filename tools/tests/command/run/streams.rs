@@ -1,7 +1,10 @@
 //! What goes into a job and comes out of it.
 
-use std::io::{Read, Write};
+use std::fs;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use super::{own_stage, shells, told};
 use crate::stage::{Stage, signal};
@@ -74,49 +77,93 @@ fn a_reader_that_has_seen_enough_ends_the_job_quietly() {
     });
 }
 
-/// A job whose output, of both kinds, goes into one pipe that nobody reads on from: it is full, or soon will be.
-fn unread(stage: &Stage, options: &[&str], program: &[&str]) -> (Child, std::io::PipeReader) {
-    let (mut reader, writer) = std::io::pipe().unwrap();
-    let mut command = stage.sidelane(&[&["run"], options, program].concat());
-    let child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
-    // What follows is much more than a pipe holds.
-    reader.read_exact(&mut [0; 100]).unwrap();
-    (child, reader)
+/// A job whose output, of both kinds, goes into one pipe that nobody reads on from.
+struct Unread {
+    job: Child,
+    /// Both ends: the pipe never breaks, and shows when it is full.
+    _reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Unread {
+    /// Starts it; returns when it has written something.
+    fn start(stage: &Stage, options: &[&str], program: &[&str]) -> Self {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut command = stage.sidelane(&[&["run"], options, program].concat());
+        let output = || writer.try_clone().unwrap();
+        let job = command.stdout(output()).stderr(output()).spawn().unwrap();
+        reader.read_exact(&mut [0; 100]).unwrap();
+        Self { job, _reader: reader, writer }
+    }
+
+    /// Starts it; returns when the pipe is full, as it then stays: whatever the job writes from now on waits.
+    fn start_full(stage: &Stage, options: &[&str], program: &[&str]) -> Self {
+        let this = Self::start(stage, options, program);
+        let mut poll = libc::pollfd { fd: this.writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: One pollfd, alive during the call.
+        until(|| unsafe { libc::poll(&raw mut poll, 1, 0) } == 0);
+        this
+    }
+
+    /// Returns when the job has a thread of that name.
+    fn await_thread(&self, name: &str) {
+        let names = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.job.id())).unwrap().flatten();
+            tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect::<Vec<_>>()
+        };
+        until(|| names().iter().any(|other| other.trim_end() == name));
+    }
+
+    /// Signals it, if with anything, and returns its exit code.
+    fn end(mut self, number: Option<i32>) -> Option<i32> {
+        number.inspect(|number| signal(&self.job, *number));
+        self.job.wait().unwrap().code()
+    }
+}
+
+/// Looks until it is so.
+fn until(mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not come to that");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
 fn a_reader_that_stalls_keeps_no_signal_and_no_time_from_ending_the_job() {
     own_stage(|stage| {
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            let (mut job, _reader) = unread(stage, &["-n", "2"], &["yes"]);
-            signal(&job, number);
-            assert_eq!(job.wait().unwrap().code(), Some(128 + number));
+            let job = Unread::start_full(stage, &["-n", "2"], &["yes"]);
+            assert_eq!(job.end(Some(number)), Some(128 + number));
         }
-        let (mut job, _reader) = unread(stage, &["-n", "2", "--timeout", "0.3"], &["yes"]);
-        assert_eq!(job.wait().unwrap().code(), Some(124));
+        let job = Unread::start_full(stage, &["-n", "2", "--timeout", "0.3"], &["yes"]);
+        assert_eq!(job.end(None), Some(124));
     });
 }
 
 #[test]
 fn words_that_nobody_reads_keep_no_signal_from_ending_the_job() {
     own_stage(|stage| {
-        // Rank 1 fails, which is said of it into the full pipe; the other one, if it goes on, says when that is known.
-        let script = "[ $PMI_RANK = 0 ] || { seq 100000 & exit 3; }; sleep 1000";
-        for options in [&["-n", "2"][..], &["-n", "2", "--keep-going"]] {
-            let (mut job, _reader) = unread(stage, options, &["sh", "-c", script]);
-            signal(&job, libc::SIGTERM);
-            let code = job.wait().unwrap().code();
-            assert!(matches!(code, Some(3 | 143)), "{options:?}: {code:?}");
-        }
+        // Of the job only the command and its guard are left.
+        let only_output_is_left = || until(|| stage.processes().len() == 2);
+        // Rank 1 fails, which is said of it into the full pipe: at the end of the job, or when the other one goes on.
+        let fails = ["sh", "-c", "[ $PMI_RANK = 0 ] || { seq 100000 & exit 3; }; sleep 1000"];
+        let job = Unread::start_full(stage, &["-n", "2"], &fails);
+        only_output_is_left();
+        assert_eq!(job.end(Some(libc::SIGTERM)), Some(3));
+        let job = Unread::start_full(stage, &["-n", "2", "--keep-going"], &fails);
+        job.await_thread("own-words");
+        assert_eq!(job.end(Some(libc::SIGTERM)), Some(143));
         // Ranks that ended well leave a pipe that is full; time and signals still end the wait for its reader.
-        let (mut job, _reader) = unread(stage, &["-n", "1", "--timeout", "0.3"], &["seq", "20000"]);
-        assert_eq!(job.wait().unwrap().code(), Some(124));
-        let (mut job, _reader) = unread(stage, &["-n", "1"], &["seq", "20000"]);
-        signal(&job, libc::SIGTERM);
-        assert_eq!(job.wait().unwrap().code(), Some(143));
+        let job = Unread::start_full(stage, &["-n", "1", "--timeout", "0.3"], &["seq", "20000"]);
+        assert_eq!(job.end(None), Some(124));
+        let job = Unread::start_full(stage, &["-n", "1"], &["seq", "20000"]);
+        only_output_is_left();
+        assert_eq!(job.end(Some(libc::SIGTERM)), Some(143));
+        // What they write at a signal fills it.
         let at_term = ["sh", "-c", "trap 'seq 20000; exit 0' TERM; seq 50; while :; do sleep 0.01; done"];
-        let (mut job, _reader) = unread(stage, &["-n", "1"], &at_term);
-        signal(&job, libc::SIGTERM);
-        assert_eq!(job.wait().unwrap().code(), Some(143));
+        let job = Unread::start(stage, &["-n", "1"], &at_term);
+        assert_eq!(job.end(Some(libc::SIGTERM)), Some(143));
     });
 }

@@ -106,6 +106,34 @@ fn a_job_in_the_background_goes_on_and_leaves_what_is_typed_to_the_shell() {
     });
 }
 
+/// Whoever has started the command is in another session, as with `ssh -t`: no shell could let it go on. Process 1 of a
+/// container does not even stop.
+#[test]
+fn a_stop_that_nobody_could_end_is_none() {
+    own_stage(|stage| {
+        let script = "trap 'echo went on; exit 0' CONT; echo ready; while :; do sleep 0.01; done";
+        let job = ["run", "-n", "2", "sh", "-c", script];
+        let mut commands = vec![stage.sidelane(&job)];
+        let mut container = stage.command("unshare");
+        container.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--"]);
+        if container.arg("true").status().is_ok_and(|status| status.success()) {
+            let mut first = stage.command("unshare");
+            first.args(container.get_args().filter(|word| *word != "true")).arg(stage.program()).args(job);
+            commands.push(first);
+        } else {
+            println!("skipped for process 1: no namespace of processes here");
+        }
+        for command in commands {
+            let mut session = Session::start(command);
+            assert_eq!([session.line(), session.line()], ["ready", "ready"]);
+            // Ctrl-Z.
+            session.type_in(b"\x1a");
+            assert_eq!([session.line(), session.line()], ["went on", "went on"]);
+            assert_eq!(session.code(), Some(0));
+        }
+    });
+}
+
 #[test]
 fn input_that_no_rank_shall_have_is_left_alone() {
     own_stage(|stage| {
