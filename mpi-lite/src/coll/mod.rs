@@ -44,7 +44,7 @@ mod schedule;
 mod select;
 mod team;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod two_level;
 
 pub use blocks::Blocks;

@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn who_has_not_heard_which_id_was_taken_takes_it_for_nothing_else() {
         let key = Key::Call { of: 0 };
-        let [mut here, mut there, mut far] = [(); 3].map(|()| ContextIds::new());
+        let [mut here, mut there, mut far, mut further] = [(); 4].map(|()| ContextIds::new());
         // Two agree, but the first of them does not hear of it.
         let mut agree = |there: &mut ContextIds| {
             let mut parts = [(); 2].map(|()| Agreeing::new(key));
@@ -221,9 +221,13 @@ mod tests {
                 assert_eq!(parts[0].hear(&mut here, &all), None);
             }
         };
-        let second = 4096 + 2;
-        assert_eq!([agree(&mut there), agree(&mut far)], [Ok(2), Ok(second)]);
-        assert_eq!(agree(&mut ContextIds::new()), Ok(2 * 4096 + 2));
+        assert_eq!(agree(&mut there), Ok(2));
+        // Of this place the others know later generations than this process, which has not heard that one of those is in use.
+        let third = 2 * 4096 + 2;
+        [&mut far, &mut further]
+            .into_iter()
+            .for_each(|ids| (0..2).for_each(|given_up| ids.give_up(given_up * 4096 + 2)));
+        assert_eq!([agree(&mut far), agree(&mut further)], [Ok(third), Ok(4096 + 3)]);
     }
 
     #[test]

@@ -172,7 +172,11 @@ impl ContextIds {
                     }
                 }
             }
-            About::Generations(place) => self.skip(place),
+            // In which one is for others to know, and whoever is in the next agreement: the place is not used again.
+            About::Generations(place) => {
+                let (word, bit) = bit(place);
+                self.free[word] &= !bit;
+            }
         }
     }
 

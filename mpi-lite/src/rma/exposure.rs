@@ -179,14 +179,16 @@ impl Exposure {
 
     /// Does what a request asks for.
     fn handle(&mut self, device: &mut Device, origin: usize, bytes: &[u8]) {
+        // His lock may be another one's by now, and one that he asks for he would never give back.
+        if device.gone().contains(&self.members.processes[origin]) {
+            return;
+        }
         let Some(request) = Request::parse(bytes) else {
             self.origins[origin].refused.get_or_insert(RmaError::Malformed);
             return;
         };
         let Head { number, detail, .. } = request.head;
         match request.head.kind {
-            // He would never give it back, and is not forgotten twice.
-            Kind::Lock if device.gone().contains(&self.members.processes[origin]) => {}
             Kind::Lock => {
                 let wish = if detail == 1 { Lock::Exclusive } else { Lock::Shared };
                 let (members, answers) = (&self.members, &mut self.answers);

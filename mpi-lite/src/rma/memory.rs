@@ -13,6 +13,8 @@ pub(super) struct Regions {
     /// Bytes of one displacement.
     unit: u64,
     list: Vec<Region>,
+    /// Addresses at which nothing was attached, to be detached as if something were.
+    empty: Vec<usize>,
 }
 
 /// One piece of memory.
@@ -46,7 +48,7 @@ impl Regions {
     /// The memory stays where it is until this is dropped, and whoever else uses it keeps to MPI's rules for windows: it is not
     /// borrowed while this process is in a call of its device.
     pub unsafe fn of(memory: *mut [u8], unit: u64) -> Self {
-        let mut regions = Self { unit, list: Vec::new() };
+        let mut regions = Self { unit, list: Vec::new(), empty: Vec::new() };
         // SAFETY: passed on.
         unsafe { regions.add(memory, 0) };
         regions
@@ -54,14 +56,18 @@ impl Regions {
 
     /// No memory; what will be attached is seen at its address.
     pub const fn dynamic() -> Self {
-        Self { unit: 1, list: Vec::new() }
+        Self { unit: 1, list: Vec::new(), empty: Vec::new() }
     }
 
-    /// Shows more memory, at its address.
+    /// Shows more memory, at its address. Where none is given, nothing, wherever that is.
     ///
     /// # Safety
     /// As for [`Self::of`], until it is detached.
     pub unsafe fn attach(&mut self, memory: *mut [u8]) -> Result<(), RmaError> {
+        if memory.is_empty() {
+            self.empty.push(memory.addr());
+            return Ok(());
+        }
         let (at, end) = bounds(memory).ok_or(RmaError::Attach)?;
         let overlaps = |region: &Region| region.at < end && at < region.at + region.len as u64;
         if self.list.iter().any(overlaps) {
@@ -72,10 +78,14 @@ impl Regions {
         Ok(())
     }
 
-    /// Hides what was attached with this address.
+    /// Hides what was attached with this address; memory first, where there was nothing too.
     pub fn detach(&mut self, start: *const u8) -> Result<(), RmaError> {
-        let at = self.list.iter().position(|region| std::ptr::eq(region.start.as_ptr(), start));
-        self.list.swap_remove(at.ok_or(RmaError::Attach)?);
+        if let Some(at) = self.list.iter().position(|region| std::ptr::eq(region.start.as_ptr(), start)) {
+            self.list.swap_remove(at);
+            return Ok(());
+        }
+        let at = self.empty.iter().position(|empty| *empty == start.addr());
+        self.empty.swap_remove(at.ok_or(RmaError::Attach)?);
         Ok(())
     }
 
@@ -256,5 +266,27 @@ mod tests {
         assert_eq!(regions.detach(one.as_ptr()), Err(RmaError::Attach));
         assert_eq!(find(&regions, at, &[(48, 2)]), Err(RmaError::Range));
         assert_eq!(find(&regions, other.as_ptr().expose_provenance() as i64, &[(0, 50)]), Ok(vec![2; 50]));
+    }
+    #[test]
+    fn nothing_is_attached_anywhere_and_detached_as_memory_is() {
+        let mut memory = vec![1u8; 50];
+        let (start, within) = (memory.as_mut_ptr(), memory[7..].as_mut_ptr());
+        let at = start.expose_provenance() as i64;
+        let nothing = [std::ptr::null_mut(), start, within];
+        let mut regions = Regions::dynamic();
+        let attach = |regions: &mut Regions, start, len| {
+            // SAFETY: the memory outlives the regions and is not used beside them.
+            unsafe { regions.attach(std::ptr::slice_from_raw_parts_mut(start, len)) }
+        };
+        assert!(nothing.iter().all(|start| attach(&mut regions, *start, 0).is_ok()));
+        assert_eq!(find(&regions, at, &[(0, 1)]), Err(RmaError::Range));
+        attach(&mut regions, start, 50).unwrap();
+        assert_eq!(attach(&mut regions, within, 0), Ok(()));
+        assert_eq!(find(&regions, at, &[(0, 50)]), Ok(vec![1; 50]));
+        // What is shown is hidden by the first of those who detach its address.
+        regions.detach(start).unwrap();
+        assert_eq!(find(&regions, at, &[(0, 1)]), Err(RmaError::Range));
+        assert!(nothing.iter().chain([&within]).all(|start| regions.detach(*start).is_ok()));
+        assert!(nothing.iter().all(|start| regions.detach(*start) == Err(RmaError::Attach)));
     }
 }

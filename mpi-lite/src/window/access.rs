@@ -7,35 +7,27 @@ use crate::comm::{Equivalence, ErrorClass};
 use crate::op::Op;
 use crate::rma::RmaError;
 
-use super::own::{lent, room, target};
-use super::{Epoch, Kind};
+use super::{Epoch, Kind, begin};
 
 impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
     /// Copies elements to a rank's part, from `at` on (`MPI_Put`). Returns when `data` may change; they are there when the epoch has
     /// ended, or was flushed.
     pub fn put(&self, data: &[T], rank: u32, at: usize) -> Result<(), ErrorClass> {
-        let datatype = &T::datatype();
         // SAFETY: `data` is borrowed until the operation is over.
-        self.window
-            .done(|raw, turns| unsafe { raw.put(turns, lent(data, datatype), target(rank, at, data.len(), datatype)) })
+        self.window.done(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
     }
 
     /// Copies elements from a rank's part, from `at` on (`MPI_Get`). Returns when they are here. After an error any of them may have
     /// been written.
     pub fn get(&self, into: &mut [T], rank: u32, at: usize) -> Result<(), ErrorClass> {
-        let datatype = &T::datatype();
-        let from = target(rank, at, into.len(), datatype);
-        // SAFETY: `into` is borrowed until the operation is over, and any bytes make valid elements.
-        self.window.done(|raw, turns| unsafe { raw.get(turns, room(into, datatype), from) })
+        // SAFETY: `into` is borrowed until the operation is over.
+        self.window.done(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
     }
 
     /// Combines elements of a rank's part, from `at` on, with ours: each predefined element atomically for all accumulates
     /// (`MPI_Accumulate`). Returns when `data` may change; it is done there when the epoch has ended, or was flushed.
     pub fn accumulate(&self, data: &[T], rank: u32, at: usize, op: &Op) -> Result<(), ErrorClass> {
-        let datatype = &T::datatype();
-        let to = target(rank, at, data.len(), datatype);
-        // SAFETY: `data` is borrowed until this returns.
-        self.window.call(|raw, turns| unsafe { raw.accumulate(turns, lent(data, datatype), to, op) }).map(drop)
+        self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op)).map(drop)
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` is as long as `before`, or, with
@@ -48,12 +40,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         at: usize,
         op: &Op,
     ) -> Result<(), ErrorClass> {
-        let datatype = &T::datatype();
-        let to = target(rank, at, before.len(), datatype);
-        // SAFETY: both are borrowed until the operation is over, and any bytes make valid elements.
-        self.window.done(|raw, turns| unsafe {
-            raw.get_accumulate(turns, lent(data, datatype), room(before, datatype), to, op)
-        })
+        // SAFETY: `before` is borrowed until the operation is over.
+        self.window.done(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
     }
 
     /// [`Self::get_accumulate`] of one element, which it returns (`MPI_Fetch_and_op`).
@@ -68,7 +56,7 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
     pub fn compare_and_swap(&self, compare: T, new: T, rank: u32, at: usize) -> Result<T, ErrorClass> {
         let mut found = compare;
         let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
-        let (rank, at) = (rank as usize, super::own::displacement(at));
+        let (rank, at) = (rank as usize, begin::displacement(at));
         self.window.done(|raw, turns| {
             let datatype = T::datatype();
             let element = datatype.element_kind().filter(|_| datatype.element_count() == 1).ok_or(RmaError::Op)?;

@@ -5,7 +5,8 @@
 //! | `own` | a window: how it begins and ends, and this process's part of it |
 //! | `epoch` | when others' parts may be accessed: fence, start and complete, locks |
 //! | `posted` | when others may access this part: post and wait |
-//! | `access` | put, get, accumulates |
+//! | `begin` | put, get, accumulates, as they begin |
+//! | `access` | the same until they are over |
 //! | `scope` | several of them under way at once, on memory that is borrowed meanwhile |
 //!
 //! Everything is done by [`crate::rma`], whose calls take memory by address. Here an operation needs an [`Epoch`], and ends before what it
@@ -89,6 +90,7 @@
 //! ```
 
 mod access;
+mod begin;
 mod epoch;
 mod own;
 mod posted;

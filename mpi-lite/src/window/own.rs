@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::comm::{Communicator, Equivalence, ErrorClass, Held};
-use crate::datatype::Datatype;
-use crate::rma::{self, Lent, Operation, RmaError, Room, Target};
+use crate::rma::{self, Operation, RmaError};
+
+use super::begin::{displacement, lent, room};
 
 /// One process's part in a window, and its access to the others' parts (MPI-4.1 12.2). Places are counted in elements. Made by
 /// [`Communicator::window`].
@@ -168,21 +169,4 @@ impl<T: Equivalence> fmt::Debug for Window<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} elements of rank {} of {} in a window", self.len, self.rank(), self.size())
     }
-}
-
-pub(super) fn lent<'a, T>(elements: &[T], datatype: &'a Datatype) -> Lent<'a> {
-    Lent { address: elements.as_ptr().cast(), count: elements.len(), datatype }
-}
-
-pub(super) fn room<'a, T>(elements: &mut [T], datatype: &'a Datatype) -> Room<'a> {
-    Room { address: elements.as_mut_ptr().cast(), count: elements.len(), datatype }
-}
-
-pub(super) const fn target(rank: u32, at: usize, count: usize, datatype: &Datatype) -> Target<'_> {
-    Target { rank: rank as usize, displacement: displacement(at), count, datatype }
-}
-
-/// What does not fit is in no window.
-pub(super) const fn displacement(at: usize) -> i64 {
-    if at as u64 > i64::MAX as u64 { i64::MAX } else { at as i64 }
 }

@@ -8,8 +8,7 @@ use crate::comm::{Equivalence, ErrorClass, Held};
 use crate::op::Op;
 use crate::rma::{self, Operation, RmaError};
 
-use super::own::{lent, room, target};
-use super::{Epoch, Kind, Window};
+use super::{Epoch, Kind, Window, begin};
 
 /// Where operations are begun. Made by [`Epoch::scope`].
 #[derive(Debug)]
@@ -50,18 +49,14 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
 impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
     /// Begins [`Epoch::put`].
     pub fn put(&'scope self, data: &'scope [T], rank: u32, at: usize) -> Result<Request<'scope, T>, ErrorClass> {
-        let datatype = &T::datatype();
-        let to = target(rank, at, data.len(), datatype);
         // SAFETY: `data` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(self.window.call(|raw, turns| unsafe { raw.put(turns, lent(data, datatype), to) }))
+        self.add(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
     }
 
     /// Begins [`Epoch::get`]. `into` is seen again after the scope.
     pub fn get(&'scope self, into: &'scope mut [T], rank: u32, at: usize) -> Result<Request<'scope, T>, ErrorClass> {
-        let datatype = &T::datatype();
-        let from = target(rank, at, into.len(), datatype);
-        // SAFETY: `into` is borrowed for as long as the scope, at whose end the operation is over; any bytes make valid elements.
-        self.add(self.window.call(|raw, turns| unsafe { raw.get(turns, room(into, datatype), from) }))
+        // SAFETY: `into` is borrowed for as long as the scope, at whose end the operation is over.
+        self.add(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
     }
 
     /// Begins [`Epoch::accumulate`].
@@ -72,10 +67,7 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
-        let datatype = &T::datatype();
-        let to = target(rank, at, data.len(), datatype);
-        // SAFETY: as of `put`.
-        self.add(self.window.call(|raw, turns| unsafe { raw.accumulate(turns, lent(data, datatype), to, op) }))
+        self.add(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op))
     }
 
     /// Begins [`Epoch::get_accumulate`]. `before` is seen again after the scope.
@@ -87,16 +79,15 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
-        let datatype = &T::datatype();
-        let to = target(rank, at, before.len(), datatype);
-        // SAFETY: as of `put` and `get`.
-        self.add(self.window.call(|raw, turns| unsafe {
-            raw.get_accumulate(turns, lent(data, datatype), room(before, datatype), to, op)
-        }))
+        // SAFETY: as of `get`.
+        self.add(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
     }
 
-    fn add(&'scope self, begun: Result<Operation, ErrorClass>) -> Result<Request<'scope, T>, ErrorClass> {
-        let operation = begun?;
+    fn add(
+        &'scope self,
+        begin: impl FnOnce(&rma::Window, &mut Held) -> Result<Operation, RmaError>,
+    ) -> Result<Request<'scope, T>, ErrorClass> {
+        let operation = self.window.call(begin)?;
         let mut all = self.begun.borrow_mut();
         all.push(Some(operation));
         Ok(Request { window: self.window, begun: &self.begun, index: all.len() - 1 })

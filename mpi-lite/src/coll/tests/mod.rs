@@ -1,6 +1,7 @@
 //! Every algorithm against a model that knows everybody's input, and against the cost it states.
 
 mod cases;
+pub(crate) mod composed;
 mod costs;
 mod moved;
 mod neighbors;
@@ -23,17 +24,8 @@ pub(super) const ADD: (Operator, Reduction) = (
     Reduction { element: 4, commutative: true },
 );
 
-/// Composes maps a x + b of bytes: associative, and another result in any other order.
-pub(super) const COMPOSE: (Operator, Reduction) = (
-    |into, from| {
-        for (into, from) in into.chunks_exact_mut(2).zip(from.chunks_exact(2)) {
-            let (a, b) = (from[0], from[1]);
-            into[1] = a.wrapping_mul(into[1]).wrapping_add(b);
-            into[0] = a.wrapping_mul(into[0]);
-        }
-    },
-    Reduction { element: 2, commutative: false },
-);
+/// [`composed::compose`], whose order matters.
+pub(super) const COMPOSE: (Operator, Reduction) = (composed::compose, composed::COMPOSE);
 
 /// A call of every rank, built by `build` from its team, with the send and receive buffers as `buffers` says.
 pub(super) fn play(

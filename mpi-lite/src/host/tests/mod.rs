@@ -10,6 +10,7 @@ use std::sync::{Barrier, Mutex};
 
 use super::*;
 use crate::coll::Blocks;
+use crate::coll::tests::composed::{combined, compose, input};
 
 /// A rank that reads its own process's memory.
 struct Thread;
@@ -79,24 +80,6 @@ fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
-}
-
-fn input(rank: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + rank * 31 + at / 251) as u8).collect()
-}
-
-/// Composes maps a x + b of bytes: associative, and another result in any other order.
-fn compose(into: &mut [u8], from: &[u8]) {
-    for (into, from) in into.chunks_exact_mut(2).zip(from.chunks_exact(2)) {
-        into[1] = from[0].wrapping_mul(into[1]).wrapping_add(from[1]);
-        into[0] = from[0].wrapping_mul(into[0]);
-    }
-}
-
-fn combined(members: usize, len: usize) -> Vec<u8> {
-    let mut result = input(members - 1, len);
-    (0..members - 1).rev().for_each(|member| compose(&mut result, &input(member, len)));
-    result
 }
 
 const SIZES: [usize; 5] = [1, 2, 3, 5, 16];

@@ -3,7 +3,7 @@
 
 use super::job::job;
 use super::operations::{get, put, window};
-use crate::adi::{self, Config, Device, Outgoing};
+use crate::adi::{self, Config, Device, Outgoing, Pattern};
 use crate::rma::lent::Bytes;
 use crate::rma::members::tag;
 use crate::rma::request::{Head, Kind};
@@ -85,6 +85,48 @@ fn await_end_of_the_last(device: &mut Device, members: &Members) {
     while !device.gone().contains(&(last as u32)) {
         device.progress();
     }
+}
+
+/// The target is told of his end by others, before it has taken in all that he sent.
+#[test]
+fn what_somebody_asked_who_is_gone_is_not_done_under_the_lock_of_the_next() {
+    let granted = std::sync::Barrier::new(2);
+    job(3, &Config::default(), |device, members| {
+        // The window is not freed: whoever ends serves it until then.
+        let kept = vec![0; 4].leak();
+        let w = window(device, members.clone(), Flavor::Create, kept);
+        match members.rank {
+            0 => {
+                hear(device, &members, 2, 5);
+                let lock = members.hear(device, 1, 1, adi::Incoming::EMPTY);
+                ask(device, &members, 1, Head { detail: 1, ..head(Kind::Lock, 1, 0) }, &[]);
+                say(device, &members, 1, 6);
+                device.wait(lock);
+                granted.wait();
+            }
+            1 => {
+                hear(device, &members, 0, 6);
+                let mut gone = Some(2);
+                device.on_idle_ask(Box::new(move || gone.take()));
+                while device.gone().is_empty() {
+                    device.progress();
+                    device.pass_by();
+                }
+                let behind = Pattern { context: members.contexts.answers, source: None, tag: Some(7) };
+                while device.probe(behind).is_none() {
+                    device.progress();
+                }
+                assert_eq!(kept, [0; 4]);
+            }
+            _ => {
+                w.lock(device, 1, Lock::Exclusive).unwrap();
+                say(device, &members, 0, 5);
+                granted.wait();
+                put(&w, device, &[1; 4], 1, 0).unwrap();
+                say(device, &members, 1, 7);
+            }
+        }
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@ use sidelane_nic::time::Duration;
 
 use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
+use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
@@ -37,26 +38,6 @@ fn in_job(size: u32, each: impl Fn(&mut Device) + Sync) {
         }
         device.close(Duration::from_millis(2_000));
     });
-}
-
-fn input(rank: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + rank * 31 + at / 251) as u8).collect()
-}
-
-/// Composes maps a x + b of bytes: associative, and another result in any other order.
-fn compose(into: &mut [u8], from: &[u8]) {
-    for (into, from) in into.chunks_exact_mut(2).zip(from.chunks_exact(2)) {
-        into[1] = from[0].wrapping_mul(into[1]).wrapping_add(from[1]);
-        into[0] = from[0].wrapping_mul(into[0]);
-    }
-}
-
-const COMPOSE: Reduction = Reduction { element: 2, commutative: false };
-
-fn combined(members: usize, len: usize) -> Vec<u8> {
-    let mut result = input(members - 1, len);
-    (0..members - 1).rev().for_each(|member| compose(&mut result, &input(member, len)));
-    result
 }
 
 /// Every call once, with blocks of `len` bytes.
