@@ -7,7 +7,7 @@ use crate::event::{Event, GoneReason};
 use crate::in_flight::InFlight;
 use crate::send_fifo::SendFifo;
 use crate::timers::{Timer, Timers};
-use crate::wire::Seq;
+use crate::wire::{Seq, Tokens};
 
 impl Conn {
     /// Fires every timer that is due.
@@ -125,6 +125,20 @@ impl Conn {
         // A peer that has not told its token has its answer to our Hello refused, by a Reset too.
         if self.keys.theirs != 0 {
             self.owed.add(Owed::RESET);
+        }
+    }
+
+    /// What the peer is told if this connection ends now without a word; `None` where it expects no more of us.
+    pub fn reset_tokens(&self) -> Option<Tokens> {
+        let as_agreed = self.is_winding_down() && !self.owed.has(Owed::RESET);
+        // Without its token it is not Open either, and its answer to our Hello will find nobody.
+        (!as_agreed && self.keys.theirs != 0).then_some(Tokens { from: self.keys.own, to: self.keys.theirs })
+    }
+
+    /// The peer has found nobody for what we sent: it is asked about this very connection.
+    pub fn handle_unknown(&mut self) {
+        if matches!(self.phase, Phase::Open | Phase::Closing) {
+            self.owed.add(Owed::PING);
         }
     }
 
