@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use reliable_nic::Reliable;
 use sidelane_nic::clock;
-use sidelane_nic::mem::{Config as NodeConfig, Fabric};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
@@ -464,4 +464,40 @@ fn reach(from: &mut Endpoint<Reliable>, to: &mut Endpoint<Reliable>) -> PeerId {
     let events = turns(from, to);
     assert!(events.iter().all(|events| matches!(events[..], [Event::Connected { .. }])), "{events:?}");
     to.recv(|peer, message| (message == b"anew").then_some(peer)).flatten().expect("the message")
+}
+
+/// One that takes nothing asks without end, in two ways that are refused, so that no refusal says what the one before it does.
+#[test]
+fn answers_that_nobody_fetches_are_bounded() {
+    let [mut a, mut b] = connected(7, 1 << 12);
+    a.endpoint.send(a.peer, b"like this").unwrap();
+    a.endpoint.flush();
+    let mut header = [0; 8];
+    b.endpoint.nic_mut().rx_burst(1, |frame, _| header.copy_from_slice(&frame[..8]));
+    // Nothing leaves `b` any more.
+    let (fabric, to_b) = (a.endpoint.nic().0.fabric(), b.endpoint.nic().caps().addr);
+    let LinkAddr::Mem { node } = to_b else { unreachable!() };
+    fabric.set_uplink(node, LineModel { rate_bits_per_s: Some(1), queue_limit_bytes: Some(0) });
+    // A Get of a region that is not there, and an Atomic that is misaligned.
+    let (mut get, mut atomic) = ([0; 28], [0; 40]);
+    get[0] = 17;
+    (atomic[0], atomic[16]) = (18, 1);
+    let frame = [&header[..], &[&get[..], &atomic[..]].concat().repeat(7)].concat();
+    let mut frames = 0;
+    let gone = loop {
+        let nic = a.endpoint.nic_mut();
+        let link = nic.link(to_b).unwrap();
+        let mut slot = nic.tx_slot(link, frame.len()).expect("room");
+        slot.copy_from_slice(&frame);
+        slot.commit();
+        nic.flush();
+        b.endpoint.poll();
+        if let Some(event) = b.endpoint.poll_event() {
+            break event;
+        }
+        frames += 1;
+        assert!(frames < 10_000, "it keeps {} bytes", b.endpoint.peer_memory(b.peer).unwrap().1);
+    };
+    assert_eq!(gone, Event::Gone { peer: b.peer, reason: GoneReason::Untaken });
+    assert_eq!(b.endpoint.counters().rejected(Reject::Overrun), 1);
 }
