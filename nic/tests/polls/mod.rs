@@ -19,8 +19,7 @@ pub fn calls() -> u64 {
 /// As for poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
-    let limit =
-        timespec { tv_sec: (timeout_ms / 1_000).into(), tv_nsec: c_long::from(timeout_ms % 1_000) * 1_000_000 };
+    let limit = timespec { tv_sec: (timeout_ms / 1_000).into(), tv_nsec: c_long::from(timeout_ms % 1_000) * 1_000_000 };
     // SAFETY: as the caller promises.
     unsafe { ppoll(fds, count, if timeout_ms < 0 { ptr::null() } else { &raw const limit }, ptr::null()) }
 }
