@@ -243,8 +243,10 @@ impl Conn {
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
                 self.congestion.on_timeout();
-                self.window = self.congestion.frames();
             }
+            // A few ask whether anything passes (RFC 5681, 3.1: the loss window). The rest would be copies for a peer that is away,
+            // which has to take them in when it is back.
+            self.window = self.congestion.frames().min(TIMEOUT_FRAMES);
             if self.backoff >= 2 {
                 self.owed.add(Owed::PING);
             }
@@ -346,6 +348,9 @@ pub(super) const SILENT_KEEP_ALIVES: u64 = 4;
 /// A peer that was heard so often, and took in nothing of what was written again each time before, never will. At
 /// [`crate::rtt`]'s longest time-out that is 13 s: about as long as nobody's answer is waited for when connecting.
 const UNHEEDED_MAX: u8 = 64;
+/// Frames that are written again at a time-out, until something is acknowledged: more than one, since a path that loses a third loses
+/// the one or its ack more often than not.
+const TIMEOUT_FRAMES: u32 = 4;
 /// A peer without messages for so many keep-alive spans gives memory back.
 const IDLE_KEEP_ALIVES: u64 = 16;
 /// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.
