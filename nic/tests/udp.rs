@@ -1,6 +1,7 @@
 //! The `udp` driver on the loopback, and on a veth pair within a network namespace.
 
 mod namespace;
+mod polls;
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -230,4 +231,33 @@ fn what_waits_unshown_is_known() {
         assert!(a.now() < deadline);
     }
     assert!(!a.has_unread());
+}
+
+/// One system call for all: a socket of its own for each of the first peers, and the one that hears the others.
+#[test]
+fn all_sockets_are_asked_at_once() {
+    let mut hub = open();
+    let mut peers: Vec<Udp> = (0..6).map(|_| open()).collect();
+    let to_hub: Vec<Link> = peers.iter_mut().map(|peer| link(peer, &hub)).collect();
+    // The last one is a stranger.
+    for (peer, to_hub) in peers.iter_mut().zip(&to_hub).take(5) {
+        let back = link(&mut hub, peer);
+        send(&mut hub, back, b"hello");
+        receive(peer);
+        send(peer, *to_hub, b"hello");
+        receive(&mut hub);
+    }
+    for (number, (peer, to_hub)) in peers.iter_mut().zip(to_hub).enumerate() {
+        let calls = polls::calls();
+        assert!(!hub.has_unread(), "before peer {number}");
+        // On the loopback a datagram is there when its system call is over.
+        send(peer, to_hub, b"one");
+        assert!(hub.has_unread(), "peer {number}");
+        assert_eq!(polls::calls() - calls, 2);
+        let deadline = hub.now() + Duration::from_millis(5_000);
+        hub.wait(Some(deadline)).unwrap();
+        assert!(hub.now() < deadline, "slept beside the datagram of peer {number}");
+        assert_eq!(polls::calls() - calls, 3);
+        assert_eq!(receive(&mut hub).1, peer.caps().addr);
+    }
 }

@@ -43,7 +43,7 @@ struct Sent {
 
 /// ```text
 ///            newer one arrived,
-///            window passed            written again
+///            window passed            written again, or the peer was away
 /// Flying ----------------------> Lost -------------> Flying
 ///    |                            |
 ///    +---- in a SACK ----> Arrived <+      (out of the window when the cumulative ack passes)
@@ -220,6 +220,15 @@ impl InFlight {
                 self.lost += 1;
             }
         }
+    }
+
+    /// Undoes [`Self::give_up_all`], as far as nothing was written again: the peer was away, and takes in only now what had arrived.
+    /// What is missing all the same later frames will tell.
+    pub fn wait_for_all(&mut self) {
+        for frame in self.frames.iter_mut().filter(|frame| frame.state == State::Lost) {
+            frame.state = State::Flying;
+        }
+        self.lost = 0;
     }
 
     /// Frames that are lost and have not been written again.

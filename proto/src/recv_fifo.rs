@@ -9,7 +9,7 @@ use crate::copy::copy_ends;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
 use crate::spares::Spares;
-use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, more_part, u16_at};
+use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, is_whole_messages, more_part, u16_at};
 
 /// Messages from one peer, in order.
 #[derive(Debug)]
@@ -36,6 +36,17 @@ fn is_run_of_messages(body: &[u8]) -> bool {
         at += RECORD_LEN + u16::from_le_bytes([low, high]) as usize;
     }
     at == body.len() && at > 0
+}
+
+/// Whether `body` is whole messages and Close, which is all that keeps it from being a run.
+#[cold]
+fn check_with_close(body: &[u8]) -> Result<(), Reject> {
+    for record in Records::new(body) {
+        if !matches!(record?, Record::Message(_) | Record::Close) {
+            return Err(Reject::Malformed);
+        }
+    }
+    Ok(())
 }
 
 /// The oldest record while it is shown. It leaves the ring in any case: who panics on a message has had it.
@@ -112,20 +123,23 @@ impl RecvFifo {
     /// it is kept.
     #[inline]
     pub fn accept(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<bool, Reject> {
-        let is_run = is_run_of_messages(body);
-        if is_run {
-            self.append(body)?;
+        let may_grant = if is_whole_messages(body) {
+            self.append(body)?
         } else {
-            self.accept_other(body, message_max, spares)?;
-        }
+            self.accept_part(body, message_max, spares)?;
+            true
+        };
         self.position += body.len() as u64;
-        Ok(!is_run)
+        Ok(may_grant)
     }
 
     /// Where the bytes will stand that `body` continues a message with: behind what has arrived of it, wherever the frame came
     /// from and whatever else it says. Nobody sees them, and the next body's stand there too, until [`Self::accept_placed`] is
     /// called. `None` where the message does not go on so far, or has no bytes there yet: [`Self::accept`] makes some.
     pub fn place(&mut self, body: &[u8]) -> Option<&mut [u8]> {
+        if self.is_beyond_grant(body) {
+            return None;
+        }
         self.assembly.as_mut()?.place(more_part(body)?.len())
     }
 
@@ -139,28 +153,19 @@ impl RecvFifo {
         Ok(())
     }
 
+    /// Takes in a part of a large message, which is alone in its frame.
     #[inline(never)]
-    fn accept_other(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
-        let mut records = Records::new(body);
-        let Some(first) = records.next() else { return Err(Reject::Malformed) };
-        match first? {
-            Record::Message(_) | Record::Close => {
-                for record in records {
-                    if !matches!(record?, Record::Message(_) | Record::Close) {
-                        return Err(Reject::Malformed);
-                    }
-                }
-                self.append(body)?;
-                // Only a Close keeps a body of whole records from being a run of messages.
-                self.closed = true;
-                Ok(())
-            }
-            // A part of a large message is alone in its frame.
+    fn accept_part(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
+        // The ring bounds what small messages take; nothing else bounds these.
+        if self.is_beyond_grant(body) {
+            return Err(Reject::Overrun);
+        }
+        match Records::new(body).next().ok_or(Reject::Malformed)?? {
             Record::First { total, part } if FIRST_LEN + part.len() == body.len() => {
                 self.begin(total as usize, part, message_max, spares)
             }
             Record::More(part) if RECORD_LEN + part.len() == body.len() => self.continue_with(part),
-            Record::First { .. } | Record::More(_) => Err(Reject::Malformed),
+            _ => Err(Reject::Malformed),
         }
     }
 
@@ -214,14 +219,29 @@ impl RecvFifo {
         self.ring.memory()
     }
 
+    /// Copies whole messages, perhaps with the Close among them; true if it is. They are looked at where the copy stands: what
+    /// they came from may be memory of another process, which nothing keeps from changing it meanwhile.
     #[inline]
-    fn append(&mut self, body: &[u8]) -> Result<(), Reject> {
-        if self.assembly.is_some() {
+    fn append(&mut self, body: &[u8]) -> Result<bool, Reject> {
+        if self.assembly.is_some() || body.len() > self.ring.longest() {
             return Err(Reject::Malformed);
         }
-        let at = self.ring.push(body.len()).ok_or(Reject::Overrun)?;
-        copy_ends(self.ring.slice_mut(at, body.len()), body);
-        Ok(())
+        let at = self.ring.spot(body.len()).ok_or(Reject::Overrun)?;
+        let copy = self.ring.slice_mut(at, body.len());
+        copy_ends(copy, body);
+        let is_run = is_run_of_messages(copy);
+        if !is_run {
+            check_with_close(copy)?;
+            self.closed = true;
+        }
+        self.ring.take_spot(at, body.len());
+        Ok(!is_run)
+    }
+
+    /// True if a sender that keeps to its credit could not have sent this.
+    #[inline]
+    const fn is_beyond_grant(&self, body: &[u8]) -> bool {
+        self.position + body.len() as u64 > self.granted
     }
 
     fn begin(&mut self, total: usize, part: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {

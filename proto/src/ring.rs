@@ -40,6 +40,11 @@ impl ByteRing {
         self.capacity
     }
 
+    /// Longest entry.
+    pub const fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// Bytes held.
     pub const fn used(&self) -> usize {
         self.used
@@ -49,12 +54,18 @@ impl ByteRing {
     #[inline]
     pub fn push(&mut self, len: usize) -> Option<usize> {
         let at = self.spot(len)?;
+        self.take_spot(at, len);
+        Some(at)
+    }
+
+    /// Takes the room for `len` bytes that [`Self::spot`] has named, or room for fewer.
+    #[inline]
+    pub fn take_spot(&mut self, at: usize, len: usize) {
         if at != self.tail {
             self.lap_end = self.tail;
         }
         self.tail = at + len;
         self.used += len;
-        Some(at)
     }
 
     /// Where [`Self::push`] would put `len` bytes, to be written before it is called. Nothing is taken yet.

@@ -156,7 +156,9 @@ impl Router {
     fn route_plain(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let header = PlainHeader::parse(frame)?;
         match header.kind {
-            Kind::Data | Kind::Ack => self.with_conn(header.peer, |conn, turn| conn.handle_plain(turn, &header, frame)),
+            Kind::Data | Kind::Ack => self
+                .with_conn(header.peer, |conn, turn| conn.handle_plain(turn, &header, frame))
+                .inspect_err(|reason| self.tell_unknown(*reason, from)),
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[PLAIN_LEN..])?;
                 match self.peers.at(header.peer) {
@@ -164,9 +166,27 @@ impl Router {
                     _ => self.meet(Stranger::Lost { from, tokens: Tokens { from: tokens.to, to: tokens.from } }),
                 }
             }
+            Kind::Reset if Tokens::parse(&frame[PLAIN_LEN..]) == Ok(Tokens::UNKNOWN) => {
+                let conn = self.peers.by_addr(from).ok_or(Reject::NoPeer)?;
+                conn.handle_unknown();
+                let index = conn.id.index;
+                self.activate(index);
+                Ok(())
+            }
             Kind::Hello | Kind::HelloAck | Kind::Reset => {
                 self.route_open(header.kind, header.peer, &frame[PLAIN_LEN..], frame.len(), from)
             }
+        }
+    }
+
+    /// A reliable driver's peer would not notice by itself that its frames find nobody: it has no time-outs. A header does not say whose
+    /// they are, so it is made to ask.
+    #[cold]
+    fn tell_unknown(&mut self, reason: Reject, from: LinkAddr) {
+        let is_told = |stranger: &Stranger| matches!(stranger, Stranger::Lost { from: other, .. } if *other == from);
+        if matches!(reason, Reject::NoPeer | Reject::Epoch) && !self.strangers.iter().any(is_told) {
+            // Whoever finds no place among them sends again, or has no more to lose.
+            let _ = self.meet(Stranger::Lost { from, tokens: Tokens::UNKNOWN });
         }
     }
 

@@ -7,7 +7,7 @@ use crate::event::{Event, GoneReason};
 use crate::in_flight::InFlight;
 use crate::send_fifo::SendFifo;
 use crate::timers::{Timer, Timers};
-use crate::wire::Seq;
+use crate::wire::{Seq, Tokens};
 
 impl Conn {
     /// Fires every timer that is due.
@@ -128,6 +128,20 @@ impl Conn {
         }
     }
 
+    /// What the peer is told if this connection ends now without a word; `None` where it expects no more of us.
+    pub fn reset_tokens(&self) -> Option<Tokens> {
+        let as_agreed = self.is_winding_down() && !self.owed.has(Owed::RESET);
+        // Without its token it is not Open either, and its answer to our Hello will find nobody.
+        (!as_agreed && self.keys.theirs != 0).then_some(Tokens { from: self.keys.own, to: self.keys.theirs })
+    }
+
+    /// The peer has found nobody for what we sent: it is asked about this very connection.
+    pub fn handle_unknown(&mut self) {
+        if matches!(self.phase, Phase::Open | Phase::Closing) {
+            self.owed.add(Owed::PING);
+        }
+    }
+
     /// A message was to be sent that the peer does not take.
     pub fn end_too_long(&mut self, turn: &mut TurnContext) {
         self.end(turn, GoneReason::MessageTooLong);
@@ -229,8 +243,10 @@ impl Conn {
             // The first of a row says it all: one window was lost (RFC 5681, 3.1).
             if self.backoff == 1 {
                 self.congestion.on_timeout();
-                self.window = self.congestion.frames();
             }
+            // A few ask whether anything passes (RFC 5681, 3.1: the loss window). The rest would be copies for a peer that is away,
+            // which has to take them in when it is back.
+            self.window = self.congestion.frames().min(TIMEOUT_FRAMES);
             if self.backoff >= 2 {
                 self.owed.add(Owed::PING);
             }
@@ -332,6 +348,9 @@ pub(super) const SILENT_KEEP_ALIVES: u64 = 4;
 /// A peer that was heard so often, and took in nothing of what was written again each time before, never will. At
 /// [`crate::rtt`]'s longest time-out that is 13 s: about as long as nobody's answer is waited for when connecting.
 const UNHEEDED_MAX: u8 = 64;
+/// Frames that are written again at a time-out, until something is acknowledged: more than one, since a path that loses a third loses
+/// the one or its ack more often than not.
+const TIMEOUT_FRAMES: u32 = 4;
 /// A peer without messages for so many keep-alive spans gives memory back.
 const IDLE_KEEP_ALIVES: u64 = 16;
 /// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.

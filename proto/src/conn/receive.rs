@@ -293,6 +293,10 @@ impl Conn {
         if self.backoff > 0 {
             self.backoff = 0;
             self.unheeded = 0;
+            self.window = self.congestion.frames();
+            if away {
+                self.in_flight.wait_for_all();
+            }
             self.owed.remove(Owed::PROBE);
             self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());
         }

@@ -282,8 +282,12 @@ impl<N: Nic> Endpoint<N> {
         &mut self.nic
     }
 
-    /// Ends the endpoint and gives the driver back. Peers notice by their time-outs.
-    pub fn into_nic(self) -> N {
+    /// Ends the endpoint and gives the driver back. Peers notice by their time-outs. A reliable driver's have none and are told
+    /// now; one for which the driver has no room learns it when its next frame finds another endpoint.
+    pub fn into_nic(mut self) -> N {
+        if N::RELIABLE {
+            self.reset_all();
+        }
         self.nic
     }
 

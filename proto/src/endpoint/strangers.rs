@@ -53,6 +53,15 @@ impl<N: Nic> Endpoint<N> {
         Ok(())
     }
 
+    /// Tells every peer that this endpoint ends, as far as the driver has room.
+    pub(super) fn reset_all(&mut self) {
+        let mut held = Vec::new();
+        self.router.peers.each(|conn| held.extend(conn.reset_tokens().map(|tokens| (conn.addr, tokens))));
+        for (addr, tokens) in held {
+            self.send_reset(addr, tokens);
+        }
+    }
+
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
         let Ok(link) = self.nic.link(to) else { return };

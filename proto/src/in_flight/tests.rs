@@ -147,11 +147,12 @@ fn every_event_in_every_state() {
         ("Lost", |flight, _, _| flight.give_up_all()),
         ("Arrived", |flight, rtt, first| drop(ack(flight, rtt, at(12), first, 0b1))),
     ];
-    let events: [(&str, Event); 4] = [
+    let events: [(&str, Event); 5] = [
         ("passed", |flight, rtt, first| drop(ack(flight, rtt, at(20), first.plus(2), 0))),
         ("in a SACK", |flight, rtt, first| drop(ack(flight, rtt, at(20), first, 0b1))),
         ("time-out", |flight, _, _| flight.give_up_all()),
         ("written again", |flight, _, first| flight.on_resent(at(20), first.plus(1))),
+        ("waited for", |flight, _, _| flight.wait_for_all()),
     ];
     let mut table = String::new();
     for (state, enter) in states {
@@ -168,8 +169,8 @@ fn every_event_in_every_state() {
     }
     assert_eq!(
         table,
-        "Flying, passed: 0 0 0\nFlying, in a SACK: 2 1 0\nFlying, time-out: 2 0 2\nFlying, written again: 2 2 0\n\
-         Lost, passed: 0 0 0\nLost, in a SACK: 2 0 1\nLost, time-out: 2 0 2\nLost, written again: 2 1 1\n\
-         Arrived, passed: 0 0 0\nArrived, in a SACK: 2 1 0\nArrived, time-out: 2 0 1\n"
+        "Flying, passed: 0 0 0\nFlying, in a SACK: 2 1 0\nFlying, time-out: 2 0 2\nFlying, written again: 2 2 0\nFlying, waited for: 2 2 0\n\
+         Lost, passed: 0 0 0\nLost, in a SACK: 2 0 1\nLost, time-out: 2 0 2\nLost, written again: 2 1 1\nLost, waited for: 2 2 0\n\
+         Arrived, passed: 0 0 0\nArrived, in a SACK: 2 1 0\nArrived, time-out: 2 0 1\nArrived, waited for: 2 1 0\n"
     );
 }

@@ -156,3 +156,55 @@ fn the_close_is_known_at_once_and_reached_in_its_turn() {
     assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Close);
     assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
 }
+
+#[test]
+fn large_messages_beyond_the_credit_are_refused() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    let mut bodies = (0..).flat_map(|stamp| bodies(stamp, 400));
+    let mut taken = 0;
+    let refused = loop {
+        let body = bodies.next().expect("without end");
+        if fifo.place(&body).is_some() {
+            panic!("no buffer was there before");
+        }
+        match fifo.accept(&body, 1 << 20, &mut spares) {
+            Ok(_) => taken += body.len(),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refused, Reject::Overrun);
+    assert!(taken <= CAPACITY, "{taken} bytes in a FIFO of {CAPACITY}");
+}
+
+#[test]
+fn bytes_that_have_a_place_count_against_the_credit_too() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    spares.give(vec![0xaa; 5_000]);
+    let parts = bodies(1, 5_000);
+    fifo.accept(&parts[0], 1 << 20, &mut spares).unwrap();
+    let mut taken = parts[0].len();
+    for part in &parts[1..] {
+        if fifo.place(part).is_none() {
+            break;
+        }
+        fifo.accept_placed(part).unwrap();
+        taken += part.len();
+    }
+    assert!(taken <= CAPACITY && taken + LONGEST > CAPACITY, "{taken} bytes of {CAPACITY}");
+}
+
+/// A driver may show frames that are longer than those that it sends.
+#[test]
+fn a_body_longer_than_any_frame_is_refused() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    // The next entry begins where only the longest one has room.
+    for _ in 0..3 {
+        fifo.accept(&bodies(1, LONGEST - RECORD_LEN)[0], 1 << 20, &mut spares).unwrap();
+    }
+    while fifo.take(&mut spares, |_, _| ()) == Taken::Message(()) && fifo.ring.used() > LONGEST {}
+    let mut body = vec![0; RECORD_LEN + 2 * LONGEST];
+    put_message(&mut body, &[2; 2 * LONGEST]);
+    assert_eq!(fifo.accept(&body, 1 << 20, &mut spares), Err(Reject::Malformed));
+    assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Message(LONGEST - RECORD_LEN));
+    assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
+}

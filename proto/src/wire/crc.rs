@@ -10,7 +10,7 @@ use super::fold;
 
 /// The CRC of RFC 3720, 12.1.
 #[inline]
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_behind(0, bytes)
 }
 

@@ -94,6 +94,9 @@ impl Hello {
 }
 
 impl Tokens {
+    /// In a Reset of a reliable driver: to whoever sent a frame to a connection that is not here, whose tokens nobody knows.
+    pub const UNKNOWN: Self = Self { from: 0, to: 0 };
+
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Self, Reject> {
         if body.len() != PING_LEN {

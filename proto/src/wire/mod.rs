@@ -15,6 +15,7 @@ mod seq;
 #[cfg(fuzzing)]
 pub use again::read_and_write;
 pub(crate) use check::{Check, Tail};
+pub(crate) use crc::crc32c;
 pub(crate) use header::{FULL_LEN, Header, Kind, NUMBER, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
 pub(crate) use operation::{
@@ -22,8 +23,8 @@ pub(crate) use operation::{
     put_put, split_messages,
 };
 pub(crate) use record::{
-    FIRST_LEN, RECORD_LEN, Record, Records, message_word, more_part, put_close, put_first, put_message,
-    put_message_of_two, put_more,
+    FIRST_LEN, RECORD_LEN, Record, Records, is_whole_messages, message_word, more_part, put_close, put_first,
+    put_message, put_message_of_two, put_more,
 };
 pub(crate) use seq::Seq;
 

@@ -73,6 +73,7 @@ scripts! {
     sack
     silent_peer
     tail_loss_probe
+    time_out_of_who_was_away
     too_long
     unconfirmed
     window_full

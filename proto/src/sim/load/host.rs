@@ -7,7 +7,7 @@ use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Instant;
 
 use super::clocked::Clocked;
-use crate::{Config, Endpoint, Event, PeerId};
+use crate::{Config, Counters, Endpoint, Event, PeerId};
 
 /// What sends and receives in a load.
 pub(super) trait Host {
@@ -41,10 +41,14 @@ struct Outlet {
 
 impl Ours {
     pub fn new(nic: MemNic, seed: u64, congestion_control: bool) -> Self {
+        Self::on(Clocked::new(nic), seed, congestion_control)
+    }
+
+    pub fn on(nic: Clocked, seed: u64, congestion_control: bool) -> Self {
         let config =
             Config { send_fifo: 400 << 10, recv_fifo: 400 << 10, congestion_control, seed, ..Config::default() };
         Self {
-            endpoint: Endpoint::new(Clocked::new(nic), config),
+            endpoint: Endpoint::new(nic, config),
             outlets: Vec::new(),
             due: HashMap::new(),
             newest: HashMap::new(),
@@ -59,6 +63,10 @@ impl Ours {
 
     pub fn stop(&mut self) {
         self.stopped = true;
+    }
+
+    pub fn counters(&self) -> &Counters {
+        self.endpoint.counters()
     }
 
     /// Everything that was sent is acknowledged.
@@ -120,7 +128,9 @@ impl Host for Ours {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout().map(|timeout| self.endpoint.nic().fabric_time(timeout))
+        let nic = self.endpoint.nic();
+        let timeout = self.endpoint.poll_timeout().map(|timeout| nic.fabric_time(timeout));
+        timeout.into_iter().chain(nic.next_frame()).min()
     }
 }
 

@@ -5,6 +5,7 @@
 //! it but without congestion control, and with go-back-N.
 
 mod clocked;
+mod descheduled;
 mod go_back_n;
 mod host;
 mod table;
@@ -13,6 +14,7 @@ mod trouble;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 
+pub use descheduled::{Descheduled, Receiver};
 pub use table::{LOADS, table};
 pub use trouble::{Recovery, Trouble, Who};
 

@@ -99,7 +99,7 @@ impl Run<'_, Ours> {
     }
 
     /// Nothing more is sent; what was is delivered.
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let limit = self.fabric.now() + DRAIN_MAX;
         self.hosts.iter_mut().for_each(Ours::stop);
         while !self.hosts.iter_mut().all(Ours::is_settled) {
