@@ -275,6 +275,18 @@ mod cases {
             (0..5).for_each(|_| assert_eq!(receive_one(&mut beside), b"others"));
         }
         assert_eq!((b.counters().rx_frames, beside.counters().rx_foreign), (3_000, 0));
+        // What nobody can read, to anybody.
+        for _ in 0..4_000 {
+            send(&mut a, to_b, b"ours");
+            receive_one(&mut b);
+        }
+        let neighbour = RawSocket::on("vA");
+        let unknown = [&[2; 12][..], &[0x88, 0xb5, 0, 9, 0, 9, 0, 0, 0, 2], &[0; 40]].concat();
+        for counted in [13, 13] {
+            neighbour.send(&unknown);
+            assert_eq!(b.rx_burst(10, |frame, _| panic!("{frame:?} is not ours")), 0);
+            assert_eq!(b.counters().rx_foreign, counted);
+        }
     }
 
     pub fn frames_of_both_rings_come_in_the_order_of_sending() {

@@ -183,7 +183,7 @@ impl Router {
     /// they are, so it is made to ask.
     #[cold]
     fn tell_unknown(&mut self, reason: Reject, from: LinkAddr) {
-        let is_told = |stranger: &Stranger| matches!(stranger, Stranger::Lost { from: other, .. } if *other == from);
+        let is_told = |stranger: &Stranger| matches!(stranger, Stranger::Lost { from: other, tokens } if *other == from && *tokens == Tokens::UNKNOWN);
         if matches!(reason, Reject::NoPeer | Reject::Epoch) && !self.strangers.iter().any(is_told) {
             // Whoever finds no place among them sends again, or has no more to lose.
             let _ = self.meet(Stranger::Lost { from, tokens: Tokens::UNKNOWN });

@@ -499,5 +499,6 @@ fn answers_that_nobody_fetches_are_bounded() {
         assert!(frames < 10_000, "it keeps {} bytes", b.endpoint.peer_memory(b.peer).unwrap().1);
     };
     assert_eq!(gone, Event::Gone { peer: b.peer, reason: GoneReason::Untaken });
+    assert!(14 * frames >= 8_192, "{frames} frames of 14 requests: peers that keep to the rules may have as many");
     assert_eq!(b.endpoint.counters().rejected(Reject::Overrun), 1);
 }

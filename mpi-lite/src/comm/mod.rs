@@ -80,7 +80,7 @@ pub use neighborhood::Around;
 pub use operand::{Operand, Operator};
 pub use partitioned::{Arrivals, Partitions};
 pub use pending::{Pending, Transfer};
-pub use persistent::Persistent;
+pub use persistent::{Persistent, PersistentRef};
 pub use pieces::Piece;
 pub use point::{Found, Mode};
 pub use prepare::Root;

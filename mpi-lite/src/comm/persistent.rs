@@ -19,6 +19,17 @@ pub struct Persistent {
     active: Pending,
 }
 
+/// A call that is begun or waited for with others. It stays where its memory is:
+///
+/// ```compile_fail
+/// # use sidelane_mpi::comm::{Persistent, Repeated};
+/// fn exchange(a: &mut Repeated<u8>, b: &mut Repeated<u8>) {
+///     let _: &mut Persistent = &mut *a.request();
+/// }
+/// ```
+#[derive(Debug)]
+pub struct PersistentRef<'a>(&'a mut Persistent);
+
 #[derive(Debug)]
 enum What {
     Message { memory: Memory, count: usize, datatype: Datatype, way: Way },
@@ -121,46 +132,68 @@ impl Persistent {
         status.map(|status| self.comm.status(status)).transpose()
     }
 
+    /// This call among others.
+    pub const fn by_ref(&mut self) -> PersistentRef<'_> {
+        PersistentRef(self)
+    }
+
     /// Begins all of them (`MPI_Startall`).
-    pub fn start_all<'a>(all: impl IntoIterator<Item = &'a mut Self>) -> Result<(), ErrorClass> {
-        all.into_iter().try_for_each(Self::start)
+    pub fn start_all<'a>(all: impl IntoIterator<Item = PersistentRef<'a>>) -> Result<(), ErrorClass> {
+        all.into_iter().try_for_each(|each| each.0.start())
     }
 
     /// Waits for one of them: which, and how it ended. `None` when all are inactive.
-    pub fn wait_any(all: &mut [&mut Self]) -> Option<(usize, Status)> {
-        let local = all.first()?.comm.local().clone();
-        local.wait_any_of(all, |each| &mut each.active)
+    pub fn wait_any(all: &mut [PersistentRef<'_>]) -> Option<(usize, Status)> {
+        let local = all.first()?.0.comm.local().clone();
+        local.wait_any_of(all, |each| &mut each.0.active)
     }
 
     /// Waits for at least one of them; `None` when all are inactive.
-    pub fn wait_some(all: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let local = all.first()?.comm.local().clone();
-        local.wait_some_of(all, |each| &mut each.active)
+    pub fn wait_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
+        let local = all.first()?.0.comm.local().clone();
+        local.wait_some_of(all, |each| &mut each.0.active)
     }
 
     /// One that is over: `None` if none is, `Some(None)` when all are inactive.
-    pub fn test_any(all: &mut [&mut Self]) -> Option<Option<(usize, Status)>> {
+    pub fn test_any(all: &mut [PersistentRef<'_>]) -> Option<Option<(usize, Status)>> {
         let Some(first) = all.first() else { return Some(None) };
-        let local = first.comm.local().clone();
-        local.test_any_of(all, |each| &mut each.active)
+        let local = first.0.comm.local().clone();
+        local.test_any_of(all, |each| &mut each.0.active)
     }
 
     /// Those that are over, none or several. `None` when all are inactive.
-    pub fn test_some(all: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let local = all.first()?.comm.local().clone();
-        local.test_some_of(all, |each| &mut each.active)
+    pub fn test_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
+        let local = all.first()?.0.comm.local().clone();
+        local.test_some_of(all, |each| &mut each.0.active)
     }
 
     /// How all ended, if all have; else nothing has changed.
-    pub fn test_all(all: &mut [&mut Self]) -> Option<Vec<Status>> {
+    pub fn test_all(all: &mut [PersistentRef<'_>]) -> Option<Vec<Status>> {
         let Some(first) = all.first() else { return Some(Vec::new()) };
-        let local = first.comm.local().clone();
-        local.test_all_of(all, |each| &mut each.active)
+        let local = first.0.comm.local().clone();
+        local.test_all_of(all, |each| &mut each.0.active)
     }
 
     /// Waits for all of them.
-    pub fn wait_all(all: &mut [&mut Self]) -> Vec<Status> {
-        all.iter_mut().map(|each| each.comm.local().wait(&mut each.active)).collect()
+    pub fn wait_all(all: &mut [PersistentRef<'_>]) -> Vec<Status> {
+        all.iter_mut().map(|each| each.0.comm.local().wait(&mut each.0.active)).collect()
+    }
+}
+
+impl PersistentRef<'_> {
+    /// As [`Persistent::wait`].
+    pub fn wait(&mut self) -> Result<Status, ErrorClass> {
+        self.0.wait()
+    }
+
+    /// As [`Persistent::test`].
+    pub fn test(&mut self) -> Result<Option<Status>, ErrorClass> {
+        self.0.test()
+    }
+
+    /// The same, for less long.
+    pub const fn again(&mut self) -> PersistentRef<'_> {
+        PersistentRef(self.0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls that are begun again and again, with the memory that they use.
 #![allow(unsafe_code)] // The raw calls take memory by address.
 
-use super::persistent::Persistent;
+use super::persistent::{Persistent, PersistentRef};
 use super::point::Mode;
 use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
@@ -84,7 +84,8 @@ impl<T: Equivalence> Repeated<T> {
         self.call.start()
     }
 
-    /// Waits until it is over.
+    /// Waits until it is over; at once if it is inactive. It stays active when the error is `ProcFailedPending`, until that failure is
+    /// acknowledged or this is dropped.
     pub fn wait(&mut self) -> Result<Status, ErrorClass> {
         self.call.wait()
     }
@@ -94,9 +95,9 @@ impl<T: Equivalence> Repeated<T> {
         self.call.test()
     }
 
-    /// For waiting for any of several.
-    pub const fn request(&mut self) -> &mut Persistent {
-        &mut self.call
+    /// For beginning several, and waiting for any of them.
+    pub const fn request(&mut self) -> PersistentRef<'_> {
+        self.call.by_ref()
     }
 
     /// What this rank gives next time. `Request` while it is active.

@@ -1,4 +1,5 @@
-//! Every interleaving of those who sleep and those who write, under loom's model of memory.
+//! Every interleaving of those who sleep and those who write, under loom's model of memory: the steps of `sleepers`, with the full
+//! fences of `wait` written again. That `membarrier` is as good as one of a pair is not modelled.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p sidelane-mpi --lib models`
 

@@ -62,8 +62,16 @@ pub enum PlanError {
         alike: Alike,
     },
     /// Ethernet frames are not routed.
-    #[error("{0} needs an Ethernet that all hosts are in, and there is none; SIDELANE_NIC=udp can be routed")]
-    NoEthernet(&'static str),
+    #[error(
+        "{kind} needs an Ethernet that all hosts are in, and there is none{alike}; SIDELANE_NIC=udp can be routed, and \
+         SIDELANE_NIC={kind}:eth0 names the interface"
+    )]
+    NoEthernet {
+        /// The kind of driver.
+        kind: &'static str,
+        /// Addresses that several hosts have, if there are any.
+        alike: Alike,
+    },
     /// A driver for one host, or none for several processes.
     #[error("SIDELANE_NIC={0} reaches no other host")]
     OneHostOnly(String),
@@ -127,15 +135,19 @@ fn by_network(
 ) -> Result<(Spec, String, bool), PlanError> {
     let alike = Alike::find(cards);
     let common = common_networks(cards, &alike);
-    let ours = |network: (IpAddr, u8)| alike.others_of(&cards[own]).find(|net| net.network() == network);
+    // One on Ethernet, if several interfaces are in it.
+    let ours = |network: (IpAddr, u8)| {
+        alike.others_of(&cards[own]).filter(|net| net.network() == network).min_by_key(|net| net.mac.is_none())
+    };
     let Some((network, net)) = common.first().and_then(|network| Some((*network, ours(*network)?))) else {
         return by_route(cards, own, far, kind, alike);
     };
-    let ethernet = cards.iter().all(|card| card.nets.iter().any(|net| net.network() == network && net.mac.is_some()));
+    let on_ethernet = |card| alike.others_of(card).any(|net| net.network() == network && net.mac.is_some());
+    let ethernet = cards.iter().all(on_ethernet);
     let raw = cards.iter().all(|card| card.raw);
     let chosen_kind = match kind {
-        Some(Kind::Uring) if !ethernet => return Err(PlanError::NoEthernet("uring")),
-        Some(Kind::Xdp) if !ethernet => return Err(PlanError::NoEthernet("xdp")),
+        Some(Kind::Uring) if !ethernet => return Err(PlanError::NoEthernet { kind: "uring", alike }),
+        Some(Kind::Xdp) if !ethernet => return Err(PlanError::NoEthernet { kind: "xdp", alike }),
         Some(kind) => kind,
         None if ethernet && raw => Kind::Uring,
         None => Kind::Udp,
@@ -177,8 +189,8 @@ fn by_route(
     alike: Alike,
 ) -> Result<(Spec, String, bool), PlanError> {
     match kind {
-        Some(Kind::Uring) => return Err(PlanError::NoEthernet("uring")),
-        Some(Kind::Xdp) => return Err(PlanError::NoEthernet("xdp")),
+        Some(Kind::Uring) => return Err(PlanError::NoEthernet { kind: "uring", alike }),
+        Some(Kind::Xdp) => return Err(PlanError::NoEthernet { kind: "xdp", alike }),
         Some(Kind::Udp) | None => {}
     }
     // What leaves by an address that others have too is not answered to us.

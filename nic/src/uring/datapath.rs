@@ -40,7 +40,13 @@ impl Uring {
                         filter = Some(true);
                     }
                 }
-                Err(Reject::Truncated | Reject::Foreign) => self.counters.rx_foreign += 1,
+                Err(Reject::Truncated | Reject::Foreign) => {
+                    self.counters.rx_foreign += 1;
+                    // Whose it is cannot be told, and who sends one may send more.
+                    if dress.is_none() && self.steering.on_others() {
+                        filter = Some(true);
+                    }
+                }
             }
             ring.release();
         }

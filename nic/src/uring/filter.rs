@@ -1,8 +1,8 @@
 //! Socket filters: which frames of an interface are one endpoint's.
 //!
 //! Classic BPF, run by the kernel before a frame takes a slot of the ring (linux/filter.h, networking/filter.rst). So
-//! several endpoints share an interface, and none pays for, or sees, another's frames. The EtherType is not tested: the
-//! socket is bound to it.
+//! several endpoints share an interface, and none pays for, or sees, another's frames, but for the few small ones that come while
+//! there is no filter ([`super::steering`]). The EtherType is not tested: the socket is bound to it.
 
 use libc::sock_filter;
 

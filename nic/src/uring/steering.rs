@@ -1,7 +1,8 @@
 //! Whether the socket of small frames has its filter now.
 //!
 //! A filter, of whatever length, costs a lone frame 45 to 50 ns of 1.2 to 1.9 µs (`bench/NOTES.md`, 48). So an endpoint goes
-//! without while nobody else's frames come; the first one that does puts the filter back, for twice as many frames as before.
+//! without while nobody else's frames come; the first one of theirs that it receives puts the filter back, for twice as many frames
+//! as before.
 //!
 //! ```text
 //! filtered --`wait` frames of ours--> open
@@ -31,7 +32,7 @@ impl Steering {
         self.left == 0
     }
 
-    /// Somebody else's frame came. True when the filter is to be put back.
+    /// A frame came that is somebody else's, or nobody's. True when the filter is to be put back.
     pub fn on_others(&mut self) -> bool {
         if self.left > 0 {
             // It stood in the ring behind the one that put the filter back.

@@ -218,7 +218,7 @@ impl<N: Nic> Endpoint<N> {
         if !N::RELIABLE {
             self.router.catch_up();
         }
-        let waits_for_room = !self.router.active.is_empty();
+        let waits_for_room = !self.router.active.is_empty() || !self.router.strangers.is_empty();
         // A reliable driver has no room where the other side is slow, or not there yet: that may be for long.
         if ready(&self.router) || waits_for_room && (!N::RELIABLE || std::mem::take(&mut self.has_more)) {
             return Ok(());

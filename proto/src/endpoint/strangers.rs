@@ -21,9 +21,15 @@ impl<N: Nic> Endpoint<N> {
                         self.router.turn.counters.reject_after_all(reason);
                     }
                 }
-                Stranger::Lost { from, tokens } => self.send_reset(from, tokens),
+                Stranger::Lost { from, tokens } => {
+                    // Nobody asks a second time where nothing is lost.
+                    if !self.send_reset(from, tokens) && N::RELIABLE {
+                        self.router.strangers.push(Stranger::Lost { from, tokens });
+                    }
+                }
             }
         }
+        strangers.append(&mut self.router.strangers);
         self.router.strangers = strangers;
     }
 
@@ -62,12 +68,15 @@ impl<N: Nic> Endpoint<N> {
         }
     }
 
-    fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) {
+    /// False when the driver has no room.
+    fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) -> bool {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
-        let Ok(link) = self.nic.link(to) else { return };
+        let Ok(link) = self.nic.link(to) else { return true };
         let job = self.router.turn.job.as_ref();
         let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
+        let mut sent = false;
         if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
+            sent = true;
             self.router.turn.counters.resets_sent += 1;
             tokens.emit(&mut slot[header..len]);
             open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);
@@ -80,5 +89,6 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.peers.holds_addr(to) {
             self.nic.unlink(link);
         }
+        sent
     }
 }

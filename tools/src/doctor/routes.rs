@@ -49,9 +49,11 @@ fn all() -> io::Result<Vec<RouteMessage>> {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut which = RouteMessage::default();
             which.header.address_family = family;
-            let found: Result<Vec<RouteMessage>, _> = handle.route().get(which).execute().try_collect().await;
+            let mut found = handle.route().get(which).execute();
             // A kernel may be without IPv6.
-            routes.extend(found.unwrap_or_default());
+            while let Ok(Some(route)) = found.try_next().await {
+                routes.push(route);
+            }
         }
         Ok(routes)
     })

@@ -118,8 +118,11 @@ pub fn kill_children_but(others: &HashSet<u32>) {
         if found.is_empty() {
             return;
         }
-        for child in found.into_iter().filter_map(Process::open) {
+        let found: Vec<Process> = found.into_iter().filter_map(Process::open).collect();
+        for child in &found {
             let _ = child.signal(libc::SIGKILL);
+        }
+        for child in &found {
             child.wait(KILL_WAIT);
         }
     }

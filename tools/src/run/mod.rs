@@ -126,7 +126,7 @@ fn advice(program: &str, error: &io::Error) -> String {
         // Three streams and a connection each are many descriptors.
         Some(libc::EMFILE) => "; `ulimit -Hn` says how many there may be".to_owned(),
         // As a shell, programs are looked for in PATH alone.
-        Some(libc::ENOENT) if !program.contains('/') && Path::new(program).exists() => {
+        Some(libc::ENOENT) if !program.contains('/') && Path::new(program).is_file() => {
             format!("; that of this folder is called `./{program}`")
         }
         _ => String::new(),

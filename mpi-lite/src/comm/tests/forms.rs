@@ -100,7 +100,7 @@ fn calls_with_one_memory_have_three_forms_too() {
             sum.room().unwrap().copy_from_slice(&own(round));
             // All three at once, whatever is over first.
             let mut all = [told.request(), sum.request(), met.request()];
-            Persistent::start_all(all.iter_mut().map(|each| &mut **each)).unwrap();
+            Persistent::start_all(all.iter_mut().map(PersistentRef::again)).unwrap();
             let mut seen = [false; 3];
             while let Some((which, status)) = Persistent::wait_any(&mut all) {
                 assert!(!std::mem::replace(&mut seen[which], true) && status.error.is_none());
@@ -168,7 +168,7 @@ fn persistent_calls_are_begun_in_any_order() {
             if backwards {
                 both.reverse();
             }
-            Persistent::start_all(both.iter_mut().map(|each| &mut **each)).unwrap();
+            Persistent::start_all(both.iter_mut().map(PersistentRef::again)).unwrap();
             Persistent::wait_all(&mut both);
             let sums = [ones.room().unwrap()[0], tens.room().unwrap()[0]];
             assert_eq!(sums, [4 * (1 + round), 4 * (10 + round)]);

@@ -1,7 +1,7 @@
 //! Persistent messages and collective calls: made once, and begun with other data round after round, in any order.
 #![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made.
 
-use sidelane_mpi::comm::{Communicator, Mode, Persistent, Source, Status};
+use sidelane_mpi::comm::{Communicator, Mode, Persistent, PersistentRef, Source, Status};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
@@ -116,7 +116,7 @@ impl Repeated {
                 room.copy_from_slice(&rounds[round][1]);
             }
             self.begin(&mut all, &mut rank.rng);
-            let mut calls: Vec<&mut Persistent> = all.iter_mut().map(|(prepared, _)| &mut prepared.call).collect();
+            let mut calls: Vec<PersistentRef> = all.iter_mut().map(|(prepared, _)| prepared.call.by_ref()).collect();
             for (at, status) in wait_somehow(&mut calls, rank) {
                 let (Prepared { given, room, rounds, what, .. }, expected) = &all[at];
                 assert_eq!(status.error, None, "{what}, round {round}");
@@ -145,7 +145,7 @@ impl Repeated {
             let mut calls: Vec<(usize, &mut Persistent)> =
                 all.iter_mut().enumerate().map(|(at, (prepared, _))| (at, &mut prepared.call)).collect();
             calls.sort_by_key(|(at, _)| order.iter().position(|other| other == at));
-            return Persistent::start_all(calls.into_iter().map(|(_, call)| call)).unwrap();
+            return Persistent::start_all(calls.into_iter().map(|(_, call)| call.by_ref())).unwrap();
         }
         for at in order {
             all[at].0.call.start().unwrap();
@@ -184,7 +184,7 @@ impl Repeated {
 }
 
 /// Waits for all that are active, in one of the many ways; how each has ended.
-fn wait_somehow(calls: &mut [&mut Persistent], rank: &mut Rank) -> Vec<(usize, Status)> {
+fn wait_somehow(calls: &mut [PersistentRef], rank: &mut Rank) -> Vec<(usize, Status)> {
     let mut over = Vec::new();
     match rank.rng.below(4) {
         0 => return Persistent::wait_all(calls).into_iter().enumerate().collect(),
