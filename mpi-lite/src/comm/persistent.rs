@@ -38,7 +38,7 @@ impl Communicator {
     /// # Safety
     ///
     /// All data of `count` elements at `memory` stays while this lives, and is not written while it is active.
-    pub unsafe fn send_init(
+    pub unsafe fn send_init_raw(
         &self,
         mode: Mode,
         memory: *const u8,
@@ -55,7 +55,7 @@ impl Communicator {
     /// # Safety
     ///
     /// All data of `count` elements at `memory` stays while this lives, and nobody else uses it while it is active.
-    pub unsafe fn recv_init(
+    pub unsafe fn recv_init_raw(
         &self,
         memory: *mut u8,
         count: usize,

@@ -1,7 +1,9 @@
-//! Pieces of a buffer, of a datatype each, and the collective calls that have one for each rank or neighbour: what is checked of
-//! their arguments (MPI-4.1 6.8 and 8.6.3).
+//! Pieces of a buffer, of a datatype each, for messages and for the collective calls that have one for each rank or neighbour: what is
+//! checked of their arguments (MPI-4.1 6.8 and 8.6.3).
 //!
 //! Raw calls use memory by what is checked here.
+
+use std::slice::from_ref;
 
 use crate::coll::{Blocks, Call};
 use crate::datatype::{Datatype, Predefined};
@@ -93,6 +95,18 @@ impl Communicator {
         let neighbors = around.neighbors();
         let call = Call::NeighborAlltoall { neighbors, to: Blocks::Lens(&to), from: Blocks::Lens(&from) };
         run(Prepared { call, given: Some(given), room, operator: None })
+    }
+
+    /// Where a piece of `data` is, all of it.
+    pub(super) fn piece_of<T: Equivalence>(&self, data: &[T], piece: &Piece) -> Result<*const u8, ErrorClass> {
+        self.pieces_of(data, from_ref(piece), 1)?;
+        Ok(data.as_ptr().cast::<u8>().wrapping_offset(piece.at))
+    }
+
+    /// The same, to be written.
+    pub(super) fn piece_of_mut<T: Equivalence>(&self, data: &mut [T], piece: &Piece) -> Result<*mut u8, ErrorClass> {
+        self.pieces_of_mut(data, from_ref(piece), 1)?;
+        Ok(data.as_mut_ptr().cast::<u8>().wrapping_offset(piece.at))
     }
 
     fn pieces_of<T: Equivalence>(

@@ -1,10 +1,12 @@
-//! Collective calls that are begun again and again, with the memory that they use.
+//! Calls that are begun again and again, with the memory that they use.
+#![allow(unsafe_code)] // The raw calls take memory by address.
 
 use super::persistent::Persistent;
-use super::{Equivalence, ErrorClass, Status};
+use super::point::Mode;
+use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
-/// A collective call with its arguments (MPI-4.1 6.13), inactive until [`Self::start`]. All ranks make the calls of a communicator in the
-/// same order, and begin them in any: unless the communicator had the hint `mpi_assert_strict_persistent_collective_ordering`, `true`,
+/// A call with its arguments (MPI-4.1 3.9, 6.13), inactive until [`Self::start`]. All ranks make the collective calls of a communicator in
+/// the same order, and begin them in any: unless the communicator had the hint `mpi_assert_strict_persistent_collective_ordering`, `true`,
 /// with which those on one host go by shared memory.
 #[derive(Debug)]
 pub struct Repeated<T> {
@@ -12,6 +14,64 @@ pub struct Repeated<T> {
     call: Persistent,
     given: Vec<T>,
     room: Vec<T>,
+}
+
+impl Communicator {
+    /// A send of `data` in any mode, to be begun again and again.
+    pub fn send_init<T: Equivalence>(
+        &self,
+        mode: Mode,
+        data: Vec<T>,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Repeated<T> {
+        let (memory, count) = (data.as_ptr().cast(), data.len());
+        // SAFETY: `Repeated` keeps `data`, where it is, until no send is under way any more.
+        let call = unsafe { self.send_init_raw(mode, memory, count, &T::datatype(), to.into(), tag) };
+        Repeated::new(call, data, Vec::new())
+    }
+
+    /// A receive into `room`, to be begun again and again.
+    pub fn recv_init<T: Equivalence>(
+        &self,
+        mut room: Vec<T>,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Repeated<T> {
+        let (memory, count) = (room.as_mut_ptr().cast(), room.len());
+        // SAFETY: as in `send_init`, and any bytes make valid elements.
+        let call = unsafe { self.recv_init_raw(memory, count, &T::datatype(), from.into(), tag.into()) };
+        Repeated::new(call, Vec::new(), room)
+    }
+
+    /// [`Self::send_piece`] in any mode, to be begun again and again.
+    pub fn send_piece_init<T: Equivalence>(
+        &self,
+        mode: Mode,
+        data: Vec<T>,
+        piece: &Piece,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<Repeated<T>, ErrorClass> {
+        let memory = self.piece_of(&data, piece)?;
+        // SAFETY: as in `send_init`, and the piece is within `data`.
+        let call = unsafe { self.send_init_raw(mode, memory, piece.count, &piece.datatype, to.into(), tag) };
+        Ok(Repeated::new(call, data, Vec::new()))
+    }
+
+    /// [`Self::recv_piece`], to be begun again and again.
+    pub fn recv_piece_init<T: Equivalence>(
+        &self,
+        mut room: Vec<T>,
+        piece: &Piece,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Repeated<T>, ErrorClass> {
+        let memory = self.piece_of_mut(&mut room, piece)?;
+        // SAFETY: as in `recv_init`, and the piece is within `room`.
+        let call = unsafe { self.recv_init_raw(memory, piece.count, &piece.datatype, from.into(), tag.into()) };
+        Ok(Repeated::new(call, Vec::new(), room))
+    }
 }
 
 impl<T: Equivalence> Repeated<T> {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::pending::Pending;
 use super::point::Mode;
-use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
+use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
 /// Where non-blocking calls are begun. Made by [`Communicator::scope`].
 #[derive(Debug)]
@@ -85,6 +85,35 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let (memory, count) = (data.as_mut_ptr().cast(), data.len());
         // SAFETY: `data` is borrowed for as long as the scope, at whose end the receive is over.
         let pending = unsafe { self.comm.start_recv(memory, count, &T::datatype(), from.into(), tag.into()) };
+        Ok(self.add(pending?))
+    }
+
+    /// Begins [`Communicator::send_piece`].
+    pub fn send_piece<T: Equivalence>(
+        &'scope self,
+        data: &'scope [T],
+        piece: &Piece,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<Request<'scope>, ErrorClass> {
+        let memory = self.comm.piece_of(data, piece)?;
+        // SAFETY: as of `send_as`, and the piece is within `data`.
+        let pending =
+            unsafe { self.comm.start_send(Mode::Standard, memory, piece.count, &piece.datatype, to.into(), tag) };
+        Ok(self.add(pending?))
+    }
+
+    /// Begins [`Communicator::recv_piece`]. `room` is seen again after the scope.
+    pub fn recv_piece<T: Equivalence>(
+        &'scope self,
+        room: &'scope mut [T],
+        piece: &Piece,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Request<'scope>, ErrorClass> {
+        let memory = self.comm.piece_of_mut(room, piece)?;
+        // SAFETY: as of `recv`, and the piece is within `room`.
+        let pending = unsafe { self.comm.start_recv(memory, piece.count, &piece.datatype, from.into(), tag.into()) };
         Ok(self.add(pending?))
     }
 

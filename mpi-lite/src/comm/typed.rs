@@ -3,7 +3,7 @@
 
 use super::pending::Pending;
 use super::point::{Found, Mode};
-use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
+use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
 impl Communicator {
     /// Sends, and returns when `data` is free again: at once, or when it was received.
@@ -51,6 +51,32 @@ impl Communicator {
     ) -> Result<Status, ErrorClass> {
         // SAFETY: `data` is borrowed until this returns, and any bytes make valid elements.
         unsafe { self.recv_raw(data.as_mut_ptr().cast(), data.len(), &T::datatype(), from.into(), tag.into()) }
+    }
+
+    /// Sends a piece of `data`. `Buffer` if that is not all within it; `Type` of elements with gaps, which have no value.
+    pub fn send_piece<T: Equivalence>(
+        &self,
+        data: &[T],
+        piece: &Piece,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<(), ErrorClass> {
+        let memory = self.piece_of(data, piece)?;
+        // SAFETY: the piece is within `data`, which is borrowed until this returns.
+        unsafe { self.send_raw(Mode::Standard, memory, piece.count, &piece.datatype, to.into(), tag) }
+    }
+
+    /// Receives into a piece of `room`, which is refused as by [`Self::send_piece`]. What is beside it stays as it is.
+    pub fn recv_piece<T: Equivalence>(
+        &self,
+        room: &mut [T],
+        piece: &Piece,
+        from: impl Into<Source>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Status, ErrorClass> {
+        let memory = self.piece_of_mut(room, piece)?;
+        // SAFETY: the piece is within `room`, which is borrowed until this returns, and any bytes make valid elements.
+        unsafe { self.recv_raw(memory, piece.count, &piece.datatype, from.into(), tag.into()) }
     }
 
     /// Receives a message of any length.

@@ -171,7 +171,7 @@ impl<'a> Part<'a> {
                 // SAFETY: The room stays until the message is dropped.
                 let mut again = unsafe {
                     let datatype = Predefined::Byte.into();
-                    world.recv_init(room.as_mut_ptr(), 8, &datatype, VICTIM.into(), Some(1))
+                    world.recv_init_raw(room.as_mut_ptr(), 8, &datatype, VICTIM.into(), Some(1))
                 };
                 again.start()?;
                 again.wait().map(drop)

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Raw calls, on memory that the tests own.
 
 use super::*;
-use crate::datatype::Predefined;
+use crate::datatype::{Datatype, Predefined};
 
 #[test]
 fn a_persistent_message_goes_as_often_as_it_is_begun() {
@@ -12,9 +12,9 @@ fn a_persistent_message_goes_as_often_as_it_is_begun() {
         // SAFETY: `data` outlives both, and is touched only while they are inactive.
         let mut message = unsafe {
             if comm.rank() == 0 {
-                comm.send_init(Mode::Standard, memory, 4, &kind, other.into(), 3)
+                comm.send_init_raw(Mode::Standard, memory, 4, &kind, other.into(), 3)
             } else {
-                comm.recv_init(memory, 4, &kind, other.into(), None)
+                comm.recv_init_raw(memory, 4, &kind, other.into(), None)
             }
         };
         assert_eq!(message.wait(), Ok(Status::EMPTY));
@@ -38,6 +38,39 @@ fn a_persistent_message_goes_as_often_as_it_is_begun() {
             message.start().unwrap();
         }
         drop(message);
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn messages_of_slices_are_begun_again_with_what_is_there_then() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        let second = Datatype::vector(3, 1, 2, &Predefined::Uint32.into()).unwrap();
+        let (piece, whole) = (Piece::new(4, 1, &second), Piece::new(0, 7, &Predefined::Uint32.into()));
+        let mut all = [
+            comm.send_init(Mode::Standard, vec![0u32; 4], other, 1),
+            comm.recv_init(vec![0u32; 4], other, 1),
+            comm.send_piece_init(Mode::Synchronous, vec![0u32; 7], &piece, other, 2).unwrap(),
+            comm.recv_piece_init(vec![0u32; 7], &piece, other, 2).unwrap(),
+        ];
+        for round in 1..20 {
+            all[0].given().unwrap().fill(round);
+            all[2].given().unwrap().copy_from_slice(&[0, round, 0, round + 1, 0, round + 2, 0]);
+            Persistent::start_all(all.iter_mut().map(Repeated::request)).unwrap();
+            assert_eq!(all[1].room().map(drop), Err(ErrorClass::Request));
+            let ended = Persistent::wait_all(&mut all.each_mut().map(Repeated::request));
+            assert!(ended.iter().all(|status| status.error.is_none()));
+            assert_eq!(ended[3].bytes, 12);
+            assert_eq!(all[1].room().unwrap(), [round; 4]);
+            assert_eq!(all[3].room().unwrap(), [0, round, 0, round + 1, 0, round + 2, 0]);
+        }
+        assert_eq!(comm.recv_piece_init(vec![0u32; 6], &whole, other, 2).map(drop), Err(ErrorClass::Buffer));
+        comm.barrier().unwrap();
+        // Active when they are dropped, and no message comes.
+        all[1].start().unwrap();
+        all[3].start().unwrap();
+        drop(all);
         comm.barrier().unwrap();
     });
 }

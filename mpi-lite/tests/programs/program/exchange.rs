@@ -258,7 +258,7 @@ impl Early {
             // SAFETY: The room's memory stays where it is, and is looked at when the receive is over.
             unsafe {
                 if slot.how == How::Persistent {
-                    let mut again = comm.recv_init(at, count, datatype, slot.source(), slot.tag);
+                    let mut again = comm.recv_init_raw(at, count, datatype, slot.source(), slot.tag);
                     again.start().unwrap();
                     persistent.push(Some(again));
                     pending.push(Pending::Null);
@@ -308,7 +308,7 @@ impl Sends {
                     self.pending.push(comm.start_send(*mode, at, *count, &layout.datatype, to, *tag).unwrap())
                 }
                 How::Persistent => {
-                    let mut again = comm.send_init(*mode, at, *count, &layout.datatype, to, *tag);
+                    let mut again = comm.send_init_raw(*mode, at, *count, &layout.datatype, to, *tag);
                     again.start().unwrap();
                     self.persistent.push(again);
                 }

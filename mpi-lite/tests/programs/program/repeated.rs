@@ -163,7 +163,7 @@ impl Repeated {
         let rounds: Vec<_> = (0..self.rounds).map(|round| [given(round), Vec::new(), Vec::new()]).collect();
         let memory = rounds[0][0].clone();
         // SAFETY: The memory stays where it is, and is not written while the send is active.
-        let call = unsafe { comm.send_init(*mode, memory.as_ptr(), *count, &layout.datatype, to.1.into(), *tag) };
+        let call = unsafe { comm.send_init_raw(*mode, memory.as_ptr(), *count, &layout.datatype, to.1.into(), *tag) };
         Prepared { call, given: memory, room: Vec::new(), rounds, what: format!("sent message {number}") }
     }
 
@@ -174,8 +174,9 @@ impl Repeated {
         let rounds = (0..self.rounds).map(|round| [Vec::new(), before.clone(), after(round)]).collect();
         let mut room = before;
         // SAFETY: The room stays where it is, and is not touched while the receive is active.
-        let call =
-            unsafe { comm.recv_init(room.as_mut_ptr(), *count, &layout.datatype, Source::Rank(from.1), Some(*tag)) };
+        let call = unsafe {
+            comm.recv_init_raw(room.as_mut_ptr(), *count, &layout.datatype, Source::Rank(from.1), Some(*tag))
+        };
         let bytes = self.packed(number, 0).len();
         let status = Status { source: Some(from.1), tag: Some(*tag), bytes, ..Status::EMPTY };
         (Prepared { call, given: Vec::new(), room, rounds, what: format!("received message {number}") }, Some(status))

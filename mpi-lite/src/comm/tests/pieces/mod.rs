@@ -127,6 +127,38 @@ fn a_matrix_is_transposed_over_ranks() {
     });
 }
 
+#[test]
+fn a_piece_is_sent_and_received_without_what_is_beside_it() {
+    both_ways(2, |comm| {
+        let number: Datatype = Predefined::Int32.into();
+        let (column, row) = (Datatype::vector(3, 1, 3, &number).unwrap(), Piece::new(12, 3, &number));
+        let other = 1 - comm.rank();
+        let matrix = [0, 1, 2, 10, 11, 12, 20, 21, 22].map(|cell: i32| cell + 100 * comm.rank() as i32);
+        let last = Piece::new(8, 1, &column);
+        let (mut waited, mut scoped) = ([-1; 9], [-1; 9]);
+        if comm.rank() == 0 {
+            comm.send_piece(&matrix, &last, other, 1).unwrap();
+            assert_eq!(comm.recv_piece(&mut waited, &row, other, 1).unwrap().bytes, 12);
+        } else {
+            comm.recv_piece(&mut waited, &row, other, 1).unwrap();
+            comm.send_piece(&matrix, &last, other, 1).unwrap();
+        }
+        comm.scope(|scope| {
+            scope.recv_piece(&mut scoped, &row, other, 2)?;
+            scope.send_piece(&matrix, &last, other, 2).map(drop)
+        })
+        .unwrap();
+        let [a, b, c] = [2, 12, 22].map(|cell| cell + 100 * other as i32);
+        assert_eq!([waited, scoped], [[-1, -1, -1, a, b, c, -1, -1, -1]; 2]);
+        for bad in [Piece::new(12, 1, &column), Piece::new(-1, 1, &number), Piece::new(33, 1, &number)] {
+            assert_eq!(comm.send_piece(&matrix, &bad, other, 3), Err(ErrorClass::Buffer));
+            assert_eq!(comm.recv_piece(&mut waited, &bad, other, 3).map(drop), Err(ErrorClass::Buffer));
+            let begun = comm.scope(|scope| scope.recv_piece(&mut scoped, &bad, other, 3).map(drop));
+            assert_eq!(begun, Err(ErrorClass::Buffer));
+        }
+    });
+}
+
 /// What C's `MPI_Alltoallw` is: pieces at absolute addresses (`MPI_BOTTOM`), in one call.
 #[test]
 fn pieces_at_addresses_are_exchanged_by_raw_calls() {
