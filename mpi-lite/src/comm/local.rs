@@ -177,7 +177,9 @@ impl Local {
         let nobody = Device::open(0, alone, Vec::new(), &Config::default()).expect("a process reaches itself");
         let mut state = self.lock();
         // What a program has given up and not ended has lent its memory to the device, which goes on.
-        std::mem::forget(std::mem::take(&mut state.runs));
+        if !state.runs.is_empty() {
+            std::mem::forget(std::mem::take(&mut state.runs));
+        }
         state.is_over = true;
         std::mem::replace(&mut state.device, Movable::new(nobody)).into_inner()
     }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// sleep, `mark` its own.
 pub(super) fn lie_down(count: &AtomicU32, mark: &AtomicU32) {
     count.fetch_add(1, Ordering::Relaxed);
-    // An exchange, which stands behind all that was done to the mark before: with a store the model finds a sleep without end.
+    // A mark is changed by swaps only: what each of them reads tells its place among the others', also to loom, which does not know
+    // that nothing comes between what a swap reads and what it writes. It costs nothing beside a sleep.
     mark.swap(1, Ordering::Relaxed);
 }
 
