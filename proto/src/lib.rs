@@ -16,6 +16,8 @@
 //! | `config`, `counters`, `display`, `error`, `event` | what a user sets, and is told |
 //! | `ring`, `queue`, `spares`, `copy` | bytes in a ring, peers in turn, buffers kept, short copies |
 //! | [`sim`] | endpoints on a simulated fabric, in virtual time, under an oracle |
+// What it stands on has only what loom's models are of.
+#![cfg(not(loom))]
 #![deny(unsafe_code)]
 
 /// The README's example is a test.

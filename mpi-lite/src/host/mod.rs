@@ -27,6 +27,7 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod sleepers;
 mod slots;
 mod table;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::task::Poll;
 use sidelane_nic::share::Shared;
 use sidelane_nic::{affinity, clock};
 
-use super::{Peers, membarrier};
+use super::{Peers, membarrier, sleepers};
 use crate::giving_way::{GivingWay, LOOKS_AT_CLOCK};
 
 /// The memory, and our place among its members.
@@ -149,8 +149,7 @@ impl Ground {
 
     /// From now on whoever writes something wakes us. True if what we wait for is there already, or a failure.
     fn lie_down(&self, ready: impl Fn() -> bool) -> bool {
-        self.shared.word(SLEEPERS).fetch_add(1, Ordering::Relaxed);
-        self.asleep(self.me).store(1, Ordering::Relaxed);
+        sleepers::lie_down(self.shared.word(SLEEPERS), self.asleep(self.me));
         // Pairs with the fence in `tell`: either we see what was written, or its writer sees that we sleep. Where there is only
         // a compiler's, every member has one here.
         if !self.light || !membarrier::run() {
@@ -161,13 +160,12 @@ impl Ground {
 
     /// Whether somebody wakes us since [`Self::lie_down`], or has.
     fn is_woken(&self) -> bool {
-        self.asleep(self.me).load(Ordering::Relaxed) == 0
+        sleepers::is_woken(self.asleep(self.me))
     }
 
     /// Ends [`Self::lie_down`]. True if somebody wakes us, or has already.
     fn rise(&self) -> bool {
-        self.shared.word(SLEEPERS).fetch_sub(1, Ordering::Relaxed);
-        self.asleep(self.me).swap(0, Ordering::Relaxed) == 0
+        sleepers::rise(self.shared.word(SLEEPERS), self.asleep(self.me))
     }
 
     /// After something was written that others may wait for: wakes those who sleep.
@@ -178,7 +176,7 @@ impl Ground {
         } else {
             fence(Ordering::SeqCst);
         }
-        if self.shared.word(SLEEPERS).load(Ordering::Relaxed) > 0 {
+        if sleepers::does_anybody_sleep(self.shared.word(SLEEPERS)) {
             self.wake(peers);
         }
     }
@@ -186,7 +184,7 @@ impl Ground {
     #[cold]
     fn wake<P: Peers>(&self, peers: &mut P) {
         for member in (0..self.size).filter(|member| *member != self.me) {
-            if self.asleep(member).swap(0, Ordering::Relaxed) != 0 {
+            if sleepers::take(self.asleep(member)) {
                 peers.wake(member);
             }
         }
