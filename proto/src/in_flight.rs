@@ -39,6 +39,8 @@ struct Sent {
     state: State,
     /// Its ack measures nothing: it was written more than once (Karn), or [`InFlight::measure_nothing`].
     again: bool,
+    /// Nothing but silence speaks against it, and the peer's absence has not explained that yet: [`InFlight::wait_for_all`].
+    may_wait: bool,
 }
 
 /// ```text
@@ -108,7 +110,7 @@ impl InFlight {
     #[inline]
     pub fn on_sent(&mut self, now: Instant, span: Span) {
         debug_assert!(self.frames.len() < WINDOW_MAX as usize);
-        self.frames.push_back(Sent { span, at: now, state: State::Flying, again: false });
+        self.frames.push_back(Sent { span, at: now, state: State::Flying, again: false, may_wait: true });
     }
 
     /// True if `ack` is neither older than one that came before nor acknowledges what was never sent.
@@ -163,7 +165,7 @@ impl InFlight {
     /// Its span; `None` leaves everything as it was.
     #[inline]
     pub fn on_lone_ack(&mut self, now: Instant, ack: Seq, rtt: &mut Rtt) -> Option<Span> {
-        let &Sent { span, at, state: State::Flying, again: false } = self.frames.front()? else { return None };
+        let &Sent { span, at, state: State::Flying, again: false, .. } = self.frames.front()? else { return None };
         let (newest_at, newest) = self.newest_arrived;
         if ack.since(self.first) != 1 || at < newest_at || (at == newest_at && self.first.since(newest) <= 0) {
             return None;
@@ -198,6 +200,7 @@ impl InFlight {
             let lost_at = frame.at + self.arrived_rtt + slack;
             if lost_at <= now {
                 frame.state = State::Lost;
+                frame.may_wait = false;
                 self.lost += 1;
             } else {
                 look_again = Some(look_again.map_or(lost_at, |t| t.min(lost_at)));
@@ -223,12 +226,14 @@ impl InFlight {
     }
 
     /// Undoes [`Self::give_up_all`], as far as nothing was written again: the peer was away, and takes in only now what had arrived.
-    /// What is missing all the same later frames will tell.
+    /// Once for each frame: what is missing all the same is written at the next time-out, however often the peer is away. What
+    /// later frames have proved lost stays so.
     pub fn wait_for_all(&mut self) {
-        for frame in self.frames.iter_mut().filter(|frame| frame.state == State::Lost) {
+        for frame in self.frames.iter_mut().filter(|frame| frame.state == State::Lost && frame.may_wait) {
             frame.state = State::Flying;
+            frame.may_wait = false;
+            self.lost -= 1;
         }
-        self.lost = 0;
     }
 
     /// Frames that are lost and have not been written again.

@@ -18,6 +18,7 @@ enum Step {
     },
     Detect,
     GiveUpAll,
+    WaitForAll,
     /// The oldest lost frame, or else a probe.
     Resend,
 }
@@ -28,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (-2i32..6, prop_oneof![Just(0u32), 0u32..64, any::<u32>()]).prop_map(|(passed, sack)| Step::Ack { passed, sack }),
         2 => Just(Step::Detect),
         1 => Just(Step::GiveUpAll),
+        1 => Just(Step::WaitForAll),
         2 => Just(Step::Resend),
     ]
 }
@@ -40,6 +42,8 @@ struct Known {
     at: Instant,
     arrived: bool,
     lost: bool,
+    /// It was waited for once, or a later frame proved it lost.
+    is_hopeless: bool,
 }
 
 proptest! {
@@ -59,7 +63,7 @@ proptest! {
                         count += 1;
                         let span = Span::Run { at: count, len: 1 };
                         flight.on_sent(now, span);
-                        model.push(Known { span, at: now, arrived: false, lost: false });
+                        model.push(Known { span, at: now, arrived: false, lost: false, is_hopeless: false });
                     }
                 }
                 Step::Ack { passed, sack } => {
@@ -104,6 +108,7 @@ proptest! {
                         let taken = lost.contains(&(seq, known.span));
                         prop_assert!(taken || !known.lost, "{:?} was lost, and is no more", seq);
                         prop_assert!(!taken || known.lost || !known.arrived && known.at <= newest_at, "{:?} {:?}", seq, known);
+                        known.is_hopeless |= taken && !known.lost;
                         known.lost = taken;
                     }
                 }
@@ -114,6 +119,13 @@ proptest! {
                         front.arrived = false;
                     }
                     model.iter_mut().for_each(|known| known.lost = !known.arrived);
+                }
+                Step::WaitForAll => {
+                    flight.wait_for_all();
+                    for known in model.iter_mut().filter(|known| known.lost && !known.is_hopeless) {
+                        known.lost = false;
+                        known.is_hopeless = true;
+                    }
                 }
                 Step::Resend => {
                     if let Some((seq, span)) = flight.next_lost().or(flight.newest_missing()) {

@@ -129,6 +129,39 @@ fn what_a_receiver_held_and_gave_up_is_written_again() {
     assert_eq!((flight.len(), flight.flying(), flight.lost()), (0, 0, 0));
 }
 
+/// However often the peer says that it was away: it has had its time to take in what had arrived.
+#[test]
+fn what_is_missing_after_an_absence_is_waited_for_once() {
+    let (mut flight, mut rtt, first) = flight(4);
+    flight.give_up_all();
+    flight.wait_for_all();
+    assert_eq!((flight.lost(), flight.flying()), (0, 4));
+    flight.on_sent(at(400), span(4));
+    flight.give_up_all();
+    flight.on_resent(at(500), first);
+    ack(&mut flight, &mut rtt, at(600), first.plus(1), 0);
+    flight.wait_for_all();
+    // The one that was sent since is waited for.
+    assert_eq!((flight.next_lost(), flight.lost(), flight.flying()), (Some((first.plus(1), span(1))), 3, 1));
+}
+
+#[test]
+fn what_a_later_frame_proved_lost_stays_so_when_the_peer_was_away() {
+    let (mut flight, mut rtt, first) = flight(4);
+    ack(&mut flight, &mut rtt, at(12), first, 0b10);
+    assert_eq!(flight.detect(at(30), &rtt), None);
+    flight.give_up_all();
+    assert_eq!(flight.lost(), 3);
+    flight.wait_for_all();
+    // The last one nothing has overtaken.
+    assert_eq!((flight.next_lost(), flight.lost(), flight.flying()), (Some((first, span(0))), 2, 1));
+    // Written again, and lost again.
+    flight.on_resent(at(40), first);
+    flight.give_up_all();
+    flight.wait_for_all();
+    assert_eq!(flight.next_lost(), Some((first, span(0))));
+}
+
 #[test]
 fn a_reordering_window_that_proved_too_small_grows() {
     let (mut flight, mut rtt, first) = flight(3);

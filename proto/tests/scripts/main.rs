@@ -58,6 +58,7 @@ scripts! {
     keep_alive
     lingering
     link_gone
+    missing_after_an_absence
     ping
     path_narrow
     put
