@@ -25,6 +25,8 @@ pub struct Counters {
     pub wakes: u64,
     /// Times that peers who called had to wait until the process had a free descriptor. Only on `shm`.
     pub peers_put_off: u64,
+    /// Calls of peers that were turned away, since the driver's table is full; they call again. Only on `shm`.
+    pub peers_refused: u64,
 }
 
 impl Counters {
@@ -37,6 +39,6 @@ impl Counters {
                 $(show(concat!("nic.", stringify!($name)), $name);)*
             };
         }
-        fields!(rx_frames rx_bytes rx_foreign rx_dropped tx_frames tx_bytes tx_full tx_failed waits wakes peers_put_off);
+        fields!(rx_frames rx_bytes rx_foreign rx_dropped tx_frames tx_bytes tx_full tx_failed waits wakes peers_put_off peers_refused);
     }
 }

@@ -26,6 +26,7 @@ use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 pub struct ShmNic {
     pub(super) caps: Caps,
     pub(super) endpoint: u16,
+    pub(super) peers_max: usize,
     pub(super) bell: Bell,
     pub(super) line: Line,
     /// News taken from the steward so far.
@@ -70,6 +71,8 @@ pub(super) struct Wire {
     published: bool,
     /// The process at the other end is gone; what it had sent is still in `rx`.
     hung_up: bool,
+    /// By this the steward counts those that we hold.
+    _held: Arc<()>,
 }
 
 /// A lent part of the ring to one peer. Dropping it costs nothing: nobody knows of it.
@@ -108,8 +111,8 @@ impl Nic for ShmNic {
                 }
             }
         }
-        if self.by_endpoint.len() >= PEERS_MAX {
-            return Err(LinkError::TableFull(PEERS_MAX));
+        if self.by_endpoint.len() >= self.peers_max {
+            return Err(LinkError::TableFull(self.peers_max));
         }
         let index = self.add(Peer { endpoint, linked: true, wire: None });
         self.line.command(Command::Dial(endpoint));
@@ -220,7 +223,7 @@ impl Nic for ShmNic {
     }
 
     fn counters(&self) -> Counters {
-        Counters { peers_put_off: self.line.put_off(), ..self.counters }
+        Counters { peers_put_off: self.line.put_off(), peers_refused: self.line.refused(), ..self.counters }
     }
 
     fn now(&self) -> Instant {
@@ -250,7 +253,9 @@ impl ShmNic {
             self.news_heard = self.news_heard.wrapping_add(1);
             self.news_fresh = true;
             match news {
-                News::Up { endpoint, connection, shared } => self.connect(endpoint, Wire::new(connection, shared)),
+                News::Up { endpoint, connection, shared, held } => {
+                    self.connect(endpoint, Wire::new(connection, shared, held));
+                }
                 News::Down { connection } => self.hang_up(connection),
             }
         }
@@ -334,9 +339,9 @@ impl Drop for ShmNic {
 }
 
 impl Wire {
-    pub(super) fn new(number: u64, Shared { tx, rx, cells, bell }: Shared) -> Self {
+    pub(super) fn new(number: u64, Shared { tx, rx, cells, bell }: Shared, held: Arc<()>) -> Self {
         let (tx, rx) = (Producer::new(tx), Consumer::new(rx, MTU));
-        Self { number, tx, rx, cells, bell, published: false, hung_up: false }
+        Self { number, tx, rx, cells, bell, published: false, hung_up: false, _held: held }
     }
 
     /// Room for a frame of `len` bytes: in a cell, if it is long and we have one.
@@ -483,8 +488,8 @@ impl DerefMut for Slot<'_> {
     }
 }
 
-/// Peers of one endpoint at most: a pair's memory is 1.8 MiB, of which it has what was ever written.
-const PEERS_MAX: usize = 4096;
+/// Peers of one endpoint at most, whoever called whom: a pair's memory is 1.8 MiB, of which it has what was ever written.
+pub(super) const PEERS_MAX: usize = 4096;
 
 /// Shorter frames stay within the ring: what a cell saves does not pay for the line that names it.
 const CELL_MIN: usize = 1 << 10;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
 
-use super::datapath::ShmNic;
+use super::datapath::{PEERS_MAX, ShmNic};
 use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, RING_BYTES};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
@@ -39,6 +39,11 @@ impl ShmNic {
     /// Joins `domain` as `endpoint`, or as the lowest number that is free. Processes of one user and one network
     /// namespace that name the same domain can reach one another. Nothing is left behind, however the process ends.
     pub fn open(domain: &str, endpoint: Option<u16>) -> Result<Self, OpenError> {
+        Self::open_for(domain, endpoint, PEERS_MAX)
+    }
+
+    /// As [`Self::open`], for `peers_max` peers at most.
+    pub(super) fn open_for(domain: &str, endpoint: Option<u16>, peers_max: usize) -> Result<Self, OpenError> {
         let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if domain.is_empty() || domain.len() > DOMAIN_LEN_MAX || !domain.bytes().all(fine) {
             return Err(OpenError::BadDomain(domain.to_owned()));
@@ -49,7 +54,7 @@ impl ShmNic {
         };
         let memory = sys::sealed_memory(BELL_BYTES).map_err(|error| OpenError::System("make shared memory", error))?;
         let bell = Bell::map(&memory).map_err(|error| OpenError::System("map shared memory", error))?;
-        let (steward, line) = Steward::new((domain.to_owned(), endpoint), listener, (bell.clone(), memory))
+        let (steward, line) = Steward::new((domain.to_owned(), endpoint), listener, (bell.clone(), memory), peers_max)
             .map_err(|error| OpenError::System("make an event descriptor", error))?;
         let steward = thread::Builder::new()
             .name(format!("shm-{endpoint}"))
@@ -58,6 +63,7 @@ impl ShmNic {
         Ok(Self {
             caps: caps(endpoint),
             endpoint,
+            peers_max,
             bell,
             line,
             news_heard: 0,

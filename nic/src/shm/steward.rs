@@ -16,6 +16,10 @@
 //!
 //! A process that has no descriptor left lets nobody in: callers stay in the listener's queue, which is looked at now and
 //! then until one comes free. Its connections go on.
+//!
+//! Nor does an endpoint let callers in beyond the peers that it may have. Connections that the datapath has not heard of, or
+//! has not let go of yet, count too: so what a process that calls again and again leaves with one that takes no turn is
+//! bounded. Who is turned away calls again.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -43,8 +47,8 @@ pub(super) enum Command {
 
 /// What the steward tells the datapath.
 pub(super) enum News {
-    /// A connection, and its number.
-    Up { endpoint: u16, connection: u64, shared: Shared },
+    /// A connection, and its number. It counts as held until `held` is dropped.
+    Up { endpoint: u16, connection: u64, shared: Shared, held: Arc<()> },
     /// The process at the other end of this connection is gone, or has another one.
     Down { connection: u64 },
 }
@@ -57,6 +61,8 @@ pub(super) struct Line {
     pub(super) news_sent: Arc<AtomicU32>,
     /// Times that callers began to wait for want of a descriptor.
     put_off: Arc<AtomicU64>,
+    /// Callers that were turned away for want of a place.
+    refused: Arc<AtomicU64>,
     /// Raised after a command.
     event: Arc<Event>,
 }
@@ -72,6 +78,10 @@ pub(super) struct Steward {
     news: mpsc::Sender<News>,
     news_sent: Arc<AtomicU32>,
     put_off: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+    peers_max: usize,
+    /// Shared with every connection that is in the news, or with the datapath.
+    held: Arc<()>,
     /// Nobody can be let in: milliseconds until it is tried again.
     full: Option<i32>,
     /// Accepted, and the greeting is not there yet.
@@ -104,6 +114,10 @@ impl Line {
     pub(super) fn put_off(&self) -> u64 {
         self.put_off.load(Ordering::Relaxed)
     }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
 }
 
 impl Steward {
@@ -111,16 +125,18 @@ impl Steward {
         (domain, own): (String, u16),
         listener: OwnedFd,
         (bell, bell_memory): (Bell, OwnedFd),
+        peers_max: usize,
     ) -> std::io::Result<(Self, Line)> {
         let (commands, received_commands) = mpsc::channel();
         let (news, received_news) = mpsc::channel();
         let (event, news_sent) = (Arc::new(Event::new()?), Arc::new(AtomicU32::new(0)));
-        let put_off = Arc::new(AtomicU64::new(0));
+        let [put_off, refused] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let line = Line {
             commands,
             news: received_news,
             news_sent: Arc::clone(&news_sent),
             put_off: Arc::clone(&put_off),
+            refused: Arc::clone(&refused),
             event: Arc::clone(&event),
         };
         let steward = Self {
@@ -134,6 +150,9 @@ impl Steward {
             news,
             news_sent,
             put_off,
+            refused,
+            peers_max,
+            held: Arc::new(()),
             full: None,
             callers: Vec::new(),
             calls: HashMap::new(),
@@ -257,6 +276,10 @@ impl Steward {
         if peer == self.own || ours_stands {
             return;
         }
+        // Whom we call has a place already.
+        if !self.calls.contains_key(&peer) && self.places_taken() >= self.peers_max {
+            return self.refuse(peer);
+        }
         // Our own call ends before the answer leaves: otherwise the peer, connected by then, could take our greeting for
         // that of a successor of ours.
         let called = self.calls.remove(&peer).is_some();
@@ -292,13 +315,27 @@ impl Steward {
         self.full = Some(self.full.map_or(PAUSE_MIN_MS, |pause_ms| (pause_ms * 2).min(PAUSE_MAX_MS)));
     }
 
+    /// Connections that exist here in any way, and those that are called.
+    fn places_taken(&self) -> usize {
+        // One is the steward's own.
+        Arc::strong_count(&self.held) - 1 + self.calls.len()
+    }
+
+    fn refuse(&self, peer: u16) {
+        if self.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            let peers_max = self.peers_max;
+            tracing::warn!(target: "shm", "endpoint {peer} is not let in: this one has the {peers_max} peers that it holds");
+        }
+    }
+
     fn connect(&mut self, endpoint: u16, socket: OwnedFd, shared: Shared) {
         // Only one process can have the endpoint's name: an older connection is one with its predecessor.
         self.disconnect(endpoint);
         self.calls.remove(&endpoint);
         self.connections += 1;
         self.connected.insert(endpoint, Connection { number: self.connections, socket });
-        self.tell(News::Up { endpoint, connection: self.connections, shared });
+        let held = Arc::clone(&self.held);
+        self.tell(News::Up { endpoint, connection: self.connections, shared, held });
     }
 
     fn disconnect(&mut self, endpoint: u16) {

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use super::mapping::{BELL_BYTES, Bell, PAIR_BYTES, Ring, map_pair};
 use super::open::{MTU, socket_name};
 use super::ring::{CELLS, Consumer, Memory, Producer};
 use super::sync::Ordering;
-use super::{OpenError, ShmNic, sys};
+use super::{OpenError, ShmNic, handshake, sys};
 use crate::clock;
 use crate::rng::Rng;
 use crate::time::Duration;
@@ -40,7 +41,7 @@ fn wires() -> [Wire; 2] {
     [true, false].map(|dialled| {
         let [there, back] = map_pair(&memory).unwrap();
         let (tx, rx) = if dialled { (there, back) } else { (back, there) };
-        Wire::new(0, Shared { tx, rx, cells: Cells::new(dialled), bell: Bell::map(&bell).unwrap() })
+        Wire::new(0, Shared { tx, rx, cells: Cells::new(dialled), bell: Bell::map(&bell).unwrap() }, Arc::default())
     })
 }
 
@@ -368,6 +369,61 @@ fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
     }
     assert!(ShmNic::open(&"x".repeat(64), Some(65_535)).is_ok());
     assert!(matches!(first.link(first.caps().addr), Err(LinkError::Refused(..))));
+}
+
+#[test]
+fn who_calls_beyond_the_bound_is_let_in_when_another_has_left() {
+    let domain = domain("many");
+    let mut hub = ShmNic::open_for(&domain, Some(0), 2).unwrap();
+    let mut callers: Vec<_> = (1..=3).map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap()).collect();
+    let links: Vec<_> = callers.iter_mut().map(|caller| caller.link(hub.caps().addr).unwrap()).collect();
+    for n in 0..2 {
+        send(&mut callers[n], links[n], n as u8);
+        assert_eq!(receive(&mut hub), (n as u8, callers[n].caps().addr));
+    }
+    let give_up = hub.now() + Duration::from_millis(10_000);
+    while hub.counters().peers_refused == 0 {
+        assert!(hub.now() < give_up, "the third caller was not turned away");
+        hub.wait(Some(hub.now() + Duration::from_millis(1))).unwrap();
+        hub.rx_burst(1, |_, _| {});
+    }
+    assert!(!commit(&mut callers[2], links[2], 2));
+    assert!(matches!(hub.link(LinkAddr::Shm { endpoint: 9 }), Err(LinkError::TableFull(2))));
+    callers.remove(0);
+    let third = std::thread::spawn(move || {
+        let mut third = callers.remove(1);
+        send(&mut third, links[2], 2);
+        // The last word of one that is gone comes all the same.
+        drop((third, callers));
+    });
+    assert_eq!(receive(&mut hub), (2, LinkAddr::Shm { endpoint: 3 }));
+    third.join().unwrap();
+}
+
+/// Each life of a caller is a memory of its own, and news of its begin and its end.
+#[test]
+fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
+    const PEERS_MAX: usize = 3;
+    let domain = domain("again");
+    let mut hub = ShmNic::open_for(&domain, Some(0), PEERS_MAX).unwrap();
+    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let call = || {
+        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
+        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
+        asked.conclude(0).is_ok()
+    };
+    for round in 1..=2 {
+        let refused = hub.counters().peers_refused;
+        assert_eq!((0..20).filter(|_| call()).count(), PEERS_MAX);
+        assert_eq!(hub.counters().peers_refused - refused, 20 - PEERS_MAX as u64);
+        // Its turn: it hears of all, and lets all of them go once it knows that they are gone.
+        let give_up = hub.now() + Duration::from_millis(10_000);
+        while hub.peers.iter().any(Option::is_some) || hub.news_heard != round * 2 * PEERS_MAX as u32 {
+            assert!(hub.now() < give_up, "the lives of a caller who is gone stay");
+            hub.wait(Some(hub.now() + Duration::from_millis(1))).unwrap();
+            hub.rx_burst(1, |_, _| {});
+        }
+    }
 }
 
 #[test]

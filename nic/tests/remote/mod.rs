@@ -180,6 +180,7 @@ impl Nic for Remote {
             waits: next(),
             wakes: next(),
             peers_put_off: next(),
+            peers_refused: next(),
         }
     }
 
@@ -286,6 +287,7 @@ fn obey<N: Nic>(nic: &mut N, call: u8, arguments: &[u8]) -> Vec<u8> {
                 c.waits,
                 c.wakes,
                 c.peers_put_off,
+                c.peers_refused,
             ];
             numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
         }
