@@ -77,6 +77,7 @@ fn run(mut nic: impl Nic, args: &[&str]) {
         [pattern, peer, size, count @ ..] => {
             pin(0);
             let link = nic.link(peer.parse().expect("peer")).unwrap();
+            nic.confirm(link);
             let size: usize = if *size == "mtu" { nic.caps().mtu } else { size.parse().expect("size") };
             let count = count.first().map_or(200_000, |count| count.parse().expect("count"));
             match *pattern {
@@ -141,6 +142,7 @@ fn link_to(nic: &mut impl Nic, peer: &mut Option<(LinkAddr, Link)>, from: LinkAd
         Some((last, link)) if last == from => link,
         _ => {
             let link = nic.link(from).unwrap();
+            nic.confirm(link);
             *peer = Some((from, link));
             link
         }

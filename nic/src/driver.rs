@@ -27,6 +27,10 @@ pub trait Nic {
     /// Never waits for the peer, which need not be there yet: then frames on this link are lost, or find no slot.
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
 
+    /// The peer of this link is no stranger's invention: our user has named it, or it answered what only it can have got. From now
+    /// on a driver may spend on it what it has little of, to make its frames cheaper. Everything works without it.
+    fn confirm(&mut self, _link: Link) {}
+
     /// Forgets a link. Frames committed on it before the last flush may still go out.
     fn unlink(&mut self, link: Link);
 

@@ -98,6 +98,10 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
         Ok(link)
     }
 
+    fn confirm(&mut self, link: Link) {
+        self.nic.confirm(link);
+    }
+
     fn unlink(&mut self, link: Link) {
         self.peers.remove(&link);
         self.nic.unlink(link);

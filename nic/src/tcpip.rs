@@ -63,6 +63,7 @@ impl<N: Nic> Device<N> {
     /// the driver promises unaltered frames.
     pub fn new(mut nic: N, peer: LinkAddr) -> Result<Self, LinkError> {
         let link = nic.link(peer)?;
+        nic.confirm(link);
         Ok(Self {
             nic,
             link,

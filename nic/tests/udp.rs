@@ -45,7 +45,29 @@ fn open() -> Udp {
 }
 
 fn link(from: &mut Udp, to: &Udp) -> Link {
-    from.link(to.caps().addr).unwrap()
+    link_at(from, addr_of(to))
+}
+
+fn link_at(from: &mut Udp, to: SocketAddr) -> Link {
+    let link = from.link(LinkAddr::Udp(to)).unwrap();
+    from.confirm(link);
+    link
+}
+
+/// Whom this process has a socket for that is bound to `nic`'s address and connected, as the kernel lists it.
+fn connected_peers(nic: &Udp) -> Vec<SocketAddr> {
+    // Addresses are written as a processor's words, in hexadecimal digits; ports as numbers.
+    let parse = |text: &str| {
+        let (ip, port) = text.split_once(':').unwrap();
+        let ip = u32::from_str_radix(ip, 16).unwrap().to_ne_bytes();
+        SocketAddr::from((ip, u16::from_str_radix(port, 16).unwrap()))
+    };
+    let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let ends = sockets.lines().skip(1).map(|line| {
+        let mut fields = line.split_whitespace().skip(1).map(parse);
+        (fields.next().unwrap(), fields.next().unwrap())
+    });
+    ends.filter(|(local, remote)| *local == addr_of(nic) && remote.port() != 0).map(|(_, remote)| remote).collect()
 }
 
 fn commit(nic: &mut Udp, link: Link, bytes: &[u8]) -> bool {
@@ -130,7 +152,7 @@ fn each_peer_is_heard_on_whichever_socket() {
     // More than there are connected sockets, linked one after the other, all of them talking all the time.
     let mut peers: Vec<Udp> = (0..8).map(|_| open()).collect();
     for round in 0..peers.len() {
-        let linked = hub.link(peers[round].caps().addr).unwrap();
+        let linked = link(&mut hub, &peers[round]);
         send(&mut hub, linked, b"hello");
         assert_eq!(receive(&mut peers[round]).0, b"hello");
         for (number, peer) in (0u8..).zip(&mut peers) {
@@ -143,6 +165,31 @@ fn each_peer_is_heard_on_whichever_socket() {
         assert_eq!(heard, expected);
     }
     assert_eq!(hub.counters().rx_foreign, 0);
+}
+
+/// Whoever can write a sender's address can have a link made to it.
+#[test]
+fn only_who_is_confirmed_gets_a_socket() {
+    let (mut hub, mut peer) = (open(), open());
+    let strangers: Vec<Udp> = (0..8).map(|_| open()).collect();
+    let links: Vec<Link> = strangers.iter().map(|stranger| hub.link(stranger.caps().addr).unwrap()).collect();
+    assert_eq!(connected_peers(&hub), []);
+    let to_peer = hub.link(peer.caps().addr).unwrap();
+    let to_hub = link(&mut peer, &hub);
+    // What is on its way by one socket stays before what comes by the other.
+    send(&mut peer, to_hub, b"one");
+    hub.confirm(to_peer);
+    assert_eq!(connected_peers(&hub), [addr_of(&peer)]);
+    send(&mut peer, to_hub, b"two");
+    assert_eq!([receive(&mut hub).0, receive(&mut hub).0], [b"one", b"two"]);
+    send(&mut hub, to_peer, b"three");
+    assert_eq!(receive(&mut peer).0, b"three");
+    // Once is enough, and there are four.
+    hub.confirm(to_peer);
+    links.iter().for_each(|link| hub.confirm(*link));
+    assert_eq!(connected_peers(&hub).len(), 4);
+    hub.unlink(to_peer);
+    assert_eq!(connected_peers(&hub).len(), 3);
 }
 
 #[test]
@@ -169,7 +216,7 @@ fn bursts_of_all_shapes_arrive_whole_and_in_order() {
 fn refusals_are_counted_and_a_late_peer_is_reached() {
     let mut a = open();
     let late = addr_of(&open());
-    let to_late = a.link(LinkAddr::Udp(late)).unwrap();
+    let to_late = link_at(&mut a, late);
     for number in 0..20u8 {
         send(&mut a, to_late, &[number]);
         let now = a.now();

@@ -15,9 +15,11 @@ pub(super) fn open<S: Setup, const COUNT: usize>(setup: &mut S) -> Result<[S::Ni
     opened.try_into().map_err(|_| Stop::Failed(format!("the setup did not open {COUNT} endpoints")))
 }
 
-/// A link to `to`.
+/// A link to `to`, which is no stranger.
 pub(super) fn link<N: Nic>(nic: &mut N, to: LinkAddr) -> Result<Link, Stop> {
-    nic.link(to).map_err(|error| Stop::Failed(format!("link to {to}: {error}")))
+    let link = nic.link(to).map_err(|error| Stop::Failed(format!("link to {to}: {error}")))?;
+    nic.confirm(link);
+    Ok(link)
 }
 
 /// Fails with `reason` unless `holds`.

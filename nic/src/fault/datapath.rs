@@ -176,6 +176,10 @@ impl<N: Nic> Nic for Fault<N> {
         self.inner.link(to)
     }
 
+    fn confirm(&mut self, link: Link) {
+        self.inner.confirm(link);
+    }
+
     fn unlink(&mut self, link: Link) {
         self.held.retain(|Reverse(held)| held.link != link.0);
         self.inner.unlink(link);

@@ -134,6 +134,10 @@ impl<N: Nic> Nic for Stamped<N> {
         self.inner.link(to)
     }
 
+    fn confirm(&mut self, link: Link) {
+        self.inner.confirm(link);
+    }
+
     fn unlink(&mut self, link: Link) {
         self.inner.unlink(link);
     }

@@ -1,7 +1,8 @@
 //! `udp:<address>`: plain UDP sockets. No privilege, and any path that IP finds.
 //!
-//! The socket of the bound address hears everybody. The first few links get a connected socket of their own besides: the
-//! kernel then looks up neither route nor socket per frame, which makes 250 ns a message of two microseconds. Frames of
+//! The socket of the bound address hears everybody. The first few peers that are confirmed ([`Nic::confirm`]) get a connected
+//! socket of their own besides: the kernel then looks up neither route nor socket per frame, which makes 250 ns a message of
+//! two microseconds. A forged sender's address gets none, and so takes no true peer's. Frames of
 //! equal size in one burst to one peer leave as one segmentation-offload datagram (UDP_SEGMENT) and arrive merged
 //! (UDP_GRO): a walk through the kernel's network stack for dozens of frames.
 
@@ -12,6 +13,7 @@ mod sockets;
 mod sys;
 mod tx_queue;
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::task::Waker;
@@ -72,11 +74,16 @@ impl Nic for Udp {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let LinkAddr::Udp(addr) = to else { return Err(LinkError::WrongKind(to)) };
-        let sockets = &mut self.sockets;
-        self.links.link(to, || {
-            let socket = sockets.connect(addr).map_err(|error| LinkError::Refused(to, error))?;
-            Ok(Way { addr, raw: RawAddr::from(addr), socket })
-        })
+        if addr.is_ipv4() != self.sockets.addr().is_ipv4() {
+            return Err(LinkError::Refused(to, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)));
+        }
+        self.links.link(to, || Ok(Way { addr, raw: RawAddr::from(addr), socket: SocketId::Main }))
+    }
+
+    fn confirm(&mut self, link: Link) {
+        if let Some(way) = self.links.get_mut(link).filter(|way| way.socket == SocketId::Main) {
+            way.socket = self.sockets.connect(way.addr);
+        }
     }
 
     fn unlink(&mut self, link: Link) {
@@ -105,11 +112,11 @@ impl Nic for Udp {
         self.tx.flush(&mut self.links, &self.sockets, &mut self.counters);
     }
 
-    fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.sleep(deadline)
     }
 
-    fn waker(&mut self) -> std::io::Result<Waker> {
+    fn waker(&mut self) -> io::Result<Waker> {
         self.alarm.waker()
     }
 

@@ -1,4 +1,4 @@
-//! The sockets of one endpoint: one that hears everybody, and connected ones for the first few peers.
+//! The sockets of one endpoint: one that hears everybody, and connected ones for the first few peers that are confirmed.
 //!
 //! All are bound to the same address. The kernel gives a datagram to the socket that is connected to its sender, and to
 //! the unconnected one if there is none. So each has to be asked, and each asking is a system call: the one that was busy
@@ -91,26 +91,32 @@ impl Sockets {
     }
 
     /// Connects a socket to `peer` if there is a place for one. Otherwise its frames go by the unconnected one.
-    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<SocketId> {
-        if peer.is_ipv4() != self.addr.is_ipv4() {
-            return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+    pub fn connect(&mut self, peer: SocketAddr) -> SocketId {
+        let Some(place) = self.connected.iter().position(Option::is_none) else { return SocketId::Main };
+        match self.connected_to(peer) {
+            Ok(socket) => {
+                self.connected[place] = Some(Connected { socket, peer, merging: Merging::START });
+                self.older = OLDER_MAX;
+                SocketId::Connected(place as u8)
+            }
+            Err(error) => {
+                tracing::debug!("no connected socket to {peer} ({error}): its frames go by the unconnected one");
+                SocketId::Main
+            }
         }
-        let Some(place) = self.connected.iter().position(Option::is_none) else { return Ok(SocketId::Main) };
+    }
+
+    fn connected_to(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
         // Two sockets may have one address if both say so; the unconnected one says so only for this moment, so that
         // no stranger binds our address.
         socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         let socket = sys::bind_beside(self.addr);
         socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
         let socket = socket?;
-        if let Err(error) = socket.connect(peer) {
-            tracing::debug!("no connected socket to {peer} ({error}): its frames go by the unconnected one");
-            return Ok(SocketId::Main);
-        }
+        socket.connect(peer)?;
         socket::detach_filter(socket.as_fd())?;
         prepare(&socket)?;
-        self.connected[place] = Some(Connected { socket, peer, merging: Merging::START });
-        self.older = OLDER_MAX;
-        Ok(SocketId::Connected(place as u8))
+        Ok(socket)
     }
 
     /// Closes the socket of a peer that is forgotten.

@@ -79,6 +79,7 @@ impl<N: Nic> Endpoint<N> {
             return Err(ConnectError::TableFull(self.router.turn.config.peers_max));
         }
         let link = self.nic.link(to)?;
+        self.nic.confirm(link);
         let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
@@ -189,7 +190,19 @@ impl<N: Nic> Endpoint<N> {
     /// Takes the next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.router.turn.events.pop_front()
+        let event = self.router.turn.events.pop_front()?;
+        if let Event::Connected { peer, .. } = event {
+            self.confirm(peer);
+        }
+        Some(event)
+    }
+
+    /// The peer knows our token: no stranger has only written its address.
+    #[cold]
+    fn confirm(&mut self, peer: PeerId) {
+        if let Some(conn) = self.router.peers.get(peer) {
+            self.nic.confirm(conn.link);
+        }
     }
 
     /// When `poll` has to be called next even if no frame comes; `None` when no timer runs.

@@ -38,6 +38,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
+/// The version and the kind of a Hello.
+const HELLO: u8 = 0x12;
 const OPEN_KEY: u32 = u32::from_le_bytes(*b"SDL1");
 
 fn seal(frame: &mut [u8], key: u32) {
@@ -83,6 +85,25 @@ pub fn assert_all_counted(world: &mut World, node: u32) {
     let shown = world.node(node).controls.borrow().shown;
     let counters = world.counters(node);
     assert_eq!(counters.frames_received + counters.rejected_total(), shown, "{counters:?}");
+}
+
+/// What a driver has little of is for those whom the user named, and for those who knew our token.
+#[test]
+fn who_only_writes_an_address_is_not_confirmed() {
+    let (mut world, _, _, heard) = recorded(config());
+    let hello = heard.iter().find(|frame| frame[4] == HELLO).expect("a Hello opened the connection");
+    let hub = world.add(NodeConfig::default(), config());
+    for stranger in 10..18 {
+        world.node(hub).controls.borrow_mut().forged.push_back((addr(stranger), hello.clone()));
+    }
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.node(hub).endpoint.peers(), 8, "each has its answer");
+    assert_eq!(world.node(hub).controls.borrow().confirmed, []);
+    world.join(0, hub);
+    assert_eq!(world.node(hub).controls.borrow().confirmed, [addr(0)]);
+    // The user's word is enough, before there is an answer.
+    world.connect(hub, 50_000);
+    assert_eq!(world.node(hub).controls.borrow().confirmed, [addr(0), addr(50_000)]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A NIC around the fabric's: it keeps what it receives, and lets in what a test forges.
 
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::task::Waker;
@@ -24,19 +24,21 @@ pub struct Controls {
     pub before: Option<Forge>,
     /// Frames shown to the endpoint.
     pub shown: u64,
+    /// Peers that the endpoint has confirmed, in order.
+    pub confirmed: Vec<LinkAddr>,
 }
 
 pub struct Tap {
     inner: MemNic,
     controls: Rc<RefCell<Controls>>,
     /// Unlike the fabric, real drivers forget what is unlinked.
-    linked: HashSet<Link>,
+    linked: HashMap<Link, LinkAddr>,
 }
 
 impl Tap {
     pub fn new(inner: MemNic) -> (Self, Rc<RefCell<Controls>>) {
         let controls = Rc::new(RefCell::new(Controls::default()));
-        (Self { inner, controls: controls.clone(), linked: HashSet::new() }, controls)
+        (Self { inner, controls: controls.clone(), linked: HashMap::new() }, controls)
     }
 }
 
@@ -49,8 +51,12 @@ impl Nic for Tap {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let link = self.inner.link(to)?;
-        self.linked.insert(link);
+        self.linked.insert(link, to);
         Ok(link)
+    }
+
+    fn confirm(&mut self, link: Link) {
+        self.controls.borrow_mut().confirmed.push(self.linked[&link]);
     }
 
     fn unlink(&mut self, link: Link) {
@@ -85,7 +91,7 @@ impl Nic for Tap {
     }
 
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        assert!(self.linked.contains(&link), "the endpoint uses a link that it has forgotten");
+        assert!(self.linked.contains_key(&link), "the endpoint uses a link that it has forgotten");
         self.inner.tx_slot(link, len)
     }
 
