@@ -38,6 +38,7 @@ pub mod rng;
 pub mod share;
 pub mod shm;
 mod socket;
+mod socket_filter;
 #[cfg(not(loom))]
 pub mod spec;
 pub mod stamps;

@@ -192,6 +192,26 @@ fn only_who_is_confirmed_gets_a_socket() {
     assert_eq!(connected_peers(&hub).len(), 3);
 }
 
+/// A socket is deaf to others until it is connected, and never to its peer.
+#[test]
+fn who_gets_a_socket_while_it_sends_loses_nothing() {
+    // Fewer than a socket's buffer holds, however small the system makes it.
+    const FRAMES: u8 = 200;
+    for _ in 0..40 {
+        let (mut hub, mut peer) = (open(), open());
+        let (to_peer, to_hub) = (hub.link(peer.caps().addr).unwrap(), link(&mut peer, &hub));
+        let flood = std::thread::spawn(move || {
+            (0..FRAMES).for_each(|number| send(&mut peer, to_hub, &[number]));
+            peer
+        });
+        for number in 0..FRAMES {
+            assert_eq!(receive(&mut hub).0, [number], "{:?}", hub.counters());
+            hub.confirm(to_peer);
+        }
+        flood.join().unwrap();
+    }
+}
+
 #[test]
 fn bursts_of_all_shapes_arrive_whole_and_in_order() {
     let (mut a, mut b, mut c) = (open(), open(), open());

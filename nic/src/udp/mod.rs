@@ -7,6 +7,7 @@
 //! (UDP_GRO): a walk through the kernel's network stack for dozens of frames.
 
 mod datapath;
+mod filter;
 mod merging;
 mod open;
 mod sockets;

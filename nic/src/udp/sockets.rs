@@ -110,7 +110,7 @@ impl Sockets {
         // Two sockets may have one address if both say so; the unconnected one says so only for this moment, so that
         // no stranger binds our address.
         socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        let socket = sys::bind_beside(self.addr);
+        let socket = sys::bind_beside(self.addr, peer);
         socket::set_int_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
         let socket = socket?;
         socket.connect(peer)?;

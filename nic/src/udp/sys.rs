@@ -8,20 +8,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void, socklen_t};
 
+use super::filter;
 use crate::socket::{self, check};
 
-/// A socket bound to `addr` beside another that allows it, and deaf until [`socket::detach_filter`]: before it is connected it
-/// would take datagrams from peers of the other.
-pub fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
+/// A socket bound to `addr` beside another that allows it. It hears `peer` alone until [`socket::detach_filter`]: before it is
+/// connected it would take datagrams from peers of the other.
+pub fn bind_beside(addr: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
     let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no pointer is passed.
     let fd = check(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     socket::set_int_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    const REJECT_ALL: libc::sock_filter =
-        libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-    socket::attach_filter(socket.as_fd(), &[REJECT_ALL])?;
+    socket::attach_filter(socket.as_fd(), &filter::datagrams_from(peer))?;
     let raw = RawAddr::from(addr);
     // SAFETY: `raw` is a whole socket address of `raw.len` bytes and lives through the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), raw.as_ptr().cast(), raw.len) })?;

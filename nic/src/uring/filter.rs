@@ -1,17 +1,18 @@
 //! Socket filters: which frames of an interface are one endpoint's.
 //!
-//! Classic BPF, run by the kernel before a frame takes a slot of the ring (linux/filter.h, networking/filter.rst). So
-//! several endpoints share an interface, and none pays for, or sees, another's frames, but for the few small ones that come while
-//! there is no filter ([`super::steering`]). The EtherType is not tested: the socket is bound to it.
+//! The kernel runs them before a frame takes a slot of the ring. So several endpoints share an interface, and none pays for,
+//! or sees, another's frames, but for the few small ones that come while there is no filter ([`super::steering`]). The EtherType
+//! is not tested: the socket is bound to it.
 
 use libc::sock_filter;
 
 use crate::encap::{ether, gso, train};
+use crate::socket_filter::{Test, all_of};
 
 /// Accepts frames under our EtherType to `endpoint` behind `mac`.
 pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
     let [mac_high, mac_low] = mac_equals(mac);
-    all_of(&[Test { size: libc::BPF_H, at: ether::DST.start, equals: endpoint.into() }, mac_low, mac_high])
+    all_of(&[Test { size: libc::BPF_H, at: ether::DST.start as u32, equals: endpoint.into() }, mac_low, mac_high])
 }
 
 /// Accepts super-packets to `endpoint` behind `mac`.
@@ -29,17 +30,10 @@ fn dressed_to(mac: [u8; 6], endpoint: u16, protocol: u8) -> Vec<sock_filter> {
     all_of(&[
         mac_low,
         mac_high,
-        Test { size: libc::BPF_B, at: gso::VERSION_IHL, equals: gso::IPV4_NO_OPTIONS.into() },
-        Test { size: libc::BPF_B, at: gso::PROTOCOL, equals: protocol.into() },
-        Test { size: libc::BPF_H, at: gso::DST_PORT.start, equals: endpoint.into() },
+        Test { size: libc::BPF_B, at: gso::VERSION_IHL as u32, equals: gso::IPV4_NO_OPTIONS.into() },
+        Test { size: libc::BPF_B, at: gso::PROTOCOL as u32, equals: protocol.into() },
+        Test { size: libc::BPF_H, at: gso::DST_PORT.start as u32, equals: endpoint.into() },
     ])
-}
-
-/// A load of `size` from offset `at` that has to give `equals`. A load past the frame's end rejects the frame.
-struct Test {
-    size: u32,
-    at: usize,
-    equals: u32,
 }
 
 fn mac_equals([a, b, c, d, e, f]: [u8; 6]) -> [Test; 2] {
@@ -48,27 +42,6 @@ fn mac_equals([a, b, c, d, e, f]: [u8; 6]) -> [Test; 2] {
         Test { size: libc::BPF_H, at: 4, equals: u16::from_be_bytes([e, f]).into() },
     ]
 }
-
-fn all_of(tests: &[Test]) -> Vec<sock_filter> {
-    let reject = 2 * tests.len() + 1;
-    let mut program = Vec::with_capacity(reject + 1);
-    for test in tests {
-        program.push(instruction(libc::BPF_LD | test.size | libc::BPF_ABS, test.at as u32, 0));
-        // Jumps count from the instruction behind this one.
-        let to_reject = (reject - program.len() - 1) as u8;
-        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, test.equals, to_reject));
-    }
-    program.push(instruction(libc::BPF_RET | libc::BPF_K, WHOLE_FRAME, 0));
-    program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0));
-    program
-}
-
-fn instruction(code: u32, k: u32, otherwise: u8) -> sock_filter {
-    sock_filter { code: code as u16, jt: 0, jf: otherwise, k }
-}
-
-/// A filter returns how many bytes to keep; more than any frame has keeps it whole.
-const WHOLE_FRAME: u32 = 0x4_0000;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,77 @@
+//! The socket filter of a socket that is about to be connected.
+
+use std::net::{IpAddr, SocketAddr};
+
+use libc::sock_filter;
+
+use crate::socket_filter::{Test, all_of};
+
+/// Accepts datagrams from `peer`. A filter of a UDP socket sees a datagram from its UDP header on, and behind [`IP_HEADER`] what
+/// stands before that.
+pub fn datagrams_from(peer: SocketAddr) -> Vec<sock_filter> {
+    let (source, words) = match peer.ip() {
+        IpAddr::V4(ip) => (IPV4_SOURCE, vec![u32::from(ip)]),
+        IpAddr::V6(ip) => (IPV6_SOURCE, [96, 64, 32, 0].map(|shift| (u128::from(ip) >> shift) as u32).to_vec()),
+    };
+    let mut tests = vec![Test { size: libc::BPF_H, at: SOURCE_PORT, equals: peer.port().into() }];
+    tests.extend((0..).zip(words).map(|(number, equals)| Test {
+        size: libc::BPF_W,
+        at: IP_HEADER + source + 4 * number,
+        equals,
+    }));
+    all_of(&tests)
+}
+
+/// `SKF_NET_OFF` (linux/filter.h).
+const IP_HEADER: u32 = libc::SKF_NET_OFF as u32;
+/// RFC 768.
+const SOURCE_PORT: u32 = 0;
+/// RFC 791.
+const IPV4_SOURCE: u32 = 12;
+/// RFC 8200.
+const IPV6_SOURCE: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::socket;
+
+    fn bind(host: &str, port: u16) -> UdpSocket {
+        UdpSocket::bind((host, port)).unwrap()
+    }
+
+    fn addr(socket: &UdpSocket) -> SocketAddr {
+        socket.local_addr().unwrap()
+    }
+
+    /// Lets the kernel itself judge: which of `senders` a socket at `host` hears that wants datagrams from the first.
+    fn heard(host: &str, senders: &[UdpSocket]) -> Vec<usize> {
+        let receiver = bind(host, 0);
+        socket::attach_filter(receiver.as_fd(), &datagrams_from(addr(&senders[0]))).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let is_heard = |number: &usize| {
+            // On the loopback a datagram is there when its system call is over.
+            senders[*number].send_to(b"?", addr(&receiver)).unwrap();
+            receiver.recv(&mut [0]).is_ok()
+        };
+        (0..senders.len()).filter(is_heard).collect()
+    }
+
+    #[test]
+    fn its_datagrams_pass_and_those_of_other_ports_and_hosts_do_not() {
+        let peer = bind("127.0.0.1", 0);
+        let port = addr(&peer).port();
+        assert_eq!(heard("127.0.0.1", &[peer, bind("127.0.0.1", 0), bind("127.0.0.2", port)]), [0]);
+    }
+
+    #[test]
+    fn its_datagrams_pass_over_ipv6() {
+        // Where there is no IPv6 there is nothing to hear.
+        if UdpSocket::bind("[::1]:0").is_ok() {
+            assert_eq!(heard("::1", &[bind("::1", 0), bind("::1", 0)]), [0]);
+        }
+    }
+}
