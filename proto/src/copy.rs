@@ -13,18 +13,25 @@ pub(crate) fn copy_words(to: &mut [u8], from: &[u8]) {
         to.copy_from_slice(from);
         return;
     }
-    let (words, rest) = from.as_chunks::<8>();
-    let (to_words, to_rest) = to.as_chunks_mut::<8>();
-    for (to, from) in to_words.iter_mut().zip(words) {
-        *to = *from;
+    // No loop: the compiler makes a call of `memcpy` of one.
+    let (to, from) = piece::<32>(to, from);
+    let (to, from) = piece::<16>(to, from);
+    let (to, from) = piece::<8>(to, from);
+    let (to, from) = piece::<4>(to, from);
+    let (to, from) = piece::<2>(to, from);
+    piece::<1>(to, from);
+}
+
+/// Copies the first `N` bytes if the length, which is below twice that, has them. What is left to copy.
+#[inline]
+fn piece<'a, const N: usize>(to: &'a mut [u8], from: &'a [u8]) -> (&'a mut [u8], &'a [u8]) {
+    if from.len() >= N && to.len() >= N {
+        let (to, to_rest) = to.split_at_mut(N);
+        let (from, from_rest) = from.split_at(N);
+        to.copy_from_slice(from);
+        return (to_rest, from_rest);
     }
-    if let (Some((to, to_rest)), Some((from, rest))) = (to_rest.split_first_chunk_mut::<4>(), rest.split_first_chunk())
-    {
-        *to = *from;
-        copy_bytes(to_rest, rest);
-    } else {
-        copy_bytes(to_rest, rest);
-    }
+    (to, from)
 }
 
 /// Copies `from` to `to`, which is as long, for a reader that wants the last bytes in one piece: a message's user.
@@ -51,15 +58,8 @@ fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-#[inline]
-fn copy_bytes(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-}
-
 /// Above this a call is worth it.
-const SHORT_MAX: usize = 40;
+const SHORT_MAX: usize = 63;
 
 #[cfg(test)]
 mod tests {

@@ -37,6 +37,7 @@ mod endpoint;
 pub mod engine;
 mod error;
 mod event;
+mod hint;
 mod in_flight;
 mod path;
 mod peers;

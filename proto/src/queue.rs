@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::hint::seldom;
 use crate::wire::NO_PEER;
 
 /// Indices of peers in the order in which they came. That each is in it once is the caller's to see to.
@@ -39,10 +40,10 @@ impl PeerQueue {
     /// Puts `index` at the end.
     #[inline]
     pub fn push_back(&mut self, index: u16) {
-        if self.is_empty() {
-            self.front = index;
-        } else {
+        if seldom(!self.is_empty()) {
             self.rest.push_back(index);
+        } else {
+            self.front = index;
         }
     }
 
@@ -51,7 +52,7 @@ impl PeerQueue {
     pub fn pop_front(&mut self) -> Option<u16> {
         let front = self.front()?;
         self.front = NO_PEER;
-        if !self.rest.is_empty() {
+        if seldom(!self.rest.is_empty()) {
             self.move_up();
         }
         Some(front)

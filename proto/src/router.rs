@@ -11,6 +11,7 @@ use crate::Config;
 use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Reject;
 use crate::event::PeerId;
+use crate::hint::{cold, seldom};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
 use crate::seal::JobKey;
@@ -82,10 +83,10 @@ impl Router {
     fn route(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let is_sealed = self.turn.job.is_some();
         let header = Header::parse(frame, is_sealed)?;
-        if !is_sealed && matches!(header.kind, Kind::Data | Kind::Ack) {
-            return self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, &header, frame));
+        if seldom(is_sealed || !matches!(header.kind, Kind::Data | Kind::Ack)) {
+            return self.route_seldom(&header, frame, from);
         }
-        self.route_seldom(&header, frame, from)
+        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, &header, frame))
     }
 
     /// Routes what few frames are.
@@ -260,7 +261,7 @@ impl Router {
                     self.ready.push_back(index);
                 }
             }
-            if urgent {
+            if seldom(urgent) {
                 self.activate(index);
             }
             if taken.is_some() {
@@ -286,7 +287,10 @@ impl Router {
         handle: impl FnOnce(&mut Conn, &mut TurnContext) -> Result<(), Reject>,
     ) -> Result<(), Reject> {
         let Self { peers, turn, ready, active, late, .. } = self;
-        let conn = peers.at(index).ok_or(Reject::NoPeer)?;
+        let Some(conn) = peers.at(index) else {
+            cold();
+            return Err(Reject::NoPeer);
+        };
         let was_late = conn.has_noted_ack();
         let handled = handle(conn, turn);
         if conn.has_message() && !conn.ready {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::copy::copy_words;
+use crate::hint::seldom;
 use crate::ring::ByteRing;
 use crate::rma::{OpSpan, Progress};
 use crate::wire::{FIRST_LEN, RECORD_LEN, put_close, put_first, put_more};
@@ -304,18 +305,16 @@ impl SendFifo {
     /// the common case.
     #[inline]
     pub fn next_run(&self, room: usize) -> Option<(usize, usize)> {
-        if self.large_unsent > 0 || self.unsent == 0 {
+        if seldom(self.large_unsent > 0 || self.unsent == 0) {
             return None;
         }
         let run = self.ring.contiguous(self.next).min(self.unsent);
         (run <= room).then_some((self.next, run))
     }
 
-    /// Writes the run from [`Self::next_run`] and forgets it: a reliable driver has it now.
+    /// Forgets the run from [`Self::next_run`]: a reliable driver has it now.
     #[inline]
-    pub fn hand_over_run(&mut self, at: usize, body: &mut [u8]) {
-        let len = body.len();
-        self.write_run(at, body);
+    pub fn hand_over_run(&mut self, at: usize, len: usize) {
         self.advance_run(at, len);
         self.ring.pop(len);
     }

@@ -2,6 +2,8 @@
 
 use sidelane_nic::time::Instant;
 
+use crate::hint::seldom;
+
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
@@ -65,11 +67,11 @@ impl Timers {
     /// When the next timer fires, if that may have changed.
     #[inline]
     pub fn take_change(&mut self) -> Option<Instant> {
-        if !self.changed {
-            return None;
+        if seldom(self.changed) {
+            self.changed = false;
+            return Some(self.next());
         }
-        self.changed = false;
-        Some(self.next())
+        None
     }
 
     /// When the next timer fires.

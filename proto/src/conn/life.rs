@@ -4,6 +4,7 @@ use sidelane_nic::time::{Duration, Instant};
 
 use super::{Conn, Keys, Owed, Phase, TurnContext};
 use crate::event::{Event, GoneReason};
+use crate::hint::seldom;
 use crate::in_flight::InFlight;
 use crate::send_fifo::SendFifo;
 use crate::timers::{Timer, Timers};
@@ -211,7 +212,7 @@ impl Conn {
     /// set to the earliest that can be due, as the round trip may prove shorter than it is thought to be now.
     #[inline]
     pub(super) fn start_retransmit_timer(&mut self, now: Instant) {
-        if self.timers.is_idle(Timer::Retransmit) {
+        if seldom(self.timers.is_idle(Timer::Retransmit)) {
             self.timers.set(Timer::Retransmit, now + self.path.probe_floor);
         }
     }

@@ -7,6 +7,7 @@ use sidelane_nic::time::Instant;
 use super::{Conn, NotedAck, Owed, Phase, TurnContext, settle};
 use crate::counters::Reject;
 use crate::event::{Event, GoneReason, PeerId};
+use crate::hint::seldom;
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
@@ -29,7 +30,7 @@ impl Conn {
         } else {
             self.take_in_ack(turn, header)?;
         }
-        if turn.was_away {
+        if seldom(turn.was_away) {
             self.ack.on_away();
         }
         if header.kind == Kind::Data {
@@ -226,17 +227,17 @@ impl Conn {
         epoch: u16,
         is_whole: impl FnOnce(&mut Self) -> bool,
     ) -> Result<(), Reject> {
-        if epoch != self.keys.own as u16 {
+        if seldom(epoch != self.keys.own as u16) {
             return Err(Reject::Epoch);
         }
-        if matches!(self.phase, Phase::Connecting { .. } | Phase::Gone) {
+        if seldom(matches!(self.phase, Phase::Connecting { .. } | Phase::Gone)) {
             return Err(Reject::NoPeer);
         }
-        if !is_whole(self) {
+        if seldom(!is_whole(self)) {
             return Err(Reject::Check);
         }
         self.heard_at = turn.now;
-        if matches!(self.phase, Phase::Accepted { .. }) {
+        if seldom(matches!(self.phase, Phase::Accepted { .. })) {
             self.open(turn);
         }
         Ok(())
@@ -248,7 +249,7 @@ impl Conn {
     #[inline]
     fn is_whole(&mut self, header: &Header, frame: &[u8], placed: &mut bool) -> bool {
         // A frame with a tag was opened before it came here.
-        if self.keys.tag != 0 {
+        if seldom(self.keys.tag != 0) {
             return true;
         }
         if frame.len() >= PLACED_MIN && header.kind == Kind::Data && self.reorder.turn(header.seq) == Turn::Now {
@@ -331,12 +332,12 @@ impl Conn {
         match self.reorder.turn(seq) {
             Turn::Now => {
                 let mut may_grant = true;
-                if placed {
+                if seldom(placed) {
                     self.inbox.accept_placed(body)?;
                 } else {
                     may_grant = self.take_in(turn, body, false)?;
                 }
-                if self.reorder.has_gap() {
+                if seldom(self.reorder.has_gap()) {
                     self.close_gap(turn);
                     may_grant = true;
                 } else {

@@ -3,6 +3,7 @@
 use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
 use crate::Config;
 use crate::counters::Reject;
+use crate::hint::seldom;
 use crate::reorder::Kept;
 use crate::rma::{Memory, OneSided, OpSpan, PutHow};
 use crate::send_fifo::{Run, Span};
@@ -233,7 +234,7 @@ impl Conn {
     /// Takes in the body of the frame whose turn it is: true when the peer may perhaps send more for it.
     #[inline(always)]
     pub(super) fn take_in(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
-        if is_operations(body) {
+        if seldom(is_operations(body)) {
             return self.take_in_operations(turn, body, plain);
         }
         let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;

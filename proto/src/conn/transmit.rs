@@ -1,6 +1,9 @@
 //! What a connection has to say: which frame is next, and how it is written.
 
+use sidelane_nic::time::Instant;
+
 use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
+use crate::hint::seldom;
 use crate::in_flight::WINDOW_MAX;
 use crate::path::CREDIT_UNIT;
 use crate::seal::Job;
@@ -66,10 +69,10 @@ impl Conn {
     /// length. `None`: ask [`Self::poll_transmit`].
     #[inline]
     pub fn poll_run(&self, plain: bool) -> Option<(usize, usize)> {
-        if self.phase != Phase::Open || self.owed != Owed::NONE {
+        if seldom(self.phase != Phase::Open || self.owed != Owed::NONE) {
             return None;
         }
-        if !plain && (self.in_flight.has_lost() || !self.window_has_room()) {
+        if !plain && seldom(self.in_flight.has_lost() || !self.window_has_room()) {
             return None;
         }
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
@@ -78,21 +81,31 @@ impl Conn {
         Some((at, header + len))
     }
 
-    /// Writes the frame from [`Self::poll_run`].
+    /// Writes the frame from [`Self::poll_run`]. Once it is handed to the driver [`Self::remember_run`] follows.
     #[inline]
-    pub fn emit_run(&mut self, turn: &mut TurnContext, at: usize, frame: &mut [u8], plain: bool) {
-        if !plain {
-            let len = frame.len() - FULL_LEN;
-            self.position += len as u64;
+    pub fn write_run(&mut self, turn: &TurnContext, at: usize, frame: &mut [u8], plain: bool) {
+        if plain {
+            self.fifo.write_run(at, &mut frame[PLAIN_LEN..]);
+            self.emit_plain_header(Kind::Data, frame);
+        } else {
             self.fifo.write_run(at, &mut frame[FULL_LEN..]);
-            self.fifo.advance_run(at, len);
-            self.finish_sent(turn, Span::Run { at, len }, frame, Tail::Here);
-            turn.counters.frames_sent += 1;
-            return;
+            self.emit_new_header(turn, frame, Tail::Here);
         }
-        self.position += (frame.len() - PLAIN_LEN) as u64;
-        self.fifo.hand_over_run(at, &mut frame[PLAIN_LEN..]);
-        self.finish_plain(turn, frame);
+    }
+
+    /// What is to be known of the frame from [`Self::write_run`], which is sent.
+    #[inline]
+    pub fn remember_run(&mut self, turn: &mut TurnContext, at: usize, len: usize, plain: bool) {
+        let len = len - if plain { PLAIN_LEN } else { FULL_LEN };
+        self.position += len as u64;
+        turn.counters.frames_sent += 1;
+        if plain {
+            self.fifo.hand_over_run(at, len);
+            self.active_at = turn.now;
+        } else {
+            self.fifo.advance_run(at, len);
+            self.on_sent(turn.now, Span::Run { at, len });
+        }
     }
 
     #[inline]
@@ -208,20 +221,38 @@ impl Conn {
     /// A new frame is written but for its header.
     #[inline]
     pub(super) fn finish_sent(&mut self, turn: &mut TurnContext, span: Span, frame: &mut [u8], tail: Tail) {
-        let seq = self.in_flight.next_seq();
-        self.in_flight.on_sent(turn.now, span);
+        self.emit_new_header(turn, frame, tail);
+        self.on_sent(turn.now, span);
+    }
+
+    /// A new frame was written at `now`.
+    #[inline]
+    fn on_sent(&mut self, now: Instant, span: Span) {
+        self.in_flight.on_sent(now, span);
+        self.active_at = now;
+        self.start_retransmit_timer(now);
+    }
+
+    /// The header of a new frame, of which [`Self::on_sent`] is yet to be told.
+    #[inline]
+    fn emit_new_header(&mut self, turn: &TurnContext, frame: &mut [u8], tail: Tail) {
         // The last frame that the window takes: nothing follows before an ack does. Where half of it flies each quarter
         // asks, so that it never runs dry: the peer knows only of its own, larger window.
         // A ping-pong never asks, and may go on for longer than 32 bits count.
         self.unasked = self.unasked.wrapping_add(1);
-        let (flying, len) = (self.in_flight.flying() as u32, self.in_flight.len());
+        let (flying, len) = (self.in_flight.flying() as u32 + 1, self.in_flight.len() + 1);
         let ask = flying >= self.window.min(ASK_MIN) && self.asks(flying) || len >= WINDOW_MAX as usize;
         if ask {
             self.unasked = 0;
         }
-        self.emit_header(turn, Kind::Data, seq, if ask { flags::ACK_NOW } else { 0 }, frame, tail);
-        self.active_at = turn.now;
-        self.start_retransmit_timer(turn.now);
+        self.emit_header(
+            turn,
+            Kind::Data,
+            self.in_flight.next_seq(),
+            if ask { flags::ACK_NOW } else { 0 },
+            frame,
+            tail,
+        );
     }
 
     /// As [`Self::emit`], of a frame that ends in bytes of a large message or of a region, which are its `tail`.
@@ -338,7 +369,7 @@ impl Conn {
             epoch: self.keys.theirs as u16,
         }
         .emit(frame);
-        if self.keys.tag == 0 {
+        if !seldom(self.keys.tag != 0) {
             self.keys.check_out.seal(frame, tail);
         }
         self.ack.on_sent(limit);

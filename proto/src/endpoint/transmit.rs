@@ -4,6 +4,7 @@ use sidelane_nic::{Nic, TxSlot};
 
 use super::{BURST, Endpoint};
 use crate::conn::{Conn, Plan, TurnContext};
+use crate::hint::seldom;
 use crate::wire::Tail;
 
 impl<N: Nic> Endpoint<N> {
@@ -12,8 +13,9 @@ impl<N: Nic> Endpoint<N> {
         let mut committed = std::mem::take(&mut self.committed);
         for _ in 0..self.router.active.len() {
             let Some(index) = self.router.active.pop_front() else { break };
+            let alone = !committed && self.router.active.is_empty();
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
-            let verdict = transmit_one(&mut self.nic, conn, turn);
+            let verdict = transmit_one(&mut self.nic, conn, turn, alone);
             committed |= verdict.committed;
             conn.queued = verdict.more;
             if let Some(next) = conn.take_timeout_change() {
@@ -23,7 +25,7 @@ impl<N: Nic> Endpoint<N> {
                 self.has_more |= !verdict.nic_full;
                 self.router.active.push_back(index);
             }
-            if verdict.nic_full {
+            if seldom(verdict.nic_full) {
                 self.router.turn.counters.nic_full += 1;
                 // Where each peer has a ring of its own, that of the next one need not be full.
                 if !N::RELIABLE {
@@ -47,19 +49,21 @@ struct Transmitted {
     nic_full: bool,
 }
 
+/// `alone`: nobody else transmits in this turn.
 #[inline]
-fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext) -> Transmitted {
+fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mut alone: bool) -> Transmitted {
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len())
+            && write_run(nic, conn, turn, at, len)
         {
-            conn.emit_run(turn, at, &mut slot[..len], N::RELIABLE);
-            if let Some(job) = &turn.job {
-                conn.seal(job, &mut slot);
+            // Mostly it is the only one: it leaves at once, and the rest is done while it is on its way.
+            if std::mem::take(&mut alone) {
+                nic.flush();
+            } else {
+                committed = true;
             }
-            slot.commit();
-            committed = true;
+            conn.remember_run(turn, at, len, N::RELIABLE);
             if !conn.wants_to_transmit() {
                 return Transmitted { committed, more: false, nic_full: false };
             }
@@ -82,6 +86,18 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext) ->
         committed = false;
     }
     Transmitted { committed, more: true, nic_full: false }
+}
+
+/// False when the driver has no slot.
+#[inline]
+fn write_run<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &TurnContext, at: usize, len: usize) -> bool {
+    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
+    conn.write_run(turn, at, &mut slot[..len], N::RELIABLE);
+    if let Some(job) = &turn.job {
+        conn.seal(job, &mut slot);
+    }
+    slot.commit();
+    true
 }
 
 /// False when the driver has no slot.

@@ -2,6 +2,7 @@
 
 use super::{Seq, VERSION, u16_at, u32_at};
 use crate::counters::Reject;
+use crate::hint::seldom;
 
 pub(super) mod field {
     use std::ops::Range;
@@ -94,7 +95,7 @@ pub(crate) struct PlainHeader {
 impl Kind {
     #[inline]
     fn parse(byte: u8) -> Result<Self, Reject> {
-        if byte >> 4 != VERSION {
+        if seldom(byte >> 4 != VERSION) {
             return Err(Reject::Version);
         }
         match byte & 0x0f {
@@ -125,11 +126,11 @@ impl Header {
     /// connection's key.
     #[inline]
     pub fn parse(frame: &[u8], tagged: bool) -> Result<Self, Reject> {
-        if frame.len() < FULL_LEN {
+        if seldom(frame.len() < FULL_LEN) {
             return Err(Reject::Truncated);
         }
         let flags = frame[field::FLAGS];
-        if (flags & flags::TAG != 0) != tagged {
+        if seldom((flags & flags::TAG != 0) != tagged) {
             return Err(Reject::Tag);
         }
         Ok(Self {
