@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use sidelane::soak::SoakArgs;
 use sidelane_bench::collectives::Cell;
 use sidelane_mpi::coll::Table;
@@ -28,6 +30,34 @@ pub struct Cli {
     pub command: Option<Command>,
     #[command(flatten)]
     pub ladder: LadderArgs,
+}
+
+impl Cli {
+    /// What these words say. Where that makes no sense, or help was asked for, it is told, and the process ends.
+    pub fn of(words: Vec<OsString>) -> Self {
+        Self::try_parse_from(words).unwrap_or_else(|error| without_hidden(error).exit())
+    }
+}
+
+/// clap suggests also commands that its help does not show: those that only this program itself starts.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let hidden = hidden(&Cli::command());
+        names.retain(|name| !hidden.contains(name));
+        if !names.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        } else if matches!(error.get(ContextKind::Suggested), Some(ContextValue::StyledStrs(tips)) if tips.is_empty()) {
+            // It would be an empty line.
+            error.remove(ContextKind::Suggested);
+        }
+    }
+    error
+}
+
+/// Names of hidden commands, at every level.
+fn hidden(command: &clap::Command) -> Vec<String> {
+    let own = command.get_subcommands().filter(|each| each.is_hide_set()).map(|each| each.get_name().to_owned());
+    own.chain(command.get_subcommands().flat_map(hidden)).collect()
 }
 
 const EXAMPLES: &str = "\
@@ -132,7 +162,6 @@ impl FromStr for Seconds {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
     use sidelane_bench::ladder::NicKind;
 
     use super::*;

@@ -26,7 +26,6 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::Parser;
 use sidelane::doctor::Report;
 use tracing_subscriber::EnvFilter;
 
@@ -34,7 +33,7 @@ use args::{Cli, Command};
 use ladder::LadderCommand;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(run_command::with_np(std::env::args_os()));
+    let cli = Cli::of(run_command::with_np(std::env::args_os()));
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(io::stderr)

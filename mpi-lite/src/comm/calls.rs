@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! Collective calls on raw memory: what the typed ones and the C interface stand on. Unsafe, since the memory is lent.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adi::{Device, Error};
@@ -10,6 +11,7 @@ use crate::host::FEW;
 use super::collective::{BoxedCombine as Combine, Course, Execution, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
+use super::failure::{self, Failures, Name};
 use super::local::State;
 use super::operand::{Operator, combine, predefined};
 use super::operator::lock;
@@ -164,7 +166,12 @@ impl Communicator {
         unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) }
     }
 
-    /// Makes a call that waits. What has failed among the ranks of our host alone the others are told of by a revocation.
+    /// Makes a call that waits. What has failed among the ranks of our host alone, and an operator that panics where not all
+    /// see it, the others are told of by a revocation.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the panic of its operator.
     fn call_by(
         &self,
         ranks: &Mutex<Ranks>,
@@ -175,13 +182,18 @@ impl Communicator {
     ) -> Result<(), Error> {
         let (done, apart) = {
             let (mut held, mut ranks) = (self.0.local.hold(), lock(ranks));
-            let done = ranks.call(&mut held, call, send, receive, combine);
-            (done, done.is_err() && ranks.have_failed_apart())
+            let done = catch_unwind(AssertUnwindSafe(|| ranks.call(&mut held, call, send, receive, combine)));
+            let apart = match &done {
+                Ok(Ok(())) => false,
+                Ok(Err(_)) => ranks.have_failed_apart(),
+                Err(_) => !ranks.have_failed_together(),
+            };
+            (done, apart)
         };
         if apart && !self.is_revoked() {
             self.revoke();
         }
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// # Safety
@@ -286,7 +298,8 @@ impl Communicator {
         let lent = unsafe { lend(send.as_ref(), &receive) };
         let mut state = self.0.local.lock();
         course.start(&mut state.device, &mut lock_steps(&steps).execution, lent, tag);
-        let way = Way::Messages(course, steps);
+        let others = Others { failures: Arc::clone(self.0.local.failures()), name: self.0.in_failures };
+        let way = Way::Messages(course, steps, others);
         let run = CollectiveRun { way, send, receive: Some(receive) };
         Pending::Running(state.runs.add(Box::new(run)))
     }
@@ -397,14 +410,21 @@ struct CollectiveRun {
 }
 
 enum Way {
-    Messages(Course, Arc<Mutex<Steps>>),
+    Messages(Course, Arc<Mutex<Steps>>, Others),
+    /// In which an operator that panics ends the call for all.
     Memory(Queued),
+}
+
+/// Whoever waits for messages of ours.
+struct Others {
+    failures: Arc<Mutex<Failures>>,
+    name: Name,
 }
 
 impl Run for CollectiveRun {
     fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         let result = match &mut self.way {
-            Way::Messages(course, steps) => {
+            Way::Messages(course, steps, _) => {
                 let mut steps = lock_steps(steps);
                 let Steps { execution, combine } = &mut *steps;
                 course.advance(device, execution, &mut **combine)
@@ -425,8 +445,16 @@ impl Run for CollectiveRun {
 
     fn context(&self) -> Option<u32> {
         Some(match &self.way {
-            Way::Messages(course, _) => course.context(),
+            Way::Messages(course, ..) => course.context(),
             Way::Memory(queued) => queued.context(),
         })
+    }
+
+    fn end_by_panic(&mut self, device: &mut Device) {
+        if let Way::Messages(_, steps, Others { failures, name }) = &mut self.way {
+            // It may be begun again.
+            lock_steps(steps).execution.give_up();
+            failure::lock(failures).revoke(device, *name);
+        }
     }
 }

@@ -18,6 +18,9 @@ pub(super) trait Run: Send {
 
     /// What its messages are told from others by; `None` where there are none.
     fn context(&self) -> Option<u32>;
+
+    /// Its operator has panicked in a turn, which was its last one.
+    fn end_by_panic(&mut self, _device: &mut Device) {}
 }
 
 /// All that are under way in a process.
@@ -89,7 +92,10 @@ impl Runs {
             let over = match catch_unwind(AssertUnwindSafe(|| run.turn(device, contexts))) {
                 Ok(None) => continue,
                 Ok(Some(status)) => State::Over(status),
-                Err(panic) => State::Panicked(panic),
+                Err(panic) => {
+                    run.end_by_panic(device);
+                    State::Panicked(panic)
+                }
             };
             slot.state = if matches!(slot.state, State::Orphan(_)) { State::Free } else { over };
             self.under_way -= 1;

@@ -24,6 +24,8 @@ pub struct DpdkFacts {
     pub iommu: bool,
     /// PCI network cards.
     pub cards: Vec<CardFacts>,
+    /// Why it is unknown which of them this machine's default route leads over, where it is.
+    pub routes_unknown: Option<String>,
 }
 
 /// A network card, as far as DPDK is concerned.
@@ -39,8 +41,10 @@ pub struct CardFacts {
     pub interfaces: Vec<String>,
     /// `dpdk:ADDRESS` can have it as it is.
     pub free: bool,
-    /// The machine's default route leads over it: who takes it away may cut the machine off.
-    pub in_use: bool,
+    /// The machine's default route leads over it: who takes it away may cut the machine off. `None`: unknown.
+    pub in_use: Option<bool>,
+    /// `dpdk:ADDRESS` needs hugepages: no IOMMU makes other memory addressable for it.
+    pub needs_hugepages: bool,
     /// The commands that give it to DPDK.
     pub remedy: Option<String>,
 }
@@ -55,17 +59,14 @@ impl DpdkFacts {
         let routes = Routes::gather();
         let cards = Card::all().into_iter().map(|card| CardFacts::new(card, &routes)).collect();
         let iommu = fs::read_dir("/sys/class/iommu").is_ok_and(|mut units| units.next().is_some());
-        Self { version, drivers, hugepages_free_mib: free_hugepages() >> 20, iommu, cards }
+        let routes_unknown = routes.unknown().map(str::to_owned);
+        Self { version, drivers, hugepages_free_mib: free_hugepages() >> 20, iommu, cards, routes_unknown }
     }
 
-    /// What would let DPDK do more.
+    /// What lets cards run that DPDK may have, and that lack something.
     pub fn remedies(&self) -> Vec<String> {
-        let mut remedies = Vec::new();
-        if self.version.is_some() && self.hugepages_free_mib < HUGEPAGES_MIB {
-            let why = if self.cards.is_empty() { "memif copies less" } else { "cards need them" };
-            remedies.push(format!("  dpdk   echo 512 | sudo tee /proc/sys/vm/nr_hugepages    ({why})"));
-        }
-        remedies
+        let lacking = self.lacks_hugepages() && self.cards.iter().any(|card| card.free && card.needs_hugepages);
+        lacking.then(|| format!("  dpdk   {MAKE_HUGEPAGES}    (cards need them)")).into_iter().collect()
     }
 
     /// What gives each card to DPDK, where that is. Nothing is wrong with a card that the kernel has.
@@ -73,22 +74,37 @@ impl DpdkFacts {
         if self.version.is_none() {
             return Vec::new();
         }
-        let takeover = |card: &CardFacts| Some(format!("  {}: {}", card.called(), card.remedy.as_ref()?));
+        let takeover = |card: &CardFacts| {
+            let remedy = card.remedy.as_ref()?;
+            let needs_more = self.lacks_hugepages() && card.needs_hugepages;
+            let first = if needs_more { format!("{MAKE_HUGEPAGES} && ") } else { String::new() };
+            Some(format!("  {}: {first}{remedy}", card.called()))
+        };
         self.cards.iter().filter_map(takeover).collect()
+    }
+
+    fn lacks_hugepages(&self) -> bool {
+        self.version.is_some() && self.hugepages_free_mib < HUGEPAGES_MIB
     }
 }
 
 impl CardFacts {
     fn new(card: Card, routes: &Routes) -> Self {
         let (free, remedy) = (card.is_free(), card.remedy());
-        let Card { address, id, driver, interfaces, .. } = card;
-        let in_use = interfaces.iter().any(|name| routes.lead_over(name));
-        Self { address, id, driver, interfaces, free, in_use, remedy: (!free).then_some(remedy) }
+        let Card { address, id, driver, interfaces, iommu, .. } = card;
+        let over: Option<Vec<bool>> = interfaces.iter().map(|name| routes.lead_over(name)).collect();
+        let in_use = over.map(|over| over.contains(&true));
+        let needs_hugepages = if free { driver.as_deref() != Some("vfio-pci") } else { !iommu };
+        Self { address, id, driver, interfaces, free, in_use, needs_hugepages, remedy: (!free).then_some(remedy) }
     }
 
     /// Its address, and what the kernel has on it.
     fn called(&self) -> String {
-        let in_use = if self.in_use { ", IN USE: this machine's default route" } else { "" };
+        let in_use = match self.in_use {
+            Some(true) => ", IN USE: this machine's default route",
+            Some(false) => "",
+            None => ", PERHAPS IN USE: this machine's default route is unknown",
+        };
         match self.interfaces.first() {
             Some(name) => format!("{} ({name}{in_use})", self.address),
             None => self.address.clone(),
@@ -101,9 +117,10 @@ impl fmt::Display for DpdkFacts {
         let Some(version) = &self.version else { return Ok(()) };
         writeln!(
             f,
-            "{version}, {} drivers, {} MiB in free hugepages, {} IOMMU",
+            "{version}, {} drivers, {} MiB in free hugepages{}, {} IOMMU",
             self.drivers.len(),
             self.hugepages_free_mib,
+            if self.lacks_hugepages() { " (without 64 memif copies more)" } else { "" },
             if self.iommu { "with" } else { "no" }
         )?;
         for card in &self.cards {
@@ -111,7 +128,10 @@ impl fmt::Display for DpdkFacts {
             let whose = if card.free { "free for dpdk:" } else { "the kernel's, with" };
             writeln!(f, "card {} [{}]: {whose} {driver}", card.address, card.id)?;
         }
-        Ok(())
+        match self.routes_unknown.as_ref().filter(|_| !self.cards.is_empty()) {
+            Some(why) => writeln!(f, "card that the default route leads over: unknown, {why}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -144,39 +164,70 @@ const INSTALL: &str = "sudo apt-get install --no-install-recommends libdpdk-dev 
 /// What the driver asks for before it uses any.
 const HUGEPAGES_MIB: u64 = 64;
 
+/// As many as several devices take.
+const MAKE_HUGEPAGES: &str = "echo 512 | sudo tee /proc/sys/vm/nr_hugepages";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn facts(version: Option<&str>) -> DpdkFacts {
-        let card = |address: &str, interface: &str| Card {
+    /// The kernel's two cards, of which `driver` may have the first one instead.
+    fn facts(version: Option<&str>, routes: &Routes, driver: &str) -> DpdkFacts {
+        let card = |address: &str, interface: &str, driver: &str| Card {
             address: address.to_owned(),
             id: "8086:10d3".to_owned(),
-            driver: Some("e1000e".to_owned()),
+            driver: Some(driver.to_owned()),
             interfaces: vec![interface.to_owned()],
             iommu: false,
             numa_node: None,
         };
-        let routes = Routes::over(&["eth0"]);
-        let cards = [card("0000:00:04.0", "eth0"), card("0000:00:05.0", "eth1")];
+        let cards = [card("0000:00:04.0", "eth0", driver), card("0000:00:05.0", "eth1", KERNELS)];
         DpdkFacts {
             version: version.map(str::to_owned),
             drivers: Vec::new(),
             hugepages_free_mib: 1024,
             iommu: false,
-            cards: cards.map(|card| CardFacts::new(card, &routes)).to_vec(),
+            cards: cards.map(|card| CardFacts::new(card, routes)).to_vec(),
+            routes_unknown: routes.unknown().map(str::to_owned),
         }
     }
 
+    const KERNELS: &str = "e1000e";
+
     #[test]
     fn a_card_of_the_kernels_is_nothing_to_mend() {
-        assert_eq!(facts(Some("DPDK 22.11.11")).remedies(), Vec::<String>::new());
-        assert_eq!(facts(None).takeovers(), Vec::<String>::new(), "nobody there could take it");
+        let routes = Routes::over(&["eth0"]);
+        let mut facts = facts(Some("DPDK 22.11.11"), &routes, KERNELS);
+        assert_eq!(facts.remedies(), Vec::<String>::new());
+        facts.hugepages_free_mib = 0;
+        assert_eq!(facts.remedies(), Vec::<String>::new(), "nothing lacks them");
+        assert!(facts.takeovers().iter().all(|line| line.contains(": echo 512 | sudo tee ")), "they would");
+        facts.version = None;
+        assert_eq!(facts.takeovers(), Vec::<String>::new(), "nobody there could take it");
+    }
+
+    #[test]
+    fn hugepages_are_named_where_a_card_lacks_them() {
+        let remedies = |driver: &str, free_mib: u64| {
+            let facts = facts(Some("DPDK 22.11.11"), &Routes::over(&[]), driver);
+            DpdkFacts { hugepages_free_mib: free_mib, ..facts }.remedies().concat()
+        };
+        assert!(remedies("uio_pci_generic", 0).contains("nr_hugepages"));
+        assert_eq!(remedies("uio_pci_generic", 64) + &remedies("vfio-pci", 0), "");
+    }
+
+    #[test]
+    fn routes_that_nobody_knows_may_lead_over_any_card() {
+        let facts = facts(Some("DPDK 22.11.11"), &Routes::refused("Operation not permitted"), KERNELS);
+        let said = facts.to_string();
+        assert!(said.contains("default route leads over: unknown, Operation not permitted\n"), "{said}");
+        assert!(facts.takeovers().iter().all(|line| line.contains("PERHAPS IN USE")), "{facts:?}");
+        assert_eq!(serde_json::to_value(&facts).unwrap()["cards"][0]["in_use"], serde_json::Value::Null);
     }
 
     #[test]
     fn the_card_that_the_machine_is_reached_over_is_marked() {
-        let takeovers = facts(Some("DPDK 22.11.11")).takeovers();
+        let takeovers = facts(Some("DPDK 22.11.11"), &Routes::over(&["eth0"]), KERNELS).takeovers();
         assert!(takeovers[0].starts_with("  0000:00:04.0 (eth0, IN USE: this machine's default route): sudo "));
         assert!(takeovers[1].starts_with("  0000:00:05.0 (eth1): sudo "), "{takeovers:?}");
     }

@@ -33,6 +33,8 @@ pub struct Report {
     pub dpdk: DpdkFacts,
     /// Every NIC, and what XDP can do on it.
     pub nics: Vec<NicFacts>,
+    /// Why it is unknown which there are, where it is.
+    pub nics_unknown: Option<String>,
     /// The machine.
     pub machine: Facts,
 }
@@ -73,13 +75,18 @@ impl Report {
         let lab = checks::lab();
         let drivers = checks::drivers(&lab);
         let ready = drivers.iter().any(|driver| driver.name != "mem" && driver.verdict.runs());
+        let (nics, nics_unknown) = match NicList::gather() {
+            Ok(list) => (list.nics, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
         Self {
             schema: "sidelane-doctor/1",
             ready,
             drivers,
             lab: lab.map_or_else(|verdict| verdict, |_| Verdict::runs_everywhere()),
             dpdk: DpdkFacts::gather(),
-            nics: NicList::gather().map_or_else(|_| Vec::new(), |list| list.nics),
+            nics,
+            nics_unknown,
             machine: Facts::gather(),
         }
     }
@@ -116,6 +123,9 @@ impl fmt::Display for Report {
             if let Some(xdp) = &nic.xdp {
                 writeln!(f, "XDP on {}: {xdp}", nic.name())?;
             }
+        }
+        if let Some(why) = &self.nics_unknown {
+            writeln!(f, "NICs, and XDP on them: unknown, {why}")?;
         }
         write!(f, "{}", self.dpdk)?;
         writeln!(f, "{}", self.machine)?;

@@ -9,27 +9,44 @@ use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use sidelane_nic::interface::Interface;
 
-/// The interfaces of the default routes.
+/// The interfaces of the default routes, or why they are unknown.
 #[derive(Debug)]
-pub struct Routes(Vec<String>);
+pub struct Routes(Result<Vec<String>, String>);
 
 impl Routes {
     /// Asks the kernel.
     pub fn gather() -> Self {
-        let indices = indices(&all().unwrap_or_default());
-        let leads = |name: &String| Interface::find(name).is_some_and(|own| indices.contains(&(own.index() as u32)));
-        Self(Interface::names().into_iter().filter(leads).collect())
+        Self(all().map_err(|error| error.to_string()).map(|routes| {
+            let indices = indices(&routes);
+            let index = |name: &String| Interface::find(name).map(|own| own.index() as u32);
+            let leads = |name: &String| index(name).is_some_and(|index| indices.contains(&index));
+            Interface::names().into_iter().filter(leads).collect()
+        }))
     }
 
-    /// True when a default route leads over `interface`, or over what is made of it: a bond, a bridge, a VLAN.
-    pub fn lead_over(&self, interface: &str) -> bool {
-        self.0.iter().any(|name| name == interface) || above(interface).iter().any(|name| self.lead_over(name))
+    /// Why the kernel did not say them.
+    pub fn unknown(&self) -> Option<&str> {
+        self.0.as_ref().err().map(String::as_str)
+    }
+
+    /// Whether a default route leads over `interface`, or over what is made of it: a bond, a bridge, a VLAN.
+    pub fn lead_over(&self, interface: &str) -> Option<bool> {
+        self.0.as_ref().ok().map(|names| is_among(names, interface))
     }
 
     #[cfg(test)]
     pub fn over(names: &[&str]) -> Self {
-        Self(names.iter().map(|name| (*name).to_owned()).collect())
+        Self(Ok(names.iter().map(|name| (*name).to_owned()).collect()))
     }
+
+    #[cfg(test)]
+    pub fn refused(why: &str) -> Self {
+        Self(Err(why.to_owned()))
+    }
+}
+
+fn is_among(names: &[String], interface: &str) -> bool {
+    names.iter().any(|name| name == interface) || above(interface).iter().any(|name| is_among(names, name))
 }
 
 /// Interfaces on top of another one (Documentation/ABI/testing/sysfs-class-net, `upper_*`). The kernel keeps them free of rings.
@@ -49,14 +66,22 @@ fn all() -> io::Result<Vec<RouteMessage>> {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut which = RouteMessage::default();
             which.header.address_family = family;
-            let mut found = handle.route().get(which).execute();
-            // A kernel may be without IPv6.
-            while let Ok(Some(route)) = found.try_next().await {
-                routes.push(route);
+            let found: Result<Vec<_>, _> = handle.route().get(which).execute().try_collect().await;
+            match found {
+                Ok(found) => routes.extend(found),
+                // A kernel may be without IPv6.
+                Err(error) if family == AddressFamily::Inet6 && is_without(&error) => {}
+                Err(error) => return Err(io::Error::other(error)),
             }
         }
         Ok(routes)
     })
+}
+
+/// Whether the kernel does not have what it was asked for.
+fn is_without(error: &rtnetlink::Error) -> bool {
+    let rtnetlink::Error::NetlinkError(message) = error else { return false };
+    matches!(-message.raw_code(), libc::EOPNOTSUPP | libc::EAFNOSUPPORT)
 }
 
 /// The interfaces, by number, of the routes to everywhere: of each all that it may take (rtnetlink(7), RTA_MULTIPATH). Others
@@ -96,7 +121,9 @@ mod tests {
             v6().kind(RouteType::Unreachable).output_interface(1).build(),
         ];
         assert_eq!(indices(&routes), HashSet::from([2, 4, 5, 6]));
-        assert!(Routes::over(&["lo"]).lead_over("lo") && !Routes::over(&["eth0"]).lead_over("lo"));
+        assert_eq!(Routes::over(&["lo"]).lead_over("lo"), Some(true));
+        assert_eq!(Routes::over(&["eth0"]).lead_over("lo"), Some(false));
+        assert_eq!(Routes::refused("no").lead_over("lo"), None);
     }
 
     #[test]
@@ -127,7 +154,7 @@ mod tests {
     #[test]
     #[ignore = "run inside a lab by another test"]
     fn part_inside() {
-        let mut names = Routes::gather().0;
+        let mut names = Routes::gather().0.unwrap();
         names.sort_unstable();
         println!("\ntold: {}", names.join(" "));
     }

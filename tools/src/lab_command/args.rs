@@ -80,7 +80,7 @@ doctor` tells).";
 /// What a lab shall be.
 #[derive(Debug, Clone, Args)]
 pub struct SpecArgs {
-    /// How many hosts
+    /// How many hosts, up to 26
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub hosts: usize,
     /// Largest IP packet in bytes

@@ -53,7 +53,7 @@ pub enum LadderCommand {
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
     /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem, and DPDK's memif
-    /// and vhost; with --peer one as a string: uring:eth1 [env: SIDELANE_NIC]
+    /// and vhost; with --peer one as a string: uring:eth1 [default: uring, or where no lab can be made udp and shm] [env: SIDELANE_NIC]
     #[arg(long, value_name = "DRIVER")]
     pub nic: Vec<NicArg>,
     /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab [env: SIDELANE_PEER]
@@ -63,14 +63,14 @@ pub struct LadderArgs {
     #[arg(long, value_name = "N", value_parser = core)]
     pub core: Option<usize>,
     /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,
-    /// proto-authenticated, proto-encrypted
+    /// proto-authenticated, proto-encrypted [default: all but the last two]
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,
     /// Message sizes in bytes, comma separated: 8,1K,4M; K and M are 1024 and 1024 times that. Of ping-pong and flood; of the
-    /// bandwidth, which else has messages of 1M, where --patterns names it alone
+    /// bandwidth, which else has messages of 1M, where --patterns names it alone [default: 8]
     #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = bytes)]
     pub sizes: Vec<usize>,
-    /// Patterns, comma separated
+    /// Patterns, comma separated [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PATTERN")]
     pub patterns: Vec<PatternArg>,
     /// Have the floods' messages answered, one by one, and so many unanswered at most: of the rungs tcp-poll, udp-poll, raw, proto and am
@@ -90,7 +90,7 @@ pub struct LadderArgs {
     /// Offloads off, frames of at most the MTU: as on a wire
     #[arg(long, conflicts_with = "peer")]
     pub real_frames: bool,
-    /// Interleaved rounds
+    /// Interleaved rounds [default: 7, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Write all figures as JSON; `-` to standard output, where then nothing else stands

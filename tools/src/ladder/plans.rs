@@ -55,7 +55,7 @@ const ALL_KINDS: [Kind; 3] = [Kind::PingPong, Kind::Flood, Kind::Bandwidth];
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::args::Cli;
@@ -69,6 +69,20 @@ mod tests {
     fn without_arguments_the_plan_is_the_bench_s_own() {
         let (ours, own) = (plan_of(&[]), Plan::new(&[NicKind::Uring]));
         assert_eq!((ours.cells(), ours.rounds), (own.cells(), own.rounds));
+    }
+
+    #[test]
+    fn the_help_knows_what_is_measured_without_arguments() {
+        let (usual, quick) = (plan_of(&[]), plan_of(&["--quick"]));
+        let help = Cli::command().render_long_help().to_string().replace("\n          ", " ");
+        let rounds = format!("[default: {}, with --quick {}]", usual.rounds, quick.rounds);
+        let size = usual.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let unusual: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| !usual.rungs.contains(rung)).collect();
+        let [first, second] = unusual[..] else { panic!("two are left out: {unusual:?}") };
+        let rungs = format!("{first}, {second} [default: all but the last two]");
+        for said in [rounds, format!("names it alone [default: {size}]"), rungs] {
+            assert!(help.contains(&said), "`{said}` is missing in:\n{help}");
+        }
     }
 
     #[test]

@@ -147,11 +147,11 @@ impl Job {
             SIGTSTP => {
                 self.signal_all(libc::SIGSTOP);
                 stop::as_by_default();
-                // Nobody sends us SIGCONT when it was not done.
+                // Also when it was not done. Who lets us go on does not reach the ranks' groups, so they are told once.
                 self.signal_all(SIGCONT);
             }
             // What the ranks are to do at these only they know.
-            SIGCONT | SIGUSR1 | SIGUSR2 => self.signal_all(signal),
+            SIGUSR1 | SIGUSR2 => self.signal_all(signal),
             _ => self.interrupt(signal),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use sidelane_mpi::launch::LINE_MAX;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::output::{Sink, Stream};
@@ -69,9 +69,10 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
     })
 }
 
-/// Hands on the signals that a job cares for.
+/// Hands on the signals that a job cares for. SIGCONT is none: the ranks, in groups of their own, were stopped only if we have
+/// done so, and then whoever has lets them go on; who handled it, too, would tell them twice.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGCONT, SIGUSR1, SIGUSR2])?;
+    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
     // By nohup(1), and by shells that know no jobs. The ranks inherit that.
     for signal in [SIGHUP, SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal)) {
         signals.add_signal(signal)?;

@@ -13,3 +13,4 @@ mod stage;
 mod survivors;
 mod threads;
 mod tune;
+mod without_netlink;

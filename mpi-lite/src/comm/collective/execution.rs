@@ -185,6 +185,11 @@ impl Execution {
         Ok(())
     }
 
+    /// A step has panicked: it is over. No message is under way.
+    pub fn give_up(&mut self) {
+        self.lent = None;
+    }
+
     /// What the last [`Progress::Calls`] asked for is done. No message is under way.
     fn called(&mut self, ended: Result<(), Error>) {
         self.done += 1;

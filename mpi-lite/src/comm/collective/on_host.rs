@@ -262,6 +262,8 @@ pub(super) async fn make<P: Peers<Error = Error>>(
             None => return Ok(Ok(())),
             Some(code) => Ok(error(code)),
         },
+        // What a member shows may be gone when it has failed, and then that is why.
+        Ok(Err(Error::NoAccess)) => Ok(host.failure().map_or(Error::NoAccess, error)),
         Ok(Err(error)) => Ok(error),
         Err(panic) => Err(panic),
     };

@@ -349,6 +349,11 @@ impl Ranks {
         self.ours.as_ref().is_some_and(|ours| failed(ours))
     }
 
+    /// Whether calls have failed by memory that all ranks share: the others know.
+    pub fn have_failed_together(&self) -> bool {
+        matches!(self.host, Shared::Failed(_))
+    }
+
     /// A call has failed of which ours was a part: others may wait for us in theirs.
     #[cold]
     fn give_up(&mut self, turns: &mut impl Turns, error: Error) {

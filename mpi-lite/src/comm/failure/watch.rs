@@ -128,6 +128,9 @@ impl Failures {
         let others = circle.processes.iter().filter(|process| **process != self.own);
         let record = Record::Revoke.write(name);
         self.unsaid.extend(others.map(|process| (*process, record.clone())));
+        // Now: the program may be long in coming back.
+        self.say_all(device);
+        device.flush();
         device.call_watch();
     }
 
@@ -137,17 +140,24 @@ impl Failures {
             self.seen += 1;
             self.lose(*process);
         }
-        for (process, bytes) in std::mem::take(&mut self.unsaid) {
-            moved = true;
+        moved |= self.say_all(device);
+        self.sends.retain(|(request, _)| device.poll(*request).is_none());
+        if !self.sends.is_empty() || !self.receives.is_empty() {
+            device.call_watch();
+        }
+        moved
+    }
+
+    /// Sends what waits to be said. True if there was something.
+    fn say_all(&mut self, device: &mut Device) -> bool {
+        let unsaid = std::mem::take(&mut self.unsaid);
+        let moved = !unsaid.is_empty();
+        for (process, bytes) in unsaid {
             let envelope = Envelope { context: self.context, source: self.own, tag: 0 };
             // SAFETY: the bytes stay in `sends` until the send is over, and nobody writes them. Whoever drops this before has
             // dropped the device, which it is part of.
             let request = device.send(process, envelope, unsafe { Outgoing::lend(&raw const *bytes) }, Mode::Standard);
             self.sends.push((request, bytes));
-        }
-        self.sends.retain(|(request, _)| device.poll(*request).is_none());
-        if !self.sends.is_empty() || !self.receives.is_empty() {
-            device.call_watch();
         }
         moved
     }

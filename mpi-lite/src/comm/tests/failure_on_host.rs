@@ -161,10 +161,13 @@ fn an_operator_that_panics_ends_a_call_under_way() {
         let sum = Op::User(UserOp::new(true, |_: &Datatype, _, into: &mut [u8], from: &[u8]| into[0] += from[0]));
         let op = if comm.rank() == 0 { panics_in(0) } else { sum };
         let mut result = [0u8; 1];
+        // By messages, in a communicator whose first call it is.
+        let own = comm.dup().unwrap();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            comm.scope(|scope| scope.allreduce(&[1u8], &mut result, &op)?.wait().map(drop))
+            own.scope(|scope| scope.allreduce(&[1u8], &mut result, &op)?.wait().map(drop))
         }));
         assert_eq!(outcome.is_err(), comm.rank() == 0);
+        assert_eq!(own.barrier(), Err(ErrorClass::Revoked));
         let mut came = [0];
         comm.sendrecv(&[comm.rank()], 1 - comm.rank(), 0, &mut came, 1 - comm.rank(), 0).unwrap();
         comm.barrier().unwrap();

@@ -192,6 +192,19 @@ fn what_ranks_make_of_a_users_signal_is_theirs() {
     });
 }
 
+/// The shell that continues the command does not reach the ranks, and the command itself continues those that it has stopped:
+/// a rank that heard of both would be told twice after Ctrl-Z. Behind the second SIGUSR1 nothing that came before is still to
+/// be handed on.
+#[test]
+fn a_continuation_that_is_the_commands_own_tells_no_rank() {
+    own_stage(|stage| {
+        let script = "exec 2>/dev/null; count=0; trap 'echo told' CONT; trap 'count=$((count + 1))' USR1
+            await() { while [ $count -lt $1 ]; do sleep 0.01; done; }
+            kill -CONT $PPID; kill -USR1 $PPID; await 1; kill -USR1 $PPID; await 2; exit 0";
+        assert_eq!(shells(stage, &["-n", "1"], script), (Some(0), String::new(), String::new()));
+    });
+}
+
 #[test]
 fn the_second_interrupt_kills() {
     own_stage(|stage| {

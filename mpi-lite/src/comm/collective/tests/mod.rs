@@ -256,6 +256,33 @@ fn a_call_that_does_not_fit_fails_and_all_behind_it() {
 }
 
 #[test]
+fn who_finds_the_memory_of_a_failed_rank_gone_has_its_error() {
+    let (met, gone) = (std::sync::Barrier::new(3), std::sync::Barrier::new(3));
+    job(3, |device, mut ranks| {
+        let rank = 2 - device.own();
+        let word = 0u64;
+        if device.read_memory(device.own(), (&raw const word).expose_provenance() as u64, &mut [0; 8]).is_err() {
+            return println!("skipped: processes may not read each other's memory here");
+        }
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        met.wait();
+        let mut room = vec![0; UNMAPPED + usize::from(rank == 1)];
+        if rank == 2 {
+            gone.wait();
+        }
+        let ended = ranks.call(device, Call::Broadcast { root: 0 }, None, &mut room, &mut compose);
+        assert_eq!(ended, Err(Error::Truncated), "rank {rank}");
+        drop(room);
+        if rank < 2 {
+            gone.wait();
+        }
+    });
+}
+
+/// What is this long goes back to the system when it is freed (mallopt(3), DEFAULT_MMAP_THRESHOLD_MAX).
+const UNMAPPED: usize = 40 << 20;
+
+#[test]
 fn what_a_rank_gives_itself_fits_or_not_as_a_message_would() {
     job(2, |device, ranks| {
         let (mut ranks, rank) = (ranks.without_shared_memory(), (1 - device.own()) as usize);
