@@ -376,28 +376,28 @@ fn who_calls_beyond_the_bound_is_let_in_when_another_has_left() {
     let domain = domain("many");
     let mut hub = ShmNic::open_for(&domain, Some(0), 2).unwrap();
     let mut callers: Vec<_> = (1..=3).map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap()).collect();
-    let links: Vec<_> = callers.iter_mut().map(|caller| caller.link(hub.caps().addr).unwrap()).collect();
-    for n in 0..2 {
-        send(&mut callers[n], links[n], n as u8);
-        assert_eq!(receive(&mut hub), (n as u8, callers[n].caps().addr));
+    for (n, caller) in callers[..2].iter_mut().enumerate() {
+        let link = caller.link(hub.caps().addr).unwrap();
+        send(caller, link, n as u8);
+        assert_eq!(receive(&mut hub), (n as u8, caller.caps().addr));
     }
+    let third = callers[2].link(hub.caps().addr).unwrap();
     let give_up = hub.now() + Duration::from_millis(10_000);
     while hub.counters().peers_refused == 0 {
         assert!(hub.now() < give_up, "the third caller was not turned away");
         hub.wait(Some(hub.now() + Duration::from_millis(1))).unwrap();
         hub.rx_burst(1, |_, _| {});
     }
-    assert!(!commit(&mut callers[2], links[2], 2));
+    assert!(!commit(&mut callers[2], third, 2));
     assert!(matches!(hub.link(LinkAddr::Shm { endpoint: 9 }), Err(LinkError::TableFull(2))));
     callers.remove(0);
-    let third = std::thread::spawn(move || {
-        let mut third = callers.remove(1);
-        send(&mut third, links[2], 2);
+    let sent = std::thread::spawn(move || {
+        send(&mut callers[1], third, 2);
         // The last word of one that is gone comes all the same.
-        drop((third, callers));
+        drop(callers);
     });
     assert_eq!(receive(&mut hub), (2, LinkAddr::Shm { endpoint: 3 }));
-    third.join().unwrap();
+    sent.join().unwrap();
 }
 
 /// Each life of a caller is a memory of its own, and news of its begin and its end.
