@@ -14,7 +14,7 @@
 //! | [`am`] | Active Messages, on top of an endpoint |
 //! | [`engine`] | a thread that drives endpoints, for applications that do not poll |
 //! | `config`, `counters`, `display`, `error`, `event` | what a user sets, and is told |
-//! | `ring`, `queue`, `spares`, `copy` | bytes in a ring, peers in turn, buffers kept, short copies |
+//! | `ring`, `queue`, `spares`, `copy`, `hint` | bytes in a ring, peers in turn, buffers kept, short copies, what is seldom true |
 //! | [`sim`] | endpoints on a simulated fabric, in virtual time, under an oracle |
 // What it stands on has only what loom's models are of.
 #![cfg(not(loom))]

@@ -23,8 +23,8 @@ impl UserOp {
     /// It has to be associative, and calls nothing of MPI (MPI-4.1 6.9.5): other threads' calls wait while it runs, and a call of its
     /// own panics. The order of operands is kept unless it is `commutative`.
     ///
-    /// If it panics, its rank's call does, too. Other ranks get an error, in this call or a later one: `ProcFailed` where all share
-    /// memory, else `Revoked`, and so does whatever else is called in that communicator.
+    /// If it panics, its rank's call does, too. Where the call goes by memory that all ranks share, it and later ones of its form (that wait,
+    /// begun, persistent) fail with `ProcFailed` for the others; messages go on. Else the communicator is revoked for them.
     pub fn new(
         commutative: bool,
         function: impl Fn(&Datatype, usize, &mut [u8], &[u8]) + Send + Sync + 'static,

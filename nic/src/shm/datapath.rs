@@ -488,7 +488,7 @@ impl DerefMut for Slot<'_> {
     }
 }
 
-/// Peers of one endpoint at most, whoever called whom: a pair's memory is 1.8 MiB, of which it has what was ever written.
+/// Peers of one endpoint, whoever called whom; a few more when both come at once. A pair's memory is 1.8 MiB, of which it has what was ever written.
 pub(super) const PEERS_MAX: usize = 4096;
 
 /// Shorter frames stay within the ring: what a cell saves does not pay for the line that names it.

@@ -35,6 +35,7 @@ const IPV6_SOURCE: u32 = 8;
 mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
+    use std::time::Duration;
 
     use super::*;
     use crate::socket;
@@ -47,17 +48,21 @@ mod tests {
         socket.local_addr().unwrap()
     }
 
-    /// Lets the kernel itself judge: which of `senders` a socket at `host` hears that wants datagrams from the first.
-    fn heard(host: &str, senders: &[UdpSocket]) -> Vec<usize> {
+    /// Lets the kernel itself judge: which of `senders` a socket at `host` hears that wants datagrams from the first, who speaks last.
+    fn heard(host: &str, senders: &[UdpSocket]) -> Vec<u8> {
         let receiver = bind(host, 0);
         socket::attach_filter(receiver.as_fd(), &datagrams_from(addr(&senders[0]))).unwrap();
-        receiver.set_nonblocking(true).unwrap();
-        let is_heard = |number: &usize| {
-            // On the loopback a datagram is there when its system call is over.
-            senders[*number].send_to(b"?", addr(&receiver)).unwrap();
-            receiver.recv(&mut [0]).is_ok()
-        };
-        (0..senders.len()).filter(is_heard).collect()
+        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for (number, sender) in senders.iter().enumerate().rev() {
+            sender.send_to(&[number as u8], addr(&receiver)).unwrap();
+        }
+        let mut heard = Vec::new();
+        while heard.last() != Some(&0) {
+            let mut number = [0];
+            receiver.recv(&mut number).expect("the first is heard");
+            heard.push(number[0]);
+        }
+        heard
     }
 
     #[test]

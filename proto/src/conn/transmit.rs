@@ -115,7 +115,7 @@ impl Conn {
         turn.counters.frames_sent += 1;
     }
 
-    /// Seals what [`Self::emit`] or [`Self::emit_run`] wrote into all of `frame` but the tag's place at its end.
+    /// Seals what [`Self::emit`] or [`Self::write_run`] wrote into all of `frame` but the tag's place at its end.
     pub fn seal(&mut self, job: &Job, frame: &mut [u8]) {
         match Kind::of(frame) {
             Kind::Hello | Kind::HelloAck | Kind::Reset => job.seal_opening(frame),

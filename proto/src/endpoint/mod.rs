@@ -71,7 +71,8 @@ impl<N: Nic> Endpoint<N> {
         let now = self.nic.now();
         if let Some(conn) = self.router.peers.by_addr(to) {
             conn.ask(now, &self.router.turn.config);
-            let id = conn.id;
+            let (id, link) = (conn.id, conn.link);
+            self.nic.confirm(link);
             self.router.after_change(id.index);
             return Ok(id);
         }
@@ -187,7 +188,7 @@ impl<N: Nic> Endpoint<N> {
         !self.router.turn.events.is_empty()
     }
 
-    /// Takes the next event.
+    /// Takes the next event. Who called is confirmed to the driver ([`Nic::confirm`]) when [`Event::Connected`] is taken.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.router.turn.events.pop_front()?;

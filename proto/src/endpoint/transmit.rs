@@ -13,9 +13,9 @@ impl<N: Nic> Endpoint<N> {
         let mut committed = std::mem::take(&mut self.committed);
         for _ in 0..self.router.active.len() {
             let Some(index) = self.router.active.pop_front() else { break };
-            let alone = !committed && self.router.active.is_empty();
+            let at_once = !committed && self.router.active.is_empty();
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
-            let verdict = transmit_one(&mut self.nic, conn, turn, alone);
+            let verdict = transmit_one(&mut self.nic, conn, turn, at_once);
             committed |= verdict.committed;
             conn.queued = verdict.more;
             if let Some(next) = conn.take_timeout_change() {
@@ -49,16 +49,16 @@ struct Transmitted {
     nic_full: bool,
 }
 
-/// `alone`: nobody else transmits in this turn.
+/// `at_once`: its first frame, if that is a run, waits for no others.
 #[inline]
-fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mut alone: bool) -> Transmitted {
+fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mut at_once: bool) -> Transmitted {
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
             && write_run(nic, conn, turn, at, len)
         {
             // Mostly it is the only one: it leaves at once, and the rest is done while it is on its way.
-            if std::mem::take(&mut alone) {
+            if std::mem::take(&mut at_once) {
                 nic.flush();
             } else {
                 committed = true;
@@ -73,7 +73,7 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mu
             return Transmitted { committed, more: false, nic_full: false };
         };
         if write_frame(nic, conn, turn, plan) {
-            committed = true;
+            (committed, at_once) = (true, false);
             if !conn.wants_to_transmit() {
                 return Transmitted { committed, more: false, nic_full: false };
             }

@@ -43,7 +43,7 @@ pub struct CardFacts {
     pub free: bool,
     /// The machine's default route leads over it: who takes it away may cut the machine off. `None`: unknown.
     pub in_use: Option<bool>,
-    /// `dpdk:ADDRESS` needs hugepages: no IOMMU makes other memory addressable for it.
+    /// `dpdk:ADDRESS` needs hugepages: it is not bound to VFIO behind an IOMMU, or would not be.
     pub needs_hugepages: bool,
     /// The commands that give it to DPDK.
     pub remedy: Option<String>,

@@ -53,7 +53,7 @@ pub enum LadderCommand {
 #[derive(Debug, Clone, Args)]
 pub struct LadderArgs {
     /// Drivers to climb, comma separated, those of one network side by side: uring, xdp, udp, shm, mem, and DPDK's memif
-    /// and vhost; with --peer one as a string: uring:eth1 [default: uring, or where no lab can be made udp and shm] [env: SIDELANE_NIC]
+    /// and vhost; with --peer one as a string: uring:eth1 [default without --peer: uring, or where no lab can be made udp and shm] [env: SIDELANE_NIC]
     #[arg(long, value_name = "DRIVER")]
     pub nic: Vec<NicArg>,
     /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab [env: SIDELANE_PEER]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -147,14 +148,26 @@ fn words_that_nobody_reads_keep_no_signal_from_ending_the_job() {
     own_stage(|stage| {
         // Of the job only the command and its guard are left.
         let only_output_is_left = || until(|| stage.processes().len() == 2);
-        // Rank 1 fails, which is said of it into the full pipe: at the end of the job, or when the other one goes on.
-        let fails = ["sh", "-c", "[ $PMI_RANK = 0 ] || { seq 100000 & exit 3; }; sleep 1000"];
-        let job = Unread::start_full(stage, &["-n", "2"], &fails);
+        // Rank 1 fails once the pipe is full, which is said of it: at the end of the job, or when the other one goes on.
+        let full = PathBuf::from(stage.program()).with_file_name("full");
+        let script = format!(
+            "[ $PMI_RANK = 0 ] || {{ seq 100000 & until [ -e {} ]; do sleep 0.01; done; exit 3; }}; sleep 1000",
+            full.display()
+        );
+        let fails = ["sh", "-c", script.as_str()];
+        let start_failing = |options: &[&str]| {
+            let job = Unread::start_full(stage, options, &fails);
+            fs::write(&full, "").unwrap();
+            job
+        };
+        let job = start_failing(&["-n", "2"]);
         only_output_is_left();
         assert_eq!(job.end(Some(libc::SIGTERM)), Some(3));
-        let job = Unread::start_full(stage, &["-n", "2", "--keep-going"], &fails);
+        fs::remove_file(&full).unwrap();
+        let job = start_failing(&["-n", "2", "--keep-going"]);
         job.await_thread("own-words");
         assert_eq!(job.end(Some(libc::SIGTERM)), Some(143));
+        fs::remove_file(&full).unwrap();
         // Ranks that ended well leave a pipe that is full; time and signals still end the wait for its reader.
         let job = Unread::start_full(stage, &["-n", "1", "--timeout", "0.3"], &["seq", "20000"]);
         assert_eq!(job.end(None), Some(124));
