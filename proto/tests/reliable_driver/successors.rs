@@ -1,0 +1,108 @@
+//! Endpoints that follow one another on one driver.
+
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic, TxSlot, clock};
+use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, SendError};
+
+use crate::reliable_nic::Reliable;
+use crate::{connected, turns};
+
+/// Another endpoint follows on the driver, which so never tells of an end. The peer has messages to take, or closes, too.
+#[test]
+fn whoever_gives_its_driver_back_tells_its_peers() {
+    for closes in [false, true] {
+        let [a, mut b] = connected(7, 1 << 12);
+        let mut a_before = a.endpoint;
+        a_before.send(a.peer, b"before").unwrap();
+        if closes {
+            b.endpoint.close(b.peer);
+        }
+        let mut after = Endpoint::new(a_before.into_nic(), Config { seed: 9, ..Config::default() });
+        let [of_a, of_b] = turns(&mut after, &mut b.endpoint);
+        assert_eq!(of_a, []);
+        assert_eq!(b.endpoint.recv(|_, message| message == b"before"), Some(true));
+        let end = match closes {
+            true => Event::Closed { peer: b.peer },
+            false => Event::Gone { peer: b.peer, reason: GoneReason::Restarted },
+        };
+        assert_eq!(of_b, [end]);
+        assert_eq!(b.endpoint.send(b.peer, b"lost"), Err(SendError::NoPeer));
+        reach(&mut b.endpoint, &mut after);
+    }
+}
+
+/// What it was told got lost: as where the driver had no room for it.
+#[test]
+fn messages_to_an_endpoint_that_another_has_followed_end_the_connection() {
+    let [a, mut b] = connected(7, 1 << 12);
+    let mut after = Endpoint::new(a.endpoint.into_nic(), Config { seed: 9, ..Config::default() });
+    let mut told = 0;
+    b.endpoint.nic_mut().rx_burst(64, |_, _| told += 1);
+    assert_eq!(told, 1);
+    (0..10).for_each(|_| b.endpoint.send(b.peer, b"lost").unwrap());
+    let [of_a, of_b] = turns(&mut after, &mut b.endpoint);
+    assert_eq!(of_a, []);
+    assert_eq!(of_b, [Event::Gone { peer: b.peer, reason: GoneReason::Restarted }]);
+    // One answer to all of a burst, and one to the question.
+    assert_eq!((after.counters().resets_sent, b.endpoint.counters().pings_sent), (2, 1));
+    reach(&mut b.endpoint, &mut after);
+}
+
+/// A late frame to a connection of before asks about the one there is now, which lives.
+#[test]
+fn a_frame_to_an_earlier_connection_ends_no_later_one() {
+    let [a, mut b] = connected(7, 1 << 12);
+    b.endpoint.send(b.peer, b"late").unwrap();
+    b.endpoint.flush();
+    let mut late = Vec::new();
+    let mut nic = a.endpoint.into_nic();
+    nic.rx_burst(64, |frame, _| late.push(frame.to_vec()));
+    let mut after = Endpoint::new(nic, Config { seed: 9, ..Config::default() });
+    let _ = turns(&mut after, &mut b.endpoint);
+    let to_b = reach(&mut b.endpoint, &mut after);
+    let (at, nic) = (after.nic().caps().addr, b.endpoint.nic_mut());
+    let link = nic.link(at).unwrap();
+    let mut slot = nic.tx_slot(link, late[0].len()).expect("room");
+    slot.copy_from_slice(&late[0]);
+    slot.commit();
+    nic.flush();
+    let events = turns(&mut after, &mut b.endpoint);
+    assert_eq!((events, b.endpoint.counters().pings_sent), ([vec![], vec![]], 1));
+    assert_eq!(after.send(to_b, b"still"), Ok(()));
+}
+
+#[test]
+fn an_endpoint_on_the_memory_of_one_before_is_met_anew() {
+    let domain = format!("anew-{}", std::process::id());
+    let config = Config { display: false, ..Config::default() };
+    let [mut a, mut b] = [0, 1].map(|number| Endpoint::new(ShmNic::open(&domain, Some(number)).unwrap(), config));
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    let next = |a: &mut Endpoint<ShmNic>, b: &mut Endpoint<ShmNic>| loop {
+        a.poll();
+        b.poll();
+        if let Some(event) = b.poll_event() {
+            return event;
+        }
+        assert!(clock::monotonic() < patience, "nothing happened");
+    };
+    let to_a = b.connect(LinkAddr::Shm { endpoint: 0 }).unwrap();
+    assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
+    let mut a = Endpoint::new(a.into_nic(), config);
+    assert_eq!(next(&mut a, &mut b), Event::Gone { peer: to_a, reason: GoneReason::Restarted });
+    let to_a = b.connect(LinkAddr::Shm { endpoint: 0 }).unwrap();
+    assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
+    b.send(to_a, b"anew").unwrap();
+    b.flush();
+    a.poll();
+    assert_eq!(a.recv(|_, message| message == b"anew"), Some(true));
+}
+
+/// A new connection, and a message on it; who the sender is to the receiver.
+fn reach(from: &mut Endpoint<Reliable>, to: &mut Endpoint<Reliable>) -> PeerId {
+    let peer = from.connect(to.nic().caps().addr).unwrap();
+    from.send(peer, b"anew").unwrap();
+    let events = turns(from, to);
+    assert!(events.iter().all(|events| matches!(events[..], [Event::Connected { .. }])), "{events:?}");
+    to.recv(|peer, message| (message == b"anew").then_some(peer)).flatten().expect("the message")
+}

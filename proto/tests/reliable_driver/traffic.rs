@@ -1,0 +1,213 @@
+//! Messages and requests: order, room, sleep, bounds.
+
+use std::collections::VecDeque;
+
+use sidelane_nic::mem::{Fabric, LineModel};
+use sidelane_nic::rng::Rng;
+use sidelane_nic::shm::ShmNic;
+use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic, TxSlot, clock};
+use sidelane_proto::{Config, Endpoint, Event, GoneReason, Reject, SendError};
+
+use crate::reliable_nic::Reliable;
+use crate::{Side, connected, side, side_with_room};
+
+fn send_some(side: &mut Side, rng: &mut Rng) -> bool {
+    let mut stalled = false;
+    for _ in 0..rng.below(20) {
+        let len = if rng.chance(0.7) { rng.below(24) } else { rng.below(3000) };
+        let mut message = vec![0; len as usize];
+        rng.fill(&mut message);
+        match side.endpoint.send(side.peer, &message) {
+            Ok(()) => side.sent.push_back(message),
+            Err(SendError::Full) => stalled = true,
+            Err(error) => panic!("{error}"),
+        }
+        if rng.chance(0.2) {
+            side.endpoint.flush();
+        }
+    }
+    stalled
+}
+
+fn receive_some(side: &mut Side, expected: &mut VecDeque<Vec<u8>>, most: u64) {
+    side.endpoint.poll();
+    for _ in 0..most {
+        let due = expected.front();
+        let got = side.endpoint.recv(|_, message| assert_eq!(Some(message), due.map(Vec::as_slice)));
+        if got.is_none() {
+            break;
+        }
+        expected.pop_front();
+    }
+}
+
+#[test]
+fn messages_keep_their_order_however_full_the_fifos_are() {
+    let mut stalls = 0;
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let [mut a, mut b] = connected(seed, 1 << (6 + rng.below(8)));
+        for _ in 0..60 {
+            stalls += u32::from(send_some(&mut a, &mut rng));
+            stalls += u32::from(send_some(&mut b, &mut rng));
+            let (most_a, most_b) = (rng.below(30), rng.below(30));
+            receive_some(&mut a, &mut b.sent, most_a);
+            receive_some(&mut b, &mut a.sent, most_b);
+        }
+        for _ in 0..2_000 {
+            receive_some(&mut a, &mut b.sent, u64::MAX);
+            receive_some(&mut b, &mut a.sent, u64::MAX);
+        }
+        assert!(a.sent.is_empty() && b.sent.is_empty(), "seed {seed}: {} and {} missing", a.sent.len(), b.sent.len());
+        assert_eq!(
+            (a.endpoint.counters().rejected_total(), b.endpoint.counters().rejected_total()),
+            (0, 0),
+            "seed {seed}"
+        );
+    }
+    assert!(stalls > 100, "the FIFOs were never full: {stalls}");
+}
+
+#[test]
+fn a_lone_message_needs_no_second_frame() {
+    let [mut a, mut b] = connected(7, 1 << 16);
+    let before = a.endpoint.counters().frames_sent;
+    for number in 0..100u64 {
+        a.endpoint.send(a.peer, &number.to_le_bytes()).unwrap();
+        a.endpoint.flush();
+        b.endpoint.poll();
+        assert_eq!(b.endpoint.recv(|_, message| message == number.to_le_bytes()), Some(true));
+    }
+    assert_eq!(a.endpoint.counters().frames_sent - before, 100);
+    assert_eq!(b.endpoint.counters().acks_sent, 0);
+}
+
+/// Both computed, one after the other, for longer than a peer without a driver that knows of deaths may be silent.
+#[test]
+fn whoever_said_hello_may_be_away_before_it_confirms_and_whoever_answers_before_that() {
+    for away in [[0, 1], [1, 0], [1, 1]] {
+        let fabric = Fabric::new(5);
+        let [(mut a, _), (mut b, to)] = [1, 2].map(|seed| side(&fabric, seed, 1 << 16));
+        let silence = Config::default().keep_alive.saturating_mul(5);
+        // Turns of who spins, which reads the clock now and then.
+        let spin = |endpoint: &mut Endpoint<Reliable>| (0..100).for_each(|_| _ = endpoint.poll());
+        let at_a = a.connect(to).unwrap();
+        a.send(at_a, b"late").unwrap();
+        a.poll();
+        fabric.advance_to(fabric.now() + silence.saturating_mul(away[0]));
+        spin(&mut b);
+        fabric.advance_to(fabric.now() + silence.saturating_mul(away[1]));
+        spin(&mut b);
+        spin(&mut a);
+        spin(&mut b);
+        assert!(matches!(a.poll_event(), Some(Event::Connected { .. })), "{away:?}");
+        assert!(matches!(b.poll_event(), Some(Event::Connected { .. })), "{away:?}");
+        assert_eq!(b.recv(|_, message| message == b"late"), Some(true), "{away:?}");
+        spin(&mut a);
+        assert_eq!((a.poll_event(), b.poll_event()), (None, None), "{away:?}");
+    }
+}
+
+/// On real shared memory: to one that is not there yet, and then to one that takes nothing.
+#[test]
+fn whoever_waits_for_room_sleeps_and_goes_on_when_there_is_some() {
+    let domain = format!("room-{}", std::process::id());
+    let open = |number| ShmNic::open(&domain, Some(number)).unwrap();
+    let config = Config { send_fifo: 1 << 20, recv_fifo: 4 << 10, display: false, ..Config::default() };
+    let mut a = Endpoint::new(open(0), config);
+    let to_b = a.connect(LinkAddr::Shm { endpoint: 1 }).unwrap();
+    // Many more than a ring holds and its reader takes in.
+    let sent =
+        (0u64..).take_while(|number| a.send(to_b, &[&number.to_le_bytes()[..], &[7; 1000]].concat()).is_ok()).count();
+    // Who does not sleep goes round a hundred thousand times.
+    let sleeps = |a: &mut Endpoint<ShmNic>| {
+        let until = clock::monotonic() + Duration::from_millis(50);
+        let mut rounds = 0;
+        while clock::monotonic() < until {
+            a.wait(Some(until)).unwrap();
+            a.poll();
+            rounds += 1;
+        }
+        assert!(rounds < 500, "woke {rounds} times in 50 ms");
+    };
+    sleeps(&mut a);
+    let mut b = Endpoint::new(open(1), config);
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    while b.poll_event().is_none() {
+        assert!(clock::monotonic() < patience, "no connection");
+        a.wait(Some(patience)).unwrap();
+        a.poll();
+        b.poll();
+    }
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    // It takes frames in, as far as its FIFO goes, and no message.
+    (0..1000).for_each(|_| _ = (a.poll(), b.poll()));
+    sleeps(&mut a);
+    let mut came = 0u64;
+    while came < sent as u64 {
+        assert!(clock::monotonic() < patience, "{came} of {sent} came");
+        a.wait(Some(clock::monotonic() + Duration::from_millis(5))).unwrap();
+        a.poll();
+        b.poll();
+        while let Some(number) = b.recv(|_, message| u64::from_le_bytes(message[..8].try_into().unwrap())) {
+            assert_eq!(number, came);
+            came += 1;
+        }
+    }
+}
+
+/// Sleep is for who waits for the driver's room, not for who has more to send than a turn takes.
+#[test]
+fn whoever_has_more_to_send_than_a_turn_takes_does_not_sleep_before_it() {
+    let fabric = Fabric::new(9);
+    let [(mut a, _), (mut b, to)] = [1, 2].map(|seed| side_with_room(&fabric, seed, 1 << 20, 1 << 12));
+    let at_a = a.connect(to).unwrap();
+    (0..4).for_each(|_| _ = (a.poll(), b.poll()));
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    // A frame each.
+    (0..300u32).for_each(|_| a.send(at_a, &[7; 400]).unwrap());
+    let (begun, sent) = (fabric.now(), a.counters().frames_sent);
+    for _ in 0..3 {
+        a.wait(Some(begun + Duration::from_millis(100))).unwrap();
+        assert_eq!(fabric.now(), begun);
+    }
+    assert!((64..300).contains(&(a.counters().frames_sent - sent)), "several turns, and not all");
+}
+
+/// One that takes nothing asks without end, in two ways that are refused, so that no refusal says what the one before it does.
+#[test]
+fn answers_that_nobody_fetches_are_bounded() {
+    let [mut a, mut b] = connected(7, 1 << 12);
+    a.endpoint.send(a.peer, b"like this").unwrap();
+    a.endpoint.flush();
+    let mut header = [0; 8];
+    b.endpoint.nic_mut().rx_burst(1, |frame, _| header.copy_from_slice(&frame[..8]));
+    // Nothing leaves `b` any more.
+    let (fabric, to_b) = (a.endpoint.nic().0.fabric(), b.endpoint.nic().caps().addr);
+    let LinkAddr::Mem { node } = to_b else { unreachable!() };
+    fabric.set_uplink(node, LineModel { rate_bits_per_s: Some(1), queue_limit_bytes: Some(0) });
+    // A Get of a region that is not there, and an Atomic that is misaligned.
+    let (mut get, mut atomic) = ([0; 28], [0; 40]);
+    get[0] = 17;
+    (atomic[0], atomic[16]) = (18, 1);
+    let frame = [&header[..], &[&get[..], &atomic[..]].concat().repeat(7)].concat();
+    let mut frames = 0;
+    let gone = loop {
+        let nic = a.endpoint.nic_mut();
+        let link = nic.link(to_b).unwrap();
+        let mut slot = nic.tx_slot(link, frame.len()).expect("room");
+        slot.copy_from_slice(&frame);
+        slot.commit();
+        nic.flush();
+        b.endpoint.poll();
+        if let Some(event) = b.endpoint.poll_event() {
+            break event;
+        }
+        frames += 1;
+        assert!(frames < 10_000, "it keeps {} bytes", b.endpoint.peer_memory(b.peer).unwrap().1);
+    };
+    assert_eq!(gone, Event::Gone { peer: b.peer, reason: GoneReason::Untaken });
+    assert!(14 * frames >= 8_192, "{frames} frames of 14 requests: peers that keep to the rules may have as many");
+    assert_eq!(b.endpoint.counters().rejected(Reject::Overrun), 1);
+}
