@@ -58,7 +58,7 @@ fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Above this a call is worth it.
+/// As far as the pieces go; what is longer is a call's.
 const SHORT_MAX: usize = 63;
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mu
     let mut committed = false;
     for _ in 0..BURST {
         if let Some((at, len)) = conn.poll_run(N::RELIABLE)
-            && write_run(nic, conn, turn, at, len)
+            && write_whole(nic, conn, turn, len, |conn, turn, frame| conn.write_run(turn, at, frame, N::RELIABLE))
         {
             // Mostly it is the only one: it leaves at once, and the rest is done while it is on its way.
             if std::mem::take(&mut at_once) {
@@ -88,11 +88,17 @@ fn transmit_one<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, mu
     Transmitted { committed, more: true, nic_full: false }
 }
 
-/// False when the driver has no slot.
+/// Writes a frame of `len` bytes as `write` does, and its tag. False when the driver has no slot.
 #[inline]
-fn write_run<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &TurnContext, at: usize, len: usize) -> bool {
+fn write_whole<N: Nic>(
+    nic: &mut N,
+    conn: &mut Conn,
+    turn: &mut TurnContext,
+    len: usize,
+    write: impl FnOnce(&mut Conn, &mut TurnContext, &mut [u8]),
+) -> bool {
     let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
-    conn.write_run(turn, at, &mut slot[..len], N::RELIABLE);
+    write(conn, turn, &mut slot[..len]);
     if let Some(job) = &turn.job {
         conn.seal(job, &mut slot);
     }
@@ -120,13 +126,7 @@ fn write_frame<N: Nic>(nic: &mut N, conn: &mut Conn, turn: &mut TurnContext, pla
         }
     }
     let len = Conn::frame_len(plan, N::RELIABLE);
-    let Some(mut slot) = nic.tx_slot(conn.link, len + turn.tag_len()) else { return false };
-    conn.emit(turn, plan, &mut slot[..len], N::RELIABLE);
-    if let Some(job) = &turn.job {
-        conn.seal(job, &mut slot);
-    }
-    slot.commit();
-    true
+    write_whole(nic, conn, turn, len, |conn, turn, frame| conn.emit(turn, plan, frame, N::RELIABLE))
 }
 
 /// Writes the frame whose last bytes are `tail`: sent from where they are if the driver can, or else copied. False when the driver
