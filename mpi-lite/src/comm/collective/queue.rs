@@ -168,7 +168,9 @@ impl Queued {
                 waited.count(self.queue.patience, clock::monotonic);
                 return Ok(false);
             }
-            if let Some(error) = line.failed {
+            // Who need not wait would not look whether it was revoked.
+            let revoked = device.is_revoked(self.queue.context).then_some(Error::Revoked);
+            if let Some(error) = line.failed.or(revoked) {
                 line.over += 1;
                 line.end(device);
                 self.course = Course::Over;

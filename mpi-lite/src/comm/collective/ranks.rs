@@ -188,6 +188,10 @@ impl Ranks {
     ) -> Result<(), Error> {
         // Others may wait for it while we wait, or are away, without a turn.
         turns.device().flush();
+        // Who need not wait in memory would not look.
+        if turns.device().is_revoked(self.context) {
+            return Err(Error::Revoked);
+        }
         if matches!(self.host, Shared::Unmade) {
             self.make_host(turns)?;
         }
@@ -223,6 +227,9 @@ impl Ranks {
     ) -> Option<Result<(), Error>> {
         let Shared::Made(host) = &mut self.host else { return None };
         turns.device().flush();
+        if turns.device().is_revoked(self.context) {
+            return Some(Err(Error::Revoked));
+        }
         let members = members(self.context, self.rank, &self.processes, &self.whole);
         let mut peers = Waiting::new(turns, members, &mut self.wake);
         let done = make_few(host, &mut peers, call, (send, receive), function)?;

@@ -47,6 +47,23 @@ fn job_without_one<T>(
 }
 
 #[test]
+fn no_call_by_memory_is_made_in_a_communicator_that_is_revoked() {
+    let all_know = std::sync::Barrier::new(3);
+    job(3, |comm| {
+        let both = |comm: &Communicator| [comm.broadcast(&mut [0u8], 0), comm.broadcast(&mut [0u8; 5_000], 0)];
+        assert_eq!(both(&comm), [Ok(()); 2]);
+        if comm.rank() == 0 {
+            comm.revoke();
+        }
+        let context = comm.context(crate::comm::context::Kind::Point);
+        comm.local().wait_for(|state| state.device.is_revoked(context).then_some(()));
+        all_know.wait();
+        // The root need not wait for anybody.
+        assert_eq!(both(&comm), [Err(ErrorClass::Revoked); 2]);
+    });
+}
+
+#[test]
 fn a_rank_that_leaves_fails_the_call_of_all() {
     job_without(3, 4, |comm| {
         assert_eq!(comm.barrier(), Err(ErrorClass::ProcFailed));
