@@ -2,6 +2,7 @@
 //! go piece by piece, so that a piece is on its way while the one before it still is.
 
 use super::{FEW, Host, PIECE, Peers, What, whole};
+use crate::coll::Reduction;
 
 impl Host {
     /// The combination, in the order of ranks, of the inputs of all before us and of ours in `output`. In place, the input is
@@ -10,16 +11,16 @@ impl Host {
         &mut self,
         input: Option<&[u8]>,
         output: &mut [u8],
-        element: usize,
+        reduction: Reduction,
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let (what, piece) = (What::new(What::SCAN, 1), whole(element, PIECE));
+        let (what, piece) = (What::new(What::SCAN, 1), whole(reduction.element, PIECE));
         let mut at = 0;
         while at == 0 || at < output.len() {
             let end = output.len().min(at + piece);
             let input = input.map(|input| &input[at..end]);
-            self.scan_link(what, input, &mut output[at..end], &mut combine, peers).await?;
+            self.scan_link((what, reduction.commutative), input, &mut output[at..end], &mut combine, peers).await?;
             at += piece;
         }
         self.end_chain(output.len(), peers).await
@@ -28,7 +29,7 @@ impl Host {
     /// One link's part of a piece.
     async fn scan_link<P: Peers>(
         &mut self,
-        what: What,
+        (what, commutative): (What, bool),
         input: Option<&[u8]>,
         output: &mut [u8],
         mut combine: impl FnMut(&mut [u8], &[u8]),
@@ -47,18 +48,25 @@ impl Host {
             self.slots.finish(peers);
             return Ok(());
         }
-        let len = output.len();
-        if !self.slots.has_shown(self.me - 1) {
-            self.slots.await_member(self.me - 1, peers).await?;
-        }
-        let mut came = std::mem::take(&mut self.came);
-        came.resize(came.len().max(len), 0);
-        if let Some(input) = input {
+        let (len, before) = (output.len(), self.me - 1);
+        // Where the order is free what was before us comes to where the result is, and nothing is copied.
+        let own = input.filter(|_| commutative);
+        if let Some(input) = input.filter(|_| !commutative) {
             output.copy_from_slice(input);
         }
-        self.take(what, self.me - 1, (len, 0), &mut came[..len], self.short, peers)?;
-        combine(output, &came[..len]);
-        self.came = came;
+        if !self.slots.has_shown(before) {
+            self.slots.await_member(before, peers).await?;
+        }
+        if let Some(own) = own {
+            self.take(what, before, (len, 0), output, self.short, peers)?;
+            combine(output, own);
+        } else {
+            let mut came = std::mem::take(&mut self.came);
+            came.resize(came.len().max(len), 0);
+            self.take(what, before, (len, 0), &mut came[..len], self.short, peers)?;
+            combine(output, &came[..len]);
+            self.came = came;
+        }
         self.pass_on(what, output, peers).await
     }
 
@@ -71,7 +79,9 @@ impl Host {
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let (what, piece) = (What::new(What::SCAN, 0), whole(element, PIECE));
+        // Between two nothing is combined, and one piece is read the soonest.
+        let most = if self.size == 2 { output.len() } else { PIECE };
+        let (what, piece) = (What::new(What::SCAN, 0), whole(element, most));
         // What is passed on of a long array stays until it is taken.
         let mut all = std::mem::take(&mut self.work);
         all.clear();

@@ -297,7 +297,7 @@ async fn by_memory(
         Call::ReduceScatter { blocks, reduction } => {
             host.reduce_scatter(send, receive, blocks, reduction.element, combine, peers).await
         }
-        Call::Scan { reduction } => host.scan(send, receive, reduction.element, combine, peers).await,
+        Call::Scan { reduction } => host.scan(send, receive, reduction, combine, peers).await,
         Call::Exscan { reduction } => host.exscan(send, receive, reduction.element, combine, peers).await,
         Call::Gather { root, len } => {
             host.gather(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers).await

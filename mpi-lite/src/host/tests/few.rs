@@ -46,7 +46,7 @@ fn few_bytes_fit_whatever_others_do() {
                 let mut result = output();
                 match few {
                     true => host.scan_few(given, &mut result, compose, peers),
-                    false => at_once(host.scan(given, &mut result, 2, compose, peers)),
+                    false => at_once(host.scan(given, &mut result, COMPOSE, compose, peers)),
                 }
                 .unwrap();
                 assert!(result == combined(me + 1, len), "scan: {what}");
@@ -146,7 +146,7 @@ fn chains_of_any_length_stand_between_other_calls() {
                 let given = input(me + link, 2);
                 match (me + turn) % 2 {
                     0 => host.scan_few(Some(&given), &mut prefix, compose, &mut Thread),
-                    _ => at_once(host.scan(Some(&given), &mut prefix, 2, compose, &mut Thread)),
+                    _ => at_once(host.scan(Some(&given), &mut prefix, COMPOSE, compose, &mut Thread)),
                 }
                 .unwrap();
                 let mut expected = input(me + link, 2);

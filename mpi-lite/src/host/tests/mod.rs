@@ -9,8 +9,8 @@ mod sleep;
 use std::sync::{Barrier, Mutex};
 
 use super::*;
-use crate::coll::Blocks;
-use crate::coll::tests::composed::{combined, compose, input};
+use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
+use crate::coll::{Blocks, Reduction};
 
 /// A rank that reads its own process's memory.
 struct Thread;

@@ -23,8 +23,12 @@ fn reductions_keep_the_order_of_ranks() {
                 assert!(all == combined(size, len), "allreduce: {what}");
 
                 let mut prefix = output();
-                at_once(host.scan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
+                at_once(host.scan(given, &mut prefix, COMPOSE, compose, &mut Thread)).unwrap();
                 assert!(prefix == combined(me + 1, len), "scan: {what}");
+                let mut prefix = output();
+                let free = Reduction { element: 1, commutative: true };
+                at_once(host.scan(given, &mut prefix, free, add, &mut Thread)).unwrap();
+                assert!(prefix == added(me + 1, len), "scan in any order: {what}");
                 let mut prefix = output();
                 at_once(host.exscan(given, &mut prefix, 2, compose, &mut Thread)).unwrap();
                 assert!(me == 0 || prefix == combined(me, len), "exscan: {what}");
@@ -52,4 +56,15 @@ fn arrays_too_long_for_the_root_alone_are_reduced_in_parts() {
             assert!(me != root || output == combined(3, len), "root {root}, rank {me}");
         }
     });
+}
+
+fn add(into: &mut [u8], from: &[u8]) {
+    into.iter_mut().zip(from).for_each(|(into, from)| *into = into.wrapping_add(*from));
+}
+
+/// What the inputs of ranks `0..members` add up to.
+fn added(members: usize, len: usize) -> Vec<u8> {
+    let mut sum = vec![0; len];
+    (0..members).for_each(|member| add(&mut sum, &input(member, len)));
+    sum
 }
