@@ -328,4 +328,4 @@ fn whole(element: usize, most: usize) -> usize {
 }
 
 /// What is reduced at a time, so that it is in the cache when it is combined.
-const PIECE: usize = 128 * 1024;
+const PIECE: usize = 256 * 1024;
