@@ -108,7 +108,8 @@ impl Default for Config {
             off_host: Limits::NETWORK,
             credit: 512 << 10,
             single_copy: true,
-            patience: Patience { spin: 2_000, yields: 100 },
+            // 0.3 ms. Half of it is longer than a MiB is copied: see `comm/collective/queue.rs`.
+            patience: Patience { spin: 4_000, yields: 100 },
             // 16 processes on 2 cores, a barrier (`examples/crowd.rs`): 78 us; with 20 turns spun 85, with 200 263, with 2,000 1,766;
             // 182 without a yield.
             patience_crowded: Patience { spin: 0, yields: 200 },

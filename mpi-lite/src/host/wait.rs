@@ -236,6 +236,7 @@ const LEN: usize = 192;
 const SPINS: usize = 300;
 
 /// Of 16 ranks on two cores each gives way once or twice a call, if nobody copies much. Where nobody else wants the core, a yield is
-/// 0.3 us: then this is 0.3 ms, in which a root copies some MiB. With 200 it slept meanwhile, and the memory barriers and
-/// messages of who sleeps and is woken came on top of that: a `gatherv` of 1 MiB to one of 16 took 5.8 ms, now 4.2.
-pub const YIELDS: u32 = 1_000;
+/// 0.3 us: then this is 1.2 ms, in which a root copies some MiB. With 200 it slept meanwhile, and the memory barriers and
+/// messages of who sleeps and is woken came on top of that: a `gatherv` of 1 MiB to one of 16 took 5.8 ms, with 1,000 4.2. Calls that
+/// do not wait are known to wait long after half as many turns.
+pub const YIELDS: u32 = 4_000;

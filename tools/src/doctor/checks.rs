@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use io_uring::IoUring;
@@ -53,7 +54,7 @@ fn udp() -> Verdict {
 /// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
 fn xdp() -> Verdict {
     let lo = Spec::Xdp { interface: "lo".to_owned(), endpoint: PROBE_ENDPOINT, queue: 0, prefer: Preference::Fastest };
-    let verdict = verdict(probe::open(&lo), Some("sudo sidelane"));
+    let verdict = verdict(probe::open(&lo), Some(more_rights(is_root())));
     match verdict {
         Verdict::Refused { reason, .. } if !reason.contains("run as root") => Verdict::Refused { reason, remedy: None },
         verdict => verdict,
@@ -67,13 +68,13 @@ fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
         Err(error) => error,
     };
     let Ok(lab) = lab else {
-        return verdict(Err(format!("{refusal}; and there is no lab to run in")), Some("sudo sidelane"));
+        return verdict(Err(format!("{refusal}; and there is no lab to run in")), Some(more_rights(is_root())));
     };
     match in_lab(lab) {
         Ok(()) => slower_without_ring(Verdict::Runs {
             note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()),
         }),
-        refused => verdict(refused, Some("sudo sidelane")),
+        refused => verdict(refused, Some(more_rights(is_root()))),
     }
 }
 
@@ -88,6 +89,15 @@ fn in_lab(lab: &Lab) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("not even in a lab: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// The command that gives this program the rights that it lacks.
+fn more_rights(is_root: bool) -> &'static str {
+    if is_root { "start the container with --privileged (docker, podman)" } else { "sudo sidelane" }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn on_interface(name: &str) -> Spec {
@@ -130,6 +140,12 @@ const RING_ENTRIES: u32 = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_without_rights_is_not_told_to_become_root() {
+        assert!(!more_rights(true).contains("sudo"));
+        assert!(more_rights(false).contains("sudo"));
+    }
 
     #[test]
     fn a_ring_that_is_refused_is_told_and_refuses_nothing() {

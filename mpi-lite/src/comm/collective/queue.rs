@@ -315,9 +315,9 @@ mod tests {
     /// Whoever sleeps unbeknown is woken by nobody. (Those turns: `adi::idle`, `host::wait`.)
     #[test]
     fn that_a_call_waits_long_is_known_before_anybody_sleeps() {
-        let (crowded, alone) = (Patience { spin: 0, yields: 200 }, Patience { spin: 2_000, yields: 100 });
+        let (crowded, alone) = (Patience { spin: 0, yields: 200 }, Patience { spin: 9_000, yields: 100 });
         assert_eq!(turns_of(Duration::from_nanos(100), crowded), 100);
-        assert_eq!(turns_of(Duration::from_nanos(100), alone), 500);
+        assert_eq!(turns_of(Duration::from_nanos(100), alone), YIELDS / 2);
         // Other programs want the core: it is slept when they were let run for 20 ms.
         assert_eq!(turns_of(Duration::from_millis(3), crowded), 8);
         assert_eq!(turns_of(Duration::from_millis(30), crowded), 2);
