@@ -82,18 +82,17 @@ impl Engine {
     pub fn turn(&mut self, ports: &mut [Port], at: usize) -> bool {
         let port = &mut ports[at];
         let mut moved = port.poll() > 0;
-        let mut ended = None;
-        while let Some(event) = port.poll_event() {
+        let ended = if port.has_events() {
             moved = true;
-            if let Some(end) = self.handle_event(port, at, event) {
-                ended.get_or_insert_with(Vec::new).push(end);
-            }
-        }
+            self.take_events(port, at)
+        } else {
+            Vec::new()
+        };
         port.recv_all(|peer, message| {
             moved = true;
             self.handle_message(at, peer, message);
         });
-        if let Some(ended) = ended {
+        if !ended.is_empty() {
             // What has come as a whole stays so.
             self.end_receives(ports);
             for peer in ended {
@@ -262,7 +261,17 @@ impl Engine {
         self.peers[process as usize].id = Some(id);
     }
 
-    /// The peer that the event says is gone: to be believed once its last messages are taken.
+    /// The peers of which events say that they are gone: to be believed once their last messages are taken.
+    #[cold]
+    fn take_events(&mut self, port: &mut Port, at: usize) -> Vec<PeerId> {
+        let mut ended = Vec::new();
+        while let Some(event) = port.poll_event() {
+            ended.extend(self.handle_event(port, at, event));
+        }
+        ended
+    }
+
+    /// The peer that the event says is gone.
     fn handle_event(&mut self, port: &mut Port, at: usize, event: Event) -> Option<PeerId> {
         match event {
             Event::Connected { peer, addr } => {

@@ -137,6 +137,10 @@ impl Port {
     }
 
     #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        on!(self, endpoint => endpoint.has_events())
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         on!(self, endpoint => endpoint.poll_event())
     }

@@ -186,7 +186,7 @@ impl Nic for ShmNic {
             return;
         }
         doorbell::published();
-        for index in self.published.drain(..) {
+        while let Some(index) = self.published.pop() {
             if let Some(Peer { wire: Some(wire), .. }) = &mut self.peers[index as usize] {
                 wire.published = false;
                 self.counters.wakes += u64::from(wire.ring());

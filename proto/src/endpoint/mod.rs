@@ -184,7 +184,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// True when an event waits.
     #[inline]
-    pub(crate) fn has_events(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.router.turn.events.is_empty()
     }
 

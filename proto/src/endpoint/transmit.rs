@@ -15,7 +15,10 @@ impl<N: Nic> Endpoint<N> {
             let Some(index) = self.router.active.pop_front() else { break };
             let at_once = !committed && self.router.active.is_empty();
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
-            let verdict = transmit_one(&mut self.nic, conn, turn, at_once);
+            // A lone message has left already.
+            let is_done = N::RELIABLE && !conn.wants_to_transmit();
+            let verdict =
+                if is_done { Transmitted::NOTHING } else { transmit_one(&mut self.nic, conn, turn, at_once) };
             committed |= verdict.committed;
             conn.queued = verdict.more;
             if let Some(next) = conn.take_timeout_change() {
@@ -47,6 +50,10 @@ struct Transmitted {
     committed: bool,
     more: bool,
     nic_full: bool,
+}
+
+impl Transmitted {
+    const NOTHING: Self = Self { committed: false, more: false, nic_full: false };
 }
 
 /// `at_once`: its first frame, if that is a run, waits for no others.
