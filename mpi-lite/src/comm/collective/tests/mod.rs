@@ -229,8 +229,8 @@ fn a_call_that_needs_nobody_is_behind_one_that_does() {
         let rank = (1 - device.own()) as usize;
         ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
         let [first, second] = [0, 1].map(|root| Call::Broadcast { root });
-        let mut rooms = [[rank as u8 + 5; 8]; 2];
-        let [one, other] = &mut rooms;
+        let mut rooms = [[rank as u8 + 5; 8], [rank as u8 + 5; 8], [rank as u8 + 7; 8]];
+        let [one, other, last] = &mut rooms;
         if rank == 1 {
             assert_eq!(call_now(&ranks, device, first, Some(&[]), one), None);
             let mut first = begin(&ranks, first, Some(&[]), one).unwrap();
@@ -240,14 +240,18 @@ fn a_call_that_needs_nobody_is_behind_one_that_does() {
             assert_eq!(second.advance(device), Ok(false));
             waits.wait();
             finish(device, &mut first).unwrap();
+            assert_eq!(call_now(&ranks, device, Call::Broadcast { root: 1 }, Some(&[]), last), None, "not before it");
             assert_eq!(second.advance(device), Ok(true));
+            assert_eq!(call_now(&ranks, device, Call::Broadcast { root: 1 }, Some(&[]), last), Some(Ok(())));
         } else {
             waits.wait();
             assert_eq!(call_now(&ranks, device, first, Some(&[]), one), Some(Ok(())));
             let mut second = begin(&ranks, second, Some(&[]), other).unwrap();
             finish(device, &mut second).unwrap();
+            let mut third = begin(&ranks, Call::Broadcast { root: 1 }, Some(&[]), last).unwrap();
+            finish(device, &mut third).unwrap();
         }
-        assert_eq!(rooms, [[5; 8], [6; 8]], "rank {rank}");
+        assert_eq!(rooms, [[5; 8], [6; 8], [8; 8]], "rank {rank}");
     });
 }
 
