@@ -255,6 +255,53 @@ fn a_call_that_needs_nobody_is_behind_one_that_does() {
     });
 }
 
+/// Ranks come one after the other: who has to wait is not kept, and who has not is through.
+#[test]
+fn who_begins_a_call_is_kept_by_nobody() {
+    let (reduction, blocks) = (COMPOSE, Blocks::Equal(2));
+    // Who is through at once if ranks come backwards: of three those with these numbers.
+    let calls: [(Call, &[usize]); 10] = [
+        (Call::Barrier, &[0]),
+        (Call::Allreduce { reduction }, &[0]),
+        (Call::ReduceScatter { blocks, reduction }, &[0]),
+        (Call::Allgather { len: 2 }, &[0]),
+        (Call::Alltoall { len: 2 }, &[0]),
+        (Call::Broadcast { root: 1 }, &[1, 0]),
+        (Call::Scatter { root: 1, len: 2 }, &[1, 0]),
+        (Call::Reduce { root: 1, reduction }, &[2, 0]),
+        (Call::Gather { root: 1, len: 2 }, &[2, 0]),
+        (Call::Scan { reduction }, &[0]),
+    ];
+    let come = AtomicU32::new(0);
+    job(3, |device, mut ranks| {
+        let rank = 2 - device.own() as usize;
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        for (turn, (call, through)) in calls.iter().enumerate() {
+            let (given, mut room) = (input(rank, 6), [0; 6]);
+            let (send, receive) = match call {
+                Call::Barrier => (0, 0),
+                Call::ReduceScatter { .. } => (6, 2),
+                Call::Allgather { .. } | Call::Gather { .. } => (2, 6),
+                Call::Scatter { .. } => (6, 2),
+                Call::Broadcast { .. } => (0, 6),
+                _ => (6, 6),
+            };
+            let (given, room) = (&given[..send], &mut room[..receive]);
+            while come.load(Ordering::Acquire) as usize != turn * 3 + 2 - rank {
+                std::thread::yield_now();
+            }
+            let made = call_now(&ranks, device, *call, Some(given), room);
+            assert_eq!(made, through.contains(&rank).then_some(Ok(())), "{call:?}, rank {rank}");
+            let mut under_way = if made.is_none() { begin(&ranks, *call, Some(given), room) } else { None };
+            if let Some(call) = &mut under_way {
+                assert_eq!(call.advance(device), Ok(false));
+            }
+            come.fetch_add(1, Ordering::Release);
+            under_way.iter_mut().for_each(|call| finish(device, call).unwrap());
+        }
+    });
+}
+
 #[test]
 fn a_root_runs_ahead_without_waiting_as_far_as_there_is_room() {
     let meet = std::sync::Barrier::new(2);
