@@ -8,7 +8,7 @@ use crate::adi::{Device, Error};
 use crate::coll::{Buffers, Call};
 use crate::host::FEW;
 
-use super::collective::{BoxedCombine as Combine, Course, Execution, Queue, Queued, Ranks};
+use super::collective::{Course, Execution, KeptCombine, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
 use super::failure::{self, Failures, Name};
@@ -132,7 +132,7 @@ impl Communicator {
             return unsafe { self.call_with(call, given, room, operator, &mut combine) };
         }
         // SAFETY: passed on.
-        unsafe { self.call_with(call, given, room, operator, &mut *combine(operator)?) }
+        unsafe { self.call_with(call, given, room, operator, combine(operator)?.as_dyn()) }
     }
 
     /// # Safety
@@ -213,7 +213,7 @@ impl Communicator {
         let mut ranks = lock(ranks);
         if let Some((queue, call)) = ranks.queue_for(call, buffers) {
             // SAFETY: as the caller says.
-            return Ok(unsafe { self.begin_in(&queue, call, combine, send, receive) });
+            return Ok(unsafe { self.begin_in(queue, call, combine, send, receive) });
         }
         let mut execution = Execution::default();
         ranks.build(&mut execution, call, buffers);
@@ -313,16 +313,22 @@ impl Communicator {
         &self,
         queue: &Arc<Queue>,
         call: Call<'static>,
-        combine: Combine,
+        combine: KeptCombine,
         send: Option<Side>,
         receive: Side,
     ) -> Pending {
         // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
         let lent = unsafe { lend(send.as_ref(), &receive) };
-        let way = Way::Memory(queue.begin(call, send.is_none(), lent, combine));
-        let mut run = CollectiveRun { way, send, receive: Some(receive) };
+        let in_place = send.is_none();
         let mut state = self.0.local.lock();
         let State { device, contexts, runs, .. } = &mut *state;
+        if let Some(done) = queue.call_now(device, &call, in_place, lent, &combine) {
+            // SAFETY: the call is over, and its memory is the caller's.
+            let ended = unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) };
+            return Pending::Done(Status { error: ended.err(), ..Status::EMPTY });
+        }
+        let way = Way::Memory(queue.begin(call, in_place, lent, combine));
+        let mut run = CollectiveRun { way, send, receive: Some(receive) };
         // Others may wait for what we give; and who only gives may be through.
         match run.turn(device, contexts) {
             Some(status) => Pending::Done(status),
@@ -354,7 +360,7 @@ enum RepeatedCourse {
     Queued {
         queue: Arc<Queue>,
         call: Call<'static>,
-        combine: Arc<Mutex<Combine>>,
+        combine: Arc<Mutex<KeptCombine>>,
     },
 }
 
@@ -371,12 +377,8 @@ impl RepeatedCall {
                 comm.begin_steps(course.clone(), Arc::clone(steps), *tag, send, receive)
             },
             RepeatedCourse::Queued { queue, call, combine } => {
-                let combine = Arc::clone(combine);
-                let combine = Box::new(move |into: &mut [u8], from: &[u8]| {
-                    (*combine.lock().unwrap_or_else(PoisonError::into_inner))(into, from);
-                });
                 // SAFETY: as the caller says.
-                unsafe { comm.begin_in(queue, *call, combine, send, receive) }
+                unsafe { comm.begin_in(queue, *call, KeptCombine::of_shared(combine), send, receive) }
             }
         })
     }
@@ -394,7 +396,7 @@ const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
 /// What a call does, and with which operator.
 struct Steps {
     execution: Execution,
-    combine: Combine,
+    combine: KeptCombine,
 }
 
 fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
@@ -427,7 +429,7 @@ impl Run for CollectiveRun {
             Way::Messages(course, steps, _) => {
                 let mut steps = lock_steps(steps);
                 let Steps { execution, combine } = &mut *steps;
-                course.advance(device, execution, &mut **combine)
+                course.advance(device, execution, combine.as_dyn())
             }
             Way::Memory(queued) => queued.advance(device),
         };

@@ -4,7 +4,7 @@ use crate::coll::Reduction;
 use crate::datatype::{Datatype, Made, Predefined};
 use crate::op::Op;
 
-use super::collective::BoxedCombine as Combine;
+use super::collective::KeptCombine;
 use super::operator;
 use super::{Equivalence, ErrorClass};
 
@@ -81,9 +81,8 @@ pub(super) fn predefined(operator: Operator<'_>) -> Option<(Predefined, &Op)> {
 }
 
 /// What combines bytes as a call's operator does. Without one nothing is combined.
-pub(super) fn combine(operator: Operator) -> Result<Combine, ErrorClass> {
-    let Some((operand, op)) = operator else { return Ok(Box::new(|_, _| unreachable!("nothing is combined"))) };
-    let op = op.clone();
+pub(super) fn combine(operator: Operator) -> Result<KeptCombine, ErrorClass> {
+    let Some((operand, op)) = operator else { return Ok(KeptCombine::none()) };
     // A user's operator gets the type that it was called with; a predefined one on a dense type its elements.
     let user = matches!(op, Op::User(_));
     match operand.kind() {
@@ -91,17 +90,23 @@ pub(super) fn combine(operator: Operator) -> Result<Combine, ErrorClass> {
             if !op.is_defined_on(kind) {
                 return Err(ErrorClass::Op);
             }
-            Ok(Box::new(move |into, from| op.combine(kind, into, from).expect("it is defined, as checked")))
+            if let Some(function) = op.function(kind) {
+                return Ok(KeptCombine::Function(function));
+            }
+            let op = op.clone();
+            Ok(KeptCombine::Any(Box::new(move |into, from| {
+                op.combine(kind, into, from).expect("it is defined, as checked");
+            })))
         }
         _ if !user => Err(ErrorClass::Op),
         _ => {
-            let datatype = operand.datatype();
+            let (op, datatype) = (op.clone(), operand.datatype());
             let extent = usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?.max(1);
-            Ok(Box::new(move |into, from| {
+            Ok(KeptCombine::Any(Box::new(move |into, from| {
                 let count = into.len() / extent;
                 operator::run(|| op.combine_any(&datatype, count, into, from))
                     .expect("users' operators take all types");
-            }))
+            })))
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Calls in which each shows few bytes, of ranks that wait. They go as in the other files, and fit those: what one rank does
-//! here another may do there. But no future is made, which would cost as much as all the rest (`bench/NOTES.md`, 33).
+//! Calls in which each shows few bytes, of ranks that wait, or need not (`ready.rs`). They go as in the other files, and fit those:
+//! what one rank does here another may do there. But no future is made, which would cost as much as all the rest
+//! (`bench/NOTES.md`, 33).
 
 use super::neighbor::present;
 use super::{Host, Peers, What};

@@ -37,6 +37,12 @@ pub(super) fn come(ground: &Ground, at: usize) -> Turn {
     }
 }
 
+/// Whether all others have come, and wait for us.
+pub(super) fn are_we_last(ground: &Ground, at: usize) -> bool {
+    // What they have written is acquired by `come`.
+    ground.shared.word(at + ARRIVED).load(Ordering::Relaxed) + 1 == ground.size as u32
+}
+
 impl Closed {
     /// Waits until the last one has opened it.
     pub(super) async fn wait<P: Peers>(

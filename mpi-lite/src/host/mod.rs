@@ -23,6 +23,7 @@ mod gather;
 mod membarrier;
 mod neighbor;
 mod prefetch;
+mod ready;
 mod reduce;
 mod reduce_scatter;
 mod scan;

@@ -45,24 +45,18 @@ impl Host {
         let len: usize = (0..count).map(|index| blocks.len(index)).sum();
         let long = len > SHORT_ALL || count * SHORT_ENTRY + len > SLOT;
         let mut shown = std::mem::take(&mut self.work);
+        if !long {
+            shown.resize(count * SHORT_ENTRY + len, 0);
+            fill_short(&mut shown, count, bytes, blocks);
+            return (shown, false);
+        }
         shown.clear();
         let address = bytes.as_ptr().expose_provenance();
-        let mut behind = count * SHORT_ENTRY;
         for index in 0..count {
-            let len = blocks.len(index);
-            if long {
-                shown.extend_from_slice(&((address + blocks.start(index)) as u64).to_ne_bytes());
-                shown.extend_from_slice(&(len as u64).to_ne_bytes());
-            } else {
-                shown.extend_from_slice(&(behind as u16).to_ne_bytes());
-                shown.extend_from_slice(&(len as u16).to_ne_bytes());
-                behind += len;
-            }
+            shown.extend_from_slice(&((address + blocks.start(index)) as u64).to_ne_bytes());
+            shown.extend_from_slice(&(blocks.len(index) as u64).to_ne_bytes());
         }
-        if !long {
-            (0..count).for_each(|index| shown.extend_from_slice(&bytes[blocks.start(index)..][..blocks.len(index)]));
-        }
-        (shown, long)
+        (shown, true)
     }
 
     /// Fills `into`, which is to be as long, with block `index` of what `member` has shown.
@@ -98,6 +92,26 @@ impl Host {
         }
         self.slots.read(member, shown, start, into);
         Ok(())
+    }
+}
+
+/// The table of `count` blocks, and the blocks, which fill `shown` together. Those that follow each other are copied at once.
+fn fill_short(shown: &mut [u8], count: usize, bytes: &[u8], blocks: Blocks<'_>) {
+    let (table, room) = shown.split_at_mut(count * SHORT_ENTRY);
+    let follow = blocks.follow_each_other();
+    let mut at = 0;
+    for (index, entry) in table.as_chunks_mut::<SHORT_ENTRY>().0.iter_mut().enumerate() {
+        let len = blocks.len(index);
+        let start = (count * SHORT_ENTRY + at) as u16;
+        let ([a, b], [c, d]) = (start.to_ne_bytes(), (len as u16).to_ne_bytes());
+        *entry = [a, b, c, d];
+        if !follow {
+            room[at..][..len].copy_from_slice(&bytes[blocks.start(index)..][..len]);
+        }
+        at += len;
+    }
+    if follow && count > 0 {
+        room.copy_from_slice(&bytes[blocks.start(0)..][..at]);
     }
 }
 

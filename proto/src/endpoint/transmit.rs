@@ -17,8 +17,7 @@ impl<N: Nic> Endpoint<N> {
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
             // A lone message has left already.
             let is_done = N::RELIABLE && !conn.wants_to_transmit();
-            let verdict =
-                if is_done { Transmitted::NOTHING } else { transmit_one(&mut self.nic, conn, turn, at_once) };
+            let verdict = if is_done { Transmitted::NOTHING } else { transmit_one(&mut self.nic, conn, turn, at_once) };
             committed |= verdict.committed;
             conn.queued = verdict.more;
             if let Some(next) = conn.take_timeout_change() {

@@ -11,5 +11,5 @@ mod tests;
 
 pub use between::NOBODY;
 pub use execution::{Execution, Lent};
-pub use queue::{Combine as BoxedCombine, Queue, Queued};
+pub use queue::{KeptCombine, Queue, Queued};
 pub use ranks::{Combine, Course, Ranks};

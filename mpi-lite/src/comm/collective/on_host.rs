@@ -343,6 +343,39 @@ pub(super) fn make_few(
     Some(Err(error))
 }
 
+/// As [`make_few`], if this rank has to wait for nobody; else nothing is done.
+pub(super) fn make_now(
+    host: &mut Host,
+    peers: &mut impl Peers<Error = Error>,
+    call: &Call<'_>,
+    buffers: (Option<&[u8]>, &mut [u8]),
+    function: Option<Function>,
+) -> Option<Result<(), Error>> {
+    if waits(host, call) { None } else { make_few(host, peers, call, buffers, function) }
+}
+
+/// Whether a rank that makes this call now would have to wait, if it is of few bytes.
+fn waits(host: &mut Host, call: &Call<'_>) -> bool {
+    let (me, last) = (host.me(), host.limits().size() - 1);
+    let may_be_made = match *call {
+        Call::Barrier
+        | Call::Allreduce { .. }
+        | Call::ReduceScatter { .. }
+        | Call::Allgather { .. }
+        | Call::Alltoall { .. } => host.may_show() && host.have_others_come(),
+        Call::Broadcast { root } | Call::Scatter { root, .. } if me != root => host.has_shown(root),
+        Call::Reduce { root, .. } | Call::Gather { root, .. } if me == root => {
+            host.may_show() && host.have_others_shown()
+        }
+        Call::Broadcast { .. } | Call::Scatter { .. } | Call::Reduce { .. } | Call::Gather { .. } => host.may_show(),
+        Call::Scan { .. } | Call::Exscan { .. } => {
+            (me == 0 || host.has_shown(me - 1)) && (me == last || host.may_show_next())
+        }
+        _ => false,
+    };
+    !may_be_made
+}
+
 #[inline]
 fn by_few(
     host: &mut Host,

@@ -16,14 +16,23 @@ use sidelane_nic::clock;
 use sidelane_nic::time::Instant;
 
 use super::execution::Lent;
-use super::on_host::{Caller, Members, Words, make, takes};
+use super::on_host::{Caller, Members, Waiting, Words, make, make_now, takes};
+use super::ranks::Combine;
 use crate::adi::{Device, Error, Patience, Request};
 use crate::coll::{Blocks, Buffers, Call};
 use crate::giving_way::GivingWay;
 use crate::host::{Host, Limits, YIELDS};
+use crate::op::Function;
 
 /// What combines, for as long as a call is under way.
-pub type Combine = Box<dyn FnMut(&mut [u8], &[u8]) + Send>;
+pub enum KeptCombine {
+    /// Of predefined numbers.
+    Function(Function),
+    /// Whatever it is.
+    Any(Box<BoxedCombine>),
+}
+
+type BoxedCombine = dyn FnMut(&mut [u8], &[u8]) + Send;
 
 /// Those of a communicator's ranks.
 #[derive(Debug)]
@@ -74,7 +83,7 @@ struct Arguments {
     call: Call<'static>,
     in_place: bool,
     lent: Lent,
-    combine: Combine,
+    combine: KeptCombine,
 }
 
 /// How a call ended, or with which panic.
@@ -121,13 +130,33 @@ impl Queue {
         self.context
     }
 
-    /// The next call: one that this takes.
-    pub fn begin(self: &Arc<Self>, call: Call<'static>, in_place: bool, lent: Lent, combine: Combine) -> Queued {
+    /// The next call: one that this takes, and that [`Self::call_now`] has not made.
+    pub fn begin(self: &Arc<Self>, call: Call<'static>, in_place: bool, lent: Lent, combine: KeptCombine) -> Queued {
         let mut line = self.line();
         let number = line.begun;
         line.begun += 1;
         let course = Course::InLine(Arguments { call, in_place, lent, combine }, Waited::default());
         Queued { queue: Arc::clone(self), number, course }
+    }
+
+    /// Makes the next call, one that this takes, if it is of few bytes, no call is under way, and nobody has to be waited for.
+    /// Else nothing is done.
+    pub fn call_now(
+        &self,
+        device: &mut Device,
+        call: &Call,
+        in_place: bool,
+        lent: Lent,
+        combine: &KeptCombine,
+    ) -> Option<Result<(), Error>> {
+        let mut line = self.line();
+        if line.over != line.begun || line.failed.is_some() || self.revoked(device).is_some() {
+            return None;
+        }
+        let made = line.make_now(self, device, call, (in_place, lent), combine)?;
+        line.begun += 1;
+        line.finish_call(made.err(), device);
+        Some(made)
     }
 
     /// No more calls are begun. When those that are under way are over, words that are still to come are for nobody.
@@ -137,12 +166,47 @@ impl Queue {
         line.end(device);
     }
 
+    /// Who need not wait would not look.
+    #[inline]
+    fn revoked(&self, device: &Device) -> Option<Error> {
+        device.is_revoked(self.context).then_some(Error::Revoked)
+    }
+
+    fn members(&self) -> Members<'_> {
+        let Self { context, rank, ref processes, wake, .. } = *self;
+        Members { context, rank, processes, whole: processes, tag: wake }
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.line)
     }
 }
 
 impl Line {
+    /// Makes the call whose turn it is, if that is of few bytes and nobody has to be waited for.
+    #[inline]
+    fn make_now(
+        &mut self,
+        queue: &Queue,
+        device: &mut Device,
+        call: &Call,
+        (in_place, lent): (bool, Lent),
+        combine: &KeptCombine,
+    ) -> Option<Result<(), Error>> {
+        let host = self.host.as_mut().expect("the call before has given it back");
+        // SAFETY: lent until the call is over, and nobody else uses it: no future has it.
+        let (send, receive) = unsafe { lent.slices() };
+        let mut peers = Waiting::new(device, queue.members(), &mut self.wake);
+        make_now(host, &mut peers, call, ((!in_place).then_some(send), receive), combine.function())
+    }
+
+    /// The call whose turn it was is over, and has failed with this, if it has.
+    fn finish_call(&mut self, failed: Option<Error>, device: &mut Device) {
+        self.over += 1;
+        self.failed = failed;
+        self.end(device);
+    }
+
     /// Ends it, if the last call was that.
     fn end(&mut self, device: &mut Device) {
         if self.is_left
@@ -162,19 +226,23 @@ impl Queued {
 
     /// Goes on as far as it can without waiting. True once it is over; not to be called then any more.
     pub fn advance(&mut self, device: &mut Device) -> Result<bool, Error> {
-        if let Course::InLine(_, waited) = &mut self.course {
+        if let Course::InLine(Arguments { call, in_place, lent, combine }, waited) = &mut self.course {
             let mut line = self.queue.line();
             if line.over != self.number {
                 waited.count(self.queue.patience, clock::monotonic);
                 return Ok(false);
             }
-            // Who need not wait would not look whether it was revoked.
-            let revoked = device.is_revoked(self.queue.context).then_some(Error::Revoked);
-            if let Some(error) = line.failed.or(revoked) {
-                line.over += 1;
-                line.end(device);
+            let done = match line.failed.or_else(|| self.queue.revoked(device)) {
+                Some(error) => Some(Err(error)),
+                // When it was begun, it was seen that somebody has to be waited for.
+                None if waited.turns == 0 => None,
+                None => line.make_now(&self.queue, device, call, (*in_place, *lent), combine),
+            };
+            if let Some(done) = done {
+                line.finish_call(done.err(), device);
+                drop(line);
                 self.course = Course::Over;
-                return Err(error);
+                return done.map(|()| true);
             }
             let host = line.host.take().expect("the call before has given it back");
             drop(line);
@@ -191,14 +259,40 @@ impl Queued {
         self.course = Course::Over;
         let mut line = self.queue.line();
         line.host = Some(host);
-        line.over += 1;
-        line.failed = match &done {
-            Ok(ended) => ended.err(),
-            Err(_) => Some(Error::ProcFailed),
-        };
-        line.end(device);
+        line.finish_call(done.as_ref().map_or(Some(Error::ProcFailed), |ended| ended.err()), device);
         drop(line);
         done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true)
+    }
+}
+
+impl KeptCombine {
+    /// Without an operator: nothing is combined.
+    pub fn none() -> Self {
+        Self::Any(Box::new(|_, _| unreachable!("nothing is combined")))
+    }
+
+    /// To be called.
+    pub fn as_dyn(&mut self) -> &mut Combine<'static> {
+        match self {
+            Self::Function(function) => function,
+            Self::Any(combine) => &mut **combine,
+        }
+    }
+
+    /// One that does as this does, in its place.
+    pub fn of_shared(shared: &Arc<Mutex<Self>>) -> Self {
+        if let Self::Function(function) = *lock(shared) {
+            return Self::Function(function);
+        }
+        let shared = Arc::clone(shared);
+        Self::Any(Box::new(move |into, from| lock(&shared).as_dyn()(into, from)))
+    }
+
+    fn function(&self) -> Option<Function> {
+        match self {
+            Self::Function(function) => Some(*function),
+            Self::Any(_) => None,
+        }
     }
 }
 
@@ -212,11 +306,15 @@ impl std::fmt::Debug for Course {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 async fn course(mut host: Box<Host>, mut peers: Polled, mut it: Arguments) -> (Box<Host>, Done) {
     // SAFETY: lent until the call is over, which is when this is.
     let (send, receive) = unsafe { it.lent.slices() };
     let send = (!it.in_place).then_some(send);
-    let done = make(&mut host, &mut peers, it.call, (send, receive), &mut *it.combine).await;
+    let done = make(&mut host, &mut peers, it.call, (send, receive), it.combine.as_dyn()).await;
     (host, done)
 }
 
@@ -238,9 +336,7 @@ impl Caller for Polled {
         // SAFETY: we are called by the call's future, which only `advance` polls; and it has borrowed the device for that, and does
         // not use it meanwhile.
         let device = unsafe { &mut *device };
-        let Queue { context, rank, ref processes, wake, .. } = **queue;
-        let members = Members { context, rank, processes, whole: processes, tag: wake };
-        does(&mut Words { members, device, wake: &mut line.wake, bereft: &mut self.bereft })
+        does(&mut Words { members: queue.members(), device, wake: &mut line.wake, bereft: &mut self.bereft })
     }
 
     fn turn(&mut self) -> bool {
@@ -291,7 +387,7 @@ mod tests {
         let queue = Arc::new(queue);
         // SAFETY: nothing is lent.
         let lent = unsafe { Lent::new(&[], &mut []) };
-        let mut call = queue.begin(Call::Barrier, true, lent, Box::new(|_, _| {}));
+        let mut call = queue.begin(Call::Barrier, true, lent, KeptCombine::none());
         let pattern = Pattern { context: 9, source: None, tag: Some(WAKE) };
         queue.line().wake = Some(device.recv(pattern, Incoming::EMPTY));
         queue.leave(&mut device);

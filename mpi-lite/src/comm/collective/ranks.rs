@@ -253,9 +253,9 @@ impl Ranks {
     }
 
     /// Where a call is begun that does not wait, and the call, if by shared memory: as all ranks find alike.
-    pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(Arc<Queue>, Call<'static>)> {
+    pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(&Arc<Queue>, Call<'static>)> {
         let queue = self.queue.as_ref()?;
-        Some((Arc::clone(queue), queue.takes(call, buffers)?))
+        Some((queue, queue.takes(call, buffers)?))
     }
 
     /// The same of a call that is begun again and again, if all such calls of these ranks are begun in one order. The first time all

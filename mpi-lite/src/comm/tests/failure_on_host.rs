@@ -60,6 +60,9 @@ fn no_call_by_memory_is_made_in_a_communicator_that_is_revoked() {
         all_know.wait();
         // The root need not wait for anybody.
         assert_eq!(both(&comm), [Err(ErrorClass::Revoked); 2]);
+        let mut data = [0u8];
+        let begun = comm.scope(|scope| scope.broadcast(&mut data, 0)?.wait().map(drop));
+        assert_eq!(begun, Err(ErrorClass::Revoked));
     });
 }
 

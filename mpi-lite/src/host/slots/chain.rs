@@ -8,8 +8,20 @@ impl Slots {
     /// As [`Self::show_now`], for the next member only. A chain of such calls is as long as they let it be.
     #[inline]
     pub(in crate::host) fn show_next_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
+        let now = bytes.len() <= FEW && self.is_free_for_next();
+        if now {
+            self.write_head(what, bytes.len() as u64);
+            self.copy_in(self.place(self.ground.me, bytes.len()), bytes);
+            self.come(peers);
+        }
+        now
+    }
+
+    /// Whether the slot of few bytes may be written for the next member only.
+    #[inline]
+    pub(in crate::host) fn is_free_for_next(&mut self) -> bool {
         let again = self.call.wrapping_sub(HEADS.slots as u32 - 1);
-        let free = if self.was_for_next(again) {
+        if self.was_for_next(again) {
             if !reached(self.next_finished, again) {
                 self.next_finished = self.finished_of(self.ground.me + 1);
             }
@@ -18,14 +30,7 @@ impl Slots {
             let free = reached(self.finished, again);
             self.next_finished = if free { again } else { self.next_finished };
             free
-        };
-        let now = bytes.len() <= FEW && free;
-        if now {
-            self.write_head(what, bytes.len() as u64);
-            self.copy_in(self.place(self.ground.me, bytes.len()), bytes);
-            self.come(peers);
         }
-        now
     }
 
     /// As [`Self::show_next_now`], of as many, but waits.

@@ -60,7 +60,7 @@ impl Slots {
     /// Shows `bytes` to the others in this call, if they are few and nobody has to be waited for. Else nothing is done.
     #[inline]
     pub(in crate::host) fn show_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
-        let now = bytes.len() <= FEW && reached(self.finished, self.call.wrapping_sub(HEADS.slots as u32 - 1));
+        let now = bytes.len() <= FEW && self.is_free();
         if now {
             self.for_all = self.call.wrapping_add(1);
             self.write_head(what, bytes.len() as u64);
@@ -68,6 +68,35 @@ impl Slots {
             self.come(peers);
         }
         now
+    }
+
+    /// Whether the slot of few bytes is known to be free.
+    #[inline]
+    fn is_free(&self) -> bool {
+        reached(self.finished, self.call.wrapping_sub(HEADS.slots as u32 - 1))
+    }
+
+    /// Whether [`Self::show_now`] shows few bytes. Where it would not, flags are looked at, and it is as [`Self::await_slot`] says.
+    #[inline]
+    pub(in crate::host) fn may_show(&mut self) -> bool {
+        self.is_free() || self.are_half_free()
+    }
+
+    #[cold]
+    fn are_half_free(&mut self) -> bool {
+        let call = self.call.wrapping_sub(HEADS.slots as u32 / 2);
+        let all = (0..self.ground.size).map(|member| self.finished_of(member).wrapping_sub(call));
+        let least = all.min_by_key(|ahead| *ahead as i32).unwrap_or_default();
+        if (least as i32) < 0 {
+            return false;
+        }
+        self.finished = call.wrapping_add(least);
+        true
+    }
+
+    /// Whether all others have come to the gate.
+    pub(in crate::host) fn are_we_last(&self) -> bool {
+        gate::are_we_last(&self.ground, self.places.gate())
     }
 
     /// Whether a member has shown what it shows in this call.

@@ -134,3 +134,25 @@ fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
         });
     }
 }
+
+#[test]
+fn blocks_apart_and_in_any_order_get_where_they_belong() {
+    for size in SIZES {
+        run(size, |me, host| {
+            let lens: Vec<usize> = (0..size).map(|rank| rank % 3).collect();
+            // Backwards, with a byte between them.
+            let starts: Vec<usize> = (0..size).map(|rank| 3 * (size - rank)).collect();
+            let all: Vec<u8> = (0..3 * (size + 1)).map(|at| at as u8).collect();
+            let given = (me == 0).then_some((&all[..], Blocks::At { lens: &lens, starts: &starts }));
+            for few in [true, false] {
+                let mut block = vec![0; lens[me]];
+                match few {
+                    true => host.scatter_varying_few(0, given, Some(&mut block), &mut Thread),
+                    false => at_once(host.scatter_varying(0, given, Some(&mut block), &mut Thread)),
+                }
+                .unwrap();
+                assert_eq!(block, all[starts[me]..][..lens[me]], "rank {me} of {size}");
+            }
+        });
+    }
+}

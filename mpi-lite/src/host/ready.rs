@@ -1,0 +1,36 @@
+//! Whether a call of few bytes has to wait for anybody. If not, a rank that does not wait makes it as one that does (`few.rs`),
+//! without a future. What is true here stays so until the call is made.
+
+use super::Host;
+
+impl Host {
+    /// Whether what this rank shows to all in this call has room.
+    #[inline]
+    pub fn may_show(&mut self) -> bool {
+        self.slots.may_show()
+    }
+
+    /// The same of what it shows to the next member only.
+    #[inline]
+    pub fn may_show_next(&mut self) -> bool {
+        self.slots.is_free_for_next()
+    }
+
+    /// Whether a member has shown what it shows in this call.
+    #[inline]
+    pub fn has_shown(&self, member: usize) -> bool {
+        self.slots.has_shown(member)
+    }
+
+    /// Whether all others have.
+    #[inline]
+    pub fn have_others_shown(&self) -> bool {
+        (0..self.size).all(|member| member == self.me || self.slots.has_shown(member))
+    }
+
+    /// Whether all others have come to where all meet in this call.
+    #[inline]
+    pub fn have_others_come(&self) -> bool {
+        if self.slots.ground.crowded { self.slots.are_we_last() } else { self.have_others_shown() }
+    }
+}
