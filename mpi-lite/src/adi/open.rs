@@ -72,7 +72,8 @@ impl Device {
         let engine = Engine::new(own, processes, peers, ports.len(), config.single_copy);
         let patience = if is_crowded { config.patience_crowded } else { config.patience };
         let cost = ports.iter().map(Port::turn_cost).max().unwrap_or(1);
-        let patience = Patience { spin: patience.spin / cost, ..patience };
+        let yields = if cost == 1 { patience.yields } else { patience.yields.min(YIELDS_OF_CALLS) };
+        let patience = Patience { spin: patience.spin / cost, yields };
         Ok(Self {
             ports,
             engine,
@@ -99,3 +100,6 @@ fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
     let on_host = if process.host == host { by(true) } else { None };
     on_host.or_else(|| by(false)).unwrap_or(Way::None)
 }
+
+/// Yields before a sleep where each turn between them is a system call or two: then as many last as long as five times as many elsewhere.
+const YIELDS_OF_CALLS: u32 = 200;

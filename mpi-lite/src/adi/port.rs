@@ -89,7 +89,7 @@ impl Port {
     /// How long a turn without news takes, in turns of a driver that looks into memory for it (some 20 ns).
     pub(super) const fn turn_cost(&self) -> u32 {
         match self {
-            // Two sockets are asked, by a system call of 0.27 us each: 2,000 such turns would keep a core from whoever is waited for
+            // Two sockets are asked, by a system call of 0.27 us each: 4,000 such turns would keep a core from whoever is waited for
             // for milliseconds, and hosts of a lab have their cores in common.
             Self::Udp(_) => 25,
             Self::Shm(_) | Self::Uring(_) | Self::Xdp(_) | Self::Dpdk(_) | Self::Pair(_) | Self::Mem(_) => 1,

@@ -6,7 +6,7 @@ use crate::coll::Reduction;
 
 impl Host {
     /// The combination, in the order of ranks, of the inputs of all before us and of ours in `output`. In place, the input is
-    /// there.
+    /// there. Where the order is free, the two operands may be exchanged: of a `NaN` and a number either may be the larger.
     pub async fn scan<P: Peers>(
         &mut self,
         input: Option<&[u8]>,

@@ -120,8 +120,8 @@ impl<T: Equivalence> Window<T> {
     }
 
     /// Ends whatever waits for another rank in this window, now and later, with `Revoked`, in all its processes (`MPIX_Win_revoke`): the
-    /// way out for whoever leaves it while others wait there. It is still to be freed, which fails, and waits for no rank to come: only
-    /// until none reads or writes what is lent to it.
+    /// way out for whoever leaves it while others wait there. It is still to be freed, which fails but for a rank alone, and waits for no
+    /// rank to come: only until none reads or writes what is lent to it.
     pub fn revoke(&self) {
         self.comm.revoke();
     }

@@ -186,12 +186,13 @@ impl Nic for ShmNic {
             return;
         }
         doorbell::published();
-        while let Some(index) = self.published.pop() {
-            if let Some(Peer { wire: Some(wire), .. }) = &mut self.peers[index as usize] {
+        for index in &self.published {
+            if let Some(Peer { wire: Some(wire), .. }) = &mut self.peers[*index as usize] {
                 wire.published = false;
                 self.counters.wakes += u64::from(wire.ring());
             }
         }
+        self.published.clear();
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {

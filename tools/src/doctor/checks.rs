@@ -54,7 +54,7 @@ fn udp() -> Verdict {
 /// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
 fn xdp() -> Verdict {
     let lo = Spec::Xdp { interface: "lo".to_owned(), endpoint: PROBE_ENDPOINT, queue: 0, prefer: Preference::Fastest };
-    let verdict = verdict(probe::open(&lo), Some(more_rights(is_root())));
+    let verdict = verdict(probe::open(&lo), more_rights(Who::am_i()));
     match verdict {
         Verdict::Refused { reason, .. } if !reason.contains("run as root") => Verdict::Refused { reason, remedy: None },
         verdict => verdict,
@@ -68,13 +68,13 @@ fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
         Err(error) => error,
     };
     let Ok(lab) = lab else {
-        return verdict(Err(format!("{refusal}; and there is no lab to run in")), Some(more_rights(is_root())));
+        return verdict(Err(format!("{refusal}; and there is no lab to run in")), more_rights(Who::am_i()));
     };
     match in_lab(lab) {
         Ok(()) => slower_without_ring(Verdict::Runs {
             note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()),
         }),
-        refused => verdict(refused, Some(more_rights(is_root()))),
+        refused => verdict(refused, more_rights(Who::am_i())),
     }
 }
 
@@ -91,13 +91,39 @@ fn in_lab(lab: &Lab) -> Result<(), String> {
     Err(format!("not even in a lab: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The command that gives this program the rights that it lacks.
-fn more_rights(is_root: bool) -> &'static str {
-    if is_root { "start the container with --privileged (docker, podman)" } else { "sudo sidelane" }
+/// The command that gives this program the rights that it lacks, if one does.
+fn more_rights(who: Who) -> Option<&'static str> {
+    match who {
+        Who::User => Some("sudo sidelane"),
+        Who::Root => Some("start the container with --privileged (docker, podman)"),
+        Who::RootOfNamespace => None,
+    }
 }
 
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+/// As whom this program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    User,
+    /// Who lacks rights all the same, as in a container.
+    Root,
+    /// In a user namespace, in which nobody has all rights.
+    RootOfNamespace,
+}
+
+impl Who {
+    fn am_i() -> Self {
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        Self::of(is_root, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+    }
+
+    /// By the map of users (user_namespaces(7)): outside of any namespace each is itself.
+    fn of(is_root: bool, uid_map: &str) -> Self {
+        match is_root {
+            false => Self::User,
+            true if uid_map.split_whitespace().eq(["0", "0", "4294967295"]) => Self::Root,
+            true => Self::RootOfNamespace,
+        }
+    }
 }
 
 fn on_interface(name: &str) -> Spec {
@@ -143,8 +169,13 @@ mod tests {
 
     #[test]
     fn root_without_rights_is_not_told_to_become_root() {
-        assert!(!more_rights(true).contains("sudo"));
-        assert!(more_rights(false).contains("sudo"));
+        let everybody = "         0          0 4294967295\n";
+        assert_eq!(Who::of(false, everybody), Who::User);
+        assert_eq!(Who::of(true, everybody), Who::Root);
+        assert_eq!(Who::of(true, "         0       1000          1\n"), Who::RootOfNamespace);
+        assert!(more_rights(Who::User).is_some_and(|command| command.contains("sudo")));
+        assert!(more_rights(Who::Root).is_some_and(|command| !command.contains("sudo")));
+        assert_eq!(more_rights(Who::RootOfNamespace), None);
     }
 
     #[test]

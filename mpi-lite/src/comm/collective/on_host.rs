@@ -97,6 +97,9 @@ impl Words<'_> {
     }
 }
 
+/// How a call ended, or with which panic.
+pub(super) type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
+
 /// What calls that wait and those that do not differ in.
 pub(super) trait Caller {
     /// As [`Peers::WAITS`].
@@ -156,6 +159,29 @@ impl<C: Caller> Peers for C {
 
     fn error(code: NonZeroU32) -> Error {
         error(code)
+    }
+}
+
+/// The other ranks, for a call in which nobody has to be waited for.
+struct WaitingForNobody<'a>(Words<'a>);
+
+impl Caller for WaitingForNobody<'_> {
+    const WAITS: bool = true;
+
+    fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
+        does(&mut self.0)
+    }
+
+    fn turn(&mut self) -> bool {
+        unreachable!("a call that needs nobody takes no turn")
+    }
+
+    fn sleep(&mut self) {
+        unreachable!("a call that needs nobody does not sleep")
+    }
+
+    fn may_sleep(&self) -> bool {
+        false
     }
 }
 
@@ -248,7 +274,7 @@ pub(super) async fn make<P: Peers<Error = Error>>(
     call: Call<'_>,
     (send, receive): (Option<&[u8]>, &mut [u8]),
     combine: &mut Combine<'_>,
-) -> Result<Result<(), Error>, Box<dyn Any + Send>> {
+) -> Done {
     let done = {
         let mut course = pin!(by_memory(host, peers, call, send, receive, combine));
         poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| course.as_mut().poll(context))) {
@@ -343,21 +369,26 @@ pub(super) fn make_few(
     Some(Err(error))
 }
 
-/// As [`make_few`], if this rank has to wait for nobody; else nothing is done.
+/// As [`make_few`], if this rank has to wait for nobody; else nothing is done. A panic too has failed for all members.
 pub(super) fn make_now(
     host: &mut Host,
-    peers: &mut impl Peers<Error = Error>,
+    words: Words<'_>,
     call: &Call<'_>,
     buffers: (Option<&[u8]>, &mut [u8]),
     function: Option<Function>,
-) -> Option<Result<(), Error>> {
-    if waits(host, call) { None } else { make_few(host, peers, call, buffers, function) }
+) -> Option<Done> {
+    if !needs_nobody(host, call) {
+        return None;
+    }
+    let mut peers = WaitingForNobody(words);
+    let made = catch_unwind(AssertUnwindSafe(|| make_few(host, &mut peers, call, buffers, function)));
+    made.inspect_err(|_| give_up(host, &mut peers, Error::ProcFailed)).transpose()
 }
 
-/// Whether a rank that makes this call now would have to wait, if it is of few bytes.
-fn waits(host: &mut Host, call: &Call<'_>) -> bool {
+/// Whether a rank that makes this call now has to wait for nobody, if it is of few bytes: as `few.rs` would.
+fn needs_nobody(host: &mut Host, call: &Call<'_>) -> bool {
     let (me, last) = (host.me(), host.limits().size() - 1);
-    let may_be_made = match *call {
+    match *call {
         Call::Barrier
         | Call::Allreduce { .. }
         | Call::ReduceScatter { .. }
@@ -372,8 +403,7 @@ fn waits(host: &mut Host, call: &Call<'_>) -> bool {
             (me == 0 || host.has_shown(me - 1)) && (me == last || host.may_show_next())
         }
         _ => false,
-    };
-    !may_be_made
+    }
 }
 
 #[inline]

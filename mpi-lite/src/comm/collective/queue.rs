@@ -4,7 +4,6 @@
 //!
 //! Unsafe, since what a call was lent is used as long as it is under way, and the device while it is moved on.
 
-use std::any::Any;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::ptr;
@@ -16,7 +15,7 @@ use sidelane_nic::clock;
 use sidelane_nic::time::Instant;
 
 use super::execution::Lent;
-use super::on_host::{Caller, Members, Waiting, Words, make, make_now, takes};
+use super::on_host::{Caller, Done, Members, Words, make, make_now, takes};
 use super::ranks::Combine;
 use crate::adi::{Device, Error, Patience, Request};
 use crate::coll::{Blocks, Buffers, Call};
@@ -86,9 +85,6 @@ struct Arguments {
     combine: KeptCombine,
 }
 
-/// How a call ended, or with which panic.
-type Done = Result<Result<(), Error>, Box<dyn Any + Send>>;
-
 // SAFETY: all that a call under way has may go to other threads: the mapped memory, and what it was lent, as the lender has promised.
 // What it borrows is its own.
 unsafe impl Send for Queued {}
@@ -150,13 +146,14 @@ impl Queue {
         combine: &KeptCombine,
     ) -> Option<Result<(), Error>> {
         let mut line = self.line();
-        if line.over != line.begun || line.failed.is_some() || self.revoked(device).is_some() {
+        if line.over != line.begun || line.why_not(self, device).is_some() {
             return None;
         }
         let made = line.make_now(self, device, call, (in_place, lent), combine)?;
         line.begun += 1;
-        line.finish_call(made.err(), device);
-        Some(made)
+        line.finish_call(&made, device);
+        drop(line);
+        Some(made.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// No more calls are begun. When those that are under way are over, words that are still to come are for nobody.
@@ -164,12 +161,6 @@ impl Queue {
         let mut line = self.line();
         line.is_left = true;
         line.end(device);
-    }
-
-    /// Who need not wait would not look.
-    #[inline]
-    fn revoked(&self, device: &Device) -> Option<Error> {
-        device.is_revoked(self.context).then_some(Error::Revoked)
     }
 
     fn members(&self) -> Members<'_> {
@@ -192,18 +183,24 @@ impl Line {
         call: &Call,
         (in_place, lent): (bool, Lent),
         combine: &KeptCombine,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Done> {
         let host = self.host.as_mut().expect("the call before has given it back");
         // SAFETY: lent until the call is over, and nobody else uses it: no future has it.
         let (send, receive) = unsafe { lent.slices() };
-        let mut peers = Waiting::new(device, queue.members(), &mut self.wake);
-        make_now(host, &mut peers, call, ((!in_place).then_some(send), receive), combine.function())
+        let words = Words { members: queue.members(), device, wake: &mut self.wake, bereft: &mut None };
+        make_now(host, words, call, ((!in_place).then_some(send), receive), combine.function())
     }
 
-    /// The call whose turn it was is over, and has failed with this, if it has.
-    fn finish_call(&mut self, failed: Option<Error>, device: &mut Device) {
+    /// Why no call can be made any more, as far as is known here. Who need not wait would not look.
+    #[inline]
+    fn why_not(&self, queue: &Queue, device: &Device) -> Option<Error> {
+        self.failed.or_else(|| device.is_revoked(queue.context).then_some(Error::Revoked))
+    }
+
+    /// The call whose turn it was is over.
+    fn finish_call(&mut self, done: &Done, device: &mut Device) {
         self.over += 1;
-        self.failed = failed;
+        self.failed = done.as_ref().map_or(Some(Error::ProcFailed), |ended| ended.err());
         self.end(device);
     }
 
@@ -232,17 +229,17 @@ impl Queued {
                 waited.count(self.queue.patience, clock::monotonic);
                 return Ok(false);
             }
-            let done = match line.failed.or_else(|| self.queue.revoked(device)) {
-                Some(error) => Some(Err(error)),
+            let done = match line.why_not(&self.queue, device) {
+                Some(error) => Some(Ok(Err(error))),
                 // When it was begun, it was seen that somebody has to be waited for.
                 None if waited.turns == 0 => None,
                 None => line.make_now(&self.queue, device, call, (*in_place, *lent), combine),
             };
             if let Some(done) = done {
-                line.finish_call(done.err(), device);
+                line.finish_call(&done, device);
                 drop(line);
                 self.course = Course::Over;
-                return done.map(|()| true);
+                return done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true);
             }
             let host = line.host.take().expect("the call before has given it back");
             drop(line);
@@ -259,7 +256,7 @@ impl Queued {
         self.course = Course::Over;
         let mut line = self.queue.line();
         line.host = Some(host);
-        line.finish_call(done.as_ref().map_or(Some(Error::ProcFailed), |ended| ended.err()), device);
+        line.finish_call(&done, device);
         drop(line);
         done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true)
     }

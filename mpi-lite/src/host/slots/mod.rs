@@ -266,9 +266,24 @@ impl Slots {
     #[inline]
     pub(in crate::host) fn finish<P: Peers>(&mut self, peers: &mut P) {
         self.call = self.call.wrapping_add(1);
+        if self.call.is_multiple_of(SELDOM) {
+            self.keep_up();
+        }
         // Pairs with the load in `await_finished`: what we have read may be overwritten.
         self.ground.shared.word(self.places.flag(self.ground.me)).store(self.call, Ordering::Release);
         self.ground.tell(peers);
+    }
+
+    /// What is known of long ago is no more told from what is to come, once numbers are half their range apart: who only takes never asks
+    /// how far the others are. Nobody is further behind than a ring.
+    #[cold]
+    fn keep_up(&mut self) {
+        let surely = self.call.wrapping_sub(SELDOM);
+        for known in [&mut self.finished, &mut self.next_finished, &mut self.for_all] {
+            if !reached(*known, surely) {
+                *known = surely;
+            }
+        }
     }
 
     /// Waits until `member` has finished the call before the one under way.
@@ -419,6 +434,9 @@ impl Slots {
 fn reached(count: u32, call: u32) -> bool {
     count.wrapping_sub(call) as i32 >= 0
 }
+
+/// Calls after which what is known of the others is looked through: many times as many as any ring has slots.
+const SELDOM: u32 = 1 << 20;
 
 /// What is combined at a time: twice as much is in every processor's first cache.
 const HOT: usize = 4 * 1024;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -103,6 +104,10 @@ impl Unread {
         let mut poll = libc::pollfd { fd: this.writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: One pollfd, alive during the call.
         until(|| unsafe { libc::poll(&raw mut poll, 1, 0) } == 0);
+        // A few words may still find room behind the last that was written.
+        let own = format!("/proc/self/fd/{}", this.writer.as_raw_fd());
+        let mut own = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(own).unwrap();
+        while own.write(b"\n").is_ok() {}
         this
     }
 

@@ -3,6 +3,7 @@
 
 mod two_levels;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +13,7 @@ use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
+use crate::op::Function;
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
@@ -119,7 +121,7 @@ fn every_call_by_messages() {
     for size in [1, 2, 3, 5] {
         job(size, |device, ranks| {
             let (mut ranks, rank) = (ranks.without_shared_memory(), (size - 1 - device.own()) as usize);
-            for len in [0, 2, 1000, 20_000, 200_000] {
+            for len in [0, 2, 1000, 20_000, 300_000] {
                 every_call(size as usize, rank, len, |call, send, receive| {
                     ranks.call(device, call, send, receive, &mut compose).unwrap();
                 });
@@ -133,7 +135,7 @@ fn every_call_by_shared_memory() {
     for size in [2, 3, 5] {
         job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
-            for len in [0, 2, 1000, 20_000, 200_000] {
+            for len in [0, 2, 1000, 20_000, 300_000] {
                 every_call(size as usize, rank, len, |call, send, receive| {
                     ranks.call(device, call, send, receive, &mut compose).unwrap();
                 });
@@ -159,11 +161,21 @@ fn call_now(
     send: Option<&[u8]>,
     receive: &mut [u8],
 ) -> Option<Result<(), Error>> {
+    call_now_with(compose, ranks, device, call, (send, receive))
+}
+
+fn call_now_with(
+    function: Function,
+    ranks: &Ranks,
+    device: &mut Device,
+    call: Call,
+    (send, receive): (Option<&[u8]>, &mut [u8]),
+) -> Option<Result<(), Error>> {
     let lens = Buffers { send: send.map_or(0, <[u8]>::len), receive: receive.len(), in_place: send.is_none() };
     let (queue, call) = ranks.queue_for(call, lens)?;
     // SAFETY: it is over when this returns, or was not made.
     let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
-    queue.call_now(device, &call, send.is_none(), lent, &KeptCombine::Function(compose))
+    queue.call_now(device, &call, send.is_none(), lent, &KeptCombine::Function(function))
 }
 
 fn finish(device: &mut Device, queued: &mut Queued) -> Result<(), Error> {
@@ -182,7 +194,7 @@ fn every_call_that_does_not_wait() {
         job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
             ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-            for len in [0, 2, 1000, 20_000, 200_000] {
+            for len in [0, 2, 1000, 20_000, 300_000] {
                 let mut queued = 0;
                 every_call(size as usize, rank, len, |call, send, receive| match begin(&ranks, call, send, receive) {
                     Some(mut call) => {
@@ -200,6 +212,7 @@ fn every_call_that_does_not_wait() {
 /// Some ranks make a call at once where they can, and others make it by a future.
 #[test]
 fn every_call_that_is_made_at_once() {
+    let made_at_once = AtomicU32::new(0);
     for size in [2, 3, 5] {
         job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
@@ -211,6 +224,7 @@ fn every_call_that_is_made_at_once() {
                     let tries = (turn / 3 + rank) % 3 != 1;
                     if let Some(done) = tries.then(|| call_now(&ranks, device, call, send, receive)).flatten() {
                         done.unwrap();
+                        made_at_once.fetch_add(1, Ordering::Relaxed);
                     } else if let Some(mut call) = begin(&ranks, call, send, receive) {
                         finish(device, &mut call).unwrap();
                     } else {
@@ -220,6 +234,8 @@ fn every_call_that_is_made_at_once() {
             }
         });
     }
+    // Roots of broadcasts wait for nobody, while there is room.
+    assert!(made_at_once.into_inner() > 60);
 }
 
 #[test]
@@ -383,6 +399,29 @@ fn a_call_made_at_once_that_does_not_fit_fails_all_behind_it() {
         assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), None, "it fails when it is begun");
         let mut next = begin(&ranks, call, Some(&[]), &mut room).unwrap();
         assert_eq!(next.advance(device), Err(Error::Truncated));
+    });
+}
+
+#[test]
+fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
+    let (is_shown, has_failed) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    job(2, |device, mut ranks| {
+        let rank = (1 - device.own()) as usize;
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let (call, given, mut room) = (Call::Scan { reduction: COMPOSE }, Some(&[1; 4][..]), [0; 4]);
+        if rank == 0 {
+            assert_eq!(call_now(&ranks, device, call, given, &mut room), Some(Ok(())));
+            is_shown.wait();
+        } else {
+            is_shown.wait();
+            let panics: Function = |_, _| panic!("as it is meant to");
+            let made =
+                catch_unwind(AssertUnwindSafe(|| call_now_with(panics, &ranks, device, call, (given, &mut room))));
+            assert!(made.is_err());
+        }
+        has_failed.wait();
+        let mut next = begin(&ranks, call, given, &mut room).unwrap();
+        assert_eq!(finish(device, &mut next), Err(Error::ProcFailed));
     });
 }
 
