@@ -1,9 +1,9 @@
 //! Ranks over shared memory, a thread each.
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
+mod at_once;
 mod two_levels;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,6 @@ use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
-use crate::op::Function;
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
@@ -153,31 +152,6 @@ fn begin(ranks: &Ranks, call: Call, send: Option<&[u8]>, receive: &mut [u8]) -> 
     Some(queue.begin(call, send.is_none(), lent, KeptCombine::Any(Box::new(compose))))
 }
 
-/// Makes a call that goes by shared memory, if it can be made without waiting.
-fn call_now(
-    ranks: &Ranks,
-    device: &mut Device,
-    call: Call,
-    send: Option<&[u8]>,
-    receive: &mut [u8],
-) -> Option<Result<(), Error>> {
-    call_now_with(compose, ranks, device, call, (send, receive))
-}
-
-fn call_now_with(
-    function: Function,
-    ranks: &Ranks,
-    device: &mut Device,
-    call: Call,
-    (send, receive): (Option<&[u8]>, &mut [u8]),
-) -> Option<Result<(), Error>> {
-    let lens = Buffers { send: send.map_or(0, <[u8]>::len), receive: receive.len(), in_place: send.is_none() };
-    let (queue, call) = ranks.queue_for(call, lens)?;
-    // SAFETY: it is over when this returns, or was not made.
-    let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
-    queue.call_now(device, &call, send.is_none(), lent, &KeptCombine::Function(function))
-}
-
 fn finish(device: &mut Device, queued: &mut Queued) -> Result<(), Error> {
     let mut idle = Idle::new();
     while !queued.advance(device)? {
@@ -207,222 +181,6 @@ fn every_call_that_does_not_wait() {
             }
         });
     }
-}
-
-/// Some ranks make a call at once where they can, and others make it by a future.
-#[test]
-fn every_call_that_is_made_at_once() {
-    let made_at_once = AtomicU32::new(0);
-    for size in [2, 3, 5] {
-        job(size, |device, mut ranks| {
-            let rank = (size - 1 - device.own()) as usize;
-            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-            let mut turn = 0;
-            for len in [0, 2, 8, 1000, 20_000].repeat(20) {
-                every_call(size as usize, rank, len, |call, send, receive| {
-                    turn += 1;
-                    let tries = (turn / 3 + rank) % 3 != 1;
-                    if let Some(done) = tries.then(|| call_now(&ranks, device, call, send, receive)).flatten() {
-                        done.unwrap();
-                        made_at_once.fetch_add(1, Ordering::Relaxed);
-                    } else if let Some(mut call) = begin(&ranks, call, send, receive) {
-                        finish(device, &mut call).unwrap();
-                    } else {
-                        ranks.call(device, call, send, receive, &mut compose).unwrap();
-                    }
-                });
-            }
-        });
-    }
-    // Roots of broadcasts wait for nobody, while there is room.
-    assert!(made_at_once.into_inner() > 60);
-}
-
-#[test]
-fn a_call_that_needs_nobody_is_behind_one_that_does() {
-    let waits = std::sync::Barrier::new(2);
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let [first, second] = [0, 1].map(|root| Call::Broadcast { root });
-        let mut rooms = [[rank as u8 + 5; 8], [rank as u8 + 5; 8], [rank as u8 + 7; 8]];
-        let [one, other, last] = &mut rooms;
-        if rank == 1 {
-            assert_eq!(call_now(&ranks, device, first, Some(&[]), one), None);
-            let mut first = begin(&ranks, first, Some(&[]), one).unwrap();
-            assert_eq!(first.advance(device), Ok(false));
-            assert_eq!(call_now(&ranks, device, second, Some(&[]), other), None, "the root needs nobody");
-            let mut second = begin(&ranks, second, Some(&[]), other).unwrap();
-            assert_eq!(second.advance(device), Ok(false));
-            waits.wait();
-            finish(device, &mut first).unwrap();
-            assert_eq!(call_now(&ranks, device, Call::Broadcast { root: 1 }, Some(&[]), last), None, "not before it");
-            assert_eq!(second.advance(device), Ok(true));
-            assert_eq!(call_now(&ranks, device, Call::Broadcast { root: 1 }, Some(&[]), last), Some(Ok(())));
-        } else {
-            waits.wait();
-            assert_eq!(call_now(&ranks, device, first, Some(&[]), one), Some(Ok(())));
-            let mut second = begin(&ranks, second, Some(&[]), other).unwrap();
-            finish(device, &mut second).unwrap();
-            let mut third = begin(&ranks, Call::Broadcast { root: 1 }, Some(&[]), last).unwrap();
-            finish(device, &mut third).unwrap();
-        }
-        assert_eq!(rooms, [[5; 8], [6; 8], [8; 8]], "rank {rank}");
-    });
-}
-
-/// Ranks come one after the other: who has to wait is not kept, and who has not is through.
-#[test]
-fn who_begins_a_call_is_kept_by_nobody() {
-    let (reduction, blocks) = (COMPOSE, Blocks::Equal(2));
-    // Who is through at once if ranks come backwards: of three those with these numbers.
-    let calls: [(Call, &[usize]); 10] = [
-        (Call::Barrier, &[0]),
-        (Call::Allreduce { reduction }, &[0]),
-        (Call::ReduceScatter { blocks, reduction }, &[0]),
-        (Call::Allgather { len: 2 }, &[0]),
-        (Call::Alltoall { len: 2 }, &[0]),
-        (Call::Broadcast { root: 1 }, &[1, 0]),
-        (Call::Scatter { root: 1, len: 2 }, &[1, 0]),
-        (Call::Reduce { root: 1, reduction }, &[2, 0]),
-        (Call::Gather { root: 1, len: 2 }, &[2, 0]),
-        (Call::Scan { reduction }, &[0]),
-    ];
-    let come = AtomicU32::new(0);
-    job(3, |device, mut ranks| {
-        let rank = 2 - device.own() as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        for (turn, (call, through)) in calls.iter().enumerate() {
-            let (given, mut room) = (input(rank, 6), [0; 6]);
-            let (send, receive) = match call {
-                Call::Barrier => (0, 0),
-                Call::ReduceScatter { .. } => (6, 2),
-                Call::Allgather { .. } | Call::Gather { .. } => (2, 6),
-                Call::Scatter { .. } => (6, 2),
-                Call::Broadcast { .. } => (0, 6),
-                _ => (6, 6),
-            };
-            let (given, room) = (&given[..send], &mut room[..receive]);
-            while come.load(Ordering::Acquire) as usize != turn * 3 + 2 - rank {
-                std::thread::yield_now();
-            }
-            let made = call_now(&ranks, device, *call, Some(given), room);
-            assert_eq!(made, through.contains(&rank).then_some(Ok(())), "{call:?}, rank {rank}");
-            let mut under_way = if made.is_none() { begin(&ranks, *call, Some(given), room) } else { None };
-            if let Some(call) = &mut under_way {
-                assert_eq!(call.advance(device), Ok(false));
-            }
-            come.fetch_add(1, Ordering::Release);
-            under_way.iter_mut().for_each(|call| finish(device, call).unwrap());
-        }
-    });
-}
-
-#[test]
-fn a_root_runs_ahead_without_waiting_as_far_as_there_is_room() {
-    let meet = std::sync::Barrier::new(2);
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let call = Call::Broadcast { root: 0 };
-        // More than a ring each time, and then again what was taken meanwhile.
-        let mut given = 0..;
-        for _ in 0..3 {
-            let mut ahead = 0u8;
-            let mut next = given.start;
-            if rank == 0 {
-                while let Some(made) = call_now(&ranks, device, call, Some(&[]), &mut [next; 8]) {
-                    made.unwrap();
-                    (ahead, next) = (ahead + 1, next + 1);
-                }
-                assert!((32..=64).contains(&ahead), "{ahead}");
-            }
-            ranks.call(device, call, Some(&[]), std::slice::from_mut(&mut ahead), &mut compose).unwrap();
-            for value in given.start..given.start + ahead {
-                let mut room = [0; 8];
-                if rank == 1 {
-                    assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), Some(Ok(())));
-                    assert_eq!(room, [value; 8]);
-                }
-            }
-            given = given.start + ahead..;
-            meet.wait();
-        }
-    });
-}
-
-#[test]
-fn who_sleeps_is_woken_by_a_call_that_is_made_at_once() {
-    let sleeps = std::sync::Barrier::new(2);
-    job(2, |device, mut ranks| {
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let (call, mut room) = (Call::Broadcast { root: 0 }, [7; 8]);
-        if device.own() == 1 {
-            sleeps.wait();
-            assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), Some(Ok(())));
-            return;
-        }
-        room = [0; 8];
-        let mut call = begin(&ranks, call, Some(&[]), &mut room).unwrap();
-        while !device.uses(5..6) {
-            assert_eq!(call.advance(device), Ok(false));
-        }
-        while device.progress() {}
-        sleeps.wait();
-        // Its word, without a look at the memory.
-        while !device.progress() {
-            std::thread::yield_now();
-        }
-        finish(device, &mut call).unwrap();
-        drop(call);
-        assert!(room == [7; 8] && !device.uses(5..6));
-    });
-}
-
-#[test]
-fn a_call_made_at_once_that_does_not_fit_fails_all_behind_it() {
-    let (is_shown, is_taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let (call, mut room) = (Call::Broadcast { root: 0 }, [0; 9]);
-        if rank == 0 {
-            assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room[..8]), Some(Ok(())));
-            is_shown.wait();
-            is_taken.wait();
-            assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), Some(Err(Error::Truncated)));
-        } else {
-            is_shown.wait();
-            assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), Some(Err(Error::Truncated)));
-            is_taken.wait();
-        }
-        assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room), None, "it fails when it is begun");
-        let mut next = begin(&ranks, call, Some(&[]), &mut room).unwrap();
-        assert_eq!(next.advance(device), Err(Error::Truncated));
-    });
-}
-
-#[test]
-fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
-    let (is_shown, has_failed) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let (call, given, mut room) = (Call::Scan { reduction: COMPOSE }, Some(&[1; 4][..]), [0; 4]);
-        if rank == 0 {
-            assert_eq!(call_now(&ranks, device, call, given, &mut room), Some(Ok(())));
-            is_shown.wait();
-        } else {
-            is_shown.wait();
-            let panics: Function = |_, _| panic!("as it is meant to");
-            let made =
-                catch_unwind(AssertUnwindSafe(|| call_now_with(panics, &ranks, device, call, (given, &mut room))));
-            assert!(made.is_err());
-        }
-        has_failed.wait();
-        let mut next = begin(&ranks, call, given, &mut room).unwrap();
-        assert_eq!(finish(device, &mut next), Err(Error::ProcFailed));
-    });
 }
 
 #[test]
