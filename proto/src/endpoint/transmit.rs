@@ -15,7 +15,7 @@ impl<N: Nic> Endpoint<N> {
             let Some(index) = self.router.active.pop_front() else { break };
             let at_once = !committed && self.router.active.is_empty();
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
-            // A lone message has left already.
+            // A lone message has left already (`bench/NOTES.md`, "Instructions per 8 B message").
             let is_done = N::RELIABLE && !conn.wants_to_transmit();
             let verdict = if is_done { Transmitted::NOTHING } else { transmit_one(&mut self.nic, conn, turn, at_once) };
             committed |= verdict.committed;

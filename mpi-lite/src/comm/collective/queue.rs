@@ -411,6 +411,12 @@ mod tests {
         let (crowded, alone) = (Patience { spin: 0, yields: 200 }, Patience { spin: 9_000, yields: 100 });
         assert_eq!(turns_of(Duration::from_nanos(100), crowded), 100);
         assert_eq!(turns_of(Duration::from_nanos(100), alone), YIELDS / 2);
+        let usual = Config::default();
+        for patience in [usual.patience, usual.patience_crowded] {
+            // Of those before a device sleeps, and before a call in shared memory does.
+            let turns = turns_of(Duration::from_nanos(100), patience);
+            assert!(2 * turns <= patience.turns().min(YIELDS), "{patience:?}: {turns}");
+        }
         // Other programs want the core: it is slept when they were let run for 20 ms.
         assert_eq!(turns_of(Duration::from_millis(3), crowded), 8);
         assert_eq!(turns_of(Duration::from_millis(30), crowded), 2);

@@ -6,6 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::op::Function;
 
+/// As [`job`], of ranks that have met once, and so have memory in common.
+fn met(size: u32, each: impl Fn(&mut Device, Ranks, usize) + Sync) {
+    job(size, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let rank = (size - 1 - device.own()) as usize;
+        each(device, ranks, rank);
+    });
+}
+
 /// Makes a call that goes by shared memory, if it can be made without waiting.
 fn call_now(
     ranks: &Ranks,
@@ -36,9 +45,7 @@ fn call_now_with(
 fn every_call_that_is_made_at_once() {
     let made_at_once = AtomicU32::new(0);
     for size in [2, 3, 5] {
-        job(size, |device, mut ranks| {
-            let rank = (size - 1 - device.own()) as usize;
-            ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        met(size, |device, mut ranks, rank| {
             let mut turn = 0;
             for len in [0, 2, 8, 1000, 20_000].repeat(20) {
                 every_call(size as usize, rank, len, |call, send, receive| {
@@ -63,9 +70,7 @@ fn every_call_that_is_made_at_once() {
 #[test]
 fn a_call_that_needs_nobody_is_behind_one_that_does() {
     let waits = std::sync::Barrier::new(2);
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+    met(2, |device, ranks, rank| {
         let [first, second] = [0, 1].map(|root| Call::Broadcast { root });
         let mut rooms = [[rank as u8 + 5; 8], [rank as u8 + 5; 8], [rank as u8 + 7; 8]];
         let [one, other, last] = &mut rooms;
@@ -111,9 +116,7 @@ fn who_begins_a_call_is_kept_by_nobody() {
         (Call::Scan { reduction }, &[0]),
     ];
     let come = AtomicU32::new(0);
-    job(3, |device, mut ranks| {
-        let rank = 2 - device.own() as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+    met(3, |device, ranks, rank| {
         for (turn, (call, through)) in calls.iter().enumerate() {
             let (given, mut room) = (input(rank, 6), [0; 6]);
             let (send, receive) = match call {
@@ -143,9 +146,7 @@ fn who_begins_a_call_is_kept_by_nobody() {
 #[test]
 fn a_root_runs_ahead_without_waiting_as_far_as_there_is_room() {
     let meet = std::sync::Barrier::new(2);
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+    met(2, |device, mut ranks, rank| {
         let call = Call::Broadcast { root: 0 };
         // More than a ring each time, and then again what was taken meanwhile.
         let mut given = 0..;
@@ -204,9 +205,7 @@ fn who_sleeps_is_woken_by_a_call_that_is_made_at_once() {
 #[test]
 fn a_call_made_at_once_that_does_not_fit_fails_all_behind_it() {
     let (is_shown, is_taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+    met(2, |device, ranks, rank| {
         let (call, mut room) = (Call::Broadcast { root: 0 }, [0; 9]);
         if rank == 0 {
             assert_eq!(call_now(&ranks, device, call, Some(&[]), &mut room[..8]), Some(Ok(())));
@@ -227,9 +226,7 @@ fn a_call_made_at_once_that_does_not_fit_fails_all_behind_it() {
 #[test]
 fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
     let (is_shown, has_failed) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    job(2, |device, mut ranks| {
-        let rank = (1 - device.own()) as usize;
-        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+    met(2, |device, ranks, rank| {
         let (call, given, mut room) = (Call::Scan { reduction: COMPOSE }, Some(&[1; 4][..]), [0; 4]);
         if rank == 0 {
             assert_eq!(call_now(&ranks, device, call, given, &mut room), Some(Ok(())));
