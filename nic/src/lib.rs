@@ -33,6 +33,9 @@ mod link_table;
 pub mod mem;
 mod own_slot;
 pub mod page;
+#[cfg(test)]
+#[path = "../tests/patience/mod.rs"]
+mod patience;
 pub mod pcap;
 pub mod rng;
 pub mod share;

@@ -3,6 +3,7 @@
 
 mod libdpdk;
 mod namespace;
+mod patience;
 
 use sidelane_nic::dpdk::{Config, Dpdk};
 use sidelane_nic::time::Duration;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sidelane_nic::dpdk::{Config, Dpdk};
 use sidelane_nic::time::Duration;
-use sidelane_nic::{Link, Nic, TxSlot};
+use sidelane_nic::{Link, Nic, TxSlot, clock};
 
 /// What the other process opens.
 const DEVICE: &str = "SIDELANE_TEST_DEVICE";
@@ -142,10 +142,14 @@ fn ended(name: &str, here: &str, there: &str, end: &str) {
     let _turn = alone();
     let name = format!("memif:sidelane-{name}-{}", std::process::id());
     let mut other = start(&format!("{name}{there}"), TURNS, end);
-    let mut met = 0;
+    let (mut met, mut last_met) = (0, clock::monotonic());
     while other.try_wait().unwrap().is_none() {
         // A client finds nobody when the other side is done.
-        let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else { continue };
+        let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else {
+            assert!(clock::monotonic() < last_met + PATIENCE, "the other side neither comes nor ends");
+            continue;
+        };
+        last_met = nic.now();
         let link = nic.link(THERE.parse().unwrap()).unwrap();
         let mut frames = 0;
         let give_up = nic.now() + PATIENCE;

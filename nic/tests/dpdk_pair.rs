@@ -4,6 +4,7 @@
 
 mod libdpdk;
 mod other;
+mod patience;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

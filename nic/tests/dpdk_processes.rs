@@ -1,6 +1,7 @@
 //! The `dpdk` driver between two processes: the whole conformance suite, one process at each end. Where there is no
 //! libdpdk, each test says so and passes.
 
+mod patience;
 mod remote;
 
 use std::ops::{Deref, DerefMut};

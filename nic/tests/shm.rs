@@ -1,9 +1,12 @@
 //! The `shm` driver between processes: what threads cannot show.
 #![allow(unsafe_code)] // A process's own limits and its use of the processor.
 
+mod patience;
+
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
+use patience::{PATIENCE, ended};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
@@ -49,8 +52,10 @@ fn try_send(nic: &mut ShmNic, link: Link, bytes: &[u8]) -> bool {
 }
 
 fn send(nic: &mut ShmNic, link: Link, bytes: &[u8]) {
+    let give_up = nic.now() + Duration::from_millis(20_000);
     while !try_send(nic, link, bytes) {
         assert!(!nic.is_gone(link), "the peer is gone");
+        assert!(nic.now() < give_up, "a peer that is there makes no room");
         nic.wait(Some(nic.now() + Duration::from_millis(100))).unwrap();
     }
     nic.flush();
@@ -143,7 +148,7 @@ fn who_finds_no_descriptor_free_is_let_in_when_one_is() {
     let to_other = caller.link(LinkAddr::Shm { endpoint: CHILD }).unwrap();
     assert_eq!(receive(&mut nic, link).unwrap(), b"still here");
     send(&mut caller, to_other, b"me too");
-    assert!(other.wait().unwrap().success());
+    assert!(ended("the other process", &mut other, PATIENCE).success());
 }
 
 /// As `ulimit -n` does.
@@ -182,7 +187,7 @@ fn frames_and_wake_ups_cross_processes() {
         received += 1;
     }
     drop(nic);
-    assert!(other.wait().unwrap().success());
+    assert!(ended("the other process", &mut other, PATIENCE).success());
 }
 
 #[test]

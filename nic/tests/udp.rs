@@ -1,9 +1,13 @@
 //! The `udp` driver on the loopback, and on a veth pair within a network namespace.
+#![allow(unsafe_code)] // This process's sockets, by their numbers.
 
 mod namespace;
+mod patience;
 mod polls;
 
+use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::FromRawFd;
 
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::time::Duration;
@@ -54,20 +58,15 @@ fn link_at(from: &mut Udp, to: SocketAddr) -> Link {
     link
 }
 
-/// Whom this process has a socket for that is bound to `nic`'s address and connected, as the kernel lists it.
+/// Whom this process has a socket for that is bound to `nic`'s address and connected. Each socket is asked, since a list of all
+/// (`/proc/net/udp`) has some twice and others not at all while other processes' come and go.
 fn connected_peers(nic: &Udp) -> Vec<SocketAddr> {
-    // Addresses are written as a processor's words, in hexadecimal digits; ports as numbers.
-    let parse = |text: &str| {
-        let (ip, port) = text.split_once(':').unwrap();
-        let ip = u32::from_str_radix(ip, 16).unwrap().to_ne_bytes();
-        SocketAddr::from((ip, u16::from_str_radix(port, 16).unwrap()))
-    };
-    let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
-    let ends = sockets.lines().skip(1).map(|line| {
-        let mut fields = line.split_whitespace().skip(1).map(parse);
-        (fields.next().unwrap(), fields.next().unwrap())
-    });
-    ends.filter(|(local, remote)| *local == addr_of(nic) && remote.port() != 0).map(|(_, remote)| remote).collect()
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let numbers = numbers.map(|number| number.file_name().to_str().unwrap().parse().unwrap());
+    // SAFETY: it is only asked, and never closed; whether the number is that of a socket the kernel checks.
+    let sockets = numbers.map(|number| ManuallyDrop::new(unsafe { UdpSocket::from_raw_fd(number) }));
+    let own = sockets.filter(|socket| socket.local_addr().is_ok_and(|local| local == addr_of(nic)));
+    own.filter_map(|socket| socket.peer_addr().ok()).collect()
 }
 
 fn commit(nic: &mut Udp, link: Link, bytes: &[u8]) -> bool {

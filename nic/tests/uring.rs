@@ -1,6 +1,7 @@
 //! The `uring` driver on real interfaces of the kernel: veth pairs, a bridge, the loopback.
 
 mod namespace;
+mod patience;
 #[allow(dead_code, reason = "some of it is for tests of another driver")]
 mod raw_socket;
 
@@ -54,6 +55,7 @@ mod cases {
     use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
     use super::namespace::{ip, veth};
+    use super::patience::until;
     use super::raw_socket::RawSocket;
 
     fn open(interface: &str, endpoint: u16) -> Uring {
@@ -363,9 +365,10 @@ mod cases {
         a.wait(Some(before + span)).unwrap();
         assert!(a.now() >= before + span);
         ip("link set vA up");
-        while b.rx_burst(1, |frame, _| assert_eq!(frame, b"found")) == 0 {
+        until("a frame crosses the interface", || {
             send(&mut a, to_b, b"found");
-        }
+            b.rx_burst(1, |frame, _| assert_eq!(frame, b"found")) > 0
+        });
     }
 
     pub fn lost_offload_fails_large_frames_only() {

@@ -91,7 +91,9 @@ pub(super) fn missing<N: Nic>(nic: &N, what: impl fmt::Display) -> Stop {
 pub(super) fn receive_rest<N: Nic>(nic: &mut N) -> Result<Vec<Arrival>, Stop> {
     let mut arrivals = Vec::new();
     let mut quiet_since = nic.now();
+    let give_up = quiet_since + REST_PATIENCE;
     while nic.now().since(quiet_since) < QUIET {
+        check(nic.now() < give_up, || format!("frames come without end: {} in {REST_PATIENCE:?}", arrivals.len()))?;
         if nic.rx_burst(64, |frame, from| arrivals.push((frame.to_vec(), from))) > 0 {
             quiet_since = nic.now();
         } else {
@@ -121,6 +123,9 @@ pub(super) fn wait<N: Nic>(nic: &mut N, deadline: Instant) -> Verdict {
 
 /// Until a frame counts as missing: far above any delay of a loaded machine, and spent only when one is.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5_000);
+
+/// Until what still comes counts as without end: a full ring is empty in far less.
+const REST_PATIENCE: Duration = Duration::from_millis(30_000);
 
 /// A silence that ends "whatever still comes". Frames take microseconds on every driver.
 const QUIET: Duration = Duration::from_millis(50);

@@ -1,5 +1,6 @@
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
@@ -43,14 +44,17 @@ fn a_page_is_found_among_the_descriptors_of_its_process() {
 fn a_reader_beside_a_writer_sees_whole_turns_only() {
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let (mut page, layout) = own_view(&NAMES.map(|name| Field { name, counts: true }), &[]);
-    let over = AtomicBool::new(false);
+    let reading = Arc::new(());
+    let lasts = Arc::downgrade(&reading);
     let address = std::ptr::from_ref(page.memory());
     // A second mapping would be another address to the sanitizer; a test may lend the first one.
     let words: &[AtomicU64] = lend(address);
     thread::scope(|scope| {
+        // Ends when the reader fails, too.
+        let _reading = reading;
         scope.spawn(|| {
             let mut turn = 0u64;
-            while !over.load(Ordering::Relaxed) {
+            while lasts.strong_count() > 0 {
                 turn += 1;
                 page.publish(&[1, 2, 3, 4, 5, 6, 7, 8].map(|place| place * turn));
             }
@@ -65,7 +69,6 @@ fn a_reader_beside_a_writer_sees_whole_turns_only() {
                 assert_eq!(value.value, place * first, "half of a turn");
             }
         }
-        over.store(true, Ordering::Relaxed);
     });
 }
 

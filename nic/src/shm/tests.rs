@@ -13,6 +13,7 @@ use super::ring::{CELLS, Consumer, Memory, Producer};
 use super::sync::Ordering;
 use super::{OpenError, ShmNic, handshake, sys};
 use crate::clock;
+use crate::patience::until;
 use crate::rng::Rng;
 use crate::time::Duration;
 use crate::{Link, LinkAddr, LinkError, Nic, TxSlot};
@@ -217,15 +218,11 @@ fn two_threads_share_a_ring_without_a_race() {
             let fine = |frame: &[u8]| {
                 assert!(frame.len() == len(number) && frame.iter().all(|&byte| byte == number as u8), "{number}");
             };
-            while consumer.take(fine).is_none() {
-                std::thread::yield_now();
-            }
+            until("a frame is there", || consumer.take(fine).is_some());
         }
     });
     for number in 0..FRAMES {
-        while !push(&mut producer, number as u8, len(number)) {
-            std::thread::yield_now();
-        }
+        until("a frame has room", || push(&mut producer, number as u8, len(number)));
     }
     receiver.join().unwrap();
 }
@@ -243,9 +240,11 @@ fn commit(nic: &mut ShmNic, link: Link, byte: u8) -> bool {
     true
 }
 
-/// Sends one byte, however long the connection takes.
+/// Sends one byte, as soon as there is a connection.
 fn send(nic: &mut ShmNic, link: Link, byte: u8) {
+    let give_up = nic.now() + Duration::from_millis(10_000);
     while !commit(nic, link, byte) {
+        assert!(nic.now() < give_up, "no connection, or no room");
         nic.wait(Some(nic.now() + Duration::from_millis(1))).unwrap();
         nic.rx_burst(0, |_, _| {});
     }

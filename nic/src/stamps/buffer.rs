@@ -79,6 +79,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::until;
 
     #[test]
     fn a_full_buffer_drops_the_newest_and_counts() {
@@ -98,26 +99,20 @@ mod tests {
         let (mut writer, mut reader) = buffer(64);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut number = 0;
-                while number < SAMPLES {
-                    let dropped = writer.dropped();
-                    writer.push(number, &[number; BORDERS]);
-                    if writer.dropped() == dropped {
-                        number += 1;
-                    } else {
-                        std::thread::yield_now();
-                    }
+                for number in 0..SAMPLES {
+                    until("a sample is taken", || {
+                        let dropped = writer.dropped();
+                        writer.push(number, &[number; BORDERS]);
+                        writer.dropped() == dropped
+                    });
                 }
             });
-            let mut next = 0;
-            while next < SAMPLES {
-                match reader.pop() {
-                    Some((number, stamps)) => {
-                        assert_eq!((number, stamps), (next, [next; BORDERS]));
-                        next += 1;
-                    }
-                    None => std::thread::yield_now(),
-                }
+            for next in 0..SAMPLES {
+                until("a sample is there", || {
+                    let Some(sample) = reader.pop() else { return false };
+                    assert_eq!(sample, (next, [next; BORDERS]));
+                    true
+                });
             }
         });
     }

@@ -5,16 +5,19 @@
 
 use std::process::{Command, Stdio};
 
+use crate::patience::{SUITE_PATIENCE, ended};
+
 /// Runs the ignored test `name` of this binary in a new network namespace.
 pub fn run_inside(name: &str) {
     let Some(flags) = flags_that_work() else { return };
     let program = std::env::current_exe().expect("a test knows its own binary");
-    let status = Command::new("unshare")
+    let mut inside = Command::new("unshare")
         .args(flags)
         .arg(program)
         .args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"])
-        .status()
+        .spawn()
         .expect("unshare worked a moment ago");
+    let status = ended(&format!("`{name}` in its namespace"), &mut inside, SUITE_PATIENCE);
     assert!(status.success(), "`{name}` failed in its namespace");
 }
 

@@ -1,12 +1,17 @@
 //! Another process of a test: its own binary again, with one ignored test chosen. The two speak by lines.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Instant;
+
+use crate::patience::{PATIENCE, ended};
 
 /// Killed when dropped.
 pub struct Other {
     child: Child,
-    words: BufReader<ChildStdout>,
+    /// Its lines, read by a thread that ends with them.
+    lines: Receiver<String>,
 }
 
 impl Other {
@@ -19,8 +24,9 @@ impl Other {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let words = BufReader::new(child.stdout.take().unwrap());
-        Self { child, words }
+        let (output, (sender, lines)) = (BufReader::new(child.stdout.take().unwrap()), channel());
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
     }
 
     pub fn say(&mut self, word: &str) {
@@ -29,14 +35,20 @@ impl Other {
 
     /// Waits for a line of it.
     pub fn heard(&mut self, wanted: &str) {
-        let found = self.words.by_ref().lines().any(|line| line.unwrap() == wanted);
-        assert!(found, "it ended without saying `{wanted}`");
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+                Ok(line) if line == wanted => return,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => panic!("it did not say `{wanted}` within {PATIENCE:?}"),
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended without saying `{wanted}`"),
+            }
+        }
     }
 
     /// Waits for its end.
     pub fn ended(&mut self) {
-        self.words.by_ref().lines().for_each(drop);
-        assert!(self.child.wait().unwrap().success());
+        assert!(ended("the other process", &mut self.child, PATIENCE).success());
     }
 
     pub fn kill(&mut self) {

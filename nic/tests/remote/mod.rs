@@ -17,6 +17,8 @@ use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot, clock};
 
+use crate::patience::PATIENCE;
+
 /// Where the other process listens.
 const AT: &str = "SIDELANE_TEST_REMOTE";
 
@@ -46,8 +48,9 @@ impl Process {
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
             }
         };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         send(&mut stream, spec.as_bytes());
-        let mut answer = receive(&mut stream).ok_or("the other process is gone")?;
+        let mut answer = receive(&mut stream).ok_or("the other process is gone, or does not answer")?;
         if answer.remove(0) != 0 {
             return Err(String::from_utf8(answer).unwrap());
         }
@@ -101,7 +104,8 @@ impl Remote {
     fn call(&self, call: &[u8]) -> Vec<u8> {
         let mut stream = self.stream.borrow_mut();
         send(&mut stream, call);
-        receive(&mut stream).expect("the other process answers as long as it lives")
+        receive(&mut stream)
+            .unwrap_or_else(|| panic!("the other process is gone, or does not answer within {PATIENCE:?}"))
     }
 }
 

@@ -6,6 +6,7 @@ use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
 
 use crate::namespace::ip;
+use crate::patience::until;
 use crate::stage::{exchange, open, receive_one, send, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
@@ -96,9 +97,10 @@ pub fn interface_that_was_down_carries_frames_again() {
         a.wait(Some(before + span)).unwrap();
     }
     ip("link set vA up");
-    while b.rx_burst(1, |_, _| {}) == 0 {
+    until("a frame crosses the interface", || {
         send(&mut a, to_b, b"found");
-    }
+        b.rx_burst(1, |_, _| {}) > 0
+    });
     assert!(!a.is_gone(to_b));
 }
 

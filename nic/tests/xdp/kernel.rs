@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::ip;
+use crate::patience::{PATIENCE, until};
 use crate::ping::ping;
 use crate::raw_socket::RawSocket;
 use crate::stage::{open, receive_one, send, veth_pair};
@@ -61,16 +62,14 @@ pub fn the_kernel_goes_on_pinging_and_streaming() {
         scope.spawn(move || {
             far.enter();
             let listener = TcpListener::bind("10.77.0.2:7000").unwrap();
+            listener.set_nonblocking(true).unwrap();
             let mut echo = open("vB", 1);
             let to_near = echo.link(at_near).unwrap();
             tell.send(echo.caps().addr).unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    let mut total = 0;
-                    let (mut stream, mut bytes) = (listener.accept().unwrap().0, vec![0; 1 << 16]);
-                    while total < STREAM {
-                        total += stream.read(&mut bytes).unwrap();
-                    }
+                    let (mut stream, mut bytes) = (accept(&listener), vec![0; STREAM]);
+                    stream.read_exact(&mut bytes).unwrap();
                     stream.write_all(b"all").unwrap();
                 });
                 for number in 0..FRAMES {
@@ -81,7 +80,7 @@ pub fn the_kernel_goes_on_pinging_and_streaming() {
         });
         let to_far = near.link(told.recv().unwrap()).unwrap();
         let streaming = scope.spawn(|| {
-            let mut stream = TcpStream::connect("10.77.0.2:7000").unwrap();
+            let mut stream = bounded(TcpStream::connect_timeout(&"10.77.0.2:7000".parse().unwrap(), PATIENCE).unwrap());
             stream.write_all(&vec![7; STREAM]).unwrap();
             let mut answer = [0; 3];
             stream.read_exact(&mut answer).unwrap();
@@ -97,6 +96,23 @@ pub fn the_kernel_goes_on_pinging_and_streaming() {
     });
 }
 
+/// Whoever comes to a listener that does not block.
+fn accept(listener: &TcpListener) -> TcpStream {
+    let mut stream = None;
+    until("somebody connects", || {
+        stream = listener.accept().ok();
+        stream.is_some()
+    });
+    bounded(stream.unwrap().0)
+}
+
+/// As it is, but no call of it lasts for ever.
+fn bounded(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
 /// A network namespace beside ours, which ends with this.
 pub struct Far(Child);
 
@@ -106,9 +122,7 @@ impl Far {
         let child = Command::new("unshare").args(["--net", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let far = Self(child);
         let own = std::fs::read_link("/proc/self/ns/net").unwrap();
-        while std::fs::read_link(far.namespace()).unwrap() == own {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        until("it has a namespace of its own", || std::fs::read_link(far.namespace()).unwrap() != own);
         far
     }
 

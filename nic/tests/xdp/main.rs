@@ -5,6 +5,8 @@ mod interface;
 mod kernel;
 #[path = "../namespace/mod.rs"]
 mod namespace;
+#[path = "../patience/mod.rs"]
+mod patience;
 mod ping;
 #[path = "../raw_socket/mod.rs"]
 mod raw_socket;
