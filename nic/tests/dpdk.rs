@@ -2,6 +2,7 @@
 //! and passes.
 
 mod libdpdk;
+mod patience;
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // Sockets of DPDK's, by their numbers.
 
 mod libdpdk;
+mod patience;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

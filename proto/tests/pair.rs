@@ -4,10 +4,13 @@
 #[allow(dead_code, reason = "some of it is for tests of the driver")]
 #[path = "../../nic/tests/other/mod.rs"]
 mod other;
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
 
 use std::io::{Read, Write};
 
 use other::Other;
+use patience::until;
 use sidelane_nic::Nic;
 use sidelane_nic::dpdk::{Config as Device, OpenError, Pair};
 use sidelane_nic::time::Duration;
@@ -27,18 +30,21 @@ fn other_side() {
     let mut end = end_of_input();
     for number in 0..MESSAGES {
         let message = message(number);
-        while let Err(error) = endpoint.send(peer, &message) {
-            assert_eq!(error, SendError::Full);
+        until("a message has room", || {
             endpoint.poll();
-        }
+            let sent = endpoint.send(peer, &message);
+            assert!(matches!(sent, Ok(()) | Err(SendError::Full)), "{sent:?}");
+            sent.is_ok()
+        });
     }
     println!("\nsent");
     std::io::stdout().flush().unwrap();
     if std::env::var(END).unwrap() == "close" {
         endpoint.close(peer);
-        while !matches!(endpoint.poll_event(), Some(Event::Closed { .. })) {
+        until("the connection is closed", || {
             endpoint.poll();
-        }
+            matches!(endpoint.poll_event(), Some(Event::Closed { .. }))
+        });
         // At once: nobody answers for what was sent any more.
         drop(endpoint);
         return;
@@ -72,9 +78,7 @@ fn a_killed_peer_is_gone_within_a_second_and_its_successor_is_met() {
         other.kill();
         if round == 0 {
             let early = start(&name, "never");
-            while !endpoint.nic().link_is_up() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            until("the successor comes", || endpoint.nic().link_is_up());
             other = early;
         }
         let gone = next_event(&mut endpoint, Duration::from_millis(1_000));

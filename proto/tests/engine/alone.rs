@@ -70,8 +70,10 @@ fn what_many_threads_send_arrives_once_and_in_the_order_of_each() {
             let sender = a.sender();
             scope.spawn(move || {
                 for number in 0..EACH {
+                    let give_up = clock::monotonic() + PATIENCE;
                     while let Err(error) = sender.send(to_b, &message(thread, number)) {
                         assert_eq!(error, SendError::Full);
+                        assert!(clock::monotonic() < give_up, "no room for message {number} of thread {thread}");
                         sender.flush();
                         thread::yield_now();
                     }
@@ -131,7 +133,7 @@ fn exchange_asleep<N: Nic + Send + 'static>(open: impl Fn() -> N) {
         if !begins {
             port.send(to, b"the last").unwrap();
             port.flush();
-            while !port.is_settled(to).unwrap() {}
+            port.until("the last ack", |port| port.is_settled(to).unwrap().then_some(()));
         }
         port
     };

@@ -87,8 +87,10 @@ fn requests_of_a_port_and_of_many_threads_are_handled_once_and_in_the_order_of_e
             scope.spawn(move || {
                 for number in 0..EACH {
                     let payload = payload(source, number);
+                    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
                     while let Err(error) = sender.request(to_b, 1, &[source, number], &payload, ReplyRoom::NONE) {
                         assert_eq!(error, SendError::Full);
+                        assert!(sidelane_nic::clock::monotonic() < give_up, "no room for request {number} of {source}");
                         sender.flush();
                         thread::yield_now();
                     }
@@ -252,6 +254,7 @@ fn connected(a: &mut Port<On>, to: LinkAddr) -> PeerId {
             Some(event) => break event,
             None => a.wait(Some(give_up)).unwrap(),
         }
+        assert!(sidelane_nic::clock::monotonic() < give_up, "no connection");
     };
     assert!(matches!(event, Event::Connected { peer, .. } if peer == to));
     to

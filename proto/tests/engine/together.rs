@@ -1,7 +1,6 @@
 //! Several endpoints on one engine: fair turns, sleep on all of their drivers, and ends of their own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
 use sidelane_nic::Nic;
@@ -109,12 +108,12 @@ fn two_endpoints_of_one_engine_talk_to_each_other_asleep() {
     }
 }
 
-/// Floods one endpoint as fast as it goes until `done`.
-fn flood<N: Nic + Send + 'static>(mut talk: Talk<N>, done: &AtomicBool) -> u64 {
-    let (mut sent, mut received) = (0u64, 0u64);
-    while !done.load(Ordering::Relaxed) || received < sent {
+/// Floods one endpoint as fast as it goes while `lasts` does.
+fn flood<N: Nic + Send + 'static>(mut talk: Talk<N>, lasts: &Weak<()>) -> u64 {
+    let (mut sent, mut received, mut last_came) = (0u64, 0u64, clock::monotonic());
+    while lasts.strong_count() > 0 || received < sent {
         let mut sending = || talk.other.send(talk.to_ours, &[&sent.to_le_bytes()[..], &[0; 200]].concat());
-        let refused = if done.load(Ordering::Relaxed) { Some(SendError::Full) } else { sending().err() };
+        let refused = if lasts.strong_count() > 0 { sending().err() } else { Some(SendError::Full) };
         let full = refused.is_some();
         assert!(matches!(refused, None | Some(SendError::Full)), "{refused:?}");
         sent += u64::from(!full);
@@ -123,7 +122,9 @@ fn flood<N: Nic + Send + 'static>(mut talk: Talk<N>, done: &AtomicBool) -> u64 {
             while let Some((_, got)) = Face::recv(&mut talk.ours) {
                 assert_eq!(got[..8], received.to_le_bytes());
                 received += 1;
+                last_came = clock::monotonic();
             }
+            assert!(clock::monotonic() < last_came + PATIENCE, "{received} of {sent} came");
         }
     }
     received
@@ -133,14 +134,17 @@ fn flood<N: Nic + Send + 'static>(mut talk: Talk<N>, done: &AtomicBool) -> u64 {
 fn a_flooded_endpoint_keeps_no_other_waiting() {
     let domain = Domain::new();
     let (_engine, a, mut b) = two_drivers(&domain);
-    let done = AtomicBool::new(false);
+    let flooding = Arc::new(());
+    let lasts = Arc::downgrade(&flooding);
     thread::scope(|scope| {
-        let flooded = scope.spawn(|| flood(a, &done));
+        let flooded = scope.spawn(|| flood(a, &lasts));
+        // Ends when a round fails, too.
+        let flooding = flooding;
         for number in 0..500u32 {
             send(&mut b.other, b.to_ours, &number.to_le_bytes(), || {});
             assert_eq!(receive(&mut b.ours), number.to_le_bytes());
         }
-        done.store(true, Ordering::Relaxed);
+        drop(flooding);
         assert!(flooded.join().unwrap() > 0, "nothing of the flood came");
     });
 }

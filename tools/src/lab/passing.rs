@@ -94,6 +94,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     use super::*;
 
@@ -108,6 +109,7 @@ mod tests {
         assert_eq!((&bytes[..len], descriptors.len()), (&b"one"[..], 1));
         UnixStream::from(descriptors.remove(0)).write_all(b"x").unwrap();
         let mut text = String::new();
+        near.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         near.read_to_string(&mut text).unwrap();
         assert_eq!(text, "x");
     }

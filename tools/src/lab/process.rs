@@ -156,6 +156,17 @@ mod tests {
 
     use super::*;
 
+    /// Gives up its core until something is `done`; fails, with what that was, when it takes too long.
+    fn until(what: &str, done: impl Fn() -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < give_up, "not within {PATIENCE:?}: {what}");
+            thread::yield_now();
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_signal_does_not_end_the_wait_for_a_process() {
         let mut child = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
@@ -166,21 +177,17 @@ mod tests {
         let waits = thread::spawn(move || {
             // SAFETY: Takes nothing.
             sender.send(unsafe { libc::gettid() }).unwrap();
-            process.wait(Duration::from_secs(60))
+            process.wait(PATIENCE)
         });
         let waiter = waiter.recv().unwrap();
         let sleeps = || {
             let stat = fs::read_to_string(format!("/proc/self/task/{waiter}/stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
         };
-        while !sleeps() {
-            thread::yield_now();
-        }
+        until("the thread sleeps", sleeps);
         // SAFETY: Takes no pointer. The thread lives: it waits for a child that nobody has ended.
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), waiter, libc::SIGUSR1) };
-        while !handled.load(Ordering::Relaxed) {
-            thread::yield_now();
-        }
+        until("the signal is handled", || handled.load(Ordering::Relaxed));
         child.kill().unwrap();
         assert!(waits.join().unwrap(), "it was told of the signal, and not of the end");
         child.wait().unwrap();

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
@@ -20,6 +21,8 @@ pub struct Stage {
     mark: String,
     /// Names that were there before it, whoever left them.
     names_before: Vec<PathBuf>,
+    /// Dropped with it, at which its watch ends.
+    _lasts: Sender<()>,
 }
 
 /// `nobody` everywhere (Debian policy 9.2.2, and the kernel's overflow id).
@@ -55,7 +58,8 @@ impl Stage {
             chown(place.path().join("run"), Some(uid), Some(uid)).unwrap();
         }
         let mark = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        Self { place, uid, mark, names_before: names() }
+        let _lasts = watch(mark.clone());
+        Self { place, uid, mark, names_before: names(), _lasts }
     }
 
     /// The command, with everything that identifies what it starts.
@@ -142,15 +146,7 @@ impl Stage {
 
     /// Every process that the command started, directly or not, and that still runs.
     pub fn processes(&self) -> Vec<u32> {
-        let mark = format!("{MARK}={}\0", self.mark);
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| {
-            // A process without memory is one that nobody has waited for yet: it holds nothing any more.
-            let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default();
-            environment.windows(mark.len()).any(|window| window == mark.as_bytes())
-        })
-        .collect()
+        marked(&self.mark)
     }
 
     /// Fails unless all processes end within moments and no name is left in the places where names would be.
@@ -172,6 +168,38 @@ impl Stage {
         assert!(sockets.is_empty(), "left behind as {}: {sockets:?}", self.who());
     }
 }
+
+/// The processes that have this mark in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let mark = format!("{MARK}={mark}\0");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        // A process without memory is one that nobody has waited for yet: it holds nothing any more.
+        let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark.as_bytes())
+    })
+    .collect()
+}
+
+/// Kills the processes with this mark, and says which, when what is returned lives for longer than is patient. Whatever a test waits
+/// for without a limit is a word or the end of one of them.
+fn watch(mark: String) -> Sender<()> {
+    let (lasts, ended) = channel();
+    std::thread::spawn(move || {
+        while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            for pid in marked(&mark) {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                println!("killed: {}: not done after {PATIENCE:?}", String::from_utf8_lossy(&line).replace('\0', " "));
+                Process::open(pid).into_iter().for_each(|process| drop(process.signal(libc::SIGKILL)));
+            }
+        }
+    });
+    lasts
+}
+
+/// Several times what the longest test takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Names of ours where names outlive processes. Of ladders, which put some there while they run, those that run no more.
 fn names() -> Vec<PathBuf> {
