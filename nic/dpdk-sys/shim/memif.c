@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,16 @@ static void admit(struct socket *socket)
 	pthread_mutex_unlock(&lock);
 }
 
+/* False: a handler would wait in its socket, for ever, with all bursts shut out. The environment asks for the news of all sockets at
+ * once, knows them by their descriptors, and runs no handler under its lock. So one that was closed meanwhile by who ends its
+ * port, and whose number was given again, has the news of the one before it (22.11: eal_intr_process_interrupts). */
+static int has_news(const struct socket *socket)
+{
+	struct pollfd look = { .fd = rte_intr_fd_get(socket->handle), .events = POLLIN };
+
+	return poll(&look, 1, 0) != 0;
+}
+
 static void run_guarded(int which, void *arg)
 {
 	struct socket *socket;
@@ -144,6 +155,10 @@ static void run_guarded(int which, void *arg)
 	pthread_mutex_lock(&lock);
 	for (socket = sockets; socket != NULL && socket->arg != arg; socket = socket->next)
 		;
+	if (socket != NULL && !has_news(socket)) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
 	running = socket;
 	/* Where one only comes, nobody goes. */
 	if (socket != NULL)
