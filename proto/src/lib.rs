@@ -39,6 +39,7 @@ mod error;
 mod event;
 mod hint;
 mod in_flight;
+mod lone;
 mod path;
 mod peers;
 mod queue;

@@ -133,6 +133,18 @@ impl RecvFifo {
         Ok(may_grant)
     }
 
+    /// True while nothing is here, and no message under way in pieces.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        self.ring.used() == 0 && self.assembly.is_none()
+    }
+
+    /// A body of `len` bytes was taken in elsewhere ([`crate::lone`]). It counts as taken.
+    #[inline]
+    pub const fn pass(&mut self, len: usize) {
+        self.position += len as u64;
+    }
+
     /// Where the bytes will stand that `body` continues a message with: behind what has arrived of it, wherever the frame came
     /// from and whatever else it says. Nobody sees them, and the next body's stand there too, until [`Self::accept_placed`] is
     /// called. `None` where the message does not go on so far, or has no bytes there yet: [`Self::accept`] makes some.

@@ -238,9 +238,27 @@ impl Router {
         Ok(())
     }
 
+    /// True when a message, or a peer's close, waits to be received.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        !self.turn.lone.is_empty() || !self.ready.is_empty()
+    }
+
     /// Shows the oldest message that waits to `take`, and what an answer to its sender goes into: who puts one in activates the peer.
     #[inline]
-    pub fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
+    pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
+        let TurnContext { lone, spares, counters, .. } = &mut self.turn;
+        if let Some((from, message)) = lone.take()
+            && let Some(conn) = self.peers.get(from)
+        {
+            counters.messages_received += 1;
+            return Some(take(from, message, conn.on_lone_taken(spares)));
+        }
+        if self.ready.is_empty() { None } else { self.recv_ready(take) }
+    }
+
+    #[inline]
+    fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(index) = self.ready.front() {
             let Some((conn, turn)) = self.conn_turn(index) else {

@@ -53,7 +53,7 @@ impl Conn {
 
     /// True when the endpoint can forget this connection.
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Gone && !self.inbox.is_ready() && !self.owed.has(Owed::RESET)
+        self.phase == Phase::Gone && !self.inbox.is_ready() && !self.has_lone && !self.owed.has(Owed::RESET)
     }
 
     #[cold]

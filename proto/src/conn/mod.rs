@@ -80,6 +80,8 @@ pub(crate) struct Conn {
     // Receiving.
     reorder: Reorder,
     inbox: RecvFifo,
+    /// A message waits before all of `inbox`, in [`TurnContext::lone`].
+    has_lone: bool,
     ack: AckState,
     /// Exists from the first one-sided operation on, of either side.
     one_sided: Option<Box<OneSided>>,
@@ -224,6 +226,7 @@ impl Conn {
             ready: false,
             fifo: SendFifo::new(path.send_fifo(config), path.frame_max),
             inbox: RecvFifo::new(recv_capacity, path.frame_max),
+            has_lone: false,
             reorder: Reorder::new(first, recv_capacity),
             one_sided: None,
             ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
@@ -314,7 +317,14 @@ impl Conn {
         }
     }
 
-    /// True when a message, or the peer's close, waits.
+    /// What an answer to the message goes into that was in [`TurnContext::lone`].
+    #[inline]
+    pub fn on_lone_taken<'a>(&'a mut self, spares: &'a mut Spares) -> Answering<'a> {
+        self.has_lone = false;
+        Answering { fifo: &mut self.fifo, spares }
+    }
+
+    /// True when a message, or the peer's close, waits in the FIFO.
     #[inline]
     pub fn has_message(&self) -> bool {
         self.inbox.is_ready()

@@ -237,6 +237,11 @@ impl Conn {
         if seldom(is_operations(body)) {
             return self.take_in_operations(turn, body, plain);
         }
+        if self.inbox.is_idle() && turn.lone.put(self.id, body) {
+            self.inbox.pass(body.len());
+            self.has_lone = true;
+            return Ok(true);
+        }
         let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;
         if may_grant && self.inbox.is_closed() {
             self.on_close_arrived(turn);

@@ -7,6 +7,7 @@ use sidelane_nic::time::Instant;
 use crate::Config;
 use crate::counters::Counters;
 use crate::event::Event;
+use crate::lone::Lone;
 use crate::rma::Rma;
 use crate::seal::{Job, TAG_LEN};
 use crate::spares::Spares;
@@ -20,6 +21,8 @@ pub(crate) struct TurnContext {
     pub config: Config,
     pub counters: Counters,
     pub spares: Spares,
+    /// The next message to be received, if it is in no FIFO.
+    pub lone: Lone,
     pub events: VecDeque<Event>,
     pub rma: Rma,
     /// Where frames are sealed: never on a reliable driver.
@@ -36,6 +39,7 @@ impl TurnContext {
             config,
             counters: Counters::default(),
             spares: Spares::default(),
+            lone: Lone::new(),
             events: VecDeque::new(),
             rma: Rma::default(),
         }

@@ -111,17 +111,14 @@ impl<N: Nic> Endpoint<N> {
     /// Shows the oldest message that waits, and takes it out of its FIFO. Peers take turns.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
-        if self.router.ready.is_empty() { None } else { self.router.recv_ready(|peer, message, _| take(peer, message)) }
+        self.router.recv(|peer, message, _| take(peer, message))
     }
 
     /// Shows the oldest message that waits, and what an answer to it goes into; `take` says whether there is one, in the FIFO
     /// now or by [`Self::send_reserved`] later. False when no message waits.
     #[inline]
     pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> bool) -> bool {
-        if self.router.ready.is_empty() {
-            return false;
-        }
-        let taken = self.router.recv_ready(|peer, message, answer| (peer.index, take(peer, message, answer)));
+        let taken = self.router.recv(|peer, message, answer| (peer.index, take(peer, message, answer)));
         if let Some((index, true)) = taken {
             self.router.turn.counters.messages_sent += 1;
             self.router.activate(index);

@@ -127,6 +127,7 @@ impl<N: Nic> Endpoint<N> {
         if !router.turn.rma.owing.is_empty() {
             router.tell_done();
         }
+        router.turn.lone.begin_turn(!router.ready.is_empty());
         let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(frame, from, N::RELIABLE));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
@@ -214,7 +215,7 @@ impl<N: Nic> Endpoint<N> {
     /// Sleeps until a frame may be there, a timer is due, or `deadline`. Flushes first; returns at once when something
     /// is still to be sent or taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let waits = |router: &Router| !router.ready.is_empty() || !router.turn.events.is_empty();
+        let waits = |router: &Router| router.has_messages() || !router.turn.events.is_empty();
         self.sleep_unless(waits, deadline)
     }
 
@@ -283,7 +284,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// True when a message waits to be received.
     pub fn has_messages(&self) -> bool {
-        !self.router.ready.is_empty()
+        self.router.has_messages()
     }
 
     /// The driver below.

@@ -23,8 +23,8 @@ pub(crate) use operation::{
     put_put, split_messages,
 };
 pub(crate) use record::{
-    FIRST_LEN, RECORD_LEN, Record, Records, is_whole_messages, message_word, more_part, put_close, put_first,
-    put_message, put_message_of_two, put_more,
+    FIRST_LEN, RECORD_LEN, Record, Records, is_lone_message, is_whole_messages, message_word, more_part, put_close,
+    put_first, put_message, put_message_of_two, put_more,
 };
 pub(crate) use seq::Seq;
 

@@ -114,6 +114,13 @@ pub(crate) fn is_whole_messages(body: &[u8]) -> bool {
     matches!(body.first(), Some(&(MESSAGE | CLOSE)))
 }
 
+/// True if `body` is one message from end to end.
+#[inline]
+pub(crate) fn is_lone_message(body: &[u8]) -> bool {
+    matches!(body, [MESSAGE, _, low, high, message @ ..]
+        if usize::from(u16::from_le_bytes([*low, *high])) == message.len())
+}
+
 /// The bytes that `body` continues a message with, if it does nothing else.
 #[inline]
 pub(crate) fn more_part(body: &[u8]) -> Option<&[u8]> {

@@ -72,6 +72,29 @@ fn one_stalled_peer_does_not_hold_up_another() {
     world.flood(0, 2, quick, 1_000, 1_000);
 }
 
+/// A message that comes alone while none waits goes another way than the others.
+#[test]
+fn who_sends_one_message_after_the_other_is_not_always_first() {
+    let mut world = World::new(1, good_link());
+    for _ in 0..3 {
+        world.add(NodeConfig::default(), config());
+    }
+    let (_, many) = world.join(0, 1);
+    let (from_alone, alone) = world.join(0, 2);
+    world.node(0).reads = false;
+    for number in 0..20 {
+        world.send(1, many, &numbered(number, 8));
+    }
+    let mut got = 0;
+    for turn in 0..60 {
+        world.send(2, alone, &numbered(turn, 8));
+        world.pass(Duration::from_micros(50));
+        let taken = world.node(0).endpoint.recv(|from, _| from);
+        got += u32::from(taken.expect("one waits at least") != from_alone);
+    }
+    assert_eq!(got, 20);
+}
+
 #[test]
 fn the_smallest_fifos_carry_the_largest_frames() {
     let mut world = World::new(1, good_link());

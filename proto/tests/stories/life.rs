@@ -32,6 +32,31 @@ fn a_crashed_peer_is_gone_within_four_keep_alives() {
 }
 
 #[test]
+fn what_has_come_of_a_peer_is_received_also_after_its_end() {
+    for count in [1, 2, 5] {
+        let (mut world, peer, back) = World::pair();
+        world.node(1).reads = false;
+        for number in 0..count {
+            world.send(0, peer, &[number; 8]);
+            world.pass(Duration::from_millis(1));
+        }
+        world.crash(0);
+        world.pass(Duration::from_millis(10_000));
+        assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::Silent }]);
+        // Its successor has a place of its own.
+        world.start(0, NodeConfig::default(), Config { seed: 8, ..config() });
+        let (again, anew) = world.join(0, 1);
+        world.send(0, again, b"successor");
+        world.pass(Duration::from_millis(1));
+        world.node(1).reads = true;
+        world.pass(Duration::from_millis(10_000));
+        let first: Vec<_> = (0..count).map(|number| (back, vec![number; 8])).collect();
+        assert_eq!(world.node(1).got, [first, vec![(anew, b"successor".to_vec())]].concat());
+        assert_eq!(world.node(1).endpoint.peers(), 1);
+    }
+}
+
+#[test]
 fn nobody_at_the_address_is_an_error_within_the_connect_timeout() {
     let mut world = World::new(1, good_link());
     world.add(NodeConfig::default(), Config { connect_timeout: Duration::from_millis(300), ..config() });
