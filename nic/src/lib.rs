@@ -37,6 +37,7 @@ pub mod page;
 #[path = "../tests/patience/mod.rs"]
 mod patience;
 pub mod pcap;
+pub mod rights;
 pub mod rng;
 pub mod share;
 pub mod shm;

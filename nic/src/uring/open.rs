@@ -15,6 +15,7 @@ use crate::encap::{ether, gso, train};
 use crate::event::Alarm;
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
+use crate::rights::{Capability, Who, refusal};
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr, socket};
 
@@ -22,10 +23,7 @@ use crate::{Caps, Counters, LinkAddr, socket};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No CAP_NET_RAW.
-    #[error(
-        "raw frames need CAP_NET_RAW: run as root, or once `sudo setcap cap_net_raw+ep PROGRAM`, or within a user \
-         namespace that has the interface (`unshare -Urn`)"
-    )]
+    #[error("raw frames need CAP_NET_RAW; {}{}", refusal(&[Capability::NetRaw]), other_ways())]
     NotPermitted,
     /// No interface of this name here.
     #[error("no interface `{name}`; there are: {}", .exist.join(", "))]
@@ -59,6 +57,16 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What else gives a user the right to raw frames.
+fn other_ways() -> &'static str {
+    match Who::am_i() {
+        Who::User => {
+            ", or once `sudo setcap cap_net_raw+ep PROGRAM`, or in a user namespace that has the interface (`unshare -Urn`)"
+        }
+        Who::Root | Who::RootOfNamespace => "",
+    }
 }
 
 impl Uring {

@@ -17,6 +17,7 @@ use crate::encap::ether;
 use crate::event::Alarm;
 use crate::interface::Interface;
 use crate::link_table::LinkTable;
+use crate::rights::{Capability, refusal};
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
 
@@ -25,8 +26,8 @@ use crate::{Caps, Counters, LinkAddr};
 pub enum OpenError {
     /// No right to load an XDP program.
     #[error(
-        "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF outside of any user namespace: run as root (`sudo`). \
-         `uring:` does with less"
+        "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF outside of any user namespace; {}. `uring:` does with less",
+        refusal(&[Capability::NetRaw, Capability::NetAdmin, Capability::Bpf])
     )]
     NotPermitted,
     /// The kernel was built without AF_XDP.

@@ -2,13 +2,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use io_uring::IoUring;
-use sidelane_nic::spec::Spec;
-
-use sidelane_nic::xdp::Preference;
+use sidelane_nic::rights::Who;
+use sidelane_nic::spec::{OpenError, Spec};
+use sidelane_nic::xdp::{self, Preference};
 
 use super::{Driver, Verdict, dpdk, probe};
 use crate::lab::{Lab, LabError, LabSpec};
@@ -43,27 +42,26 @@ pub fn drivers(lab: &Result<Lab, Verdict>) -> Vec<Driver> {
 
 fn shm() -> Verdict {
     let domain = format!("doctor-{}", std::process::id());
-    verdict(probe::open(&Spec::Shm { domain, endpoint: None }), None)
+    verdict(open(&Spec::Shm { domain, endpoint: None }), None)
 }
 
 fn udp() -> Verdict {
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    slower_without_ring(verdict(probe::open(&Spec::Udp { bind }), Some("sudo ip link set lo up")))
+    slower_without_ring(verdict(open(&Spec::Udp { bind }), Some("sudo ip link set lo up")))
 }
 
 /// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
 fn xdp() -> Verdict {
     let lo = Spec::Xdp { interface: "lo".to_owned(), endpoint: PROBE_ENDPOINT, queue: 0, prefer: Preference::Fastest };
-    let verdict = verdict(probe::open(&lo), more_rights(Who::am_i()));
-    match verdict {
-        Verdict::Refused { reason, .. } if !reason.contains("run as root") => Verdict::Refused { reason, remedy: None },
-        verdict => verdict,
-    }
+    let opened = probe::open(&lo);
+    let lacks_rights = matches!(opened, Err(OpenError::Xdp(xdp::OpenError::NotPermitted)));
+    let remedy = if lacks_rights { more_rights(Who::am_i()) } else { None };
+    verdict(opened.map_err(|error| error.to_string()), remedy)
 }
 
 fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
     // Every machine has a loopback.
-    let refusal = match probe::open(&on_interface("lo")) {
+    let refusal = match open(&on_interface("lo")) {
         Ok(()) => return slower_without_ring(Verdict::runs_everywhere()),
         Err(error) => error,
     };
@@ -72,7 +70,7 @@ fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
     };
     match in_lab(lab) {
         Ok(()) => slower_without_ring(Verdict::Runs {
-            note: Some("in a lab; on other interfaces only with CAP_NET_RAW (sudo)".to_owned()),
+            note: Some(format!("in a lab; on other interfaces only with CAP_NET_RAW{}", by_sudo(Who::am_i()))),
         }),
         refused => verdict(refused, more_rights(Who::am_i())),
     }
@@ -100,30 +98,13 @@ fn more_rights(who: Who) -> Option<&'static str> {
     }
 }
 
-/// As whom this program runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
-    User,
-    /// Who lacks rights all the same, as in a container.
-    Root,
-    /// In a user namespace, in which nobody has all rights.
-    RootOfNamespace,
+fn by_sudo(who: Who) -> &'static str {
+    if who == Who::User { " (sudo)" } else { "" }
 }
 
-impl Who {
-    fn am_i() -> Self {
-        let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-        Self::of(is_root, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
-    }
-
-    /// By the map of users (user_namespaces(7)): outside of any namespace each is itself.
-    fn of(is_root: bool, uid_map: &str) -> Self {
-        match is_root {
-            false => Self::User,
-            true if uid_map.split_whitespace().eq(["0", "0", "4294967295"]) => Self::Root,
-            true => Self::RootOfNamespace,
-        }
-    }
+/// Opens a driver and lets it go, or says why not.
+fn open(spec: &Spec) -> Result<(), String> {
+    probe::open(spec).map_err(|error| error.to_string())
 }
 
 fn on_interface(name: &str) -> Spec {
@@ -169,13 +150,10 @@ mod tests {
 
     #[test]
     fn root_without_rights_is_not_told_to_become_root() {
-        let everybody = "         0          0 4294967295\n";
-        assert_eq!(Who::of(false, everybody), Who::User);
-        assert_eq!(Who::of(true, everybody), Who::Root);
-        assert_eq!(Who::of(true, "         0       1000          1\n"), Who::RootOfNamespace);
         assert!(more_rights(Who::User).is_some_and(|command| command.contains("sudo")));
         assert!(more_rights(Who::Root).is_some_and(|command| !command.contains("sudo")));
         assert_eq!(more_rights(Who::RootOfNamespace), None);
+        assert_eq!([Who::User, Who::Root].map(by_sudo), [" (sudo)", ""]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 
 use serde::Serialize;
 use sidelane_bench::machine::Machine;
+use sidelane_nic::rights::Capability;
 
 /// The machine as the system describes it; what it does not tell is absent.
 #[derive(Debug, Clone, Serialize)]
@@ -35,12 +36,10 @@ pub struct Facts {
 impl Facts {
     /// Reads them.
     pub fn gather() -> Self {
-        let capabilities = effective_capabilities();
-        let may = |number: u32| capabilities >> number & 1 == 1;
         Self {
             machine: Machine::describe(),
-            cap_net_raw: may(CAP_NET_RAW),
-            cap_net_admin: may(CAP_NET_ADMIN),
+            cap_net_raw: Capability::NetRaw.is_effective(),
+            cap_net_admin: Capability::NetAdmin.is_effective(),
             io_uring_disabled: number("/proc/sys/kernel/io_uring_disabled"),
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
@@ -51,10 +50,6 @@ impl Facts {
         }
     }
 }
-
-// linux/capability.h
-const CAP_NET_ADMIN: u32 = 12;
-const CAP_NET_RAW: u32 = 13;
 
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,12 +84,6 @@ impl fmt::Display for Facts {
 
 fn number<N: std::str::FromStr>(path: &str) -> Option<N> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn effective_capabilities() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn memlock() -> Option<String> {
