@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use sidelane_mpi::launch::{Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
+use super::blame::{Blame, Failed};
 use super::descriptors::Inherited;
 use super::guard::Guard;
 use super::output::Sink;
@@ -43,8 +44,8 @@ pub struct Job {
     verdict: Option<Verdict>,
     /// The first failure that the others went on after.
     survived: Option<Verdict>,
-    /// Who ended as it should not, and since when that is known: another may have ended before, and be the reason.
-    blame: Option<(End, usize, Instant)>,
+    /// Who ended as it should not: another may have ended before, and be the reason.
+    blame: Option<Blame>,
 }
 
 /// A rank, and what is known of it.
@@ -199,7 +200,7 @@ impl Job {
 
     /// Decides what the ends of ranks mean, once all that they have said was heard.
     fn judge(&mut self, now: Instant) {
-        let mut failed: Option<(End, usize)> = None;
+        let mut failed = Vec::new();
         for rank in 0..self.ranks.len() {
             let member = &mut self.ranks[rank];
             let State::Ended { status, since } = member.state else { continue };
@@ -212,7 +213,7 @@ impl Job {
             if self.spec.keep_going && self.ending == Ending::No {
                 self.go_on_without(rank, how);
             } else {
-                failed = Some(failed.map_or((how, rank), |other| other.min((how, rank))));
+                failed.push(Failed { rank, how, seen: since });
             }
         }
         if self.verdict.is_some() {
@@ -221,20 +222,26 @@ impl Job {
             self.end_if_one_is_missed();
             return;
         }
-        if let Some((how, rank)) = failed.or_else(|| self.missed()) {
-            let (other, its, since) = self.blame.unwrap_or((how, rank, now));
-            let (how, rank) = (how, rank).min((other, its));
-            self.blame = Some((how, rank, since));
+        if failed.is_empty() {
+            failed.extend(self.missed().map(|(how, rank)| Failed { rank, how, seen: now }));
         }
-        let Some((how, rank, _)) = self.blame.filter(|(how, _, since)| now >= *since + how.patience()) else { return };
-        self.blame = None;
+        for failed in failed {
+            match &mut self.blame {
+                Some(blame) => blame.add(failed),
+                None => self.blame = Some(Blame::new(now, failed)),
+            }
+        }
+        let Some(blame) = self.blame.take_if(|blame| now >= blame.due()) else { return };
         match self.ending {
             // What the user's signal has ended has not failed, and others may still be at what they do because of it.
             Ending::Interrupted(signal) => {
                 self.verdict = Some(Verdict::Interrupted { signal });
                 self.end_if_one_is_missed();
             }
-            _ => self.end_for(self.failure(rank, how)),
+            _ => {
+                let first = blame.first();
+                self.end_for(self.failure(first.rank, first.how, blame.others()));
+            }
         }
     }
 
@@ -251,12 +258,12 @@ impl Job {
             State::Judged(failure) if self.server.is_waited_for(rank) => Some((failure.unwrap_or(End::Early), rank)),
             _ => None,
         });
-        ended.min()
+        ended.min_by_key(|(how, rank)| (how.order(), *rank))
     }
 
     /// Says that a rank has failed, and lets the others do with that what they can.
     fn go_on_without(&mut self, rank: usize, how: End) {
-        let failure = self.failure(rank, how);
+        let failure = self.failure(rank, how, Vec::new());
         let words = failure.words().unwrap_or_default();
         self.tell(format!("sidelane run: {words}; the others go on\n"));
         self.survived.get_or_insert(failure);
@@ -264,8 +271,8 @@ impl Job {
         self.answer();
     }
 
-    fn failure(&self, rank: usize, how: End) -> Verdict {
-        Verdict::RankFailed { rank, host: self.ranks[rank].host.clone(), how }
+    fn failure(&self, rank: usize, how: End, others: Vec<usize>) -> Verdict {
+        Verdict::RankFailed { rank, host: self.ranks[rank].host.clone(), how, others }
     }
 
     /// Ends the job. The first reason counts: the others follow from it.
@@ -303,7 +310,7 @@ impl Job {
             Ending::Asked(since) => Some(since + GRACE),
             _ => None,
         };
-        let blaming = self.blame.map(|(how, _, since)| since + how.patience());
+        let blaming = self.blame.as_ref().map(Blame::due);
         let timeout = out_of_time.filter(|_| !self.is_ending());
         let next = heard.chain(killing).chain(blaming).chain(timeout).min();
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))

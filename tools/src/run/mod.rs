@@ -5,6 +5,7 @@
 //! | `place` | which rank is where, and on which core |
 //! | `rank` | one rank and everything that it starts |
 //! | `output`, `input` | whole lines out, what is typed in |
+//! | `blame` | which of several ranks that failed is named |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
 //! | `stop` | Ctrl-Z for this command itself |
@@ -12,6 +13,7 @@
 //! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
 
+mod blame;
 mod descriptors;
 pub mod guard;
 mod input;

@@ -10,8 +10,8 @@ use signal_hook::low_level::signal_name;
 /// What ended a job before all of its ranks had ended well.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// A rank ended as it should not.
-    RankFailed { rank: usize, host: String, how: End },
+    /// A rank ended as it should not, and at about the same time these others: one of them may be the reason.
+    RankFailed { rank: usize, host: String, how: End, others: Vec<usize> },
     /// A rank asked for the end of all.
     Aborted { rank: usize, host: String, code: i32, why: String },
     /// A rank broke the launcher's protocol.
@@ -26,9 +26,8 @@ pub enum Verdict {
     Unwritten(String),
 }
 
-/// How a rank ended that should not have ended so. The order is that of blame: what ended at the same time by itself has
-/// mostly ended because of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How a rank ended that should not have ended so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// By a signal, of this number.
     Killed(i32),
@@ -45,6 +44,15 @@ impl End {
             (Some(signal), _) => Some(Self::Killed(signal)),
             (None, Some(0)) => counted_on.then_some(Self::Early),
             (None, code) => Some(Self::Exited(code.unwrap_or(1))),
+        }
+    }
+
+    /// Least for who is most to blame: what ended at the same time by itself has mostly ended because of another.
+    pub const fn order(self) -> u8 {
+        match self {
+            Self::Killed(_) => 0,
+            Self::Exited(_) => 1,
+            Self::Early => 2,
         }
     }
 
@@ -83,7 +91,14 @@ impl Verdict {
     /// What happened; `None` when people know.
     pub fn words(&self) -> Option<String> {
         Some(match self {
-            Self::RankFailed { rank, host, how } => format!("rank {rank} on host {host} {how}"),
+            Self::RankFailed { rank, host, how, others } if others.is_empty() => {
+                format!("rank {rank} on host {host} {how}")
+            }
+            Self::RankFailed { rank, host, how, others } => format!(
+                "rank {rank} on host {host} {how}, seen first; {} failed at about the same time, so that any of them may \
+                 be the reason",
+                ranks(others)
+            ),
             Self::Aborted { rank, host, code, why } if why.is_empty() => {
                 format!("rank {rank} on host {host} aborted the job with code {code}")
             }
@@ -100,6 +115,20 @@ impl Verdict {
     }
 }
 
+/// Ranks by their numbers, as far as a line takes them.
+fn ranks(numbers: &[usize]) -> String {
+    let named: Vec<String> = numbers.iter().take(NAMED_MAX).map(usize::to_string).collect();
+    let many = if numbers.len() == 1 { "rank" } else { "ranks" };
+    match (named.split_last(), numbers.len().saturating_sub(NAMED_MAX)) {
+        (Some((last, rest)), 0) if !rest.is_empty() => format!("{many} {} and {last}", rest.join(", ")),
+        (_, 0) => format!("{many} {}", named.join(", ")),
+        (_, more) => format!("{many} {} and {more} more", named.join(", ")),
+    }
+}
+
+/// Who reads a line looks for the first panic then, not for all.
+const NAMED_MAX: usize = 8;
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,5 +139,18 @@ impl fmt::Display for End {
             Self::Exited(code) => write!(f, "ended with exit code {code}"),
             Self::Early => f.write_str("ended without MPI_Finalize, while others count on it"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_failed_with_another_are_counted_up_in_one_line() {
+        assert_eq!(ranks(&[3]), "rank 3");
+        assert_eq!(ranks(&[0, 2]), "ranks 0 and 2");
+        assert_eq!(ranks(&[0, 2, 5]), "ranks 0, 2 and 5");
+        assert_eq!(ranks(&(1..100).collect::<Vec<_>>()), "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 91 more");
     }
 }

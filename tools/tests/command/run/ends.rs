@@ -1,9 +1,14 @@
 //! How jobs end by themselves.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{output, own_stage, shells, told};
+use sidelane::lab::process::Process;
+
+use super::{errors, output, own_stage, shells, told};
+use crate::stage::signal;
 
 #[test]
 fn the_rank_that_failed_is_named_and_its_code_is_the_jobs() {
@@ -18,6 +23,30 @@ fn the_rank_that_failed_is_named_and_its_code_is_the_jobs() {
         let (code, _, errors) = shells(stage, &["-n", "4"], "[ $PMI_RANK = 1 ] && kill -9 $$; exec sleep 1000");
         assert_eq!(code, Some(137));
         assert!(errors.contains("rank 1 ") && errors.contains("was killed by SIGKILL (signal 9)"), "{errors}");
+    });
+}
+
+#[test]
+fn ranks_that_fail_within_a_moment_are_all_named() {
+    own_stage(|stage| {
+        let gate = stage.runtime().join("gate");
+        assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        let script = format!("exec 3< {}; echo $$; read line <&3; exit $((5 + PMI_RANK))", gate.display());
+        let mut command = stage.sidelane(&["run", "-n", "3", "sh", "-c", &script]);
+        let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut gate = std::fs::OpenOptions::new().write(true).open(gate).unwrap();
+        let lines = BufReader::new(job.stdout.take().unwrap()).lines().take(3);
+        let ranks: Vec<_> = lines.map(|pid| Process::open(pid.unwrap().parse().unwrap()).unwrap()).collect();
+        // It hears of all ends at once.
+        signal(&job, libc::SIGSTOP);
+        gate.write_all(b"\n\n\n").unwrap();
+        assert!(ranks.iter().all(|rank| rank.wait(Duration::from_secs(60))));
+        signal(&job, libc::SIGCONT);
+        let (text, code) = (errors(&mut job), job.wait().unwrap().code().unwrap());
+        let others: Vec<String> = (0..3).filter(|rank| rank + 5 != code).map(|rank| rank.to_string()).collect();
+        let named = format!("ended with exit code {code}, seen first; ranks {} failed at about", others.join(" and "));
+        assert!(text.starts_with(&format!("sidelane run: rank {} on host ", code - 5)), "{text}");
+        assert!(text.contains(&named) && text.lines().count() == 1, "{text}");
     });
 }
 
