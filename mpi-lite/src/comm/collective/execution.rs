@@ -111,7 +111,12 @@ impl Execution {
         self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
         self.lent = Some(lent);
         (self.tag, self.round, self.done, self.error, self.stalled_since) = (tag, 0, 0, None, None);
-        self.post(device, route);
+        // Who has no message to wait for would not be told.
+        if device.is_revoked(route.context) {
+            self.error = Some(Error::Revoked);
+        } else {
+            self.post(device, route);
+        }
     }
 
     /// Whether it has been begun and is not over.

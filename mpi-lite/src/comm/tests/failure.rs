@@ -63,6 +63,29 @@ fn survivors_shrink_and_go_on() {
 }
 
 #[test]
+fn who_needs_nobody_begins_no_call_in_a_communicator_that_is_revoked() {
+    job(2, |comm| {
+        let alone = comm.split(Some(comm.rank()), 0).unwrap().unwrap();
+        // By messages, of which there are none.
+        let lonely = comm.dist_graph_adjacent(vec![], vec![], false).unwrap();
+        let mut met = alone.barrier_init().unwrap();
+        met.start().unwrap();
+        assert_eq!(met.wait().map(drop), Ok(()));
+        alone.revoke();
+        lonely.revoke();
+        let (mut data, mut none) = ([7u8], [0u8; 0]);
+        let begun = [
+            alone.scope(|scope| scope.barrier()?.wait().map(drop)),
+            alone.scope(|scope| scope.broadcast(&mut data, 0)?.wait().map(drop)),
+            lonely.scope(|scope| scope.neighbor_alltoall(&[0u8; 0], &mut none)?.wait().map(drop)),
+            met.start().and_then(|()| met.wait().map(drop)),
+        ];
+        assert_eq!(begun, [Err(ErrorClass::Revoked); 4], "as calls that wait");
+        assert_eq!([alone.barrier(), lonely.neighbor_alltoall(&[0u8; 0], &mut none)], [Err(ErrorClass::Revoked); 2]);
+    });
+}
+
+#[test]
 fn a_flag_is_agreed_upon_and_a_failure_is_an_error_until_all_know_of_it() {
     job_without_the_last(4, |comm| {
         assert_eq!(comm.recv(&mut [0], 3, 0).map(drop), Err(ErrorClass::ProcFailed));
