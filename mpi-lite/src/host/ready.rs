@@ -13,7 +13,7 @@ impl Host {
     /// The same of what it shows to the next member only.
     #[inline]
     pub fn may_show_next(&mut self) -> bool {
-        self.slots.is_free_for_next()
+        self.slots.may_show_next()
     }
 
     /// Whether a member has shown what it shows in this call.

@@ -19,7 +19,7 @@ impl Slots {
 
     /// Whether the slot of few bytes may be written for the next member only.
     #[inline]
-    pub(in crate::host) fn is_free_for_next(&mut self) -> bool {
+    fn is_free_for_next(&mut self) -> bool {
         let again = self.call.wrapping_sub(HEADS.slots as u32 - 1);
         if self.was_for_next(again) {
             if !reached(self.next_finished, again) {
@@ -31,6 +31,13 @@ impl Slots {
             self.next_finished = if free { again } else { self.next_finished };
             free
         }
+    }
+
+    /// Whether [`Self::show_next_now`] shows few bytes. Where it would not, flags are looked at, as [`Self::show_next`] does.
+    #[inline]
+    pub(in crate::host) fn may_show_next(&mut self) -> bool {
+        let again = self.call.wrapping_sub(HEADS.slots as u32 - 1);
+        self.is_free_for_next() || !self.was_for_next(again) && self.have_all_finished(again)
     }
 
     /// As [`Self::show_next_now`], of as many, but waits.

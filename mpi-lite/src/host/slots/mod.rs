@@ -79,12 +79,12 @@ impl Slots {
     /// Whether [`Self::show_now`] shows few bytes. Where it would not, flags are looked at, and it is as [`Self::await_slot`] says.
     #[inline]
     pub(in crate::host) fn may_show(&mut self) -> bool {
-        self.is_free() || self.are_half_free()
+        self.is_free() || self.have_all_finished(self.call.wrapping_sub(HEADS.slots as u32 / 2))
     }
 
+    /// Whether all have finished the calls before `call`, as their flags say. It is known from now on, then.
     #[cold]
-    fn are_half_free(&mut self) -> bool {
-        let call = self.call.wrapping_sub(HEADS.slots as u32 / 2);
+    fn have_all_finished(&mut self, call: u32) -> bool {
         let all = (0..self.ground.size).map(|member| self.finished_of(member).wrapping_sub(call));
         let least = all.min_by_key(|ahead| *ahead as i32).unwrap_or_default();
         if (least as i32) < 0 {

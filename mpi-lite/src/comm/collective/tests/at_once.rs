@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sidelane_nic::rng::Rng;
+
 use super::*;
+use crate::host::Host;
 use crate::op::Function;
 
 /// As [`job`], of ranks that have met once, and so have memory in common.
@@ -119,14 +122,7 @@ fn who_begins_a_call_is_kept_by_nobody() {
     met(3, |device, ranks, rank| {
         for (turn, (call, through)) in calls.iter().enumerate() {
             let (given, mut room) = (input(rank, 6), [0; 6]);
-            let (send, receive) = match call {
-                Call::Barrier => (0, 0),
-                Call::ReduceScatter { .. } => (6, 2),
-                Call::Allgather { .. } | Call::Gather { .. } => (2, 6),
-                Call::Scatter { .. } => (6, 2),
-                Call::Broadcast { .. } => (0, 6),
-                _ => (6, 6),
-            };
+            let (send, receive) = lens(*call, 3);
             let (given, room) = (&given[..send], &mut room[..receive]);
             while come.load(Ordering::Acquire) as usize != turn * 3 + 2 - rank {
                 std::thread::yield_now();
@@ -141,6 +137,110 @@ fn who_begins_a_call_is_kept_by_nobody() {
             under_way.iter_mut().for_each(|call| finish(device, call).unwrap());
         }
     });
+}
+
+/// What `needs_nobody` says of a call, and what a rank then does that makes it: in whatever order ranks come, and however far one is ahead.
+#[test]
+fn calls_are_made_at_once_that_do_not_wait_and_no_others() {
+    let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
+    // Ranks that look at each other's words, and, where they are more than cores, ranks that meet at one.
+    for size in [2, 3, 9] {
+        let first = Host::create(size).unwrap();
+        let ticket = first.ticket();
+        let others = (1..size).map(|me| Host::join(ticket, me, size).unwrap());
+        let hosts: Vec<_> = [first].into_iter().chain(others).collect();
+        let mut members: Vec<_> = (0..).zip(hosts).map(|(rank, host)| Member::new(rank, size, host, &device)).collect();
+        let mut rng = Rng::new(size as u64);
+        while members.iter().any(|member| member.made < CALLS) {
+            let member = &mut members[rng.below(size as u64) as usize];
+            let steps = rng.below(2 * AHEAD as u64);
+            (0..steps).take_while(|_| member.goes_on(&mut device)).for_each(drop);
+        }
+    }
+}
+
+/// A rank of which a thread plays all.
+struct Member {
+    rank: usize,
+    queue: Arc<Queue>,
+    made: usize,
+    under_way: Option<Queued>,
+    given: Vec<u8>,
+    room: Vec<u8>,
+}
+
+impl Member {
+    fn new(rank: usize, size: usize, host: Host, device: &Device) -> Self {
+        let queue = Arc::new(Queue::new(5, rank, vec![0; size].into(), host, -2, device.patience()));
+        Self { rank, queue, made: 0, under_way: None, given: input(rank, 2 * size), room: vec![0; 2 * size] }
+    }
+
+    /// False if it waits, or has made all calls.
+    fn goes_on(&mut self, device: &mut Device) -> bool {
+        if let Some(call) = &mut self.under_way {
+            if !call.advance(device).unwrap() {
+                return false;
+            }
+            self.under_way = None;
+        } else if self.made == CALLS {
+            return false;
+        } else {
+            let call = self.call();
+            let (send, receive) = lens(call, self.room.len() / 2);
+            // SAFETY: both stay where they are, and nobody else uses them, until the call is over.
+            let lent = unsafe { Lent::new(&raw const self.given[..send], &raw mut self.room[..receive]) };
+            let combine = KeptCombine::Function(compose);
+            if let Some(done) = self.queue.call_now(device, &call, false, lent, &combine) {
+                done.unwrap();
+            } else {
+                let mut begun = self.queue.begin(call, false, lent, combine);
+                assert_eq!(begun.advance(device), Ok(false), "{call:?}, rank {}, call {}", self.rank, self.made);
+                self.under_way = Some(begun);
+                return false;
+            }
+        }
+        self.made += 1;
+        true
+    }
+
+    /// The next one: each kind again and again, so that who waits for nobody gets ahead as far as there is room.
+    fn call(&self) -> Call<'static> {
+        let (turn, reduction) = (self.made / AHEAD, COMPOSE);
+        let root = turn % (self.room.len() / 2);
+        let calls = [
+            Call::Barrier,
+            Call::Broadcast { root },
+            Call::Reduce { root, reduction },
+            Call::Allreduce { reduction },
+            Call::ReduceScatter { blocks: Blocks::Equal(2), reduction },
+            Call::Scan { reduction },
+            Call::Exscan { reduction },
+            Call::Gather { root, len: 2 },
+            Call::Scatter { root, len: 2 },
+            Call::Allgather { len: 2 },
+            Call::Alltoall { len: 2 },
+        ];
+        calls[turn % KINDS]
+    }
+}
+
+/// Of the calls that a queue takes.
+const KINDS: usize = 11;
+/// More than a ring has slots.
+const AHEAD: usize = 80;
+/// Each kind with each root among three ranks.
+const CALLS: usize = 3 * KINDS * AHEAD;
+
+/// Bytes that a rank gives and gets in a call of blocks, or arrays, of 2 bytes for each rank.
+fn lens(call: Call, size: usize) -> (usize, usize) {
+    let all = 2 * size;
+    match call {
+        Call::Barrier => (0, 0),
+        Call::Broadcast { .. } => (0, all),
+        Call::Allgather { .. } | Call::Gather { .. } => (2, all),
+        Call::ReduceScatter { .. } | Call::Scatter { .. } => (all, 2),
+        _ => (all, all),
+    }
 }
 
 #[test]
