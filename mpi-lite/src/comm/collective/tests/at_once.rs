@@ -19,7 +19,7 @@ fn met(size: u32, each: impl Fn(&mut Device, Ranks, usize) + Sync) {
 }
 
 /// Makes a call that goes by shared memory, if it can be made without waiting.
-fn call_now(
+pub(super) fn call_now(
     ranks: &Ranks,
     device: &mut Device,
     call: Call,

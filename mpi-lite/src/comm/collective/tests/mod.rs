@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
 mod at_once;
+mod misfits;
 mod two_levels;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
+use crate::host::FEW;
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
 fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
