@@ -80,18 +80,22 @@ impl Engine {
     /// One turn of one port: takes in what came, and sends what that provoked. True if anything came.
     #[inline]
     pub fn turn(&mut self, ports: &mut [Port], at: usize) -> bool {
-        let port = &mut ports[at];
-        let mut moved = port.poll() > 0;
-        let ended = if port.has_events() {
+        let (mut moved, has_events) = ports[at].turn(|peer, message| self.handle_message(at, peer, message));
+        if has_events {
             moved = true;
-            self.take_events(port, at)
-        } else {
-            Vec::new()
-        };
-        port.recv_all(|peer, message| {
-            moved = true;
-            self.handle_message(at, peer, message);
-        });
+            self.turn_with_events(ports, at);
+        }
+        if !self.closing.is_empty() || !self.stirred.is_empty() {
+            self.settle(ports);
+        }
+        moved
+    }
+
+    /// The rest of a turn in which events wait.
+    #[cold]
+    fn turn_with_events(&mut self, ports: &mut [Port], at: usize) {
+        let ended = self.take_events(&mut ports[at], at);
+        ports[at].recv_all(|peer, message| self.handle_message(at, peer, message));
         if !ended.is_empty() {
             // What has come as a whole stays so.
             self.end_receives(ports);
@@ -99,10 +103,6 @@ impl Engine {
                 self.handle_end(ports, at, peer);
             }
         }
-        if !self.closing.is_empty() || !self.stirred.is_empty() {
-            self.settle(ports);
-        }
-        moved
     }
 
     /// Appends something to what is to be said to a process.

@@ -126,9 +126,21 @@ impl Port {
         on!(self, endpoint => endpoint.send_two(peer, front, rest))
     }
 
-    #[inline]
     pub(super) fn poll(&mut self) -> usize {
         on!(self, endpoint => endpoint.poll())
+    }
+
+    /// Receives, and shows every message that waits, unless events do, which come first. True if anything came; true if events wait.
+    #[inline]
+    pub(super) fn turn(&mut self, mut take: impl FnMut(PeerId, &[u8])) -> (bool, bool) {
+        on!(self, endpoint => {
+            let mut moved = endpoint.poll() > 0;
+            let has_events = endpoint.has_events();
+            while !has_events && endpoint.recv(&mut take).is_some() {
+                moved = true;
+            }
+            (moved, has_events)
+        })
     }
 
     #[inline]
@@ -136,17 +148,11 @@ impl Port {
         on!(self, endpoint => endpoint.flush());
     }
 
-    #[inline]
-    pub(super) fn has_events(&self) -> bool {
-        on!(self, endpoint => endpoint.has_events())
-    }
-
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         on!(self, endpoint => endpoint.poll_event())
     }
 
     /// Shows every message that waits.
-    #[inline]
     pub(super) fn recv_all(&mut self, mut take: impl FnMut(PeerId, &[u8])) {
         on!(self, endpoint => while endpoint.recv(&mut take).is_some() {});
     }
