@@ -130,7 +130,10 @@ fn proto_flood<N: Nic>(nics: (N, N), messages: u64) {
     let ((mut a, to_b), (mut b, _)) = connected(nics);
     for _ in 0..messages / BURST {
         send_side(&mut a, to_b, BURST);
-        assert_eq!(receive_side(&mut b), BURST);
+        let mut received = 0;
+        while received < BURST {
+            received += receive_side(&mut b);
+        }
         poll_in_send_side(&mut a);
     }
 }
@@ -178,7 +181,10 @@ fn am_flood<N: Nic>(nics: (N, N), messages: u64) {
     let mut words = 0;
     for _ in 0..messages / BURST {
         am::send_side(&mut a, to_b, BURST, ReplyRoom::NONE);
-        assert_eq!(am::receive_side(&mut b, &mut words), BURST);
+        let mut received = 0;
+        while received < BURST {
+            received += am::receive_side(&mut b, &mut words);
+        }
         am::poll_in_send_side(&mut a, &mut words);
     }
 }

@@ -35,7 +35,7 @@ pub trait Nic {
     fn unlink(&mut self, link: Link);
 
     /// Shows received frames to `each` with their sender's address, at most `budget`; returns how many.
-    /// The bytes are the driver's and are gone when `each` returns.
+    /// Fewer than `budget` does not say that no more wait. The bytes are the driver's and are gone when `each` returns.
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize;
 
     /// True when frames wait that the last [`Nic::rx_burst`] did not come to, however few it showed: not every driver asks all its

@@ -272,6 +272,21 @@ fn until_gone(nic: &mut ShmNic, link: Link) {
 }
 
 #[test]
+fn the_first_frame_of_an_empty_ring_is_shown_before_others_are_looked_for() {
+    let domain = domain("first");
+    let (mut a, mut b) = (ShmNic::open(&domain, Some(3)).unwrap(), ShmNic::open(&domain, Some(4)).unwrap());
+    let to_b = a.link(b.caps().addr).unwrap();
+    send(&mut a, to_b, 0);
+    assert_eq!(receive(&mut b).0, 0);
+    for round in 0..3 {
+        assert_eq!(b.rx_burst(64, |_, _| ()), 0);
+        (1..=5).for_each(|byte| assert!(commit(&mut a, to_b, byte)));
+        a.flush();
+        assert_eq!([1, 2, 3].map(|_| b.rx_burst(64, |_, _| ())), [1, 4, 0], "round {round}");
+    }
+}
+
+#[test]
 fn two_that_dial_each_other_at_once_get_one_connection() {
     let domain = domain("both");
     for round in 0..200 {
