@@ -1,10 +1,10 @@
-//! A place for one message that nothing stands before: it is taken from here, and goes through no FIFO.
+//! A place for one message that nothing of its peer stands before: it is taken from here, and goes through no FIFO.
 
 use crate::copy::copy_ends;
 use crate::event::PeerId;
 use crate::wire::{RECORD_LEN, is_lone_message};
 
-/// A short message that came alone in its frame while no other waited, of any peer: the next one to be received.
+/// A short message that came alone in its frame, of any peer, in a turn that began with none waiting: the next one to be received.
 pub(crate) struct Lone {
     bytes: [u8; LONE_MAX],
     /// Of the record.

@@ -244,7 +244,7 @@ impl Router {
         !self.turn.lone.is_empty() || !self.ready.is_empty()
     }
 
-    /// Shows the oldest message that waits to `take`, and what an answer to its sender goes into: who puts one in activates the peer.
+    /// Shows a message that waits, the oldest of its peer, to `take`, and what an answer to its sender goes into: who puts one in activates the peer.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let TurnContext { lone, spares, counters, .. } = &mut self.turn;

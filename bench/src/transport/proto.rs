@@ -114,7 +114,7 @@ impl<N: Nic> Proto<N> {
     fn take_messages(&mut self, budget: usize, mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
         let (mut messages, expected) = (0, self.size);
         while messages < budget {
-            // Shown whole in the receive FIFO, where the one copy out of the frames has put it.
+            // Shown whole where the one copy out of the frames has put it.
             let Some(length) = self.endpoint.recv(|_, message| {
                 each(message);
                 message.len()

@@ -144,25 +144,26 @@ static int has_news(const struct socket *socket)
 {
 	struct pollfd look = { .fd = rte_intr_fd_get(socket->handle), .events = POLLIN };
 
-	return poll(&look, 1, 0) != 0;
+	/* A signal is no news: what is there comes again. */
+	return poll(&look, 1, 0) > 0;
 }
 
 static void run_guarded(int which, void *arg)
 {
 	struct socket *socket;
-	int ending = LIVES_ALL;
+	int ending;
 
 	pthread_mutex_lock(&lock);
 	for (socket = sockets; socket != NULL && socket->arg != arg; socket = socket->next)
 		;
-	if (socket != NULL && !has_news(socket)) {
+	/* One that is forgotten is about to be taken back, while its device may be at its end. */
+	if (socket == NULL || !has_news(socket)) {
 		pthread_mutex_unlock(&lock);
 		return;
 	}
 	running = socket;
 	/* Where one only comes, nobody goes. */
-	if (socket != NULL)
-		ending = socket->port >= 0 ? LIVES_NONE : socket->of;
+	ending = socket->port >= 0 ? LIVES_NONE : socket->of;
 	pthread_mutex_unlock(&lock);
 	memif_shut_out();
 	lives_before_handler(ending);

@@ -108,13 +108,13 @@ impl<N: Nic> Endpoint<N> {
         Ok(())
     }
 
-    /// Shows the oldest message that waits, and takes it out of its FIFO. Peers take turns.
+    /// Shows a message that waits, the oldest of its peer, and takes it out. Peers take turns.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
         self.router.recv(|peer, message, _| take(peer, message))
     }
 
-    /// Shows the oldest message that waits, and what an answer to it goes into; `take` says whether there is one, in the FIFO
+    /// Shows a message as [`Self::recv`] does, and what an answer to it goes into; `take` says whether there is one, in the FIFO
     /// now or by [`Self::send_reserved`] later. False when no message waits.
     #[inline]
     pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> bool) -> bool {

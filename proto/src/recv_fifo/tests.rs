@@ -208,3 +208,16 @@ fn a_body_longer_than_any_frame_is_refused() {
     assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Message(LONGEST - RECORD_LEN));
     assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
 }
+
+#[test]
+fn what_was_taken_in_elsewhere_counts_as_taken() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    let before = fifo.grant();
+    assert!(fifo.is_idle());
+    fifo.pass(12);
+    assert_eq!(fifo.grant(), before + 12);
+    for body in bodies(1, 3 * LONGEST) {
+        assert!(fifo.accept(&body, usize::MAX, &mut spares).is_ok());
+        assert!(!fifo.is_idle(), "in pieces, and then whole");
+    }
+}

@@ -34,7 +34,7 @@ fn ranks_that_fail_within_a_moment_are_all_named() {
         let script = format!("exec 3< {}; echo $$; read line <&3; exit $((5 + PMI_RANK))", gate.display());
         let mut command = stage.sidelane(&["run", "-n", "3", "sh", "-c", &script]);
         let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut gate = std::fs::OpenOptions::new().write(true).open(gate).unwrap();
+        let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(gate).unwrap();
         let lines = BufReader::new(job.stdout.take().unwrap()).lines().take(3);
         let ranks: Vec<_> = lines.map(|pid| Process::open(pid.unwrap().parse().unwrap()).unwrap()).collect();
         // It hears of all ends at once.
