@@ -60,6 +60,36 @@ impl Blocks<'_> {
         }
     }
 
+    /// The place after the last byte of `count` blocks. `None` if there are not so many, or no memory is as long.
+    #[inline]
+    pub fn end(&self, count: usize) -> Option<usize> {
+        let together = |lens: &[usize], element: usize| {
+            lens.get(..count)?.iter().try_fold(0_usize, |end, len| end.checked_add(len.checked_mul(element)?))
+        };
+        match *self {
+            Self::Equal(len) => len.checked_mul(count),
+            Self::Cut { count: elements, element, into } => {
+                if count == into {
+                    elements.checked_mul(element)
+                } else {
+                    None
+                }
+            }
+            Self::Lens(lens) => together(lens, 1),
+            Self::Counts { counts, element } => together(counts, element),
+            Self::At { lens, starts } => {
+                let (lens, starts) = (lens.get(..count)?, starts.get(..count)?);
+                lens.iter().zip(starts).try_fold(0, |end, (len, start)| start.checked_add(*len).map(|its| end.max(its)))
+            }
+        }
+    }
+
+    /// Whether there are `count` blocks, all of them within `room` bytes.
+    #[inline]
+    pub fn lie_within(&self, count: usize, room: usize) -> bool {
+        self.end(count).is_some_and(|end| end <= room)
+    }
+
     /// Whether each block begins where the one before it ends.
     pub fn follow_each_other(&self) -> bool {
         match self {
@@ -100,6 +130,26 @@ mod tests {
             }
             assert_eq!(end, count * 4);
         }
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_last_byte() {
+        let (lens, starts) = ([3, 0, 5, 2], [4, 20, 7, 0]);
+        assert_eq!(Blocks::Equal(5).end(3), Some(15));
+        assert_eq!(Blocks::cut(28, 4, 3).end(3), Some(28));
+        assert_eq!(Blocks::cut(28, 4, 3).end(2), None);
+        assert_eq!(Blocks::Lens(&lens).end(3), Some(8));
+        assert_eq!(Blocks::Counts { counts: &lens, element: 8 }.end(4), Some(80));
+        assert_eq!(Blocks::At { lens: &lens, starts: &starts }.end(4), Some(20));
+        for few in [Blocks::Lens(&lens), Blocks::At { lens: &lens, starts: &starts[..3] }] {
+            assert!(few.lie_within(3, 20));
+            assert!(!few.lie_within(5, 20) && !few.lie_within(3, 7));
+        }
+        let long = [usize::MAX, 8];
+        for long in [Blocks::Lens(&long), Blocks::At { lens: &lens, starts: &long }, Blocks::Equal(usize::MAX)] {
+            assert_eq!(long.end(2), None);
+        }
+        assert_eq!(Blocks::Counts { counts: &lens, element: usize::MAX }.end(1), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 ///
 /// What a rank gives is in its send buffer, or in place, and what it gets in its receive buffer; the data of a broadcast is in
 /// the receive buffer everywhere. Who gives or gets nothing has a buffer of no bytes; so has the root that scatters in place, to
-/// receive into.
+/// receive into. A root is one of the ranks, and who does not know it has none of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "named as in the standard; fields as in each collective's folder")]
 pub enum Call<'a> {
@@ -43,7 +43,59 @@ pub struct Buffers {
     pub in_place: bool,
 }
 
+impl Buffers {
+    /// Without `send`, what is given is in `receive`.
+    #[inline]
+    pub fn of(send: Option<&[u8]>, receive: &[u8]) -> Self {
+        Self { send: send.map_or(0, <[u8]>::len), receive: receive.len(), in_place: send.is_none() }
+    }
+}
+
 impl Call<'_> {
+    /// Whether the buffers of rank `me` of `size`, all of one group, are as long as the call says, as far as one rank can know: a
+    /// program may give a call two counts, or blocks that lie beyond its memory.
+    #[inline]
+    pub fn fits(&self, (me, size): (usize, usize), buffers: Buffers) -> bool {
+        let Buffers { send, receive, in_place } = buffers;
+        let given = if in_place { receive } else { send };
+        let gives = |len| in_place || send == len;
+        let is_root = |root| me == root;
+        let all = |len| Blocks::Equal(len).end(size);
+        // The root has them, and nobody else.
+        let of_root = |root: usize, blocks: Option<Blocks>, bytes: usize| match blocks {
+            Some(blocks) => is_root(root) && blocks.lie_within(size, bytes),
+            None => !is_root(root),
+        };
+        match *self {
+            Self::Barrier | Self::Broadcast { .. } => true,
+            Self::Reduce { root, .. } => !is_root(root) || gives(receive),
+            Self::Allreduce { .. } | Self::Scan { .. } | Self::Exscan { .. } => gives(receive),
+            Self::ReduceScatter { blocks, .. } => blocks.end(size) == Some(given) && blocks.len(me) <= receive,
+            Self::Gather { root, len } if is_root(root) => gives(len) && all(len) == Some(receive),
+            Self::Gather { len, .. } => send == len,
+            Self::Gatherv { root, blocks } => {
+                of_root(root, blocks, receive) && blocks.is_none_or(|blocks| gives(blocks.len(me)))
+            }
+            Self::Scatter { root, len } if is_root(root) => {
+                !in_place && all(len) == Some(send) && (receive == 0 || receive == len)
+            }
+            Self::Scatter { len, .. } => receive == len,
+            Self::Scatterv { root, blocks } => {
+                of_root(root, blocks, send)
+                    && blocks.is_none_or(|blocks| !in_place && (receive == 0 || receive == blocks.len(me)))
+            }
+            Self::Allgather { len } => gives(len) && all(len) == Some(receive),
+            Self::Allgatherv { blocks } => blocks.lie_within(size, receive) && gives(blocks.len(me)),
+            Self::Alltoall { len } => all(len) == Some(receive) && gives(receive),
+            Self::Alltoallv { to, from } => to.lie_within(size, given) && from.lie_within(size, receive),
+            Self::NeighborAllgather { neighbors, from } => from.lie_within(neighbors.both().0.len(), receive),
+            Self::NeighborAlltoall { neighbors, to, from } => {
+                let (sources, destinations) = neighbors.both();
+                to.lie_within(destinations.len(), send) && from.lie_within(sources.len(), receive)
+            }
+        }
+    }
+
     /// What rank `me` does of those on `hosts`, by the algorithm that `table` says; on two levels `within` its host as it says.
     pub fn build(
         self,

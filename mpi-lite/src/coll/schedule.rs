@@ -54,7 +54,7 @@ impl Span {
 
     /// `len` of these bytes, from the `start`th on.
     pub fn part(self, start: usize, len: usize) -> Self {
-        assert!(start + len <= self.len, "a part is within its whole");
+        assert!(start <= self.len && len <= self.len - start, "a part is within its whole");
         Self { start: self.start + start, len, ..self }
     }
 

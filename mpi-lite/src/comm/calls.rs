@@ -166,8 +166,8 @@ impl Communicator {
         unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) }
     }
 
-    /// Makes a call that waits. What has failed among the ranks of our host alone, and an operator that panics where not all
-    /// see it, the others are told of by a revocation.
+    /// Makes a call that waits. Others who may wait for us in one that has failed, as by lengths that do not fit, or by an operator
+    /// that panics where not all see it, are told by a revocation.
     ///
     /// # Panics
     ///
@@ -180,17 +180,17 @@ impl Communicator {
         receive: &mut [u8],
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<(), Error> {
-        let (done, apart) = {
+        let (done, untold) = {
             let (mut held, mut ranks) = (self.0.local.hold(), lock(ranks));
             let done = catch_unwind(AssertUnwindSafe(|| ranks.call(&mut held, call, send, receive, combine)));
-            let apart = match &done {
+            let untold = match &done {
                 Ok(Ok(())) => false,
-                Ok(Err(_)) => ranks.have_failed_apart(),
+                Ok(Err(_)) => ranks.has_left_others(),
                 Err(_) => !ranks.have_failed_together(),
             };
-            (done, apart)
+            (done, untold)
         };
-        if apart && !self.is_revoked() {
+        if untold && !self.is_revoked() {
             self.revoke();
         }
         done.unwrap_or_else(|panic| resume_unwind(panic))
@@ -214,6 +214,12 @@ impl Communicator {
         if let Some((queue, call)) = ranks.queue_for(call, buffers) {
             // SAFETY: as the caller says.
             return Ok(unsafe { self.begin_in(queue, call, combine, send, receive) });
+        }
+        if !ranks.fits(&call, buffers) {
+            drop(ranks);
+            self.revoke();
+            // SAFETY: no call was begun.
+            return Ok(unsafe { ended(send, receive, Err(ErrorClass::Truncate)) });
         }
         let mut execution = Execution::default();
         ranks.build(&mut execution, call, buffers);
@@ -272,6 +278,9 @@ impl Communicator {
         };
         let course = if let Some((queue, call)) = queued {
             RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
+        } else if !lock(ranks).fits(&call, buffers) {
+            self.revoke();
+            return Err(ErrorClass::Truncate);
         } else {
             let (mut ranks, mut execution) = (lock(ranks), Execution::default());
             ranks.build(&mut execution, call, buffers);
@@ -324,8 +333,7 @@ impl Communicator {
         let State { device, contexts, runs, .. } = &mut *state;
         if let Some(done) = queue.call_now(device, &call, in_place, lent, &combine) {
             // SAFETY: the call is over, and its memory is the caller's.
-            let ended = unsafe { Side::end(send, receive, done.map_err(ErrorClass::from)) };
-            return Pending::Done(Status { error: ended.err(), ..Status::EMPTY });
+            return unsafe { ended(send, receive, done.map_err(ErrorClass::from)) };
         }
         let way = Way::Memory(queue.begin(call, in_place, lent, combine));
         let mut run = CollectiveRun { way, send, receive: Some(receive) };
@@ -423,13 +431,35 @@ struct Others {
     name: Name,
 }
 
+impl Others {
+    /// Tells them by a revocation that no more come.
+    fn tell(&self, device: &mut Device) {
+        failure::lock(&self.failures).revoke(device, self.name);
+    }
+}
+
+/// A call that is over as soon as it is begun.
+///
+/// # Safety
+///
+/// As for [`Side::end`].
+unsafe fn ended(send: Option<Side>, receive: Side, done: Result<(), ErrorClass>) -> Pending {
+    // SAFETY: passed on.
+    let error = unsafe { Side::end(send, receive, done) }.err();
+    Pending::Done(Status { error, ..Status::EMPTY })
+}
+
 impl Run for CollectiveRun {
     fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         let result = match &mut self.way {
-            Way::Messages(course, steps, _) => {
+            Way::Messages(course, steps, others) => {
                 let mut steps = lock_steps(steps);
                 let Steps { execution, combine } = &mut *steps;
-                course.advance(device, execution, combine.as_dyn())
+                let advanced = course.advance(device, execution, combine.as_dyn());
+                if advanced.is_err() && execution.has_left_others() {
+                    others.tell(device);
+                }
+                advanced
             }
             Way::Memory(queued) => queued.advance(device),
         };
@@ -453,10 +483,10 @@ impl Run for CollectiveRun {
     }
 
     fn end_by_panic(&mut self, device: &mut Device) {
-        if let Way::Messages(_, steps, Others { failures, name }) = &mut self.way {
+        if let Way::Messages(_, steps, others) = &mut self.way {
             // It may be begun again.
             lock_steps(steps).execution.give_up();
-            failure::lock(failures).revoke(device, *name);
+            others.tell(device);
         }
     }
 }

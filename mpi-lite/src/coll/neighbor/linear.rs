@@ -20,6 +20,16 @@ pub enum Neighbors<'a> {
     Grid(&'a [Option<u32>]),
 }
 
+impl<'a> Neighbors<'a> {
+    /// Those we receive from, and those we send to.
+    pub fn both(self) -> (&'a [Option<u32>], &'a [Option<u32>]) {
+        match self {
+            Self::Graph { sources, destinations } => (sources, destinations),
+            Self::Grid(both) => (both, both),
+        }
+    }
+}
+
 /// `block` to all, and a block from each into `output`.
 pub fn allgather(schedule: &mut Schedule, neighbors: Neighbors, block: Span, (output, from): (Span, Blocks)) {
     exchange(schedule, neighbors, |_| block, |source| from.of(output, source));
@@ -41,12 +51,10 @@ fn exchange(
     outgoing: impl Fn(usize) -> Span,
     incoming: impl Fn(usize) -> Span,
 ) {
-    let (sources, destinations, swapped) = match neighbors {
-        Neighbors::Graph { sources, destinations } => (sources, destinations, 0),
-        // Sent in the other order within a dimension, so that the first of two messages between the same ranks is the one
-        // that comes from before.
-        Neighbors::Grid(both) => (both, both, 1),
-    };
+    let (sources, destinations) = neighbors.both();
+    // In a grid sent in the other order within a dimension, so that the first of two messages between the same ranks is the one
+    // that comes from before.
+    let swapped = usize::from(matches!(neighbors, Neighbors::Grid(_)));
     for (index, source) in sources.iter().enumerate() {
         if let Some(rank) = source {
             schedule.receive(*rank, incoming(index));

@@ -3,6 +3,7 @@
 mod cases;
 pub(crate) mod composed;
 mod costs;
+mod fit;
 mod moved;
 mod neighbors;
 mod play;

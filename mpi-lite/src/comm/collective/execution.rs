@@ -71,6 +71,8 @@ pub struct Execution {
     requests: Vec<Request>,
     over: usize,
     error: Option<Error>,
+    /// What was under way when it failed is not waited for.
+    cancelled: bool,
     /// Since when nothing has come while a member is gone.
     stalled_since: Option<Instant>,
 }
@@ -110,7 +112,8 @@ impl Execution {
         debug_assert_eq!(self.schedule.check(), Ok(()));
         self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
         self.lent = Some(lent);
-        (self.tag, self.round, self.done, self.error, self.stalled_since) = (tag, 0, 0, None, None);
+        (self.tag, self.round, self.done, self.stalled_since) = (tag, 0, 0, None);
+        (self.error, self.cancelled) = (None, false);
         // Who has no message to wait for would not be told.
         if device.is_revoked(route.context) {
             self.error = Some(Error::Revoked);
@@ -141,8 +144,11 @@ impl Execution {
                 };
                 self.over += 1;
                 self.stalled_since = None;
-                if let Some(error) = status.error {
-                    self.fail(device, error);
+                match status.error {
+                    None => {}
+                    // What the others wait for in this round goes on.
+                    Some(Error::Truncated) => self.error = self.error.or(Some(Error::Truncated)),
+                    Some(error) => self.fail(device, error),
                 }
             }
             if self.error.is_none()
@@ -188,6 +194,13 @@ impl Execution {
         }
         turns.device().flush();
         Ok(())
+    }
+
+    /// Whether others may wait for us in the call that has failed, and do not know of it.
+    pub fn has_left_others(&self) -> bool {
+        let later = || self.schedule.rounds().skip(self.round + 1).any(|round| !round.transfers.is_empty());
+        let only_we_know = matches!(self.error, Some(Error::Truncated | Error::NoAccess));
+        only_we_know && (self.cancelled || self.has_calls() || later())
     }
 
     /// A step has panicked: it is over. No message is under way.
@@ -267,7 +280,7 @@ impl Execution {
     /// before is still taken in.
     #[cold]
     fn wait_no_longer(&mut self, device: &mut Device, route: Route) {
-        if self.error.is_some() || !device.gone().iter().any(|gone| route.whole.contains(gone)) {
+        if self.cancelled || !device.gone().iter().any(|gone| route.whole.contains(gone)) {
             return;
         }
         let now = device.now();
@@ -279,7 +292,8 @@ impl Execution {
     /// Waits for nothing any more but for what was lent to come back.
     #[cold]
     fn fail(&mut self, device: &mut Device, error: Error) {
-        if self.error.replace(error).is_none() {
+        self.error = Some(error);
+        if !std::mem::replace(&mut self.cancelled, true) {
             for request in &self.requests[self.over..] {
                 device.cancel(*request);
             }

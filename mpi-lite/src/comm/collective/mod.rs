@@ -3,6 +3,7 @@
 
 mod between;
 mod execution;
+mod few;
 mod on_host;
 mod queue;
 mod ranks;

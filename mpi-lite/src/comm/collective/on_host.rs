@@ -13,9 +13,8 @@ use super::execution::GRACE;
 use super::ranks::Combine;
 use crate::adi::{Device, Envelope, Error, Idle, Incoming, Mode, Outgoing, Pattern, Request, Turns};
 use crate::coll::neighbor::Neighbors;
-use crate::coll::{Blocks, Call};
-use crate::host::{DIFFER, FEW, Host, Limits, Peers};
-use crate::op::Function;
+use crate::coll::{Blocks, Buffers, Call};
+use crate::host::{DIFFER, Host, Limits, Peers};
 
 /// Who shares memory, and how words to them go that wake.
 #[derive(Clone, Copy, Debug)]
@@ -162,29 +161,6 @@ impl<C: Caller> Peers for C {
     }
 }
 
-/// The other ranks, for a call in which nobody has to be waited for.
-struct WaitingForNobody<'a>(Words<'a>);
-
-impl Caller for WaitingForNobody<'_> {
-    const WAITS: bool = true;
-
-    fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
-        does(&mut self.0)
-    }
-
-    fn turn(&mut self) -> bool {
-        unreachable!("a call that needs nobody takes no turn")
-    }
-
-    fn sleep(&mut self) {
-        unreachable!("a call that needs nobody does not sleep")
-    }
-
-    fn may_sleep(&self) -> bool {
-        false
-    }
-}
-
 /// The other ranks, for a call that waits.
 pub(super) struct Waiting<'a, T> {
     turns: &'a mut T,
@@ -238,7 +214,7 @@ fn code(error: Error) -> NonZeroU32 {
     }
 }
 
-fn error(code: NonZeroU32) -> Error {
+pub(super) fn error(code: NonZeroU32) -> Error {
     let known =
         [Error::Truncated, Error::NoAccess, Error::Revoked].into_iter().find(|known| self::code(*known) == code);
     known.unwrap_or(Error::ProcFailed)
@@ -313,7 +289,7 @@ async fn by_memory(
     combine: &mut Combine<'_>,
 ) -> Result<(), Error> {
     let me = host.me();
-    if !fits(host, &call, send.map(<[u8]>::len), receive.len()) {
+    if !call.fits((me, host.limits().size()), Buffers::of(send, receive)) {
         return Err(Error::Truncated);
     }
     match call {
@@ -343,162 +319,15 @@ async fn by_memory(
         Call::Alltoall { len } => host.alltoall(len, send, receive, peers).await,
         Call::Alltoallv { to, from } => host.alltoall_varying((send, to), (receive, from), peers).await,
         Call::NeighborAllgather { neighbors, from } => {
-            let (sources, destinations) = match neighbors {
-                Neighbors::Graph { sources, destinations } => (sources, destinations),
-                Neighbors::Grid(both) => (both, both),
-            };
-            host.neighbor_allgather((sources, destinations), send.unwrap_or_default(), (receive, from), peers).await
+            host.neighbor_allgather(neighbors.both(), send.unwrap_or_default(), (receive, from), peers).await
         }
         Call::NeighborAlltoall { neighbors, to, from } => {
-            let (Neighbors::Grid(both) | Neighbors::Graph { sources: both, .. }) = neighbors;
-            host.neighbor_alltoall(both, (send.unwrap_or_default(), to), (receive, from), peers).await
+            host.neighbor_alltoall(neighbors.both().0, (send.unwrap_or_default(), to), (receive, from), peers).await
         }
-    }
-}
-
-/// Makes a call in which this rank shows a few bytes, and waits for it. `None`: it is none of those, or one whose lengths do not fit,
-/// which [`make`] says; and was not made. When it fails it has failed for all members.
-#[inline]
-pub(super) fn make_few(
-    host: &mut Host,
-    peers: &mut impl Peers<Error = Error>,
-    call: &Call<'_>,
-    (send, receive): (Option<&[u8]>, &mut [u8]),
-    function: Option<Function>,
-) -> Option<Result<(), Error>> {
-    let done = by_few(host, peers, call, (send, receive), function)?;
-    let Some(error) = done.err().or_else(|| host.failure().map(error)) else { return Some(Ok(())) };
-    give_up(host, peers, error);
-    Some(Err(error))
-}
-
-/// As [`make_few`], if this rank has to wait for nobody; else nothing is done. A panic too has failed for all members.
-pub(super) fn make_now(
-    host: &mut Host,
-    words: Words<'_>,
-    call: &Call<'_>,
-    buffers: (Option<&[u8]>, &mut [u8]),
-    function: Option<Function>,
-) -> Option<Done> {
-    if !needs_nobody(host, call) {
-        return None;
-    }
-    let mut peers = WaitingForNobody(words);
-    let made = catch_unwind(AssertUnwindSafe(|| make_few(host, &mut peers, call, buffers, function)));
-    made.inspect_err(|_| give_up(host, &mut peers, Error::ProcFailed)).transpose()
-}
-
-/// Whether a rank that makes this call now has to wait for nobody, if it is of few bytes: as `few.rs` would.
-fn needs_nobody(host: &mut Host, call: &Call<'_>) -> bool {
-    let (me, last) = (host.me(), host.limits().size() - 1);
-    match *call {
-        Call::Barrier
-        | Call::Allreduce { .. }
-        | Call::ReduceScatter { .. }
-        | Call::Allgather { .. }
-        | Call::Alltoall { .. } => host.may_show() && host.have_others_come(),
-        Call::Broadcast { root } | Call::Scatter { root, .. } if me != root => host.has_shown(root),
-        Call::Reduce { root, .. } | Call::Gather { root, .. } if me == root => {
-            host.may_show() && host.have_others_shown()
-        }
-        Call::Broadcast { .. } | Call::Scatter { .. } | Call::Reduce { .. } | Call::Gather { .. } => host.may_show(),
-        Call::Scan { .. } | Call::Exscan { .. } => {
-            (me == 0 || host.has_shown(me - 1)) && (me == last || host.may_show_next())
-        }
-        _ => false,
-    }
-}
-
-#[inline]
-fn by_few(
-    host: &mut Host,
-    peers: &mut impl Peers<Error = Error>,
-    call: &Call<'_>,
-    (send, receive): (Option<&[u8]>, &mut [u8]),
-    function: Option<Function>,
-) -> Option<Result<(), Error>> {
-    let (me, limits) = (host.me(), host.limits());
-    let given = send.map_or(receive.len(), <[u8]>::len);
-    let (sent, room) = (send.map(<[u8]>::len), receive.len());
-    // In each arm, where the kind of call is known: looked at before, it was 20 to 30 of a broadcast's 550 instructions.
-    let fits = |host: &Host| fits(host, call, sent, room);
-    let are_short = |blocks: Blocks, count| (0..count).all(|index| blocks.len(index) <= FEW);
-    let all_short = |blocks| are_short(blocks, limits.size());
-    Some(match *call {
-        Call::Barrier => host.barrier_few(peers),
-        Call::Broadcast { root } if receive.len() <= FEW => host.broadcast_few(root, receive, peers),
-        Call::Reduce { root, .. } if given <= FEW && fits(host) => {
-            host.reduce_few(root, send, (me == root).then_some(receive), function?, peers)
-        }
-        Call::Allreduce { reduction } if given <= FEW && fits(host) => {
-            host.allreduce_few(send, receive, reduction.element, function?, peers)
-        }
-        Call::ReduceScatter { blocks, reduction } if given <= FEW && fits(host) => {
-            host.reduce_scatter_few(send, receive, blocks, reduction.element, function?, peers)
-        }
-        Call::Scan { .. } if given <= FEW => host.scan_few(send, receive, function?, peers),
-        Call::Exscan { .. } if given <= FEW && fits(host) => host.exscan_few(send, receive, function?, peers),
-        Call::Gather { root, len } if len <= FEW && fits(host) => {
-            host.gather_few(root, send, (me == root).then_some((receive, Blocks::Equal(len))), peers)
-        }
-        Call::Gatherv { root, blocks } if limits.take_varying() && blocks.is_none_or(all_short) => {
-            host.gather_few(root, send, blocks.map(|blocks| (receive, blocks)), peers)
-        }
-        Call::Scatter { root, len } if limits.size() * len <= FEW && fits(host) => {
-            host.scatter_few(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers)
-        }
-        Call::Scatterv { root, blocks } if limits.are_few(limits.size(), send.map_or(0, <[u8]>::len)) => {
-            host.scatter_varying_few(root, send.zip(blocks), scattered(me == root, receive), peers)
-        }
-        Call::Allgather { len } if len <= FEW && fits(host) => {
-            host.allgather_few(Blocks::Equal(len), send, receive, peers)
-        }
-        Call::Allgatherv { blocks } if limits.take_varying() && all_short(blocks) => {
-            host.allgather_few(blocks, send, receive, peers)
-        }
-        Call::Alltoall { len } if limits.size() * len <= FEW && fits(host) => {
-            host.alltoall_few(len, send, receive, peers)
-        }
-        Call::Alltoallv { to, from } if limits.are_few(limits.size(), given) => {
-            host.alltoall_varying_few((send?, to), (receive, from), peers)
-        }
-        Call::NeighborAllgather { neighbors, from } if given <= FEW && limits.take_neighbors(0) => {
-            let (Neighbors::Grid(sources) | Neighbors::Graph { sources, .. }) = neighbors;
-            // What a neighbour shows may be long although ours is not.
-            if !are_short(from, sources.len()) {
-                return None;
-            }
-            host.neighbor_allgather_few(sources, send.unwrap_or_default(), (receive, from), peers)
-        }
-        Call::NeighborAlltoall { neighbors: Neighbors::Grid(both), to, from } if limits.are_few(both.len(), given) => {
-            host.neighbor_alltoall_few(both, (send.unwrap_or_default(), to), (receive, from), peers)
-        }
-        _ => return None,
-    })
-}
-
-/// Whether what this rank gives, if not in place, and its room are as long as the call says, as far as that is not seen where they are
-/// used: a program may give a call two counts.
-#[inline]
-fn fits(host: &Host, call: &Call<'_>, send: Option<usize>, receive: usize) -> bool {
-    let (me, size) = (host.me(), host.limits().size());
-    let gives = |len| send.is_none_or(|send| send == len);
-    match *call {
-        Call::Reduce { root, .. } => me != root || gives(receive),
-        Call::Allreduce { .. } | Call::Scan { .. } | Call::Exscan { .. } => gives(receive),
-        Call::ReduceScatter { blocks: Blocks::Equal(len), .. } => {
-            send.unwrap_or(receive) == len * size && len <= receive
-        }
-        Call::Gather { root, len } => gives(len) && (me != root || receive == len * size),
-        Call::Scatter { root, len } if me == root => send == Some(len * size),
-        Call::Scatter { len, .. } => receive == len,
-        Call::Allgather { len } => gives(len) && receive == len * size,
-        Call::Alltoall { len } => gives(len * size) && receive == len * size,
-        _ => true,
     }
 }
 
 /// In place, the root that scatters has nothing to receive into.
-fn scattered(is_root: bool, receive: &mut [u8]) -> Option<&mut [u8]> {
+pub(super) fn scattered(is_root: bool, receive: &mut [u8]) -> Option<&mut [u8]> {
     (!is_root || !receive.is_empty()).then_some(receive)
 }

@@ -15,7 +15,8 @@ use sidelane_nic::clock;
 use sidelane_nic::time::Instant;
 
 use super::execution::Lent;
-use super::on_host::{Caller, Done, Members, Words, make, make_now, takes};
+use super::few::make_now;
+use super::on_host::{Caller, Done, Members, Words, make, takes};
 use super::ranks::Combine;
 use crate::adi::{Device, Error, Patience, Request};
 use crate::coll::{Blocks, Buffers, Call};

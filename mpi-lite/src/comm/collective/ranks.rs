@@ -8,7 +8,8 @@ use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
 use super::execution::{Execution, Lent, Part, Progress, Route};
-use super::on_host::{Members, Waiting, give_up, make, make_few, takes};
+use super::few::make_few;
+use super::on_host::{Members, Waiting, give_up, make, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
 use crate::coll::{Buffers, Call, Hosts, Table, WithinHosts};
@@ -47,6 +48,7 @@ pub struct Ranks {
     groups: Option<Groups>,
     /// A receive for who wakes us out of a wait for shared memory.
     wake: Option<Request>,
+    left_others: bool,
 }
 
 /// Where the messages of a communicator's calls go.
@@ -143,6 +145,7 @@ impl Ranks {
             tags: 0,
             groups: None,
             wake: None,
+            left_others: false,
         }
     }
 
@@ -209,9 +212,22 @@ impl Ranks {
                 return Ok(());
             }
             self.host = Shared::Failed(done.as_ref().map_or(Error::ProcFailed, |ended| ended.err().unwrap()));
+            self.left_others = false;
             return done.unwrap_or_else(|panic| resume_unwind(panic));
         }
+        if !self.fits(&call, Buffers::of(send, receive)) {
+            // The others go by messages, or by memory.
+            self.left_others = true;
+            self.give_up(turns, Error::Truncated);
+            return Err(Error::Truncated);
+        }
         self.call_by_messages(turns, call, send, receive, combine)
+    }
+
+    /// Whether the buffers are as long as the call says, where that is known before it is made: else [`Self::build`] may panic.
+    pub fn fits(&self, call: &Call, buffers: Buffers) -> bool {
+        // Between groups each algorithm's spans say so.
+        self.groups.is_some() || call.fits((self.rank, self.size()), buffers)
     }
 
     /// As [`Self::call`], of a call of few bytes in memory that the ranks share. `None`: it is none of those, or that was not made
@@ -286,6 +302,10 @@ impl Ranks {
     /// Prepares a call in `execution`, which is not under way, for [`Course::start`].
     ///
     /// The numbers of blocks and neighbours that `call` has are not needed any more when this returns.
+    ///
+    /// # Panics
+    ///
+    /// Of calls that do not fit ([`Self::fits`]).
     pub fn build(&self, execution: &mut Execution, call: Call, buffers: Buffers) {
         self.build_within(WithinHosts::Messages, execution, call, buffers);
     }
@@ -346,14 +366,14 @@ impl Ranks {
             ours.give_up(turns, error);
         }
         let done = done.unwrap_or_else(|panic| resume_unwind(panic));
+        self.left_others = execution.has_left_others();
         self.execution = execution;
         done
     }
 
-    /// Whether the ranks of our host have failed by what only they know: others would wait for them in all calls to come.
-    pub fn have_failed_apart(&self) -> bool {
-        let failed = |ours: &Self| matches!(ours.host, Shared::Failed(Error::Truncated | Error::NoAccess));
-        self.ours.as_ref().is_some_and(|ours| failed(ours))
+    /// Whether others may wait for us in the call that has failed last, and do not know of it.
+    pub fn has_left_others(&self) -> bool {
+        self.left_others
     }
 
     /// Whether calls have failed by memory that all ranks share: the others know.
@@ -361,7 +381,7 @@ impl Ranks {
         matches!(self.host, Shared::Failed(_))
     }
 
-    /// A call has failed of which ours was a part: others may wait for us in theirs.
+    /// A call has failed of which ours was a part, or would have failed: others may wait for us in theirs.
     #[cold]
     fn give_up(&mut self, turns: &mut impl Turns, error: Error) {
         if let Shared::Made(host) = &mut self.host {

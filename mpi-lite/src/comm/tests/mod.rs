@@ -7,6 +7,7 @@ mod failure;
 mod failure_on_host;
 mod forms;
 mod groups;
+mod misfits;
 mod multiple;
 mod panics;
 mod partitioned;

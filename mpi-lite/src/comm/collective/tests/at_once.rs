@@ -36,8 +36,7 @@ fn call_now_with(
     call: Call,
     (send, receive): (Option<&[u8]>, &mut [u8]),
 ) -> Option<Result<(), Error>> {
-    let lens = Buffers { send: send.map_or(0, <[u8]>::len), receive: receive.len(), in_place: send.is_none() };
-    let (queue, call) = ranks.queue_for(call, lens)?;
+    let (queue, call) = ranks.queue_for(call, Buffers::of(send, receive))?;
     // SAFETY: it is over when this returns, or was not made.
     let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
     queue.call_now(device, &call, send.is_none(), lent, &KeptCombine::Function(function))

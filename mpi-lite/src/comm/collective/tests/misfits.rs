@@ -1,6 +1,7 @@
 //! Calls of ranks on one host whose lengths do not fit: an error for all, and nobody waits for ever.
 
 use super::*;
+use crate::coll::neighbor::Neighbors;
 
 /// How ranks make a call.
 #[derive(Clone, Copy, Debug)]
@@ -128,14 +129,90 @@ fn a_rank_with_another_length_than_the_others_fails_the_call_of_all() {
 fn a_rank_whose_own_lengths_do_not_fit_fails_the_call_of_all() {
     let mut cases = Vec::new();
     for (form, part) in forms() {
-        let call = part(ROOT, 4).0;
-        // Of the others what is given is as long as the blocks are, or nothing is.
-        if !matches!(call, Call::Broadcast { .. } | Call::Scatterv { .. } | Call::Alltoallv { .. }) {
-            cases.extend([0, 2, 8, 2_000].map(|given| (form, part, given)));
+        for odd in 0..SIZE {
+            let (call, given, room) = part(odd, 4);
+            for len in [0, 2, 8, 2_000] {
+                let (other_given, other_room) = (given / 4 * len, room / 4 * len);
+                for (given, room) in [(other_given, room), (given, other_room)] {
+                    let buffers = Buffers { send: given, receive: room, in_place: false };
+                    // Of some calls one rank alone cannot know.
+                    if !call.fits((odd, SIZE), buffers) {
+                        cases.push((form, part, odd, (given, room)));
+                    }
+                }
+            }
         }
     }
-    all_fail(&cases, |(form, part, given), rank| {
-        let (call, all, room) = part(rank, 4);
-        (form, (call, if rank == ROOT { all / 4 * given } else { all }, room))
+    assert!(cases.len() > 300, "{}", cases.len());
+    all_fail(&cases, |(form, part, odd, lens), rank| {
+        let (call, given, room) = part(rank, 4);
+        let (given, room) = if rank == odd { lens } else { (given, room) };
+        (form, (call, given, room))
+    });
+}
+
+/// Of whose blocks some lie beyond what it gives, or its room, or which has none although it has to.
+const BEYOND: [(Part, Part); 10] = [
+    (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: Some(FAR) }, len, SIZE * len)),
+    (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: Some(Blocks::Lens(&[4, 4])) }, len, SIZE * len)),
+    (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: None }, len, SIZE * len)),
+    (SCATTERV, |_, len| (Call::Scatterv { root: ROOT, blocks: Some(FAR) }, SIZE * len, len)),
+    (SCATTERV, |_, len| (Call::Scatterv { root: ROOT, blocks: None }, SIZE * len, len)),
+    (ALLGATHERV, |_, len| (Call::Allgatherv { blocks: FAR }, len, SIZE * len)),
+    (ALLTOALLV, |_, len| (Call::Alltoallv { to: FAR, from: Blocks::Equal(len) }, SIZE * len, SIZE * len)),
+    (ALLTOALLV, |_, len| (Call::Alltoallv { to: Blocks::Equal(len), from: FAR }, SIZE * len, SIZE * len)),
+    (REDUCE_SCATTER, |_, len| {
+        let blocks = Blocks::Counts { counts: &[1, 1, 2], element: 4 };
+        (Call::ReduceScatter { blocks, reduction: COMPOSE }, SIZE * len, len)
+    }),
+    (NEIGHBOR_ALLGATHER, |rank, len| {
+        let Call::NeighborAllgather { neighbors, .. } = neighbor_allgather(rank, len).0 else { unreachable!() };
+        (Call::NeighborAllgather { neighbors, from: FAR }, len, 2 * len)
+    }),
+];
+
+const GATHERV: Part = PARTS[7];
+const SCATTERV: Part = PARTS[9];
+const ALLGATHERV: Part = PARTS[11];
+const ALLTOALLV: Part = PARTS[13];
+const REDUCE_SCATTER: Part = |_, len| {
+    let blocks = Blocks::Counts { counts: &[1, 1, 1], element: 4 };
+    (Call::ReduceScatter { blocks, reduction: COMPOSE }, SIZE * len, len)
+};
+const NEIGHBOR_ALLGATHER: Part = neighbor_allgather;
+
+/// In a ring.
+fn neighbor_allgather(rank: usize, len: usize) -> (Call<'static>, usize, usize) {
+    let both: &[Option<u32>] = match rank {
+        0 => &[Some(2), Some(1)],
+        1 => &[Some(0), Some(2)],
+        _ => &[Some(1), Some(0)],
+    };
+    (Call::NeighborAllgather { neighbors: Neighbors::Grid(both), from: Blocks::Equal(len) }, len, 2 * len)
+}
+
+/// Of four bytes, the second one further on than there is memory.
+const FAR: Blocks = Blocks::At { lens: &[4, 4, 4], starts: &[0, 10_000, 4] };
+
+#[test]
+fn blocks_beyond_a_rank_s_memory_fail_the_call_of_all() {
+    let cases: Vec<_> =
+        [Form::Waits, Form::WaitsLong].into_iter().flat_map(|form| BEYOND.map(|case| (form, case))).collect();
+    all_fail(&cases, |(form, (all, odd)), rank| (form, if rank == ROOT { odd(rank, 4) } else { all(rank, 4) }));
+}
+
+#[test]
+fn who_goes_by_messages_has_an_error_if_its_lengths_do_not_fit() {
+    in_job(1, |device| {
+        let mut ranks = Ranks::new(device, 5, 0, vec![0], Arc::new(Table::default()));
+        for (call, given, room) in [
+            (Call::Allreduce { reduction: COMPOSE }, 4, 8),
+            (Call::Scatterv { root: 0, blocks: Some(Blocks::At { lens: &[4], starts: &[5] }) }, 8, 4),
+            (Call::Alltoallv { to: Blocks::Lens(&[9]), from: Blocks::Equal(4) }, 4, 4),
+        ] {
+            let (given, mut room) = (vec![0; given], vec![0; room]);
+            let done = ranks.call(device, call, Some(&given), &mut room, &mut compose);
+            assert_eq!(done, Err(Error::Truncated), "{call:?}");
+        }
     });
 }

@@ -65,14 +65,15 @@ fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
 
 #[test]
 fn a_piece_that_is_too_long_is_cut_and_reported() {
-    for by_messages in [false, true] {
+    // Of few bytes, and of so many that both sides have to be there.
+    for (by_messages, len) in [(false, 3), (false, 300_000), (true, 3), (true, 300_000)] {
         in_threads(3, &Config::default(), by_messages, |comm| {
             let byte: Datatype = Predefined::Byte.into();
-            let (rank, mut data, mut room) = (comm.rank(), vec![5u8; 9], vec![0u8; 9]);
-            let even: Vec<Piece> = (0..3).map(|at| Piece::new(3 * at, 3, &byte)).collect();
+            let (rank, mut data, mut room) = (comm.rank(), vec![5u8; 3 * len], vec![0u8; 3 * len]);
+            let even: Vec<Piece> = (0..3).map(|at| Piece::new((len * at) as isize, len, &byte)).collect();
             let mut from = even.clone();
             if rank == 1 {
-                from[2].count = 2;
+                from[2].count = len - 1;
             }
             let ended = comm.alltoall_pieces(&data, &mut room, &even, &from);
             if rank == 1 {

@@ -1,0 +1,84 @@
+//! What fits a call can be built.
+
+use std::panic::catch_unwind;
+
+use sidelane_nic::rng::Rng;
+
+use super::COMPOSE;
+use crate::coll::neighbor::Neighbors;
+use crate::coll::two_level::WithinHosts;
+use crate::coll::{Blocks, Buffers, Call, Hosts, Schedule, Table};
+
+/// Blocks of few bytes, now and then too few of them, or endless ones.
+struct Random {
+    rng: Rng,
+    lens: Vec<usize>,
+    starts: Vec<usize>,
+}
+
+impl Random {
+    fn new(rng: &mut Rng, size: usize) -> Self {
+        let mut rng = Rng::new(rng.next_u64());
+        let count = size + 1 - rng.below(3) as usize;
+        let mut one = |_| if rng.below(50) == 0 { usize::MAX } else { 2 * rng.below(3) as usize };
+        let [lens, starts] = [0; 2].map(|_| (0..count).map(&mut one).collect());
+        Self { rng, lens, starts }
+    }
+
+    fn blocks(&mut self) -> Blocks<'_> {
+        match self.rng.below(4) {
+            0 => Blocks::Equal(self.lens.first().copied().unwrap_or(2)),
+            1 => Blocks::Lens(&self.lens),
+            2 => Blocks::Counts { counts: &self.lens, element: 2 },
+            _ => Blocks::At { lens: &self.lens, starts: &self.starts },
+        }
+    }
+}
+
+#[test]
+fn what_fits_can_be_built() {
+    const KINDS: usize = 17;
+    let (mut rng, mut fitted) = (Rng::new(1), [0; KINDS]);
+    let (reduction, table) = (COMPOSE.1, Table::default());
+    for turn in 0..200_000 {
+        let size = 1 + rng.below(4) as usize;
+        let [me, root] = [0; 2].map(|_| rng.below(size as u64) as usize);
+        let [send, receive] = [0; 2].map(|_| 2 * rng.below(7) as usize);
+        let in_place = rng.below(4) == 0;
+        let buffers = Buffers { send: if in_place { 0 } else { send }, receive, in_place };
+        let len = 2 * rng.below(3) as usize;
+        let (mut one, mut other) = (Random::new(&mut rng, size), Random::new(&mut rng, size));
+        let ring = [Some(((me + size - 1) % size) as u32), Some(((me + 1) % size) as u32)];
+        let neighbors = Neighbors::Grid(if size > 1 { &ring } else { &[] });
+        let kind = turn % KINDS;
+        let call = match kind {
+            0 => Call::Barrier,
+            1 => Call::Broadcast { root },
+            2 => Call::Reduce { root, reduction },
+            3 => Call::Allreduce { reduction },
+            4 => Call::ReduceScatter { blocks: one.blocks(), reduction },
+            5 => Call::Scan { reduction },
+            6 => Call::Exscan { reduction },
+            7 => Call::Gather { root, len },
+            8 => Call::Gatherv { root, blocks: (rng.below(size as u64 + 1) == 0).then_some(one.blocks()) },
+            9 => Call::Scatter { root, len },
+            10 => Call::Scatterv { root, blocks: (rng.below(size as u64 + 1) == 0).then_some(one.blocks()) },
+            11 => Call::Allgather { len },
+            12 => Call::Allgatherv { blocks: one.blocks() },
+            13 => Call::Alltoall { len },
+            14 => Call::Alltoallv { to: one.blocks(), from: other.blocks() },
+            15 => Call::NeighborAllgather { neighbors, from: one.blocks() },
+            _ => Call::NeighborAlltoall { neighbors, to: one.blocks(), from: other.blocks() },
+        };
+        if call.fits((me, size), buffers) {
+            fitted[kind] += 1;
+            // On a host together, or on two.
+            let hosts = Hosts::new((0..size).map(|rank| if turn % 2 == 0 { 0 } else { rank % 2 }));
+            let build = || call.build(&mut Schedule::new(), me, (&hosts, WithinHosts::Messages), buffers, &table);
+            assert!(catch_unwind(build).is_ok(), "rank {me} of {size}: {call:?}, {buffers:?}");
+        }
+    }
+    assert!(fitted.iter().all(|number| *number > 100), "{fitted:?}");
+    // A barrier and a broadcast fit always.
+    assert!(fitted[2..].iter().all(|number| *number < 200_000 / KINDS), "{fitted:?}");
+}
