@@ -13,13 +13,18 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Whether this process has it, within its user namespace.
+    /// Whether this process has it, within its user namespace. That is no right in a network namespace of another one.
     pub fn is_effective(self) -> bool {
         self.is_in(effective())
     }
 
     fn is_in(self, effective: u64) -> bool {
         effective >> self as u32 & 1 == 1
+    }
+
+    /// Asked for outside of any user namespace; the others where the network namespace's owner is.
+    fn is_of_the_host(self) -> bool {
+        self == Self::Bpf
     }
 
     /// Without the prefix that all have.
@@ -71,12 +76,19 @@ fn words(needed: &[Capability], effective: u64, who: Who) -> String {
         missing.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(between)
     };
     match who {
-        Who::RootOfNamespace => "this process is root of a user namespace only: run it outside of that".to_owned(),
-        _ if missing.is_empty() => {
-            "this process has that, and is refused all the same, as by a container's sandbox".to_owned()
+        Who::RootOfNamespace if needed.iter().any(|needed| needed.is_of_the_host()) => {
+            "this process is root of a user namespace only: run it outside of that".to_owned()
         }
+        Who::RootOfNamespace if missing.is_empty() => {
+            "this process has that in its user namespace, and the network is another's: run it outside of that namespace, \
+             or with a network of its own (`unshare -Urn`, a container without `--network=host`)"
+                .to_owned()
+        }
+        _ if missing.is_empty() => "this process has that, and is refused all the same, as by a container's sandbox: \
+             start that with `--privileged`"
+            .to_owned(),
         Who::User => format!("this process lacks {}: run it with `sudo`", listed("CAP_", ", ")),
-        Who::Root => format!(
+        Who::Root | Who::RootOfNamespace => format!(
             "root lacks {} here, as in a container: start that with `{}`",
             listed("CAP_", ", "),
             listed("--cap-add=", " ")
@@ -112,9 +124,22 @@ mod tests {
         let root = words(&needed, raw, Who::Root);
         assert!(root.starts_with("root lacks CAP_NET_ADMIN, CAP_BPF here"), "{root}");
         assert!(root.ends_with("`--cap-add=NET_ADMIN --cap-add=BPF`"), "{root}");
-        for (effective, who) in [(all, Who::Root), (all, Who::RootOfNamespace), (raw, Who::RootOfNamespace)] {
+        for (effective, who) in [(all, Who::User), (all, Who::Root), (all, Who::RootOfNamespace)] {
             let told = words(&needed, effective, who);
             assert!(!told.contains("sudo") && !told.contains("lacks"), "{told}");
+        }
+    }
+
+    #[test]
+    fn root_of_a_user_namespace_is_told_to_leave_it_only_where_nothing_else_helps() {
+        let raw = 1 << Capability::NetRaw as u32;
+        let lacking = words(&[Capability::NetRaw], 0, Who::RootOfNamespace);
+        assert_eq!(lacking, words(&[Capability::NetRaw], 0, Who::Root), "a container that is given it does");
+        let elsewhere = words(&[Capability::NetRaw], raw, Who::RootOfNamespace);
+        assert!(elsewhere.contains("`unshare -Urn`") && !elsewhere.contains("--cap-add"), "{elsewhere}");
+        for effective in [0, u64::MAX] {
+            let of_the_host = words(&[Capability::NetRaw, Capability::Bpf], effective, Who::RootOfNamespace);
+            assert!(of_the_host.ends_with("run it outside of that"), "{of_the_host}");
         }
     }
 }

@@ -9,15 +9,14 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::thread::JoinHandle;
 
-use super::cells::Cells;
 use super::doorbell;
-use super::handshake::Shared;
-use super::mapping::{Bell, Ring};
+use super::mapping::Bell;
 use super::open::MTU;
-use super::ring::{Consumer, Frame, Producer, Room};
+use super::ring::Room;
 use super::steward::{Command, Line, News};
 use super::sys;
 use super::waker::Alarm;
+use super::wire::Wire;
 use crate::clock;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
@@ -58,23 +57,6 @@ pub(super) struct Peer {
     linked: bool,
     /// `None`: not connected yet.
     wire: Option<Wire>,
-}
-
-/// A connection.
-pub(super) struct Wire {
-    number: u64,
-    pub(super) tx: Producer<Ring>,
-    rx: Consumer<Ring>,
-    pub(super) cells: Cells,
-    bell: Bell,
-    /// In `ShmNic::published`.
-    published: bool,
-    /// The last look at `rx` found nothing.
-    was_empty: bool,
-    /// The process at the other end is gone; what it had sent is still in `rx`.
-    hung_up: bool,
-    /// By this the steward counts those that we hold.
-    _held: Arc<()>,
 }
 
 /// A lent part of the ring to one peer. Dropping it costs nothing: nobody knows of it.
@@ -349,128 +331,6 @@ impl Drop for ShmNic {
     }
 }
 
-impl Wire {
-    pub(super) fn new(number: u64, Shared { tx, rx, cells, bell }: Shared, held: Arc<()>) -> Self {
-        let (tx, rx) = (Producer::new(tx), Consumer::new(rx, MTU));
-        Self { number, tx, rx, cells, bell, published: false, was_empty: true, hung_up: false, _held: held }
-    }
-
-    /// Room for a frame of `len` bytes: in a cell, if it is long and we have one.
-    #[inline]
-    pub(super) fn reserve(&mut self, len: usize) -> Option<Room> {
-        if len < CELL_MIN { self.tx.reserve(len) } else { self.reserve_long(len) }
-    }
-
-    #[inline(never)]
-    fn reserve_long(&mut self, len: usize) -> Option<Room> {
-        if self.cells.next().is_none() {
-            self.fetch_cells();
-        }
-        match self.cells.next() {
-            Some(cell) => self.tx.reserve_in(cell, len),
-            None => self.tx.reserve(len),
-        }
-    }
-
-    /// Takes the cells that were given back to us, as far as no frame is before them.
-    fn fetch_cells(&mut self) {
-        while let Some(frame) = self.rx.peek()
-            && let Some(cell) = frame.place().cell()
-            && frame.len() == 0
-        {
-            self.take_cell(cell, frame);
-        }
-    }
-
-    /// Takes a cell that was given back. False if that was ours all the time: the other side breaks the rules.
-    fn take_cell(&mut self, cell: u8, frame: Frame) -> bool {
-        let is_new = self.cells.take(cell);
-        if !is_new {
-            self.rx.refuse();
-        } else if self.rx.release(frame) {
-            self.wake();
-        }
-        is_new
-    }
-
-    /// Gives all cells back, each by a frame of no bytes in it.
-    fn give_cells_back(&mut self) {
-        while let Some(cell) = self.cells.next()
-            && let Some(room) = self.tx.reserve_in(cell, 0)
-        {
-            self.cells.give_next();
-            self.tx.publish(room);
-        }
-    }
-
-    #[inline]
-    pub(super) fn publish(&mut self, room: Room) {
-        if room.place().cell().is_some() {
-            self.cells.give_next();
-        }
-        self.tx.publish(room);
-    }
-
-    /// As [`Consumer::take`]. The cell that the frame is in is ours from now on.
-    #[inline]
-    pub(super) fn take(&mut self, each: impl FnOnce(&[u8])) -> Option<bool> {
-        let frame = self.rx.peek()?;
-        if frame.place().cell().is_some() || frame.len() >= CELL_MIN {
-            return self.take_long(frame, each);
-        }
-        each(self.rx.payload(&frame));
-        Some(self.rx.release(frame))
-    }
-
-    #[inline(never)]
-    fn take_long(&mut self, mut frame: Frame, each: impl FnOnce(&[u8])) -> Option<bool> {
-        while let Some(cell) = frame.place().cell() {
-            if frame.len() > 0 {
-                if !self.cells.take(cell) {
-                    self.rx.refuse();
-                    return None;
-                }
-                each(self.rx.payload(&frame));
-                return Some(self.rx.release(frame));
-            }
-            if !self.take_cell(cell, frame) {
-                return None;
-            }
-            frame = self.rx.peek()?;
-        }
-        each(self.rx.payload(&frame));
-        let has_no_cells = frame.len() >= CELL_MIN;
-        let starved = self.rx.release(frame);
-        if has_no_cells {
-            self.give_cells_back();
-        }
-        Some(starved)
-    }
-
-    /// Nothing will ever come or go here any more.
-    pub(super) fn is_done(&self) -> bool {
-        self.rx.is_broken() || self.tx.is_broken() || (self.hung_up && !self.rx.is_ready())
-    }
-
-    /// Wakes the peer if it sleeps, once what it is to see is published. True when it slept.
-    #[inline]
-    fn ring(&self) -> bool {
-        let mut slept = false;
-        doorbell::ring(self.bell.word(), || {
-            slept = true;
-            sys::futex_wake(self.bell.word());
-        });
-        slept
-    }
-
-    /// Tells a peer that waited for room that there is some.
-    #[cold]
-    fn wake(&self) {
-        doorbell::published();
-        self.ring();
-    }
-}
-
 impl TxSlot for Slot<'_> {
     #[inline]
     fn commit(self) {
@@ -501,6 +361,3 @@ impl DerefMut for Slot<'_> {
 
 /// Peers of one endpoint, whoever called whom; a few more when both come at once. A pair's memory is 1.8 MiB, of which it has what was ever written.
 pub(super) const PEERS_MAX: usize = 4096;
-
-/// Shorter frames stay within the ring: what a cell saves does not pay for the line that names it.
-const CELL_MIN: usize = 1 << 10;

@@ -33,6 +33,8 @@ mod steward;
 mod sys;
 #[cfg(not(loom))]
 mod waker;
+#[cfg(not(loom))]
+mod wire;
 
 #[cfg(all(loom, test))]
 mod models;

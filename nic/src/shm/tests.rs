@@ -1,15 +1,11 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::cells::Cells;
-use super::datapath::Wire;
-use super::handshake::Shared;
-use super::mapping::{BELL_BYTES, Bell, PAIR_BYTES, Ring, map_pair};
+use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair};
 use super::open::{MTU, socket_name};
-use super::ring::{CELLS, Consumer, Memory, Producer};
+use super::ring::{Consumer, Memory, Producer};
 use super::sync::Ordering;
 use super::{OpenError, ShmNic, handshake, sys};
 use crate::clock;
@@ -32,92 +28,12 @@ fn push(producer: &mut Producer<Ring>, byte: u8, len: usize) -> bool {
     true
 }
 
-fn sizes() -> impl Strategy<Value = usize> {
+pub(super) fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![0..200usize, 0..=MTU, Just(MTU), Just(56), Just(57)]
-}
-
-/// The two ends of a connection, each over a mapping of its own.
-fn wires() -> [Wire; 2] {
-    let (memory, bell) = (sys::sealed_memory(PAIR_BYTES).unwrap(), sys::sealed_memory(BELL_BYTES).unwrap());
-    [true, false].map(|dialled| {
-        let [there, back] = map_pair(&memory).unwrap();
-        let (tx, rx) = if dialled { (there, back) } else { (back, there) };
-        Wire::new(0, Shared { tx, rx, cells: Cells::new(dialled), bell: Bell::map(&bell).unwrap() }, Arc::default())
-    })
-}
-
-/// Sends a frame, and says whether it went in a cell. `None`: there was no room.
-fn push_by(wire: &mut Wire, byte: u8, len: usize) -> Option<bool> {
-    let mut room = wire.reserve(len)?;
-    wire.tx.payload_mut(&mut room).fill(byte);
-    let in_cell = room.place().cell().is_some();
-    wire.publish(room);
-    Some(in_cell)
-}
-
-#[test]
-fn long_frames_go_in_cells_as_long_as_there_are_any_and_answers_have_them_again() {
-    let [mut a, mut b] = wires();
-    for cells in [CELLS / 2, CELLS, CELLS, CELLS] {
-        for _ in 0..cells {
-            assert_eq!(push_by(&mut a, 7, MTU), Some(true));
-        }
-        for _ in 0..cells {
-            b.take(|frame| assert!(frame.len() == MTU && frame.iter().all(|byte| *byte == 7))).unwrap();
-        }
-        (a, b) = (b, a);
-    }
-}
-
-#[test]
-fn who_only_sends_is_given_cells_back_when_there_are_none_left() {
-    let [mut a, mut b] = wires();
-    let in_rings = (0..100 * CELLS).filter(|_| {
-        let in_cell = push_by(&mut a, 7, MTU).unwrap();
-        b.take(|frame| assert_eq!(frame.len(), MTU)).unwrap();
-        !in_cell
-    });
-    assert!(in_rings.count() <= 100, "one each time that all were sent");
-    // Short frames do without, and what comes back is no frame.
-    while b.tx.reserve(0).is_some() {
-        assert_eq!(push_by(&mut b, 7, 0), Some(false));
-    }
-    let sent = std::iter::from_fn(|| a.take(|frame| assert!(frame.is_empty()))).count();
-    assert!(sent > 3_000 && !a.is_done());
-}
-
-#[test]
-fn who_names_a_cell_that_is_ours_is_heard_no_more() {
-    for (cell, len) in [CELLS as u8 / 2, CELLS as u8].into_iter().flat_map(|cell| [(cell, MTU), (cell, 0)]) {
-        let [mut a, mut b] = wires();
-        let room = a.tx.reserve_in(cell, len).unwrap();
-        a.tx.publish(room);
-        assert_eq!(b.take(|_| panic!("no frame of ours")), None);
-        assert!(b.is_done());
-    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
-
-    #[test]
-    fn a_connection_is_a_queue_each_way(steps in prop::collection::vec((any::<bool>(), sizes(), 0..3u8), 1..300)) {
-        let mut wires = wires();
-        let mut queues = [VecDeque::new(), VecDeque::new()];
-        for (number, (from, len, takes)) in steps.into_iter().enumerate() {
-            let (from, byte) = (usize::from(from), number as u8);
-            if push_by(&mut wires[from], byte, len).is_some() {
-                queues[from].push_back((byte, len));
-            }
-            for _ in 0..takes {
-                let mut taken = None;
-                wires[1 - from].take(|frame| taken = Some(frame.to_vec()));
-                let expected = queues[from].pop_front().map(|(byte, len)| vec![byte; len]);
-                prop_assert!(taken == expected);
-            }
-        }
-        prop_assert!(wires.iter().all(|wire| !wire.is_done()));
-    }
 
     #[test]
     fn a_ring_is_a_queue(steps in prop::collection::vec((sizes(), 0..3u8), 1..500)) {

@@ -62,10 +62,10 @@ pub enum OpenError {
 /// What else gives a user the right to raw frames.
 fn other_ways() -> &'static str {
     match Who::am_i() {
-        Who::User => {
+        Who::User if !Capability::NetRaw.is_effective() => {
             ", or once `sudo setcap cap_net_raw+ep PROGRAM`, or in a user namespace that has the interface (`unshare -Urn`)"
         }
-        Who::Root | Who::RootOfNamespace => "",
+        _ => "",
     }
 }
 

@@ -50,8 +50,8 @@ fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>,
 
 /// What message `number` is.
 fn message(number: usize) -> Vec<u8> {
-    // Across the borders of a record in the ring (16 KiB), of a frame, and of the FIFOs.
-    let len = [0, 1, 8, 111, 112, 113, 1_400, 16_376, 16_377, 40_000, 100_000][number % 11];
+    // Across the borders of a record in the ring (32 KiB), of a frame, and of the FIFOs.
+    let len = [0, 1, 8, 111, 112, 113, 1_400, 16_376, 32_760, 32_761, 100_000][number % 11];
     (0..len).map(|at| (at * 7 + number) as u8).collect()
 }
 

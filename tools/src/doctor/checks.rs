@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
 use io_uring::IoUring;
-use sidelane_nic::rights::Who;
+use sidelane_nic::rights::{Capability, Who};
 use sidelane_nic::spec::{OpenError, Spec};
+use sidelane_nic::uring;
 use sidelane_nic::xdp::{self, Preference};
 
 use super::{Driver, Verdict, dpdk, probe};
@@ -61,7 +62,7 @@ fn xdp() -> Verdict {
 
 fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
     // Every machine has a loopback.
-    let refusal = match open(&on_interface("lo")) {
+    let refusal = match probe::open(&on_interface("lo")) {
         Ok(()) => return slower_without_ring(Verdict::runs_everywhere()),
         Err(error) => error,
     };
@@ -70,7 +71,7 @@ fn uring(lab: &Result<Lab, Verdict>) -> Verdict {
     };
     match in_lab(lab) {
         Ok(()) => slower_without_ring(Verdict::Runs {
-            note: Some(format!("in a lab; on other interfaces only with CAP_NET_RAW{}", by_sudo(Who::am_i()))),
+            note: Some(format!("in a lab; {}", elsewhere(&refusal, Capability::NetRaw.is_effective(), Who::am_i()))),
         }),
         refused => verdict(refused, more_rights(Who::am_i())),
     }
@@ -89,17 +90,20 @@ fn in_lab(lab: &Lab) -> Result<(), String> {
     Err(format!("not even in a lab: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The command that gives this program the rights that it lacks, if one does.
+/// The command that gives this program the rights that it lacks. What helps root is in the reason.
 fn more_rights(who: Who) -> Option<&'static str> {
-    match who {
-        Who::User => Some("sudo sidelane"),
-        Who::Root => Some("start the container with --privileged (docker, podman)"),
-        Who::RootOfNamespace => None,
-    }
+    (who == Who::User).then_some("sudo sidelane")
 }
 
-fn by_sudo(who: Who) -> &'static str {
-    if who == Who::User { " (sudo)" } else { "" }
+/// What `uring` wants outside of labs, where it was refused.
+fn elsewhere(refusal: &OpenError, may_send_raw: bool, who: Who) -> String {
+    let OpenError::Uring(uring::OpenError::NotPermitted) = refusal else { return format!("here {refusal}") };
+    let wants = match who {
+        Who::User => "only with CAP_NET_RAW (sudo)",
+        Who::RootOfNamespace if may_send_raw => "only outside of this user namespace",
+        Who::Root | Who::RootOfNamespace => "only with CAP_NET_RAW",
+    };
+    format!("on other interfaces {wants}")
 }
 
 /// Opens a driver and lets it go, or says why not.
@@ -151,9 +155,21 @@ mod tests {
     #[test]
     fn root_without_rights_is_not_told_to_become_root() {
         assert!(more_rights(Who::User).is_some_and(|command| command.contains("sudo")));
-        assert!(more_rights(Who::Root).is_some_and(|command| !command.contains("sudo")));
-        assert_eq!(more_rights(Who::RootOfNamespace), None);
-        assert_eq!([Who::User, Who::Root].map(by_sudo), [" (sudo)", ""]);
+        assert_eq!([Who::Root, Who::RootOfNamespace].map(more_rights), [None; 2]);
+        let told = |may_send_raw, who| elsewhere(&uring::OpenError::NotPermitted.into(), may_send_raw, who);
+        assert!(told(false, Who::User).ends_with("CAP_NET_RAW (sudo)"));
+        assert!(told(false, Who::Root).ends_with("CAP_NET_RAW"));
+        assert!(told(false, Who::RootOfNamespace).ends_with("CAP_NET_RAW"));
+        assert!(
+            told(true, Who::RootOfNamespace).ends_with("outside of this user namespace"),
+            "it has the right within"
+        );
+    }
+
+    #[test]
+    fn an_interface_that_is_down_is_not_taken_for_a_missing_right() {
+        let down = uring::OpenError::InterfaceDown("lo".to_owned()).into();
+        assert!(elsewhere(&down, true, Who::RootOfNamespace).ends_with("`ip link set lo up`"));
     }
 
     #[test]

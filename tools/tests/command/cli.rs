@@ -156,6 +156,29 @@ fn output_that_is_lost_is_a_failure() {
     }
 }
 
+/// The kernel asks for CAP_NET_RAW in the user namespace that owns the network namespace.
+#[test]
+fn root_of_a_user_namespace_is_told_what_helps_there() {
+    let stage = Stage::own_user();
+    let root = ["--user", "--map-root-user"];
+    if !stage.command("unshare").args(root).arg("true").status().is_ok_and(|status| status.success()) {
+        println!("skipped: no user namespace here");
+        return;
+    }
+    let own_network = [&root[..], &["--net"]].concat();
+    let without_right = [&own_network[..], &["setpriv", "--bounding-set", "-net_raw"]].concat();
+    for (namespaces, helps) in [
+        (&root[..], "`unshare -Urn`"),
+        (&own_network, "`ip link set lo up`"),
+        (&without_right, "root lacks CAP_NET_RAW here, as in a container: start that with `--cap-add=NET_RAW`"),
+    ] {
+        let mut probe = stage.command("unshare");
+        let output = probe.args(namespaces).arg(stage.program()).args(["probe", "uring:lo"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(helps), "{namespaces:?}: {errors}");
+    }
+}
+
 #[test]
 fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
     for stage in Stage::each_user() {
