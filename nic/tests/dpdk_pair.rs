@@ -103,10 +103,10 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
 /// Killed in the middle of a burst, at which it writes into the ring that is being emptied here.
 #[test]
 fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("flooding");
     let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE);
     for round in 1..=8 {
@@ -138,10 +138,10 @@ fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
 /// Whoever hears of a peer by its frames, and makes a link only then.
 #[test]
 fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("heard-late");
     let mut pair =
         Pair::open(&Config::new(format!("{device},server,mac={}", HERE.split('/').next().unwrap()))).unwrap();
@@ -180,10 +180,10 @@ fn what_would_make_a_pair_lossy_is_refused() {
 
 #[test]
 fn ends_that_are_not_opened_alike_do_not_find_each_other() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("alike");
     let server = Config::new(format!("{device},server"));
     let client = Config::new(device.clone());
@@ -215,10 +215,10 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
 /// Only root can be somebody else for a moment.
 #[test]
 fn a_process_of_another_user_is_turned_away_before_a_word_is_said() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-user-{}", std::process::id());
     let device = format!("memif:{name}");
     {
@@ -268,10 +268,10 @@ fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
 /// As a client does that is killed while it opens.
 #[test]
 fn those_who_dial_and_go_at_once_harm_no_server() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-hasty-{}", std::process::id());
     let _pair = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
     let (at, short) = abstract_address(&name);
@@ -284,10 +284,10 @@ fn those_who_dial_and_go_at_once_harm_no_server() {
 /// A client lends its server slots by its first burst, which finds memif's handler at work for somebody else here.
 #[test]
 fn a_servers_first_frame_goes_at_once_whatever_else_memif_does() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-besieged-{}", std::process::id());
     let _besieged = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
     let (at, short) = abstract_address(&name);
@@ -335,10 +335,10 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
 /// Who waits for the other end, 2.5 s, is in the way of nobody else, and does not come twice to a server that has not answered.
 #[test]
 fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-mute-{}", std::process::id());
     let (at, short) = abstract_address(&name);
     // SAFETY: an address of that length, and sockets that end with the process.
@@ -373,10 +373,10 @@ struct Stage {
 impl Stage {
     /// The other side has flushed so many frames, and nobody has received any. `None` without DPDK.
     fn new(name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
+        let turn = alone();
         if libdpdk::is_missing() {
             return None;
         }
-        let turn = alone();
         let name = device(name);
         let device = format!("{name}{there}");
         // The server's end first: a client does not wait long for it.
