@@ -1,5 +1,8 @@
 //! The ladder end to end over loopback, with tiny durations: this program runs itself as the two sides.
 
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, ExitCode, Stdio};
@@ -17,6 +20,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("side") {
         return side::main();
     }
+    patience::watch("all of it", patience::SUITE_PATIENCE);
     kernel_rungs_have_every_figure();
     both_ends_of_the_fabric_run_in_one_side();
     our_rungs_run_on_udp_sockets();
