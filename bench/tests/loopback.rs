@@ -1,10 +1,14 @@
 //! The ladder end to end over loopback, with tiny durations: this program runs itself as the two sides.
 
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use patience::{SUITE_PATIENCE, watch};
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::{Kind, Outcome, Pattern, Role};
@@ -17,17 +21,25 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("side") {
         return side::main();
     }
-    kernel_rungs_have_every_figure();
-    both_ends_of_the_fabric_run_in_one_side();
-    our_rungs_run_on_udp_sockets();
-    our_rungs_run_on_shared_memory();
-    rungs_that_answer_have_floods_with_a_depth();
-    beside_a_contender_mpi_sends_in_windows();
-    the_study_of_chang_has_every_figure();
-    a_side_stays_open_until_the_other_has_played();
-    a_side_that_dies_ends_the_run_with_its_name();
-    a_side_that_is_silent_ends_the_run_with_its_name();
-    a_run_can_be_called_off();
+    macro_rules! each_in_time {
+        ($($part:ident)*) => {$(
+            watch(stringify!($part), SUITE_PATIENCE);
+            $part();
+        )*};
+    }
+    each_in_time! {
+        kernel_rungs_have_every_figure
+        both_ends_of_the_fabric_run_in_one_side
+        our_rungs_run_on_udp_sockets
+        our_rungs_run_on_shared_memory
+        rungs_that_answer_have_floods_with_a_depth
+        beside_a_contender_mpi_sends_in_windows
+        the_study_of_chang_has_every_figure
+        a_side_stays_open_until_the_other_has_played
+        a_side_that_dies_ends_the_run_with_its_name
+        a_side_that_is_silent_ends_the_run_with_its_name
+        a_run_can_be_called_off
+    }
     ExitCode::SUCCESS
 }
 

@@ -35,6 +35,9 @@ pub mod host;
 pub mod launch;
 #[cfg(not(loom))]
 pub mod op;
+#[cfg(all(test, not(loom)))]
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
 #[cfg(not(loom))]
 pub mod rma;
 #[cfg(not(loom))]

@@ -1,9 +1,12 @@
 //! The same binary on a machine without libdpdk: in a root directory with nothing but this test and what it is linked to.
 
+mod patience;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use patience::{SUITE_PATIENCE, watch};
 use sidelane_nic::dpdk::{Config, Dpdk};
 
 #[test]
@@ -20,6 +23,7 @@ fn without_libdpdk_one_line_says_what_to_install() {
     if let Some(missing) = sidelane_dpdk_sys::missing_at_build() {
         return println!("skipped: {missing}");
     }
+    watch("the binary in its root directory", SUITE_PATIENCE);
     let root = std::env::temp_dir().join(format!("sidelane-absent-{}", std::process::id()));
     let own = std::env::current_exe().unwrap();
     // What is in memory now is what the binary is linked to and the loader; DPDK comes when it is asked for.

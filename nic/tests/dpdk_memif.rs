@@ -82,10 +82,10 @@ fn a_server_s_end_is_known_to_a_client_that_asks_only_afterwards() {
 
 /// The other side comes and goes before this one asks about it for the first time.
 fn asked_late(name: &str, here: &str, there: &str) {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("memif:sidelane-{name}-{}", std::process::id());
     let mut other = start(&format!("{name}{there}"), 1, "close");
     let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
@@ -104,10 +104,10 @@ fn asked_late(name: &str, here: &str, there: &str) {
 }
 
 fn killed(name: &str, here: &str, there: &str) {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("memif:sidelane-{name}-{}", std::process::id());
     for _ in 0..4 {
         let mut other = start(&format!("{name}{there}"), 1_000_000, "close");
@@ -137,10 +137,10 @@ fn killed(name: &str, here: &str, there: &str) {
 }
 
 fn ended(name: &str, here: &str, there: &str, end: &str) {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("memif:sidelane-{name}-{}", std::process::id());
     let mut other = start(&format!("{name}{there}"), TURNS, end);
     let (mut met, mut last_met) = (0, clock::monotonic());

@@ -7,9 +7,12 @@ mod other;
 mod patience;
 
 use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use other::Other;
+use patience::until;
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Link, Nic, TxSlot};
@@ -103,10 +106,10 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
 /// Killed in the middle of a burst, at which it writes into the ring that is being emptied here.
 #[test]
 fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("flooding");
     let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE);
     for round in 1..=8 {
@@ -138,10 +141,10 @@ fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
 /// Whoever hears of a peer by its frames, and makes a link only then.
 #[test]
 fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("heard-late");
     let mut pair =
         Pair::open(&Config::new(format!("{device},server,mac={}", HERE.split('/').next().unwrap()))).unwrap();
@@ -180,10 +183,10 @@ fn what_would_make_a_pair_lossy_is_refused() {
 
 #[test]
 fn ends_that_are_not_opened_alike_do_not_find_each_other() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let device = device("alike");
     let server = Config::new(format!("{device},server"));
     let client = Config::new(device.clone());
@@ -215,10 +218,10 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
 /// Only root can be somebody else for a moment.
 #[test]
 fn a_process_of_another_user_is_turned_away_before_a_word_is_said() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-user-{}", std::process::id());
     let device = format!("memif:{name}");
     {
@@ -245,33 +248,103 @@ fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
                 return None;
             }
         }
-        let (at, short) = abstract_address(&name);
-        // SAFETY: addresses of the lengths given, a buffer of its own length, and a socket that is closed once.
-        unsafe {
-            // DPDK 22.11 gives the whole place as the name.
-            let len = size_of_val(&at) as u32;
-            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
-            let mut connected = libc::connect(socket, (&raw const at).cast(), len);
-            if connected != 0 {
-                connected = libc::connect(socket, (&raw const at).cast(), short);
-            }
-            assert_eq!(connected, 0, "{}", std::io::Error::last_os_error());
-            let mut word = [0u8; 256];
-            let read = libc::recv(socket, word.as_mut_ptr().cast(), word.len(), 0);
-            libc::close(socket);
-            Some(read > 0)
-        }
+        Some(hears_a_word(&dial(&name)))
     });
     thread.join().unwrap()
+}
+
+/// Who has come to memif's server at this abstract socket.
+fn dial(name: &str) -> OwnedFd {
+    let (at, short) = abstract_address(name);
+    let socket = seqpacket();
+    // DPDK 22.11 gives the whole place as the name.
+    let lens = [size_of_val(&at) as u32, short];
+    // SAFETY: addresses of the lengths given.
+    let is_connected = |len| unsafe { libc::connect(socket.as_raw_fd(), (&raw const at).cast(), len) == 0 };
+    assert!(lens.into_iter().any(is_connected), "{}", std::io::Error::last_os_error());
+    socket
+}
+
+fn seqpacket() -> OwnedFd {
+    // SAFETY: takes numbers, and gives one that is ours.
+    unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)) }
+}
+
+/// Waits for memif's Hello; false when it hangs up instead.
+fn hears_a_word(socket: &OwnedFd) -> bool {
+    let mut word = [0u8; 256];
+    // SAFETY: a buffer of its own length.
+    unsafe { libc::recv(socket.as_raw_fd(), word.as_mut_ptr().cast(), word.len(), 0) > 0 }
+}
+
+/// As when a port's end closes a socket, and its number is given again, between its news and memif's handler.
+#[test]
+fn a_handler_never_waits_in_a_socket_that_has_no_news() {
+    let _turn = alone();
+    if libdpdk::is_missing() {
+        return;
+    }
+    let name = format!("sidelane-renumbered-{}", std::process::id());
+    let _pair = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
+    let interrupts = interrupt_thread();
+    // From then on it watches the server's socket, whatever number that has.
+    until("the interrupt thread sleeps", || interrupts().0 == "S");
+    let (number, quiet) = (listener(&name), seqpacket());
+    // SAFETY: takes numbers, and gives one that is ours.
+    let listener = unsafe { OwnedFd::from_raw_fd(libc::dup(number)) };
+    // SAFETY: an address of no name, for which the kernel makes one; else numbers.
+    unsafe {
+        let (at, _) = abstract_address("");
+        assert_eq!(libc::bind(quiet.as_raw_fd(), (&raw const at).cast(), size_of::<libc::sa_family_t>() as u32), 0);
+        assert_eq!(libc::listen(quiet.as_raw_fd(), 1), 0);
+        assert_eq!(libc::dup2(quiet.as_raw_fd(), number), number);
+    }
+    let begun = interrupts().1;
+    let client = dial(&name);
+    // Who waits in a handler has no processor.
+    until("the interrupt thread goes from its news to the handler and back", || interrupts().1 > begun + 2);
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::dup2(listener.as_raw_fd(), number) }, number);
+    assert!(hears_a_word(&client), "who has come meanwhile is not let in");
+}
+
+/// DPDK's thread on which handlers run: its state, and the ticks of processor that it has had.
+fn interrupt_thread() -> impl Fn() -> (String, u64) {
+    let mut tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let is_it = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap().contains("intr");
+    let stat = tasks.find(is_it).expect("DPDK has begun").join("stat");
+    move || {
+        // proc(5): behind the name the state, and the 11th and 12th field after it.
+        let text = std::fs::read_to_string(&stat).unwrap();
+        let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap());
+        (fields[0].to_owned(), ticks.sum())
+    }
+}
+
+/// The number of this process's socket of that abstract name.
+fn listener(name: &str) -> RawFd {
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut numbers = numbers.map(|fd| fd.file_name().to_str().unwrap().parse().unwrap());
+    let (wanted, len) = abstract_address(name);
+    let is_it = |number: &RawFd| {
+        let (mut at, _) = abstract_address("");
+        let mut room = size_of_val(&at) as u32;
+        // SAFETY: `at` is a place of `room` bytes; whether the number is still that of a socket the kernel checks.
+        let is_socket = unsafe { libc::getsockname(*number, (&raw mut at).cast(), &raw mut room) == 0 };
+        let len = len as usize - size_of::<libc::sa_family_t>();
+        is_socket && at.sun_family == wanted.sun_family && at.sun_path[..len] == wanted.sun_path[..len]
+    };
+    numbers.find(is_it).expect("its server listens")
 }
 
 /// As a client does that is killed while it opens.
 #[test]
 fn those_who_dial_and_go_at_once_harm_no_server() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-hasty-{}", std::process::id());
     let _pair = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
     let (at, short) = abstract_address(&name);
@@ -284,10 +357,10 @@ fn those_who_dial_and_go_at_once_harm_no_server() {
 /// A client lends its server slots by its first burst, which finds memif's handler at work for somebody else here.
 #[test]
 fn a_servers_first_frame_goes_at_once_whatever_else_memif_does() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-besieged-{}", std::process::id());
     let _besieged = Pair::open(&Config::new(format!("memif:{name},server"))).unwrap();
     let (at, short) = abstract_address(&name);
@@ -335,10 +408,10 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
 /// Who waits for the other end, 2.5 s, is in the way of nobody else, and does not come twice to a server that has not answered.
 #[test]
 fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
+    let _turn = alone();
     if libdpdk::is_missing() {
         return;
     }
-    let _turn = alone();
     let name = format!("sidelane-mute-{}", std::process::id());
     let (at, short) = abstract_address(&name);
     // SAFETY: an address of that length, and sockets that end with the process.
@@ -373,10 +446,10 @@ struct Stage {
 impl Stage {
     /// The other side has flushed so many frames, and nobody has received any. `None` without DPDK.
     fn new(name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
+        let turn = alone();
         if libdpdk::is_missing() {
             return None;
         }
-        let turn = alone();
         let name = device(name);
         let device = format!("{name}{there}");
         // The server's end first: a client does not wait long for it.

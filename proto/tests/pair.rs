@@ -10,7 +10,7 @@ mod patience;
 use std::io::{Read, Write};
 
 use other::Other;
-use patience::until;
+use patience::{SUITE_PATIENCE, until, watch};
 use sidelane_nic::Nic;
 use sidelane_nic::dpdk::{Config as Device, OpenError, Pair};
 use sidelane_nic::time::Duration;
@@ -93,6 +93,8 @@ fn a_killed_peer_is_gone_within_a_second_and_its_successor_is_met() {
 }
 
 fn server(name: &str) -> Option<(Endpoint<Pair>, String)> {
+    // DPDK's own waits have no limit.
+    watch("it", SUITE_PATIENCE);
     let name = format!("sidelane-proto-{name}-{}", std::process::id());
     match endpoint(&format!("{name},server"), HERE) {
         Err(OpenError::NoDpdk(error)) => {

@@ -6,6 +6,9 @@ pub mod cache;
 pub mod doctor;
 pub mod lab;
 pub mod nic_list;
+#[cfg(test)]
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
 pub mod qemu;
 pub mod soak;
 pub mod stat;

@@ -1,5 +1,9 @@
 //! What a peer costs that says nothing. A program of its own, since it looks at the memory of its process.
 
+#[path = "../../nic/tests/patience/mod.rs"]
+mod patience;
+
+use patience::{SUITE_PATIENCE, watch};
 use sidelane_nic::Nic;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
 use sidelane_nic::time::Duration;
@@ -9,6 +13,8 @@ const PEERS: usize = 1000;
 
 #[test]
 fn an_idle_peer_costs_at_most_a_kibibyte_beside_its_fifos() {
+    // What has to happen in virtual time may never.
+    watch("it", SUITE_PATIENCE);
     let fabric = Fabric::new(1);
     let endpoint = |seed| Endpoint::new(fabric.nic(NodeConfig::default()), Config { seed, ..Config::default() });
     let mut hub = endpoint(0);

@@ -185,9 +185,7 @@ mod tests {
         assert!(Process::here("here", &[]).sees(&there) && !there.has_ended());
         child.kill().unwrap();
         // A zombie once it has closed its input, or soon after.
-        while !there.has_ended() {
-            std::thread::yield_now();
-        }
+        crate::patience::until("it has ended", || there.has_ended());
         assert!(is_in_use(child.id()), "it is a zombie");
         child.wait().unwrap();
         assert!(there.has_ended());

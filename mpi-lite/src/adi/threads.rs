@@ -30,6 +30,9 @@ pub(super) fn in_changed_threads<T: Send>(
     change: impl Fn(&mut Process) + Sync,
     each: impl Fn(Device) -> T + Sync,
 ) -> Vec<T> {
+    // Nothing else ends a test whose ranks wait for each other for ever.
+    #[cfg(test)]
+    crate::patience::watch(&format!("a job of {size} threads"), crate::patience::SUITE_PATIENCE);
     static JOBS: AtomicU32 = AtomicU32::new(0);
     let domain = format!("threads-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     let spec = format!("shm:{domain}").parse().expect("the name of a driver");

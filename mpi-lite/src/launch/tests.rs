@@ -6,6 +6,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::patience::{SUITE_PATIENCE, watch};
 
 /// Serves `size` ranks over socket pairs until all have closed; returns the ranks' ends.
 fn serve(size: usize) -> (Vec<UnixStream>, thread::JoinHandle<Vec<ServerEvent>>) {
@@ -38,6 +39,7 @@ fn job<T: Send + 'static>(
     size: usize,
     part: impl Fn(Launch) -> T + Send + Sync + 'static,
 ) -> (Vec<T>, Vec<ServerEvent>) {
+    watch(&format!("a launch of {size}"), SUITE_PATIENCE);
     let (streams, served) = serve(size);
     let part = std::sync::Arc::new(part);
     let ranks: Vec<_> = streams

@@ -11,6 +11,7 @@ use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 
 use crate::fibers::{Fiber, Step, pause};
+use crate::patience::{PATIENCE, watch};
 
 /// In two groups, whose first ranks are their leaders.
 const RANKS: usize = 4;
@@ -63,6 +64,8 @@ impl Stage {
 
 /// Runs a job in which all make a call and one crashes. How long the others took.
 fn run((name, call): (&str, Call), case: Case) -> Duration {
+    // Whoever waits without ever sleeping keeps virtual time from moving.
+    watch(&format!("{name}, {case:?}"), PATIENCE);
     let stage = Rc::new(Stage {
         fabric: Fabric::new(7),
         alarms: RefCell::new([Instant::ZERO; RANKS]),

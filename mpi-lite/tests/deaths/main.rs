@@ -12,4 +12,6 @@ mod crashed;
 mod fibers;
 mod killed;
 mod launcher;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod windows;

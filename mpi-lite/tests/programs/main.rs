@@ -7,37 +7,21 @@
 #![deny(unsafe_code)]
 
 mod fibers;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 #[allow(dead_code, reason = "some of it is for real processes")]
 mod program;
 mod simulated;
 
-use std::io::Write;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
-
+use patience::{PATIENCE, SUITE_PATIENCE, watch};
 use program::{Program, Scale};
 use sidelane_mpi::op::Op;
 
 #[test]
 fn on_the_simulated_network() {
-    let (begun, watched) = mpsc::channel();
-    // Whoever waits without ever sleeping keeps virtual time from moving, and this from ending.
-    std::thread::spawn(move || {
-        let mut last = 0;
-        loop {
-            match watched.recv_timeout(ENDS_WITHIN) {
-                Ok(seed) => last = seed,
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    // Not by `eprintln`, which the harness keeps, and loses in the end.
-                    let _ = writeln!(std::io::stderr(), "a program does not end: PROGRAM_SEED={last}");
-                    std::process::abort();
-                }
-            }
-        }
-    });
     for seed in seeds(300) {
-        begun.send(seed).expect("it is watched until the last one has ended");
+        // Whoever waits without ever sleeping keeps virtual time from moving, and this from ending.
+        watch(&format!("PROGRAM_SEED={seed}"), PATIENCE);
         let program = Program::new(seed, Scale::LOW, None);
         if std::env::var_os("PROGRAM_SEED").is_some() {
             println!("{program:#?}");
@@ -53,6 +37,7 @@ fn on_the_simulated_network() {
 /// Each call that goes on two levels by the built-in rules gets through where only leaders reach other hosts, and nothing else does.
 #[test]
 fn where_hosts_have_several_ranks_only_their_leaders_speak_to_other_hosts() {
+    watch("it", PATIENCE);
     let sum: fn(u32) -> u32 = |size| size * (size - 1) / 2;
     simulated::run_among_leaders(&[0, 1, 1, 0, 2, 0, 2], move |world| {
         let (rank, size, add) = (world.rank(), world.size(), &Op::Sum);
@@ -91,15 +76,13 @@ fn where_hosts_have_several_ranks_only_their_leaders_speak_to_other_hosts() {
 #[test]
 fn over_shared_memory() {
     for seed in seeds(60) {
+        watch(&format!("PROGRAM_SEED={seed}"), SUITE_PATIENCE);
         let program = Program::new(seed, Scale::USUAL, None);
         sidelane_mpi::comm::in_threads(program.ranks, &Default::default(), false, |world| {
             program.run(&world, &std::thread::yield_now);
         });
     }
 }
-
-/// Far above what a program takes, a tenth of a second.
-const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -170,6 +170,7 @@ mod tests {
 
     #[test]
     fn turns_are_taken() {
+        crate::patience::watch("it", crate::patience::PATIENCE);
         let queue = Queue { interface: i32::MAX - 8, number: 0 };
         let first = queue.hold().unwrap();
         std::thread::scope(|scope| {

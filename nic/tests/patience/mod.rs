@@ -1,7 +1,10 @@
 //! Waiting for another thread or process, in a test: not for ever.
 #![allow(dead_code, reason = "no test has all kinds of others")]
 
+use std::cell::Cell;
+use std::io::Write;
 use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Gives up its core until something is `done`; fails, with what that was, when it takes too long.
@@ -27,6 +30,27 @@ pub fn ended(what: &str, process: &mut Child, at_most: Duration) -> ExitStatus {
         }
         std::thread::sleep(TURN);
     }
+}
+
+/// From now on, what the test does on this thread ends within `at_most`, or the program does, and says so: for waits that nothing else
+/// ends. Until the test's end, or another call.
+pub fn watch(what: &str, at_most: Duration) {
+    let (watched, over) = channel();
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let text = format!("ERROR: {test} stands still: {what} did not end within {at_most:?}");
+    std::thread::spawn(move || {
+        if over.recv_timeout(at_most) == Err(RecvTimeoutError::Timeout) {
+            // Not by `eprintln!`: the harness would keep it for a report that it never makes.
+            let _ = writeln!(std::io::stderr(), "{text}");
+            std::process::abort();
+        }
+    });
+    WATCHED.set(Some(watched));
+}
+
+thread_local! {
+    /// Dropped when the thread of a test ends.
+    static WATCHED: Cell<Option<Sender<()>>> = const { Cell::new(None) };
 }
 
 /// Far above what a loaded machine takes, with valgrind or a sanitizer too, and spent only when something stands still.

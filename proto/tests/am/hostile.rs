@@ -6,6 +6,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Handlers, Reject, Replier, ReplyRoom};
 use sidelane_proto::{Endpoint, Event, PeerId};
 
+use crate::patience::{SUITE_PATIENCE, watch};
 use crate::world::{fifos, mtu};
 
 #[derive(Default)]
@@ -34,6 +35,7 @@ struct Attack {
 
 impl Attack {
     fn begin() -> Self {
+        watch("it", SUITE_PATIENCE);
         let fabric = Fabric::new(1);
         let handlers = Handlers::new()
             .request(5, |state: &mut State, replier: Replier<'_>, _, _| {

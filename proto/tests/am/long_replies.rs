@@ -7,6 +7,7 @@ use sidelane_proto::am::{ActiveMessages, Args, Handlers, LongError, Replier, Rep
 use sidelane_proto::sim::Scenario;
 use sidelane_proto::{Config, Endpoint, Event, OpError, Region, RemoteKey, Rights, RmaError, SendError};
 
+use crate::patience::until;
 use crate::reliable_nic::Reliable;
 use crate::world::{Node, World, fifos, good_link, mtu};
 
@@ -108,10 +109,11 @@ fn over_a_reliable_driver_long_replies_are_in_place_as_well() {
     });
     let ([mut a, mut b], [mut of_a, mut of_b]) = (nodes, [State::default(), State::default()]);
     let peer = a.connect(b.endpoint().nic().caps().addr).unwrap();
-    while a.room_max(peer) == ReplyRoom::NONE {
+    until("it tells of room for replies", || {
         a.poll(&mut of_a);
         b.poll(&mut of_b);
-    }
+        a.room_max(peer) != ReplyRoom::NONE
+    });
     let region = a.endpoint_mut().register(vec![0; 20 * LEN]);
     let key = a.endpoint_mut().publish(region, Rights::WRITE, None).unwrap();
     for number in 0..20 {

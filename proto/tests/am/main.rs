@@ -5,6 +5,8 @@ mod flood;
 mod hostile;
 mod long_replies;
 mod page;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 #[path = "../rma/reliable_nic.rs"]
 mod reliable_nic;
 mod world;

@@ -8,6 +8,8 @@ use sidelane_nic::shm::ShmNic;
 use sidelane_proto::am::{ActiveMessages, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{Config, Endpoint, PutHow, Rights};
 
+use crate::patience::until;
+
 type Counts = HashMap<String, u64>;
 
 /// The values of this process's endpoint at `number`.
@@ -35,10 +37,11 @@ fn active_messages_and_operations_are_counted_where_others_look() {
     let (mut replies, mut none) = (0, 0);
     let region = there.endpoint_mut().register(vec![0; 64]);
     let key = there.endpoint_mut().publish(region, Rights::WRITE, None).unwrap();
-    while here.room_max(peer) == ReplyRoom::NONE {
+    until("it tells of room for replies", || {
         here.poll(&mut replies);
         there.poll(&mut none);
-    }
+        here.room_max(peer) != ReplyRoom::NONE
+    });
     for _ in 0..3 {
         here.request(peer, 0, &[1], &[], ReplyRoom::SHORT).unwrap();
     }
@@ -48,10 +51,11 @@ fn active_messages_and_operations_are_counted_where_others_look() {
     here.endpoint_mut().put(peer, &key, 0, &[1; 8], PutHow::default()).unwrap();
     here.endpoint_mut().get(peer, &key, 0, own, 0..8).unwrap();
     here.endpoint_mut().fetch_add(peer, &key, 0, 1).unwrap();
-    while replies < 3 || here.endpoint().counters().operations_failed < 2 {
+    until("all is answered", || {
         here.poll(&mut replies);
         there.poll(&mut none);
-    }
+        replies == 3 && here.endpoint().counters().operations_failed == 2
+    });
     // Whoever goes to sleep shows all that was counted until then.
     for end in [&mut here, &mut there] {
         while end.poll_event().is_some() {}

@@ -7,6 +7,8 @@ use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Handlers};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
+use crate::patience::{SUITE_PATIENCE, watch};
+
 pub struct Node<S> {
     pub am: ActiveMessages<MemNic, S>,
     pub state: S,
@@ -43,6 +45,8 @@ pub fn fifos(bytes: usize) -> Config {
 impl<S: Default> World<S> {
     /// Two connected nodes with the same handlers.
     pub fn pair(link: LinkModel, seed: u64, nic: NodeConfig, config: Config, handlers: fn() -> Handlers<S>) -> Self {
+        // What has to happen in virtual time may never.
+        watch("it", SUITE_PATIENCE);
         let fabric = Fabric::new(seed);
         fabric.set_default_link(link);
         let node = |number: u64| {

@@ -194,7 +194,8 @@ fn a_panic_on_the_engine_is_an_error_to_the_application() {
     assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
     assert_eq!((a.send(to_b, b"?"), sender.send(to_b, b"?")), (Err(SendError::NoPeer), Err(SendError::NoPeer)));
     assert!(a.run(|_| ()).is_err() && sender.run(|_| ()).is_err());
-    assert_eq!(Port::wait(&mut a, None).unwrap_err().to_string(), ended.to_string());
+    let give_up = clock::monotonic() + PATIENCE;
+    assert_eq!(Port::wait(&mut a, Some(give_up)).unwrap_err().to_string(), ended.to_string());
     let at_b = b.addr();
     assert!(matches!(Port::connect(&mut a, at_b), Err(ConnectError::Ended(why)) if why == ended));
     a.close(to_b);

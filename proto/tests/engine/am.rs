@@ -206,7 +206,9 @@ fn requests_to_a_peer_that_is_gone_are_refused() {
         assert!(sidelane_nic::clock::monotonic() < give_up, "it tells of no room for replies");
     }
     let room = ReplyRoom::SHORT;
-    while a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap() != Err(SendError::Full) {}
+    while a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap() != Err(SendError::Full) {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "it has room without end");
+    }
     a.request(to_b, 0, &[1], &[], room).unwrap();
     drop(b);
     loop {

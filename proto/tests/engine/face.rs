@@ -10,6 +10,8 @@ use sidelane_nic::{LinkAddr, Nic, clock};
 use sidelane_proto::engine::{Engine, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
 
+use crate::patience::{SUITE_PATIENCE, watch};
+
 pub trait Face {
     fn connect(&mut self, to: LinkAddr) -> PeerId;
     fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError>;
@@ -151,6 +153,7 @@ impl Drive for ByOneEngine {
 }
 
 pub fn udp() -> Udp {
+    watch_engines();
     Udp::open(&udp::Config::new("127.0.0.1:0".parse().unwrap())).unwrap()
 }
 
@@ -159,6 +162,7 @@ pub struct Domain(String);
 
 impl Domain {
     pub fn new() -> Self {
+        watch_engines();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Self(format!("engine-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
@@ -199,6 +203,11 @@ pub fn send<A: Face>(a: &mut A, peer: PeerId, message: &[u8], mut other: impl Fn
             Err(error) => panic!("{error}"),
         }
     });
+}
+
+/// A call of an engine, and the end of one, last as long as its thread takes.
+fn watch_engines() {
+    watch("an engine", SUITE_PATIENCE);
 }
 
 /// Above any stall of a loaded machine.

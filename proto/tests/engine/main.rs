@@ -4,5 +4,7 @@
 mod alone;
 mod am;
 mod face;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod stories;
 mod together;

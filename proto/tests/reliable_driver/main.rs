@@ -1,6 +1,8 @@
 //! The short ways that a reliable driver allows, played on a fabric that loses nothing: order, credit, back-pressure.
 
 mod endings;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 #[path = "../rma/reliable_nic.rs"]
 mod reliable_nic;
 mod successors;
@@ -8,6 +10,7 @@ mod traffic;
 
 use std::collections::VecDeque;
 
+use patience::{SUITE_PATIENCE, watch};
 use reliable_nic::Reliable;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric};
 use sidelane_nic::{LinkAddr, Nic};
@@ -35,6 +38,7 @@ fn side_with(fabric: &Fabric, tx_frames: usize, config: Config) -> (Endpoint<Rel
 }
 
 fn connected(seed: u64, fifo: usize) -> [Side; 2] {
+    watch("it", SUITE_PATIENCE);
     let fabric = Fabric::new(seed);
     let (mut a, _) = side(&fabric, seed ^ 1, fifo);
     let (mut b, to) = side(&fabric, seed ^ 2, fifo);

@@ -3,6 +3,8 @@
 
 mod company;
 mod pair;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod reliable_nic;
 mod stories;
 mod storm;

@@ -6,6 +6,8 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
+use crate::patience::{SUITE_PATIENCE, watch};
+
 pub struct Side<N: Nic> {
     pub endpoint: Endpoint<N>,
     /// The other side.
@@ -38,6 +40,8 @@ impl Pair<MemNic> {
 impl<N: Nic> Pair<N> {
     /// Two that are connected before the link becomes what it is to be.
     pub fn new(seed: u64, link: LinkModel, mtu: usize, config: Config, wrap: impl Fn(MemNic) -> N) -> Self {
+        // What has to happen in virtual time may never.
+        watch("it", SUITE_PATIENCE);
         let fabric = Fabric::new(seed);
         fabric.set_default_link(good_link());
         let node = |number| {

@@ -7,6 +7,8 @@ mod flow;
 mod hostile;
 mod life;
 mod loss;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod sealed;
 mod sizes;
 mod tap;

@@ -9,6 +9,7 @@ use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_proto::{Config, Counters, Endpoint, Event, PeerId};
 
+use crate::patience::{SUITE_PATIENCE, watch};
 use crate::tap::{Controls, Tap};
 
 pub struct Node {
@@ -46,6 +47,8 @@ pub const BYPASS_FLOOR: Duration = Duration::from_micros(100);
 
 impl World {
     pub fn new(seed: u64, link: LinkModel) -> Self {
+        // What has to happen in virtual time may never.
+        watch("it", SUITE_PATIENCE);
         let fabric = Fabric::new(seed);
         fabric.set_default_link(link);
         Self { fabric, nodes: Vec::new() }

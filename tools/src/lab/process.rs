@@ -155,17 +155,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-
-    /// Gives up its core until something is `done`; fails, with what that was, when it takes too long.
-    fn until(what: &str, done: impl Fn() -> bool) {
-        let give_up = Instant::now() + PATIENCE;
-        while !done() {
-            assert!(Instant::now() < give_up, "not within {PATIENCE:?}: {what}");
-            thread::yield_now();
-        }
-    }
-
-    const PATIENCE: Duration = Duration::from_secs(60);
+    use crate::patience::{PATIENCE, until};
 
     #[test]
     fn a_signal_does_not_end_the_wait_for_a_process() {

@@ -7,6 +7,8 @@ mod lab;
 mod ladder;
 mod ladder_mpi;
 mod misfit;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod programs;
 mod run;
 mod stage;

@@ -9,5 +9,7 @@ mod exactly_once;
 mod growth;
 mod ordinary_user;
 mod party;
+#[path = "../../../nic/tests/patience/mod.rs"]
+mod patience;
 mod stage;
 mod stat;

@@ -2,8 +2,11 @@
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sidelane::lab::{Lab, LabError, LabSpec};
+
+use crate::patience::watch;
 
 /// A driver with a place for two endpoints, A and B.
 pub enum Stage {
@@ -96,9 +99,14 @@ pub fn program() -> String {
     std::env::var(PROGRAM).unwrap_or_else(|_| env!("CARGO_BIN_EXE_sidelane").to_owned())
 }
 
-/// One test at a time: they measure times, and fill every core on their own.
+/// One test at a time: they measure times, and fill every core on their own. Who has the turn ends in time, or the program does.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // A test that failed has left nothing behind but its turn.
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    watch("it", TURN_MAX);
+    turn
 }
+
+/// The longest have ten minutes of traffic.
+const TURN_MAX: Duration = Duration::from_secs(900);

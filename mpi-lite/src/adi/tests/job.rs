@@ -7,6 +7,7 @@ use sidelane_nic::time::Duration;
 use crate::adi::{
     Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, Status,
 };
+use crate::patience::{SUITE_PATIENCE, watch};
 
 pub const CONTEXT: u32 = 5;
 
@@ -33,6 +34,8 @@ pub fn small_limits() -> Config {
 
 impl Job {
     pub fn new(size: usize, config: &Config, seed: u64, link: LinkModel) -> Self {
+        // What turns without end stands still in virtual time.
+        watch(&format!("a simulated job of {size}"), SUITE_PATIENCE);
         let fabric = Fabric::new(seed);
         fabric.set_default_link(link);
         let config = Config {

@@ -1,9 +1,7 @@
 //! Communicators that are made at the same time, of which each rank comes to another one first.
 
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use super::failure::leave;
 use super::*;
@@ -11,26 +9,19 @@ use crate::comm::agreeing::Key;
 use crate::comm::context::About;
 use crate::op::Op;
 
-/// Runs `each` as every rank, with two duplicates of the world. Fails when that does not end.
-fn job_that_ends(size: u32, threads: bool, each: impl Fn(Communicator, [Communicator; 2]) + Send + Sync + 'static) {
-    let (ended, end) = channel();
-    thread::spawn(move || {
-        in_threads(size, &Config::default(), threads, |world| {
-            let two = [(); 2].map(|()| world.dup().unwrap());
-            each(world, two);
-        });
-        ended.send(())
+/// Runs `each` as every rank, with two duplicates of the world.
+fn job_with_two(size: u32, threads: bool, each: impl Fn(Communicator, [Communicator; 2]) + Sync) {
+    in_threads(size, &Config::default(), threads, |world| {
+        let two = [(); 2].map(|()| world.dup().unwrap());
+        each(world, two);
     });
-    assert!(end.recv_timeout(ENDS_WITHIN).is_ok(), "ranks wait for each other");
 }
 
-/// Far more than the longest takes, on a busy machine.
-const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 50;
 
 #[test]
 fn duplicates_may_be_begun_in_any_order_of_those_they_are_of() {
-    job_that_ends(2, false, |world, [a, b]| {
+    job_with_two(2, false, |world, [a, b]| {
         for _ in 0..ROUNDS {
             let begun = if world.rank() == 0 {
                 [a.idup().unwrap(), b.idup().unwrap()]
@@ -46,7 +37,7 @@ fn duplicates_may_be_begun_in_any_order_of_those_they_are_of() {
 #[test]
 fn one_that_waits_goes_before_another_that_somebody_has_only_begun() {
     for later in [false, true] {
-        job_that_ends(2, false, move |world, [a, b]| {
+        job_with_two(2, false, move |world, [a, b]| {
             for _ in 0..ROUNDS {
                 if world.rank() == 0 {
                     let begun = a.idup().unwrap();
@@ -67,7 +58,7 @@ fn one_that_waits_goes_before_another_that_somebody_has_only_begun() {
 
 #[test]
 fn a_process_alone_makes_communicators_while_it_waits_for_others() {
-    job_that_ends(2, false, |world, [a, _]| {
+    job_with_two(2, false, |world, [a, _]| {
         if world.rank() == 1 {
             world.recv(&mut [0u8], 0, 0).unwrap();
             return a.idup().unwrap().wait().unwrap().barrier().unwrap();
@@ -85,7 +76,7 @@ fn a_process_alone_makes_communicators_while_it_waits_for_others() {
 
 #[test]
 fn threads_make_them_in_another_order_than_other_ranks_do() {
-    job_that_ends(3, true, |world, [a, b]| {
+    job_with_two(3, true, |world, [a, b]| {
         let (rank, left) = (world.rank(), world.rank() < 2);
         let group = world.group().incl(&[2, 0]).unwrap();
         let half = world.split(Some(left.into()), 0).unwrap().unwrap();
@@ -120,7 +111,7 @@ fn threads_make_them_in_another_order_than_other_ranks_do() {
 #[test]
 fn an_error_handler_makes_a_communicator_of_those_that_are_left() {
     for threads in [false, true] {
-        job_that_ends(3, threads, |world, [comm, other]| {
+        job_with_two(3, threads, |world, [comm, other]| {
             if world.rank() == 2 {
                 // It comes as the others do, and has heard in the second round that they have met; in the third it is missed.
                 for about in [About::Meeting, About::Places] {

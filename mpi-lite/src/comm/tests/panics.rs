@@ -12,6 +12,7 @@ use crate::adi::{Device, Port, Process};
 use crate::comm::context;
 use crate::datatype::Datatype;
 use crate::op::{Op, UserOp};
+use crate::patience::{SUITE_PATIENCE, watch};
 
 /// Whether the device has memory for a message of this communicator.
 fn is_used(comm: &Communicator) -> bool {
@@ -31,6 +32,7 @@ fn panics_at(comm: &Communicator, rank: u32) -> Op {
 /// Runs `each` as every rank: two share what they take for a host, and the others' they reach over UDP. A rank that fails ends
 /// the process, since the others would wait for it for ever.
 fn on_hosts_of_two(size: u32, each: impl Fn(Communicator) + Sync) {
+    watch(&format!("a job of {size} on hosts of two"), SUITE_PATIENCE);
     let (config, under_way) = (Config::default(), AtomicU32::new(size));
     let (meet, processes) = (Barrier::new(size as usize), Mutex::new(vec![None; size as usize]));
     let rank = |own: u32| {

@@ -7,6 +7,7 @@ use sidelane_nic::time::Duration;
 
 use super::*;
 use crate::adi::{Device, Port, Process};
+use crate::patience::{SUITE_PATIENCE, watch};
 
 /// As jobs have it: with less there are few beats in it (`pulse::BEAT`), and on a machine with many more busy threads than cores
 /// none may come.
@@ -14,6 +15,7 @@ const SILENCE: Duration = Duration::from_millis(2_000);
 
 /// Runs both ranks of a job, each on what it takes for a host of its own.
 fn two_hosts(first: impl FnOnce(Communicator) + Send, second: impl FnOnce(Communicator) + Send) {
+    watch("a job of two hosts", SUITE_PATIENCE);
     let config = Config::default().noticing_silence(SILENCE);
     let (meet, processes) = (Barrier::new(2), Mutex::new(vec![None; 2]));
     let open = |own: u32| {

@@ -6,9 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use super::{own_stage, shells, told};
+use crate::patience::until;
 use crate::stage::{Stage, signal};
 
 #[test]
@@ -103,7 +103,7 @@ impl Unread {
         let this = Self::start(stage, options, program);
         let mut poll = libc::pollfd { fd: this.writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: One pollfd, alive during the call.
-        until(|| unsafe { libc::poll(&raw mut poll, 1, 0) } == 0);
+        until("the pipe is full", || unsafe { libc::poll(&raw mut poll, 1, 0) } == 0);
         // A few words may still find room behind the last that was written.
         let own = format!("/proc/self/fd/{}", this.writer.as_raw_fd());
         let mut own = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(own).unwrap();
@@ -117,22 +117,13 @@ impl Unread {
             let tasks = fs::read_dir(format!("/proc/{}/task", self.job.id())).unwrap().flatten();
             tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect::<Vec<_>>()
         };
-        until(|| names().iter().any(|other| other.trim_end() == name));
+        until("its thread is there", || names().iter().any(|other| other.trim_end() == name));
     }
 
     /// Signals it, if with anything, and returns its exit code.
     fn end(mut self, number: Option<i32>) -> Option<i32> {
         number.inspect(|number| signal(&self.job, *number));
         self.job.wait().unwrap().code()
-    }
-}
-
-/// Looks until it is so.
-fn until(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it does not come to that");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -152,7 +143,7 @@ fn a_reader_that_stalls_keeps_no_signal_and_no_time_from_ending_the_job() {
 fn words_that_nobody_reads_keep_no_signal_from_ending_the_job() {
     own_stage(|stage| {
         // Of the job only the command and its guard are left.
-        let only_output_is_left = || until(|| stage.processes().len() == 2);
+        let only_output_is_left = || until("the ranks have ended", || stage.processes().len() == 2);
         // Rank 1 fails once the pipe is full, which is said of it: at the end of the job, or when the other one goes on.
         let full = PathBuf::from(stage.program()).with_file_name("full");
         let script = format!(

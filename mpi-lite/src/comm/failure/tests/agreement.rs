@@ -100,6 +100,7 @@ impl World {
             return false;
         }
         self.events += 1;
+        assert!(self.events < 20 * size * size, "it goes on for ever");
         let (from, own) = events[self.random.below(events.len())];
         let mut out = Out::new();
         if from == own {
@@ -143,7 +144,6 @@ fn play(size: usize, seed: u64, crashes: &[(usize, usize)]) -> usize {
         if !world.step() {
             break;
         }
-        assert!(world.events < 20 * size * size, "it goes on for ever");
     }
     world.check();
     world.events
