@@ -39,6 +39,7 @@ inside_a_namespace! {
     foreign_protocols_are_not_seen
     others_frames_are_not_seen_and_put_the_filter_back
     frames_of_both_rings_come_in_the_order_of_sending
+    frames_that_are_seen_early_come_once_and_in_the_order_of_sending
     full_rings_drop_and_count
     removed_interface_is_gone
     interface_that_was_down_carries_frames_again
@@ -48,11 +49,13 @@ inside_a_namespace! {
 
 mod cases {
     use std::process::Command;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use sidelane_nic::conformance::{self, Setup};
+    use sidelane_nic::rng::Rng;
     use sidelane_nic::time::Duration;
     use sidelane_nic::uring::{Config, OpenError, Uring};
-    use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
+    use sidelane_nic::{EarlyFrame, Link, LinkAddr, Nic, TxSlot};
 
     use super::namespace::{ip, veth};
     use super::patience::until;
@@ -309,6 +312,70 @@ mod cases {
                 assert_eq!(receive_one(&mut b)[0], sent.wrapping_add(number));
             }
         }
+    }
+
+    pub fn frames_that_are_seen_early_come_once_and_in_the_order_of_sending() {
+        let (mut a, mut b, to_b) = veth_pair();
+        let (mut frames, mut early, mut half) = (0, 0, 0);
+        // Who shares a core with the sender sees none.
+        until("a frame is seen early", || {
+            let seen = receive_early(&mut a, &mut b, to_b, 100_000);
+            (frames, early, half) = (frames + 100_000, early + seen[0], half + seen[1]);
+            early > 0 || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1)
+        });
+        assert_eq!((b.counters().rx_frames, b.counters().rx_dropped), (frames, 0));
+        println!("{early} of {frames} frames were seen early, {half} times one was half written");
+    }
+
+    /// Sends and receives so many frames. How many were taken early, and how often one was not.
+    fn receive_early(a: &mut Uring, b: &mut Uring, to_b: Link, frames: u64) -> [u64; 2] {
+        let (sender, received) = (a.caps().addr, AtomicU64::new(0));
+        let (mut rng, mut taken) = (Rng::new(1), [0, 0]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..frames {
+                    // Mostly alone, and at times many at once.
+                    let under_way = if number % 1_000 < 900 { 1 } else { 64 };
+                    until("what was sent is received", || number - received.load(Ordering::Acquire) < under_way);
+                    let mut frame = vec![0; 16 + rng.below(160) as usize];
+                    rng.fill(&mut frame[16..]);
+                    frame[8..16].copy_from_slice(&number.to_le_bytes());
+                    let check = check_of(&frame);
+                    frame[..8].copy_from_slice(&check.to_le_bytes());
+                    send(a, to_b, &frame);
+                }
+            });
+            let mut next = 0;
+            let mut show = |frame: &[u8], from| {
+                assert_eq!(from, sender);
+                assert!(frame[..8] == check_of(frame).to_le_bytes(), "frame {next} is not as it was sent");
+                assert_eq!(frame[8..16], u64::to_le_bytes(next));
+                next += 1;
+                received.store(next, Ordering::Release);
+            };
+            until("all frames come", || {
+                let is_taken = b.rx_early().map(|mut frame| {
+                    let is_whole = frame.len() >= 16 && frame[..8] == check_of(&frame).to_le_bytes();
+                    let is_taken = is_whole && frame.take();
+                    if is_taken {
+                        show(&frame, frame.sender());
+                    }
+                    is_taken
+                });
+                match is_taken {
+                    Some(is_taken) => taken[usize::from(!is_taken)] += 1,
+                    None => _ = b.rx_burst(64, &mut show),
+                }
+                received.load(Ordering::Relaxed) == frames
+            });
+        });
+        taken
+    }
+
+    /// Of all but the first eight bytes (FNV-1a, 64 bits).
+    fn check_of(frame: &[u8]) -> u64 {
+        let step = |check: u64, byte: &u8| (check ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        frame.iter().skip(8).fold(0xcbf2_9ce4_8422_2325, step)
     }
 
     pub fn full_rings_drop_and_count() {

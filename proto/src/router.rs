@@ -79,6 +79,21 @@ impl Router {
         }
     }
 
+    /// Whether it can be told that a frame is whole before it is handled: not of sealed ones, which are decrypted with that.
+    #[inline]
+    pub fn knows_whole_frames(&self) -> bool {
+        self.turn.job.is_none()
+    }
+
+    /// Whether a frame is one of a connection's, as it was sent. Nothing changes by it.
+    #[inline]
+    pub fn is_whole(&mut self, frame: &[u8]) -> bool {
+        Header::parse(frame, false).is_ok_and(|header| {
+            matches!(header.kind, Kind::Data | Kind::Ack)
+                && self.peers.at(header.peer).is_some_and(|conn| conn.is_of(&header, frame))
+        })
+    }
+
     #[inline]
     fn route(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let is_sealed = self.turn.job.is_some();

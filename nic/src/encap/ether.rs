@@ -66,6 +66,12 @@ impl Header {
     }
 }
 
+/// Bytes of payload that the header of a frame states, of which no more may be known.
+#[inline]
+pub fn payload_len(header: &[u8]) -> usize {
+    usize::from(read_u16(header, LEN))
+}
+
 /// Local experimental EtherType 1 (IEEE 802 clause 9.2.3).
 pub const ETHERTYPE: u16 = 0x88B5;
 

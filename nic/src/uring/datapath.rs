@@ -16,6 +16,9 @@ impl Uring {
     /// hold the caller.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        if !self.small.settle() {
+            return 0;
+        }
         // A turn of the layers above takes as long as many looks, and what comes meanwhile waits for the next.
         if !(0..LOOKS).any(|_| self.has_frame()) {
             return 0;
@@ -58,6 +61,16 @@ impl Uring {
             self.set_filter(on);
         }
         shown
+    }
+
+    /// A small frame of `len` bytes was shown early.
+    #[inline]
+    pub(super) fn on_shown(&mut self, len: usize) {
+        self.counters.rx_frames += 1;
+        self.counters.rx_bytes += len as u64;
+        if self.steering.on_ours() {
+            self.set_filter(false);
+        }
     }
 
     /// Lends a buffer with the link's header in it.
@@ -110,6 +123,7 @@ impl Uring {
         self.transmit();
         self.look_for_interface();
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        self.small.settle();
         if self.gone || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
@@ -198,7 +212,7 @@ fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(Option<Receiv
 }
 
 /// Looks at the rings, of a few nanoseconds each, before a burst is empty (`bench/NOTES.md` 48).
-const LOOKS: usize = 8;
+pub(super) const LOOKS: usize = 8;
 
 /// An interface's address, and the endpoint behind it.
 type Receiver = ([u8; 6], u16);

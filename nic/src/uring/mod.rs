@@ -9,6 +9,7 @@
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
 mod datapath;
+mod early;
 mod filter;
 mod open;
 mod rx_ring;
@@ -25,7 +26,7 @@ use crate::encap::{ether, gso};
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::{Caps, Counters, EarlyFrame, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use rx_ring::RxRing;
 use steering::Steering;
 use tx_queue::TxQueue;
@@ -118,6 +119,11 @@ impl Nic for Uring {
     #[inline]
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
         self.receive(budget, each)
+    }
+
+    #[inline]
+    fn rx_early(&mut self) -> Option<impl EarlyFrame + '_> {
+        self.early()
     }
 
     fn has_unread(&mut self) -> bool {

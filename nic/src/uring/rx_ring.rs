@@ -3,15 +3,19 @@
 //! The kernel owns the slots whose status is `TP_STATUS_KERNEL` and fills them in order; a slot with `TP_STATUS_USER` is
 //! ours until we write `TP_STATUS_KERNEL` back. A frame arrives without a system call on this side: on a veth pair all
 //! of its work is done on the sender's core.
+//!
+//! Between a frame's bytes and its status the kernel takes the time and fills in the slot's header (`tpacket_rcv`). What of a frame may
+//! be seen before its status is in `early.rs`.
 #![allow(unsafe_code)] // Memory shared with the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::tpacket2_hdr;
 
 use super::sys::{self, Mapping};
+use crate::encap::ether;
 use crate::encap::gso::VNET_LEN;
 
 /// One socket's ring and our place in it.
@@ -21,6 +25,10 @@ pub struct RxRing {
     slots: usize,
     /// The slot that the next frame appears in; below `slots`.
     head: usize,
+    /// What stood in its word [`TELLTALE`] when its turn came.
+    old: u64,
+    /// The frame in it was taken before the kernel had handed it over.
+    is_taken: bool,
     /// After the mapping, which has to go first.
     socket: OwnedFd,
 }
@@ -44,7 +52,7 @@ impl RxRing {
         let mapping = Mapping::of_ring(&socket, blocks * block_len)?;
         // Slots tile the mapping without gaps, since a block is a whole number of slots.
         assert_eq!(mapping.len(), slots * slot_len);
-        Ok(Self { mapping, slot_len, slots, head: 0, socket })
+        Ok(Self { mapping, slot_len, slots, head: 0, old: 0, is_taken: false, socket })
     }
 
     /// Frames that it holds.
@@ -60,6 +68,11 @@ impl RxRing {
     /// True when a frame waits.
     #[inline]
     pub fn has_frame(&self) -> bool {
+        !self.is_taken && self.is_handed_over()
+    }
+
+    #[inline]
+    fn is_handed_over(&self) -> bool {
         // Pairs with the kernel's write barrier before it hands a slot over (`__packet_set_status`).
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
@@ -85,6 +98,38 @@ impl RxRing {
         if self.head == self.slots {
             self.head = 0;
         }
+        self.old = self.word(TELLTALE);
+    }
+
+    /// True when something new stands in the slot of the next frame. Of one that begins as the one before it did in that slot nothing shows.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.is_taken && self.word(TELLTALE) != self.old
+    }
+
+    /// Word `at` of the slot of the next frame, of eight bytes in memory's order. The kernel may be about to write it.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        assert!(at < SLOT_LEN_MIN / size_of::<u64>());
+        // SAFETY: within the slot, which is at least as long and 16-byte aligned; whatever the kernel writes there meanwhile, each word
+        // is read at once.
+        unsafe { AtomicU64::from_ptr(self.slot().cast::<u64>().add(at)) }.load(Ordering::Relaxed)
+    }
+
+    /// The frame whose bytes stand in the slot was shown.
+    #[inline]
+    pub fn take_early(&mut self) {
+        self.is_taken = true;
+    }
+
+    /// Gives the slot of a frame that was taken early back, once the kernel has handed it over. False while it has not.
+    #[inline]
+    pub fn settle(&mut self) -> bool {
+        if self.is_taken && self.is_handed_over() {
+            self.is_taken = false;
+            self.release();
+        }
+        !self.is_taken
     }
 
     #[inline]
@@ -137,6 +182,13 @@ impl<'a> Frame<'a> {
         unsafe { &*self.slot.as_ptr().cast() }
     }
 }
+
+/// Where in a slot a frame begins, if it has an Ethernet header: as `tpacket_rcv` reckons it, without a virtio-net header.
+pub const FRAME_AT: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
+
+/// The first word of a frame's payload. It changes from frame to frame where that begins with a check or a number.
+const TELLTALE: usize = (FRAME_AT + ether::HEADER_LEN) / size_of::<u64>();
+const _: () = assert!((FRAME_AT + ether::HEADER_LEN).is_multiple_of(size_of::<u64>()));
 
 /// Room for a frame behind the slot's own header: the kernel puts the frame `TPACKET2_HDRLEN` and the longest link-level
 /// header (16) on, and the virtio-net header between (`tpacket_rcv`). A power of two while that wastes little, so that

@@ -219,6 +219,12 @@ impl Conn {
         self.owed.remove(Owed::RESET);
     }
 
+    /// Whether a frame without a tag belongs to this connection's life and is as it was sent.
+    #[inline]
+    pub fn is_of(&self, header: &Header, frame: &[u8]) -> bool {
+        header.epoch == self.keys.own as u16 && self.keys.check_in.holds(frame)
+    }
+
     /// Lets in what belongs to this connection's life and is as it was sent, as far as `is_whole` can tell.
     #[inline]
     pub(super) fn admit(
