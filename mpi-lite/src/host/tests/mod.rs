@@ -61,6 +61,7 @@ static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new(
 
 /// Every rank's answer.
 fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
+    crate::patience::watch(&format!("a run of {size}"), crate::patience::SUITE_PATIENCE);
     let first = Host::create(size).unwrap();
     let (ticket, all_have_joined) = (first.ticket(), Barrier::new(size));
     let mut first = Some(first);
