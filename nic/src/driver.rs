@@ -107,9 +107,11 @@ pub trait EarlyFrame: Deref<Target = [u8]> {
     /// The sender's address, if the frame is whole.
     fn sender(&self) -> LinkAddr;
 
-    /// True if what was copied still stands there; of what was half written more has come meanwhile, if its check took a while. The
-    /// frame counts as shown then.
-    fn take(&mut self) -> bool;
+    /// True if what was copied still stands there: asked once its check was made, since more of what was half written has come meanwhile.
+    fn stands_still(&self) -> bool;
+
+    /// From now on the frame counts as shown.
+    fn take(self);
 }
 
 /// What a driver lends that lends nothing.
@@ -140,8 +142,12 @@ impl EarlyFrame for Nothing {
         match *self {}
     }
 
-    fn take(&mut self) -> bool {
+    fn stands_still(&self) -> bool {
         match *self {}
+    }
+
+    fn take(self) {
+        match self {}
     }
 }
 

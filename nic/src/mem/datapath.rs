@@ -278,14 +278,15 @@ impl EarlyFrame for Early<'_> {
         LinkAddr::Mem { node: self.from }
     }
 
-    fn take(&mut self) -> bool {
-        if self.stands_still
-            && let Some((_, frame)) = self.nic.receive()
-        {
+    fn stands_still(&self) -> bool {
+        self.stands_still
+    }
+
+    fn take(self) {
+        if let Some((_, frame)) = self.nic.receive() {
             self.nic.count(&self.bytes);
             self.nic.fabric.state.borrow_mut().pool.give_back(frame);
         }
-        self.stands_still
     }
 }
 

@@ -122,7 +122,6 @@ struct Slot<'a, S> {
     commit: Option<(Option<&'a mut u64>, &'a mut bool)>,
 }
 
-/// Its end is when the protocol has taken it in.
 struct Early<'a, E> {
     inner: E,
     taken: Option<&'a mut u64>,
@@ -276,8 +275,16 @@ impl<E: EarlyFrame> EarlyFrame for Early<'_, E> {
     }
 
     #[inline]
-    fn take(&mut self) -> bool {
-        self.inner.take()
+    fn stands_still(&self) -> bool {
+        self.inner.stands_still()
+    }
+
+    #[inline]
+    fn take(self) {
+        if let Some(at) = self.taken {
+            *at = ticks();
+        }
+        self.inner.take();
     }
 }
 
@@ -286,15 +293,6 @@ impl<E: EarlyFrame> Deref for Early<'_, E> {
     #[inline]
     fn deref(&self) -> &[u8] {
         &self.inner
-    }
-}
-
-impl<E> Drop for Early<'_, E> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(at) = &mut self.taken {
-            **at = ticks();
-        }
     }
 }
 
@@ -334,10 +332,11 @@ mod tests {
             c.stamp_receiving();
             a.tx_slot(to_c, 8).unwrap().commit();
             a.flush();
-            if !c.rx_early().is_some_and(|mut frame| frame.take()) {
-                c.take();
-                c.rx_burst(8, |_, _| {});
+            match c.rx_early() {
+                Some(frame) if frame.stands_still() => frame.take(),
+                _ => {}
             }
+            c.rx_burst(8, |_, _| {});
         }
         assert!(c.take()[Border::Shown as usize..=Border::Taken as usize].is_sorted_by(|a, b| 0 < *a && a < b));
         for only in [Border::Asked, Border::Lent, Border::Committed, Border::Flush, Border::Flushed] {

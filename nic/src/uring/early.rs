@@ -67,13 +67,14 @@ impl EarlyFrame for Early<'_> {
     }
 
     #[inline]
-    fn take(&mut self) -> bool {
-        let still = self.glance.is_still_at(&self.nic.small);
-        if still {
-            self.nic.small.take_early();
-            self.nic.on_shown(self.len);
-        }
-        still
+    fn stands_still(&self) -> bool {
+        self.glance.is_still_at(&self.nic.small)
+    }
+
+    #[inline]
+    fn take(self) {
+        self.nic.small.take_early();
+        self.nic.on_shown(self.len);
     }
 }
 

@@ -25,8 +25,9 @@ pub struct RxRing {
     slots: usize,
     /// The slot that the next frame appears in; below `slots`.
     head: usize,
-    /// What stood in its word [`TELLTALE`] when its turn came.
-    old: u64,
+    /// What stood in its word [`TELLTALE`] before the frame came, once somebody has looked. Not when its turn comes: whoever has just got a
+    /// frame is about to answer it, and the line may be far.
+    old: Option<u64>,
     /// The frame in it was taken before the kernel had handed it over.
     is_taken: bool,
     /// After the mapping, which has to go first.
@@ -52,7 +53,7 @@ impl RxRing {
         let mapping = Mapping::of_ring(&socket, blocks * block_len)?;
         // Slots tile the mapping without gaps, since a block is a whole number of slots.
         assert_eq!(mapping.len(), slots * slot_len);
-        Ok(Self { mapping, slot_len, slots, head: 0, old: 0, is_taken: false, socket })
+        Ok(Self { mapping, slot_len, slots, head: 0, old: None, is_taken: false, socket })
     }
 
     /// Frames that it holds.
@@ -98,13 +99,15 @@ impl RxRing {
         if self.head == self.slots {
             self.head = 0;
         }
-        self.old = self.word(TELLTALE);
+        self.old = None;
     }
 
-    /// True when something new stands in the slot of the next frame. Of one that begins as the one before it did in that slot nothing shows.
+    /// True when something stands in the slot of the next frame that did not at the first look there. Of one that begins as the one
+    /// before it did in that slot nothing shows.
     #[inline]
-    pub fn has_news(&self) -> bool {
-        !self.is_taken && self.word(TELLTALE) != self.old
+    pub fn has_news(&mut self) -> bool {
+        let now = self.word(TELLTALE);
+        !self.is_taken && now != *self.old.get_or_insert(now)
     }
 
     /// Word `at` of the slot of the next frame, of eight bytes in memory's order. The kernel may be about to write it.

@@ -392,14 +392,13 @@ impl<N: Nic> Endpoint<N> {
 /// Takes in a frame that the driver does not know to be there yet, if the frame's own check says that all of it is.
 #[inline]
 fn take_early<N: Nic>(nic: &mut N, router: &mut Router) -> bool {
-    if !router.knows_whole_frames() {
+    if !router.takes_early() {
         return false;
     }
-    let Some(mut frame) = nic.rx_early() else { return false };
-    // In this order: what is half written changes while the check is made, and one in 2^32 of them would pass that alone.
-    let is_taken = router.is_whole(&frame) && frame.take();
+    let Some(frame) = nic.rx_early() else { return false };
+    let is_taken = router.handle_early(&frame, || frame.stands_still());
     if is_taken {
-        router.handle_frame(&frame, frame.sender(), false);
+        frame.take();
     }
     is_taken
 }
