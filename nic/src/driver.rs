@@ -38,13 +38,6 @@ pub trait Nic {
     /// Fewer than `budget` does not say that no more wait. The bytes are the driver's and are gone when `each` returns.
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize;
 
-    /// A short frame that the driver does not know to be there yet: see [`EarlyFrame`]. `None` where [`Nic::rx_burst`] has one to show, and
-    /// from drivers that know of each frame as soon as its bytes are there.
-    #[inline]
-    fn rx_early(&mut self) -> Option<impl EarlyFrame + '_> {
-        None::<Nothing>
-    }
-
     /// True when frames wait that the last [`Nic::rx_burst`] did not come to, however few it showed: not every driver asks all its
     /// queues each time. Asked seldom, so it may take a system call.
     fn has_unread(&mut self) -> bool {
@@ -58,7 +51,7 @@ pub trait Nic {
     /// As [`Nic::tx_slot`], for a frame that ends in `tail`, which stays where it is: lends the `len` bytes before it, and
     /// `commit` sends the frame. `None` too where that saves no copy: then take [`Nic::tx_slot`].
     fn tx_slot_before<'a>(&'a mut self, _link: Link, _len: usize, _tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
-        None::<Nothing>
+        None::<NoSlot>
     }
 
     /// Rings the doorbell for everything committed since the last flush. A driver may also send earlier.
@@ -101,23 +94,10 @@ pub trait TxSlot: Deref<Target = [u8]> + DerefMut {
     fn commit(self);
 }
 
-/// A copy of what stands where the next frame comes to, from its payload on: perhaps all of that frame, perhaps half of it and old
-/// bytes. Whoever finds by a check of its own that it is whole may take it. A frame that nobody takes is shown by [`Nic::rx_burst`].
-pub trait EarlyFrame: Deref<Target = [u8]> {
-    /// The sender's address, if the frame is whole.
-    fn sender(&self) -> LinkAddr;
+/// The slot of a driver that lends none.
+enum NoSlot {}
 
-    /// True if what was copied still stands there: asked once its check was made, since more of what was half written has come meanwhile.
-    fn stands_still(&self) -> bool;
-
-    /// From now on the frame counts as shown.
-    fn take(self);
-}
-
-/// What a driver lends that lends nothing.
-enum Nothing {}
-
-impl Deref for Nothing {
+impl Deref for NoSlot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -125,28 +105,14 @@ impl Deref for Nothing {
     }
 }
 
-impl DerefMut for Nothing {
+impl DerefMut for NoSlot {
     fn deref_mut(&mut self) -> &mut [u8] {
         match *self {}
     }
 }
 
-impl TxSlot for Nothing {
+impl TxSlot for NoSlot {
     fn commit(self) {
-        match self {}
-    }
-}
-
-impl EarlyFrame for Nothing {
-    fn sender(&self) -> LinkAddr {
-        match *self {}
-    }
-
-    fn stands_still(&self) -> bool {
-        match *self {}
-    }
-
-    fn take(self) {
         match self {}
     }
 }

@@ -56,7 +56,7 @@ pub mod xdp;
 pub use addr::{AddrError, LinkAddr, parse_mac};
 pub use caps::Caps;
 pub use counters::Counters;
-pub use driver::{EarlyFrame, Link, LinkError, Nic, TxSlot};
+pub use driver::{Link, LinkError, Nic, TxSlot};
 pub use own_slot::OwnSlot;
 
 #[cfg(doctest)]

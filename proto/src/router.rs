@@ -79,25 +79,6 @@ impl Router {
         }
     }
 
-    /// Whether [`Self::handle_early`] may take frames: not sealed ones, which are decrypted before they are known to be whole.
-    #[inline]
-    pub fn takes_early(&self) -> bool {
-        self.turn.job.is_none()
-    }
-
-    /// Handles what may be a frame, if it is one: its check holds, and `stands_still` says so then. What is half written changes
-    /// while the check is made, and of 2^32 such, one would pass that alone. False: it is not counted, and has to be shown again.
-    #[inline]
-    pub fn handle_early(&mut self, frame: &[u8], stands_still: impl FnOnce() -> bool) -> bool {
-        let Ok(header) = Header::parse(frame, false) else { return false };
-        if seldom(!matches!(header.kind, Kind::Data | Kind::Ack)) {
-            return false;
-        }
-        let taken = self.with_conn(header.peer, |conn, turn| conn.handle_early(turn, &header, frame, stands_still));
-        self.turn.counters.frames_received += u64::from(taken.is_ok());
-        taken.is_ok()
-    }
-
     #[inline]
     fn route(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
         let is_sealed = self.turn.job.is_some();

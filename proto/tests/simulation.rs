@@ -27,20 +27,6 @@ fn stormy_seeds_pass_the_oracle() {
     assert!(operations.iter().all(|count| *count > 50), "puts, atomics, early, failed: {operations:?}");
 }
 
-/// What is half written when it is seen comes again when it is whole, and counts as nothing until then.
-#[test]
-fn frames_that_are_seen_early_are_neither_lost_nor_refused() {
-    for seed in 0..20 {
-        let scenario = Scenario { early: true, ..Scenario::calm(seed, 2_000) };
-        let outcome = run(&scenario).unwrap_or_else(|violation| panic!("{violation}"));
-        assert_eq!((outcome.delivered, outcome.unfinished), (4_000, 0));
-        for counters in outcome.counters {
-            assert_eq!(counters.retransmitted, 0, "{counters:?}");
-            assert_eq!(counters.rejected.iter().sum::<u64>(), 0, "{counters:?}");
-        }
-    }
-}
-
 #[test]
 fn a_seed_repeats_its_run() {
     let play = || format!("{:?}", run(&Scenario::stormy(42)));

@@ -56,7 +56,14 @@ impl Blocks<'_> {
             Self::Cut { count, element, into } => (count / into * index + index.min(count % into)) * element,
             Self::Lens(lens) => lens[..index].iter().sum(),
             Self::Counts { counts, element } => counts[..index].iter().sum::<usize>() * element,
-            Self::At { starts, .. } => starts[index],
+            // One of no bytes may be said to be anywhere.
+            Self::At { lens, starts } => {
+                if lens[index] == 0 {
+                    0
+                } else {
+                    starts[index]
+                }
+            }
         }
     }
 
@@ -79,7 +86,8 @@ impl Blocks<'_> {
             Self::Counts { counts, element } => together(counts, element),
             Self::At { lens, starts } => {
                 let (lens, starts) = (lens.get(..count)?, starts.get(..count)?);
-                lens.iter().zip(starts).try_fold(0, |end, (len, start)| start.checked_add(*len).map(|its| end.max(its)))
+                let some = lens.iter().zip(starts).filter(|(len, _)| **len > 0);
+                some.map(|(len, start)| start.checked_add(*len)).try_fold(0, |end, its| Some(end.max(its?)))
             }
         }
     }
@@ -90,11 +98,14 @@ impl Blocks<'_> {
         self.end(count).is_some_and(|end| end <= room)
     }
 
-    /// Whether each block begins where the one before it ends.
+    /// Whether each block begins where the one before it ends. Not said of blocks at places of their own of which one has no bytes.
     pub fn follow_each_other(&self) -> bool {
         match self {
             Self::Equal(_) | Self::Cut { .. } | Self::Lens(_) | Self::Counts { .. } => true,
-            Self::At { lens, starts } => starts.windows(2).zip(*lens).all(|(pair, len)| pair[0] + len == pair[1]),
+            Self::At { lens, starts } => {
+                let follow = |(pair, len): (&[usize], &usize)| pair[0].checked_add(*len) == Some(pair[1]);
+                !lens.contains(&0) && starts.windows(2).zip(*lens).all(follow)
+            }
         }
     }
 
@@ -140,9 +151,10 @@ mod tests {
         assert_eq!(Blocks::cut(28, 4, 3).end(2), None);
         assert_eq!(Blocks::Lens(&lens).end(3), Some(8));
         assert_eq!(Blocks::Counts { counts: &lens, element: 8 }.end(4), Some(80));
-        assert_eq!(Blocks::At { lens: &lens, starts: &starts }.end(4), Some(20));
+        let at = Blocks::At { lens: &lens, starts: &starts };
+        assert_eq!((at.end(4), at.start(1)), (Some(12), 0), "no bytes are anywhere");
         for few in [Blocks::Lens(&lens), Blocks::At { lens: &lens, starts: &starts[..3] }] {
-            assert!(few.lie_within(3, 20));
+            assert!(few.lie_within(3, 12));
             assert!(!few.lie_within(5, 20) && !few.lie_within(3, 7));
         }
         let long = [usize::MAX, 8];
@@ -158,8 +170,9 @@ mod tests {
         let lens = [3, 0, 5, 2];
         assert_eq!(Blocks::Lens(&lens).run(whole, 1, 3), whole.part(3, 5));
         assert_eq!(Blocks::Lens(&lens).run(whole, 2, 2).len(), 0);
-        let places = Blocks::At { lens: &lens, starts: &[4, 7, 7, 12] };
-        assert_eq!(places.run(whole, 0, 4), whole.part(4, 10));
-        assert!(!Blocks::At { lens: &lens, starts: &[0, 7, 7, 12] }.follow_each_other());
+        let places = Blocks::At { lens: &[3, 5, 2], starts: &[4, 7, 12] };
+        assert_eq!(places.run(whole, 0, 3), whole.part(4, 10));
+        assert!(!Blocks::At { lens: &[3, 5, 2], starts: &[0, 7, 12] }.follow_each_other());
+        assert!(!Blocks::At { lens: &lens, starts: &[4, 7, 7, 12] }.follow_each_other(), "one is anywhere");
     }
 }

@@ -70,7 +70,10 @@ impl Call<'_> {
             Self::Barrier | Self::Broadcast { .. } => true,
             Self::Reduce { root, .. } => !is_root(root) || gives(receive),
             Self::Allreduce { .. } | Self::Scan { .. } | Self::Exscan { .. } => gives(receive),
-            Self::ReduceScatter { blocks, .. } => blocks.end(size) == Some(given) && blocks.len(me) <= receive,
+            Self::ReduceScatter { blocks, .. } => {
+                let is_cut = blocks.end(size) == Some(given) && blocks.follow_each_other() && blocks.start(0) == 0;
+                is_cut && blocks.len(me) <= receive
+            }
             Self::Gather { root, len } if is_root(root) => gives(len) && all(len) == Some(receive),
             Self::Gather { len, .. } => send == len,
             Self::Gatherv { root, blocks } => {

@@ -307,6 +307,7 @@ impl Communicator {
         let lent = unsafe { lend(send.as_ref(), &receive) };
         let mut state = self.0.local.lock();
         course.start(&mut state.device, &mut lock_steps(&steps).execution, lent, tag);
+        state.device.flush();
         let others = Others { failures: Arc::clone(self.0.local.failures()), name: self.0.in_failures };
         let way = Way::Messages(course, steps, others);
         let run = CollectiveRun { way, send, receive: Some(receive) };

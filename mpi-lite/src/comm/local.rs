@@ -70,7 +70,13 @@ impl State {
         if !self.orphans.is_empty() {
             self.reap();
         }
-        !self.runs.is_empty() && self.runs.turn(&mut self.device, &mut self.contexts) || moved
+        if self.runs.is_empty() {
+            return moved;
+        }
+        let ended = self.runs.turn(&mut self.device, &mut self.contexts);
+        // A call that is over may be the program's last one for long; others wait for what it has sent.
+        self.device.flush();
+        ended || moved
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {

@@ -8,9 +8,8 @@ use std::task::{Wake, Waker};
 
 use super::frame::Frame;
 use super::{Config, Fabric, NODES_MAX};
-use crate::rng::Rng;
 use crate::time::{Duration, Instant};
-use crate::{Caps, Counters, EarlyFrame, Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
 /// The NIC of one node of a [`Fabric`]. Dropping it ends the node's life, as [`Fabric::crash`] does.
 pub struct MemNic {
@@ -24,26 +23,6 @@ pub struct MemNic {
     staged: Vec<(Link, Frame)>,
     counters: Counters,
     woken: Arc<Woken>,
-    /// Of a NIC that shows frames early.
-    glances: Option<Glances>,
-}
-
-/// What shows of frames before they are shown.
-struct Glances {
-    rng: Rng,
-    /// The next frame, and its sender.
-    next: Option<(u32, Frame)>,
-    /// What stood before where frames come to.
-    old: Vec<u8>,
-}
-
-/// A frame of which some may not be written yet.
-struct Early<'a> {
-    nic: &'a mut MemNic,
-    bytes: Vec<u8>,
-    from: u32,
-    /// Nothing is written while it is looked at.
-    stands_still: bool,
 }
 
 /// Somebody wants the next wait to end. Nobody sleeps in virtual time, so there is nobody to be woken.
@@ -70,29 +49,12 @@ impl MemNic {
             host_delay: Some(Duration::from_nanos(config.rto_floor.as_nanos() / 16)),
         };
         let (tx_frames, staged) = (config.tx_frames, Vec::with_capacity(config.tx_frames));
-        let glances = config.early.then(|| Glances { rng: Rng::new(u64::from(node)), next: None, old: Vec::new() });
-        let (counters, woken) = (Counters::default(), Arc::default());
-        Self { fabric, node, life, caps, tx_frames, staged, counters, woken, glances }
+        Self { fabric, node, life, caps, tx_frames, staged, counters: Counters::default(), woken: Arc::default() }
     }
 
     /// The fabric that it belongs to.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
-    }
-
-    /// The next frame, and its sender.
-    fn receive(&mut self) -> Option<(u32, Frame)> {
-        let next = self.glances.as_mut().and_then(|glances| glances.next.take());
-        next.or_else(|| self.fabric.state.borrow_mut().receive(self.node))
-    }
-
-    /// A frame is shown.
-    fn count(&mut self, frame: &[u8]) {
-        self.counters.rx_frames += 1;
-        self.counters.rx_bytes += frame.len() as u64;
-        if let Some(Glances { old, .. }) = &mut self.glances {
-            frame.clone_into(old);
-        }
     }
 }
 
@@ -123,29 +85,13 @@ impl Nic for MemNic {
         }
         for received in 0..budget {
             // The borrow ends before `each` begins: it may use the fabric.
-            let Some((from, frame)) = self.receive() else { return received };
-            self.count(&frame);
+            let Some((from, frame)) = self.fabric.state.borrow_mut().receive(self.node) else { return received };
+            self.counters.rx_frames += 1;
+            self.counters.rx_bytes += frame.len() as u64;
             each(&frame, LinkAddr::Mem { node: from });
             self.fabric.state.borrow_mut().pool.give_back(frame);
         }
         budget
-    }
-
-    fn rx_early(&mut self) -> Option<impl EarlyFrame + '_> {
-        if self.glances.is_none() || !self.fabric.state.borrow().lives(self.node, self.life) {
-            return None;
-        }
-        let (from, frame) = self.receive()?;
-        let Glances { rng, next, old } = self.glances.as_mut()?;
-        let (mut bytes, is_whole) = (frame.to_vec(), rng.chance(0.5));
-        if !is_whole {
-            let written = rng.below(bytes.len() as u64 + 1) as usize;
-            old.resize(bytes.len(), 0);
-            bytes[written..].copy_from_slice(&old[written..]);
-        }
-        *next = Some((from, frame));
-        let stands_still = is_whole || rng.chance(0.5);
-        Some(Early { nic: self, bytes, from, stands_still })
     }
 
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
@@ -184,8 +130,7 @@ impl Nic for MemNic {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         self.counters.waits += 1;
-        let is_next_here = self.glances.as_ref().is_some_and(|glances| glances.next.is_some());
-        if self.woken.0.swap(false, Ordering::Acquire) || is_next_here {
+        if self.woken.0.swap(false, Ordering::Acquire) {
             return Ok(());
         }
         let others = self.fabric.state.borrow().others.clone();
@@ -261,30 +206,6 @@ impl TxSlot for Slot<'_> {
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
         if let Some(frame) = self.frame.take() {
-            self.nic.fabric.state.borrow_mut().pool.give_back(frame);
-        }
-    }
-}
-
-impl Deref for Early<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl EarlyFrame for Early<'_> {
-    fn sender(&self) -> LinkAddr {
-        LinkAddr::Mem { node: self.from }
-    }
-
-    fn stands_still(&self) -> bool {
-        self.stands_still
-    }
-
-    fn take(self) {
-        if let Some((_, frame)) = self.nic.receive() {
-            self.nic.count(&self.bytes);
             self.nic.fabric.state.borrow_mut().pool.give_back(frame);
         }
     }

@@ -28,8 +28,6 @@ pub struct Config {
     pub tx_frames: usize,
     /// What it claims as [`crate::Caps::rto_floor`].
     pub rto_floor: Duration,
-    /// Shows frames early too ([`crate::Nic::rx_early`]), half of them half written.
-    pub early: bool,
 }
 
 /// What happens to frames from one node to another. The default carries everything at once and unharmed.
@@ -135,14 +133,7 @@ impl Fabric {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            mtu: 1500,
-            mtu_safe: 1500,
-            rx_frames: 1024,
-            tx_frames: 64,
-            rto_floor: Duration::from_micros(100),
-            early: false,
-        }
+        Self { mtu: 1500, mtu_safe: 1500, rx_frames: 1024, tx_frames: 64, rto_floor: Duration::from_micros(100) }
     }
 }
 

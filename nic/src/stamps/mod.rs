@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use crate::clock::ticks;
 use crate::time::Instant;
-use crate::{Caps, Counters, EarlyFrame, Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
 /// A border that a message crosses on its way. The driver's are stamped by [`Stamped`], the user's by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,11 +122,6 @@ struct Slot<'a, S> {
     commit: Option<(Option<&'a mut u64>, &'a mut bool)>,
 }
 
-struct Early<'a, E> {
-    inner: E,
-    taken: Option<&'a mut u64>,
-}
-
 impl<N: Nic> Nic for Stamped<N> {
     const RELIABLE: bool = N::RELIABLE;
     const NAME: &'static str = N::NAME;
@@ -162,17 +157,6 @@ impl<N: Nic> Nic for Stamped<N> {
                 stamps[Border::Taken as usize] = ticks();
             }
         })
-    }
-
-    #[inline]
-    fn rx_early(&mut self) -> Option<impl EarlyFrame + '_> {
-        let Self { inner, stamps, wanted, .. } = self;
-        let inner = inner.rx_early()?;
-        // Of one that is not taken they are written over when it is shown again.
-        if wanted.has(Border::Shown) {
-            stamps[Border::Shown as usize] = ticks();
-        }
-        Some(Early { inner, taken: wanted.has(Border::Taken).then_some(&mut stamps[Border::Taken as usize]) })
     }
 
     fn has_unread(&mut self) -> bool {
@@ -268,34 +252,6 @@ impl<S: TxSlot> DerefMut for Slot<'_, S> {
     }
 }
 
-impl<E: EarlyFrame> EarlyFrame for Early<'_, E> {
-    #[inline]
-    fn sender(&self) -> LinkAddr {
-        self.inner.sender()
-    }
-
-    #[inline]
-    fn stands_still(&self) -> bool {
-        self.inner.stands_still()
-    }
-
-    #[inline]
-    fn take(self) {
-        if let Some(at) = self.taken {
-            *at = ticks();
-        }
-        self.inner.take();
-    }
-}
-
-impl<E: EarlyFrame> Deref for Early<'_, E> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.inner
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,21 +280,6 @@ mod tests {
         ]
         .concat();
         assert!(way.is_sorted() && way[0] > 0, "{way:?}");
-        // The same where the frame is seen early.
-        let early = Config { early: true, ..Config::default() };
-        let mut c = Stamped::new(fabric.nic(early));
-        let to_c = a.link(c.caps().addr).unwrap();
-        while c.stamps[Border::Taken as usize] == 0 {
-            c.stamp_receiving();
-            a.tx_slot(to_c, 8).unwrap().commit();
-            a.flush();
-            match c.rx_early() {
-                Some(frame) if frame.stands_still() => frame.take(),
-                _ => {}
-            }
-            c.rx_burst(8, |_, _| {});
-        }
-        assert!(c.take()[Border::Shown as usize..=Border::Taken as usize].is_sorted_by(|a, b| 0 < *a && a < b));
         for only in [Border::Asked, Border::Lent, Border::Committed, Border::Flush, Border::Flushed] {
             a.stamp_only(only);
             pass(&mut a, &mut b);

@@ -1,130 +1,134 @@
-//! Frames whose bytes are in the ring, and whose slot the kernel has not handed over yet.
+//! A frame whose bytes are in its slot, and whose slot the kernel has not handed over yet.
 //!
-//! In between it takes the time and fills in the slot's header: 90 to 110 ns of a lone frame's way (`bench/NOTES.md`, 48 and 50).
-//! Nothing tells how much of a frame is there, so what is shown is a copy, for who has a check.
+//! In between the kernel takes the time and fills in the slot's header (`tpacket_rcv`): some 100 ns of a lone frame's way
+//! (`bench/NOTES.md`, 50). Nothing tells then how much of a frame is there. So whoever gives a slot back fills the place of a short
+//! frame with [`POISON`], and a frame is whole when none of that is left where it stands, looked at in pairs of bytes, and not even one
+//! byte at its end. So whatever a copy has come to that goes forwards in steps of any length, or in any order in steps of at least two,
+//! shows. A frame that has the same two bytes in it itself, or that last one, is seen when its slot is handed over.
 
-use std::ops::Deref;
+use super::rx_ring::FRAME_AT;
+use crate::encap::ether;
 
-use super::datapath::LOOKS;
-use super::rx_ring::{FRAME_AT, RxRing};
-use super::{Uring, ether};
-use crate::{EarlyFrame, LinkAddr};
-
-impl Uring {
-    /// What may be a frame of ours, if none waits.
-    #[inline]
-    pub(super) fn early(&mut self) -> Option<Early<'_>> {
-        if !self.small.settle() {
-            return None;
-        }
-        for _ in 0..LOOKS {
-            if self.has_frame() {
-                return None;
-            }
-            if self.small.has_news() {
-                // Whoever sees a frame in one ring and then looks at the other sees all that came before it.
-                let is_first = self.dressed.as_ref().is_none_or(|(ring, _)| !ring.has_frame());
-                return if is_first { self.glance() } else { None };
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn glance(&mut self) -> Option<Early<'_>> {
-        let glance = Glance::at(&self.small)?;
-        let (header, payload) = ether::Header::parse(glance.frame()).ok()?;
-        if (header.dst_mac, header.dst) != (self.mac, self.endpoint) {
-            return None;
-        }
-        let (len, sender) = (payload.len(), LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
-        Some(Early { glance, len, sender, nic: self })
-    }
-}
-
-/// Perhaps a frame.
-pub(super) struct Early<'a> {
-    glance: Glance,
-    /// Bytes of payload.
-    len: usize,
-    sender: LinkAddr,
-    nic: &'a mut Uring,
-}
-
-impl Deref for Early<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.glance.frame()[ether::HEADER_LEN..][..self.len]
-    }
-}
-
-impl EarlyFrame for Early<'_> {
-    #[inline]
-    fn sender(&self) -> LinkAddr {
-        self.sender
-    }
-
-    #[inline]
-    fn stands_still(&self) -> bool {
-        self.glance.is_still_at(&self.nic.small)
-    }
-
-    #[inline]
-    fn take(self) {
-        self.nic.small.take_early();
-        self.nic.on_shown(self.len);
-    }
-}
-
-/// A copy of the beginning of a slot's frame, word by word.
-struct Glance {
-    bytes: [u8; WORDS_MAX * WORD],
-    words: usize,
+/// A copy of a short frame that is whole.
+pub struct Glance {
+    bytes: [u8; WORDS * WORD],
 }
 
 impl Glance {
-    /// `None` if the frame is longer than [`PAYLOAD_MAX`].
+    /// Of a slot that was given back with poison, by its eight-byte words in memory's order; each is asked for once.
     #[inline]
-    fn at(ring: &RxRing) -> Option<Self> {
-        let mut glance = Self { bytes: [0; WORDS_MAX * WORD], words: 0 };
-        glance.copy_up_to(HEADER_WORDS, ring);
+    pub fn of(slot: impl Fn(usize) -> u64) -> Option<Self> {
+        let mut glance = Self { bytes: [0; WORDS * WORD] };
+        let is_written =
+            glance.copy(0, BEFORE, &slot) & (1..HEADER_WORDS).fold(true, |all, at| all & glance.copy(at, 0, &slot));
         let len = ether::payload_len(glance.frame());
-        if len > PAYLOAD_MAX {
+        if !is_written || len > PAYLOAD_MAX {
             return None;
         }
-        glance.copy_up_to(HEADER_WORDS + len.div_ceil(WORD), ring);
-        Some(glance)
-    }
-
-    #[inline]
-    fn copy_up_to(&mut self, words: usize, ring: &RxRing) {
-        let chunks = self.bytes.as_chunks_mut::<WORD>().0;
-        for (at, chunk) in chunks[..words].iter_mut().enumerate().skip(self.words) {
-            *chunk = ring.word(FIRST + at).to_ne_bytes();
+        // The last pair may have one byte of the frame; the other one stays as it is.
+        let (whole, rest) = (HEADER_WORDS + len / WORD, len % WORD);
+        let mut is_written = (HEADER_WORDS..whole).fold(true, |all, at| all & glance.copy(at, 0, &slot));
+        if rest > 0 {
+            is_written &= glance.copy(whole, !0 << (8 * rest.next_multiple_of(2) - 1) << 1, &slot);
         }
-        self.words = words;
+        let end = FRAME_AT % WORD + ether::HEADER_LEN + len;
+        (is_written && glance.bytes[end - 1] != POISON.to_ne_bytes()[(end - 1) % WORD]).then_some(glance)
     }
 
-    /// Whether the same stands there.
+    /// Copies a word. True if no pair of bytes in it is poison, but for the bits to be `ignored`.
     #[inline]
-    fn is_still_at(&self, ring: &RxRing) -> bool {
-        let chunks = self.bytes.as_chunks::<WORD>().0[..self.words].iter();
-        chunks.enumerate().all(|(at, chunk)| ring.word(FIRST + at).to_ne_bytes() == *chunk)
+    fn copy(&mut self, at: usize, ignored: u64, slot: impl Fn(usize) -> u64) -> bool {
+        let word = slot(FIRST + at);
+        self.bytes.as_chunks_mut::<WORD>().0[at] = word.to_ne_bytes();
+        let pairs = (word ^ POISON).to_le() | ignored;
+        // Of a pair that is zero the highest bit (Mycroft's test; Warren, "Hacker's Delight", 6-1).
+        pairs.wrapping_sub(0x0001_0001_0001_0001) & !pairs & 0x8000_8000_8000_8000 == 0
     }
 
-    /// From its Ethernet header on.
+    /// From its Ethernet header on; behind it is anything.
     #[inline]
-    fn frame(&self) -> &[u8] {
+    pub fn frame(&self) -> &[u8] {
         &self.bytes[FRAME_AT % WORD..]
     }
 }
 
 const WORD: usize = size_of::<u64>();
-/// Word of the slot that a frame's first byte is in, and words from there to its payload.
-const FIRST: usize = FRAME_AT / WORD;
+/// Word of the slot that a frame begins in.
+pub const FIRST: usize = FRAME_AT / WORD;
+/// Its bits before the frame.
+const BEFORE: u64 = (1 << (8 * (FRAME_AT % WORD))) - 1;
+/// Words that are poisoned: two lines of the cache.
+pub const WORDS: usize = 2 * 64 / WORD;
 const HEADER_WORDS: usize = (FRAME_AT % WORD + ether::HEADER_LEN) / WORD;
-/// What is longer is half written for longer, and what is copied and compared costs more than it saves.
-const PAYLOAD_MAX: usize = 128;
-const WORDS_MAX: usize = HEADER_WORDS + PAYLOAD_MAX / WORD;
+const _: () = assert!((FRAME_AT + ether::HEADER_LEN).is_multiple_of(WORD) && FRAME_AT.is_multiple_of(2));
+/// The first word of payload, which tells whether there may be a frame.
+pub const TELLTALE: usize = FIRST + HEADER_WORDS;
+const PAYLOAD_MAX: usize = (WORDS - HEADER_WORDS) * WORD;
+/// Four pairs of bytes. No two that are often found; as a length it is beyond what is looked at.
+pub const POISON: u64 = 0xc35a_c35a_c35a_c35a_u64.to_le();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame as the kernel leaves it, with so much payload.
+    fn frame(len: usize) -> Vec<u8> {
+        let header = ether::Header { dst_mac: [2; 6], src_mac: [4; 6], dst: 1, src: 2, len: len as u16 }.emit();
+        header.into_iter().chain((0..len).map(|at| at as u8 + 1)).collect()
+    }
+
+    /// What is seen of a slot in which only those bytes of a frame are written that `is_written` is true of.
+    fn seen(frame: &[u8], is_written: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
+        let mut slot: Vec<u8> = POISON.to_ne_bytes().repeat(FIRST + WORDS + 10);
+        for at in (0..frame.len()).filter(|at| is_written(*at)) {
+            slot[FRAME_AT + at] = frame[at];
+        }
+        let glance = Glance::of(|word| u64::from_ne_bytes(slot.as_chunks().0[word]))?;
+        Some(glance.frame()[..frame.len()].to_vec())
+    }
+
+    #[test]
+    fn a_short_frame_is_seen_when_all_of_it_is_written() {
+        for len in 0..=PAYLOAD_MAX {
+            assert_eq!(seen(&frame(len), |_| true), Some(frame(len)), "{len} bytes");
+        }
+        assert_eq!(seen(&frame(PAYLOAD_MAX + 1), |_| true), None);
+        assert_eq!(seen(&frame(20), |_| false), None);
+    }
+
+    /// Forwards, backwards, and but for a store of whatever width anywhere.
+    #[test]
+    fn a_frame_of_which_something_is_missing_is_not_seen() {
+        for len in 0..=PAYLOAD_MAX {
+            let frame = frame(len);
+            for at in 0..frame.len() {
+                assert_eq!(seen(&frame, |byte| byte < at), None, "{at} of {len} and no more");
+            }
+            for at in 2..frame.len() {
+                assert_eq!(seen(&frame, |byte| byte >= at), None, "{len} but for the first {at}");
+            }
+            for width in [2, 4, 8, 16, 32] {
+                // As of a copy in such pieces, the last of which ends where the frame does.
+                let starts = (0..frame.len()).step_by(width).map(|at| at.min(frame.len().saturating_sub(width)) & !1);
+                for at in starts {
+                    let end = (at + width).min(frame.len());
+                    assert_eq!(seen(&frame, |byte| byte < at || end <= byte), None, "{len} but for {at}..{end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_with_poison_in_it_waits() {
+        let mut poisoned = frame(40);
+        poisoned[30..32].copy_from_slice(&POISON.to_ne_bytes()[..2]);
+        assert_eq!(seen(&poisoned, |_| true), None);
+        let mut last = frame(40);
+        last[61] = POISON.to_ne_bytes()[1];
+        assert_eq!(seen(&last, |_| true), None);
+        // Half of it, or across two pairs, is none.
+        let mut across = frame(40);
+        across[31..33].copy_from_slice(&POISON.to_ne_bytes()[..2]);
+        assert_eq!(seen(&across, |_| true), Some(across));
+    }
+}

@@ -26,7 +26,7 @@ use crate::encap::{ether, gso};
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
-use crate::{Caps, Counters, EarlyFrame, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use rx_ring::RxRing;
 use steering::Steering;
 use tx_queue::TxQueue;
@@ -60,6 +60,7 @@ pub struct Uring {
     /// Frames under our EtherType.
     small: RxRing,
     steering: Steering,
+    seen_early: u64,
     /// Those in the shape of IP packets, where the interface carries such.
     dressed: Option<(RxRing, Offload)>,
     tx: TxQueue,
@@ -85,6 +86,13 @@ enum Offload {
     SuperPackets,
     /// Has the kernel cut them before they get there: each piece is a frame.
     Trains,
+}
+
+impl Uring {
+    /// Of the frames shown so far, those that were seen before the kernel had handed them over.
+    pub fn seen_early(&self) -> u64 {
+        self.seen_early
+    }
 }
 
 /// A peer's headers, built once. Only the length changes from frame to frame.
@@ -121,12 +129,8 @@ impl Nic for Uring {
         self.receive(budget, each)
     }
 
-    #[inline]
-    fn rx_early(&mut self) -> Option<impl EarlyFrame + '_> {
-        self.early()
-    }
-
     fn has_unread(&mut self) -> bool {
+        self.small.settle();
         self.has_frame()
     }
 

@@ -115,6 +115,7 @@ impl Uring {
             caps,
             small,
             steering: Steering::START,
+            seen_early: 0,
             dressed,
             tx,
             links: LinkTable::new(),

@@ -2,10 +2,7 @@
 //!
 //! The kernel owns the slots whose status is `TP_STATUS_KERNEL` and fills them in order; a slot with `TP_STATUS_USER` is
 //! ours until we write `TP_STATUS_KERNEL` back. A frame arrives without a system call on this side: on a veth pair all
-//! of its work is done on the sender's core.
-//!
-//! Between a frame's bytes and its status the kernel takes the time and fills in the slot's header (`tpacket_rcv`). What of a frame may
-//! be seen before its status is in `early.rs`.
+//! of its work is done on the sender's core. A short frame is seen before its slot is handed over (`early.rs`).
 #![allow(unsafe_code)] // Memory shared with the kernel.
 
 use std::io;
@@ -14,8 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::tpacket2_hdr;
 
+use super::early::{FIRST, Glance, POISON, TELLTALE, WORDS};
 use super::sys::{self, Mapping};
-use crate::encap::ether;
 use crate::encap::gso::VNET_LEN;
 
 /// One socket's ring and our place in it.
@@ -25,11 +22,10 @@ pub struct RxRing {
     slots: usize,
     /// The slot that the next frame appears in; below `slots`.
     head: usize,
-    /// What stood in its word [`TELLTALE`] before the frame came, once somebody has looked. Not when its turn comes: whoever has just got a
-    /// frame is about to answer it, and the line may be far.
-    old: Option<u64>,
-    /// The frame in it was taken before the kernel had handed it over.
-    is_taken: bool,
+    /// Slots from there on that were given back with poison; at first none.
+    poisoned: usize,
+    /// The frame in it was shown before the kernel had handed it over.
+    is_shown: bool,
     /// After the mapping, which has to go first.
     socket: OwnedFd,
 }
@@ -53,7 +49,7 @@ impl RxRing {
         let mapping = Mapping::of_ring(&socket, blocks * block_len)?;
         // Slots tile the mapping without gaps, since a block is a whole number of slots.
         assert_eq!(mapping.len(), slots * slot_len);
-        Ok(Self { mapping, slot_len, slots, head: 0, old: None, is_taken: false, socket })
+        Ok(Self { mapping, slot_len, slots, head: 0, poisoned: 0, is_shown: false, socket })
     }
 
     /// Frames that it holds.
@@ -69,7 +65,7 @@ impl RxRing {
     /// True when a frame waits.
     #[inline]
     pub fn has_frame(&self) -> bool {
-        !self.is_taken && self.is_handed_over()
+        !self.is_shown && self.is_handed_over()
     }
 
     #[inline]
@@ -93,46 +89,53 @@ impl RxRing {
     /// Gives the slot of the frame that waits back to the kernel.
     #[inline]
     pub fn release(&mut self) {
-        // Pairs with the kernel's read of the status: our reads of the frame are over before it may write again.
+        for at in FIRST..FIRST + WORDS {
+            self.word(at).store(POISON, Ordering::Relaxed);
+        }
+        // Pairs with the kernel's read of the status: our accesses to the frame are over before it may write again.
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.head += 1;
         if self.head == self.slots {
             self.head = 0;
         }
-        self.old = None;
+        // All, once each was given back once.
+        self.poisoned = self.slots.min(self.poisoned + 1);
     }
 
-    /// True when something stands in the slot of the next frame that did not at the first look there. Of one that begins as the one
-    /// before it did in that slot nothing shows.
+    /// A short frame that is there although the kernel has not said so. Still to be told that it is shown: [`Self::on_shown_early`].
     #[inline]
-    pub fn has_news(&mut self) -> bool {
-        let now = self.word(TELLTALE);
-        !self.is_taken && now != *self.old.get_or_insert(now)
+    pub fn glance(&self) -> Option<Glance> {
+        // Before any look at another ring.
+        let word = |at| self.word(at).load(Ordering::Acquire);
+        if self.is_shown || self.poisoned < self.slots || word(TELLTALE) == POISON {
+            return None;
+        }
+        Glance::of(word)
     }
 
-    /// Word `at` of the slot of the next frame, of eight bytes in memory's order. The kernel may be about to write it.
+    /// The frame that [`Self::glance`] has seen was shown.
     #[inline]
-    pub fn word(&self, at: usize) -> u64 {
-        assert!(at < SLOT_LEN_MIN / size_of::<u64>());
-        // SAFETY: within the slot, which is at least as long and 16-byte aligned; whatever the kernel writes there meanwhile, each word
-        // is read at once.
-        unsafe { AtomicU64::from_ptr(self.slot().cast::<u64>().add(at)) }.load(Ordering::Relaxed)
+    pub fn on_shown_early(&mut self) {
+        self.is_shown = true;
     }
 
-    /// The frame whose bytes stand in the slot was shown.
-    #[inline]
-    pub fn take_early(&mut self) {
-        self.is_taken = true;
-    }
-
-    /// Gives the slot of a frame that was taken early back, once the kernel has handed it over. False while it has not.
+    /// Gives the slot of a frame that was shown early back, once the kernel has handed it over. False while it has not.
     #[inline]
     pub fn settle(&mut self) -> bool {
-        if self.is_taken && self.is_handed_over() {
-            self.is_taken = false;
+        if self.is_shown && self.is_handed_over() {
+            self.is_shown = false;
             self.release();
         }
-        !self.is_taken
+        !self.is_shown
+    }
+
+    /// Word `at` of the slot that the next frame appears in.
+    #[inline]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at < SLOT_LEN_MIN / size_of::<u64>());
+        // SAFETY: within the slot, which is at least as long and 16-byte aligned; the kernel may write there, and each access is one of a
+        // whole word.
+        unsafe { AtomicU64::from_ptr(self.slot().cast::<u64>().add(at)) }
     }
 
     #[inline]
@@ -186,12 +189,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Where in a slot a frame begins, if it has an Ethernet header: as `tpacket_rcv` reckons it, without a virtio-net header.
+/// Where in a slot a frame with an Ethernet header begins: as `tpacket_rcv` reckons it, without a virtio-net header.
 pub const FRAME_AT: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
-
-/// The first word of a frame's payload. It changes from frame to frame where that begins with a check or a number.
-const TELLTALE: usize = (FRAME_AT + ether::HEADER_LEN) / size_of::<u64>();
-const _: () = assert!((FRAME_AT + ether::HEADER_LEN).is_multiple_of(size_of::<u64>()));
 
 /// Room for a frame behind the slot's own header: the kernel puts the frame `TPACKET2_HDRLEN` and the longest link-level
 /// header (16) on, and the virtio-net header between (`tpacket_rcv`). A power of two while that wastes little, so that

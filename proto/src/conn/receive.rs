@@ -24,25 +24,6 @@ impl Conn {
     pub fn handle_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8]) -> Result<(), Reject> {
         let mut placed = false;
         self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
-        self.on_frame(turn, header, frame, placed)
-    }
-
-    /// As [`Self::handle_frame`], of a frame without a tag that may not be there yet.
-    #[inline(always)]
-    pub fn handle_early(
-        &mut self,
-        turn: &mut TurnContext,
-        header: &Header,
-        frame: &[u8],
-        stands_still: impl FnOnce() -> bool,
-    ) -> Result<(), Reject> {
-        self.admit(turn, header.epoch, |conn| conn.keys.check_in.holds(frame) && stands_still())?;
-        self.on_frame(turn, header, frame, false)
-    }
-
-    /// Takes in a frame that was let in. `placed`: the bytes of a message that it continues are there already.
-    #[inline(always)]
-    fn on_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8], placed: bool) -> Result<(), Reject> {
         if !turn.was_away && self.can_wait(header) {
             self.raise_limit(header.credit);
             self.noted = Some(NotedAck { ack: header.ack, at: turn.now });

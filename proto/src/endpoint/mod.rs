@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{EarlyFrame, Link, LinkAddr, Nic};
+use sidelane_nic::{Link, LinkAddr, Nic};
 
 use crate::conn::Conn;
 use crate::counters::Counters;
@@ -128,12 +128,7 @@ impl<N: Nic> Endpoint<N> {
             router.tell_done();
         }
         router.turn.lone.begin_turn(!router.ready.is_empty());
-        let early = !N::RELIABLE && take_early(&mut self.nic, router);
-        let received = if early {
-            1
-        } else {
-            self.nic.rx_burst(BURST, |frame, from| router.handle_frame(frame, from, N::RELIABLE))
-        };
+        let received = self.nic.rx_burst(BURST, |frame, from| router.handle_frame(frame, from, N::RELIABLE));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
         }
@@ -387,20 +382,6 @@ impl<N: Nic> Endpoint<N> {
         }
         Path::new(&caps, &self.router.turn.config, N::RELIABLE)
     }
-}
-
-/// Takes in a frame that the driver does not know to be there yet, if the frame's own check says that all of it is.
-#[inline]
-fn take_early<N: Nic>(nic: &mut N, router: &mut Router) -> bool {
-    if !router.takes_early() {
-        return false;
-    }
-    let Some(frame) = nic.rx_early() else { return false };
-    let is_taken = router.handle_early(&frame, || frame.stands_still());
-    if is_taken {
-        frame.take();
-    }
-    is_taken
 }
 
 /// All that its future depends on, but for the bytes of messages.

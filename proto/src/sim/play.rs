@@ -106,9 +106,7 @@ impl<'a> Game<'a> {
 
     fn start(&mut self, number: u32, messages: u32, operations: u32) {
         let mtu = self.scenario.mtu[number as usize];
-        let early = self.scenario.early;
-        let config = NodeConfig { mtu, mtu_safe: mtu, rx_frames: 256, early, ..Default::default() };
-        let nic = self.fabric.nic_at(number, config);
+        let nic = self.fabric.nic_at(number, NodeConfig { mtu, mtu_safe: mtu, rx_frames: 256, ..Default::default() });
         let config = Config {
             send_fifo: self.scenario.fifo,
             recv_fifo: self.scenario.fifo,

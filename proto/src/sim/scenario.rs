@@ -34,8 +34,6 @@ pub struct Scenario {
     pub crash: Option<Crash>,
     /// A time in which nodes take no turns.
     pub pause: Option<Pause>,
-    /// Drivers show frames early too, half of them half written.
-    pub early: bool,
     /// What protects the frames.
     pub protection: Protection,
     /// Ends with an error when there is still something to do by then.
@@ -101,7 +99,6 @@ impl Scenario {
             partitions: Vec::new(),
             crash: None,
             pause: None,
-            early: false,
             protection: Protection::Checked,
             time_limit: Duration::from_millis(120_000),
         }
@@ -152,7 +149,6 @@ impl Scenario {
             longest,
             // These are not drawn: an added draw would make another run of every seed.
             operations: if seed % 3 == 1 { 30 } else { 0 },
-            early: seed % 4 == 2,
             protection: if seed % 5 == 4 { Protection::Encrypted(KEY) } else { Protection::Checked },
             receiver_pause: if rng.chance(0.3) { Duration::from_micros(rng.below(2_000)) } else { Duration::ZERO },
             ..Self::calm(seed, 0)

@@ -4,10 +4,9 @@ use std::panic::catch_unwind;
 
 use sidelane_nic::rng::Rng;
 
-use super::COMPOSE;
 use crate::coll::neighbor::Neighbors;
 use crate::coll::two_level::WithinHosts;
-use crate::coll::{Blocks, Buffers, Call, Hosts, Schedule, Table};
+use crate::coll::{Blocks, Buffers, Call, Hosts, Reduction, Schedule, Table};
 
 /// Blocks of few bytes, now and then too few of them, or endless ones.
 struct Random {
@@ -39,7 +38,7 @@ impl Random {
 fn what_fits_can_be_built() {
     const KINDS: usize = 17;
     let (mut rng, mut fitted) = (Rng::new(1), [0; KINDS]);
-    let (reduction, table) = (COMPOSE.1, Table::default());
+    let table = Table::default();
     for turn in 0..200_000 {
         let size = 1 + rng.below(4) as usize;
         let [me, root] = [0; 2].map(|_| rng.below(size as u64) as usize);
@@ -47,6 +46,7 @@ fn what_fits_can_be_built() {
         let in_place = rng.below(4) == 0;
         let buffers = Buffers { send: if in_place { 0 } else { send }, receive, in_place };
         let len = 2 * rng.below(3) as usize;
+        let reduction = Reduction { element: 2, commutative: rng.chance(0.5) };
         let (mut one, mut other) = (Random::new(&mut rng, size), Random::new(&mut rng, size));
         let ring = [Some(((me + size - 1) % size) as u32), Some(((me + 1) % size) as u32)];
         let neighbors = Neighbors::Grid(if size > 1 { &ring } else { &[] });

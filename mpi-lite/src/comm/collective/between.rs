@@ -45,6 +45,23 @@ impl Groups {
         self.there[rank] as usize
     }
 
+    /// As [`Call::fits`], of a call from one group to the other. What the two first ranks exchange is seen there.
+    pub fn fits(&self, call: &Call, Buffers { send, receive, .. }: Buffers) -> bool {
+        let (us, them) = (self.here.len(), self.there.len());
+        let is_root = |root: usize| root == self.number();
+        match *call {
+            Call::ReduceScatter { blocks, .. } => blocks.lie_within(us, send) && blocks.len(self.rank) <= receive,
+            Call::Gather { root, len } => !is_root(root) || Blocks::Equal(len).lie_within(them, receive),
+            Call::Gatherv { root, blocks } => !is_root(root) || blocks.is_some_and(|all| all.lie_within(them, receive)),
+            Call::Scatter { root, len } => !is_root(root) || Blocks::Equal(len).lie_within(them, send),
+            Call::Scatterv { root, blocks } => !is_root(root) || blocks.is_some_and(|all| all.lie_within(them, send)),
+            Call::Allgather { len } => Blocks::Equal(len).lie_within(them, receive),
+            Call::Allgatherv { blocks } => blocks.lie_within(them, receive),
+            Call::Alltoallv { to, from } => to.lie_within(them, send) && from.lie_within(them, receive),
+            _ => true,
+        }
+    }
+
     /// What this process does in a call.
     ///
     /// # Panics

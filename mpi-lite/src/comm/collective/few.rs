@@ -97,7 +97,7 @@ fn by_few(
         Call::Gatherv { root, blocks } if limits.take_varying() && fits() && blocks.is_none_or(all_short) => {
             host.gather_few(root, send, blocks.map(|blocks| (receive, blocks)), peers)
         }
-        Call::Scatter { root, len } if limits.size() * len <= FEW && fits() => {
+        Call::Scatter { root, len } if limits.size().saturating_mul(len) <= FEW && fits() => {
             host.scatter_few(root, len, if me == root { send } else { None }, scattered(me == root, receive), peers)
         }
         Call::Scatterv { root, blocks } if limits.are_few(limits.size(), buffers.send) && fits() => {
@@ -107,7 +107,9 @@ fn by_few(
         Call::Allgatherv { blocks } if limits.take_varying() && fits() && all_short(blocks) => {
             host.allgather_few(blocks, send, receive, peers)
         }
-        Call::Alltoall { len } if limits.size() * len <= FEW && fits() => host.alltoall_few(len, send, receive, peers),
+        Call::Alltoall { len } if limits.size().saturating_mul(len) <= FEW && fits() => {
+            host.alltoall_few(len, send, receive, peers)
+        }
         Call::Alltoallv { to, from } if limits.are_few(limits.size(), given) && fits() => {
             host.alltoall_varying_few((send?, to), (receive, from), peers)
         }

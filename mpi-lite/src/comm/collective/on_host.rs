@@ -231,7 +231,7 @@ pub(super) fn takes(limits: Limits, call: Call, given: usize, receive: usize, si
         | Call::Exscan { .. }
         | Call::ReduceScatter { .. } => limits.take(given),
         Call::Gather { len, .. } | Call::Allgather { len } => limits.take(len),
-        Call::Scatter { len, .. } | Call::Alltoall { len } => limits.take(len * size),
+        Call::Scatter { len, .. } | Call::Alltoall { len } => limits.take(len.saturating_mul(size)),
         Call::Gatherv { .. } | Call::Scatterv { .. } | Call::Allgatherv { .. } | Call::Alltoallv { .. } => {
             limits.take_varying()
         }

@@ -226,8 +226,10 @@ impl Ranks {
 
     /// Whether the buffers are as long as the call says, where that is known before it is made: else [`Self::build`] may panic.
     pub fn fits(&self, call: &Call, buffers: Buffers) -> bool {
-        // Between groups each algorithm's spans say so.
-        self.groups.is_some() || call.fits((self.rank, self.size()), buffers)
+        match &self.groups {
+            Some(groups) => groups.fits(call, buffers),
+            None => call.fits((self.rank, self.size()), buffers),
+        }
     }
 
     /// As [`Self::call`], of a call of few bytes in memory that the ranks share. `None`: it is none of those, or that was not made

@@ -9,6 +9,12 @@ use crate::comm::elements::Elements;
 use crate::comm::operand::{Operand, reduction};
 use crate::op::Op;
 
+/// Until all are through what they have called, with turns: who has sent may have to hear of a connection first.
+fn meet(comm: &Communicator, met: &AtomicU32, all: u32) {
+    met.fetch_add(1, Ordering::Relaxed);
+    comm.local().wait_for(|_| (met.load(Ordering::Relaxed) == all).then_some(()));
+}
+
 /// As programs in C may make one: a rank that gives two numbers and has room for one.
 #[test]
 fn a_raw_call_that_does_not_fit_is_an_error_everywhere() {
@@ -43,11 +49,11 @@ fn a_raw_call_that_does_not_fit_is_an_error_everywhere() {
         .into_iter()
         .flat_map(|threads| [Form::Waits, Form::Begun, Form::Persistent].map(|form| (threads, form)))
     {
-        let have_met = std::sync::Barrier::new(3);
+        let met = AtomicU32::new(0);
         in_threads(3, &Config::default(), threads, |comm| {
             comm.barrier().unwrap();
             // Who is not through yet would be told in the barrier.
-            have_met.wait();
+            meet(&comm, &met, 3);
             let data = vec![1; if comm.rank() == 1 { 2 } else { 1 }];
             let failed = make(&comm, form, &data, &mut [0]).and_then(|()| comm.barrier());
             let expected = match failed {
@@ -64,10 +70,10 @@ fn a_raw_call_that_does_not_fit_is_an_error_everywhere() {
 #[test]
 fn who_has_too_little_room_in_a_call_by_messages_harms_only_those_who_wait_for_it() {
     let revoked = [1, 2, 3].map(|odd| {
-        let (revoked, have_met) = (AtomicU32::new(0), std::sync::Barrier::new(4));
+        let (revoked, met) = (AtomicU32::new(0), AtomicU32::new(0));
         in_threads(4, &Config::default(), true, |comm| {
             comm.barrier().unwrap();
-            have_met.wait();
+            meet(&comm, &met, 4);
             let mut data = [0u8; 9];
             let len = if comm.rank() == odd { 8 } else { 9 };
             let done = comm.broadcast(&mut data[..len], 0);
@@ -86,4 +92,42 @@ fn who_has_too_little_room_in_a_call_by_messages_harms_only_those_who_wait_for_i
         revoked.into_inner()
     });
     assert_eq!(revoked, [0, 4, 0]);
+}
+
+/// From one group to another: the root of the first one has no room for all.
+#[test]
+fn a_call_between_groups_that_does_not_fit_is_an_error_for_both() {
+    for begun in [false, true] {
+        let met = AtomicU32::new(0);
+        in_threads(4, &Config::default(), false, |world| {
+            let side = world.rank() / 2;
+            let local = world.split(Some(side), 0).unwrap().unwrap();
+            let comm = Communicator::intercomm(&local, 0, &world, 2 * (1 - side), 7).unwrap();
+            comm.barrier().unwrap();
+            meet(&comm, &met, 4);
+            let root = match world.rank() {
+                0 => comm.own_number(),
+                1 => crate::comm::collective::NOBODY,
+                _ => comm.number_of(0),
+            };
+            let (data, mut room) = ([1u8; 8], [0u8; 12]);
+            let (given, room) = match world.rank() {
+                0 => (Elements::none(), Elements::of_mut(&mut room)),
+                1 => (Elements::none(), Elements::none()),
+                _ => (Elements::of(&data), Elements::none()),
+            };
+            let call = Call::Gather { root, len: 8 };
+            // SAFETY: both are borrowed until the call is over.
+            let done = unsafe {
+                if begun {
+                    comm.start_call_raw(call, Some(given), room, None)
+                        .and_then(|mut begun| comm.local().wait(&mut begun).ok().map(drop))
+                } else {
+                    comm.call_raw(call, Some(given), room, None)
+                }
+            };
+            assert_eq!(done.is_err(), world.rank() == 0, "{done:?}");
+            assert_eq!(comm.barrier(), Err(ErrorClass::Revoked));
+        });
+    }
 }
