@@ -2,6 +2,7 @@
 //! call, by messages otherwise; and on two levels by both, where hosts have several ranks.
 
 mod between;
+mod course;
 mod execution;
 mod few;
 mod on_host;
@@ -11,6 +12,7 @@ mod ranks;
 mod tests;
 
 pub use between::NOBODY;
+pub use course::Course;
 pub use execution::{Execution, Lent};
 pub use queue::{KeptCombine, Queue, Queued};
-pub use ranks::{Combine, Course, Ranks};
+pub use ranks::{Combine, Ranks};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sidelane_nic::share::Ticket;
 
 use super::between::Groups;
-use super::execution::{Execution, Lent, Part, Progress, Route};
+use super::course::Course;
+use super::execution::{Execution, Lent, Part, Route};
 use super::few::make_few;
 use super::on_host::{Members, Waiting, give_up, make, takes};
 use super::queue::Queue;
@@ -48,45 +49,8 @@ pub struct Ranks {
     groups: Option<Groups>,
     /// A receive for who wakes us out of a wait for shared memory.
     wake: Option<Request>,
+    /// In the call that failed last others may wait for us, and do not know of it.
     left_others: bool,
-}
-
-/// Where the messages of a communicator's calls go.
-#[derive(Clone, Debug)]
-pub struct Course {
-    context: u32,
-    rank: u32,
-    processes: Arc<[u32]>,
-}
-
-impl Course {
-    /// What its messages are told from others by.
-    pub fn context(&self) -> u32 {
-        self.context
-    }
-
-    /// Begins once more what was built in `execution`, with messages of this tag, which nobody else has now.
-    pub fn start(&self, device: &mut Device, execution: &mut Execution, lent: Lent, tag: i32) {
-        execution.start(device, self.route(), lent, tag);
-    }
-
-    /// Goes on with a call, as far as it can without waiting. True once it is over.
-    pub fn advance(
-        &self,
-        device: &mut Device,
-        execution: &mut Execution,
-        combine: &mut Combine,
-    ) -> Result<bool, Error> {
-        match execution.advance(device, self.route(), combine)? {
-            Progress::Over => Ok(true),
-            Progress::Waits => Ok(false),
-            Progress::Calls(_) => unreachable!("within hosts go messages"),
-        }
-    }
-
-    fn route(&self) -> Route<'_> {
-        Route { context: self.context, rank: self.rank, processes: &self.processes, whole: &self.processes }
-    }
 }
 
 /// Memory that the ranks share.
