@@ -1,0 +1,108 @@
+//! This side's end of a pair, and the other process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sidelane_nic::dpdk::{Config, Pair};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{Link, Nic, TxSlot};
+
+use crate::other::Other;
+use crate::{DEVICE, FRAMES, libdpdk};
+
+/// This side's end, and the process at the other.
+pub struct Stage {
+    pub pair: Pair,
+    pub link: Link,
+    pub other: Other,
+    /// The other end's.
+    pub device: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Stage {
+    /// The other side has flushed so many frames, and nobody has received any. `None` without DPDK.
+    pub fn new(name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
+        let turn = alone();
+        if libdpdk::is_missing() {
+            return None;
+        }
+        let name = device(name);
+        let device = format!("{name}{there}");
+        // The server's end first: a client does not wait long for it.
+        let early = (!here.is_empty()).then(|| open(&format!("{name}{here}"), HERE, THERE));
+        let mut other = start(&device, frames);
+        other.heard("open");
+        let (pair, link) = early.unwrap_or_else(|| open(&name, HERE, THERE));
+        other.heard("flushed");
+        Some(Self { pair, link, other, device, _turn: turn })
+    }
+
+    /// All frames of the other side come, and its end is told only then.
+    pub fn expect_all(&mut self, frames: u32) {
+        for number in 0..frames {
+            assert!(!self.pair.is_gone(self.link), "gone before frame {number}");
+            assert_eq!(receive(&mut self.pair), number);
+        }
+        self.wait_until_gone();
+    }
+
+    pub fn wait_until_gone(&mut self) {
+        let give_up = self.pair.now() + Duration::from_millis(1_000);
+        while !self.pair.is_gone(self.link) {
+            assert!(self.pair.now() < give_up, "its end was not told within a second");
+            self.pair.wait(Some(give_up)).unwrap();
+        }
+    }
+}
+
+pub fn start(device: &str, frames: u32) -> Other {
+    Other::start("other_side", &[(DEVICE, device), (FRAMES, &frames.to_string())])
+}
+
+/// One test at a time: each has two processes that poll.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn device(name: &str) -> String {
+    format!("memif:sidelane-pair-{name}-{}", std::process::id())
+}
+
+pub fn open(device: &str, own: &str, peer: &str) -> (Pair, Link) {
+    let mac = own.split('/').next().unwrap();
+    let mut pair = Pair::open(&Config::new(format!("{device},mac={mac}"))).unwrap();
+    let link = pair.link(peer.parse().unwrap()).unwrap();
+    (pair, link)
+}
+
+/// Commits a numbered frame, as soon as there is a slot.
+pub fn send(pair: &mut Pair, link: Link, number: u32) {
+    let give_up = pair.now() + PATIENCE;
+    loop {
+        if let Some(mut slot) = pair.tx_slot(link, 100) {
+            slot.fill(0);
+            slot[..4].copy_from_slice(&number.to_le_bytes());
+            return slot.commit();
+        }
+        assert!(pair.now() < give_up, "no slot for frame {number}");
+        pair.wait(Some(pair.now() + Duration::from_millis(1))).unwrap();
+    }
+}
+
+/// The number of the next frame.
+pub fn receive(pair: &mut Pair) -> u32 {
+    let give_up = pair.now() + PATIENCE;
+    let mut number = None;
+    while pair.rx_burst(1, |frame, _| number = frame.first_chunk().map(|number| u32::from_le_bytes(*number))) == 0 {
+        assert!(pair.now() < give_up, "nothing came");
+        pair.wait(Some(give_up)).unwrap();
+    }
+    number.expect("every frame has a number")
+}
+
+pub const HERE: &str = "02:00:00:00:00:01/0";
+pub const THERE: &str = "02:00:00:00:00:02/0";
+/// Frames that a ring takes at the usual MTU.
+pub const RING: u32 = 256;
+pub const PATIENCE: Duration = Duration::from_millis(20_000);
