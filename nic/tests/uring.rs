@@ -40,6 +40,7 @@ inside_a_namespace! {
     others_frames_are_not_seen_and_put_the_filter_back
     frames_of_both_rings_come_in_the_order_of_sending
     short_frames_that_come_alone_and_many_at_once_are_whole
+    short_frames_that_follow_large_ones_come_after_them
     full_rings_drop_and_count
     removed_interface_is_gone
     interface_that_was_down_carries_frames_again
@@ -317,25 +318,55 @@ mod cases {
     pub fn short_frames_that_come_alone_and_many_at_once_are_whole() {
         let (mut a, mut b, to_b) = veth_pair();
         let mut frames = 0;
-        // Who shares a core with the sender sees none early.
         until("a frame is seen early", || {
-            receive_short(&mut a, &mut b, to_b, 200_000);
+            // Mostly alone, so that it is seen before the kernel hands it over.
+            let under_way = |number| if number % 1_000 < 900 { 1 } else { 64 };
+            receive_numbered(&mut a, &mut b, to_b, 200_000, under_way, |_| 16);
             frames += 200_000;
-            b.seen_early() > 0 || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1)
+            b.seen_early() > 0 || shares_the_only_core()
         });
         assert_eq!((b.counters().rx_frames, b.counters().rx_dropped), (frames, 0));
         println!("{} of {frames} frames were seen early", b.seen_early());
     }
 
-    fn receive_short(a: &mut Uring, b: &mut Uring, to_b: Link, frames: u64) {
+    /// What is seen early waits for what came before it in the ring of super-packets.
+    pub fn short_frames_that_follow_large_ones_come_after_them() {
+        let (mut a, mut b, to_b) = veth_pair();
+        let large = a.caps().mtu_safe as u64 + 1;
+        assert!(large < a.caps().mtu as u64, "a veth has the offload: {:?}", a.caps());
+        // Pairs of a large frame and a short one, sent with nothing between them.
+        let len = |number| if number % 2 == 0 { large } else { 16 };
+        let mut frames = 0;
+        until("a frame is seen early", || {
+            receive_numbered(&mut a, &mut b, to_b, 100_000, |number| 1 + number % 2, len);
+            frames += 100_000;
+            b.seen_early() > 0 || shares_the_only_core()
+        });
+        assert_eq!((b.counters().rx_frames, b.counters().rx_dropped), (frames, 0));
+        println!("{} of {frames} frames were seen early", b.seen_early());
+    }
+
+    /// Who shares a core with the sender sees no frame early.
+    fn shares_the_only_core() -> bool {
+        std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1)
+    }
+
+    /// So many frames, each of at least `len` bytes and sent when fewer than `under_way` are, come whole and in order.
+    fn receive_numbered(
+        a: &mut Uring,
+        b: &mut Uring,
+        to_b: Link,
+        frames: u64,
+        under_way: impl Fn(u64) -> u64 + Sync,
+        len: impl Fn(u64) -> u64 + Sync,
+    ) {
         let (sender, received, mut rng) = (a.caps().addr, AtomicU64::new(0), Rng::new(1));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..frames {
-                    // Mostly alone, so that it is seen before the kernel hands it over.
-                    let under_way = if number % 1_000 < 900 { 1 } else { 64 };
-                    until("what was sent is received", || number - received.load(Ordering::Acquire) < under_way);
-                    let mut frame = vec![0; 16 + rng.below(160) as usize];
+                    let room = || number - received.load(Ordering::Acquire) < under_way(number);
+                    until("what was sent is received", room);
+                    let mut frame = vec![0; (len(number) + rng.below(160)) as usize];
                     rng.fill(&mut frame[16..]);
                     frame[8..16].copy_from_slice(&number.to_le_bytes());
                     let check = check_of(&frame);
