@@ -1,12 +1,12 @@
 //! What fits a call can be built.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sidelane_nic::rng::Rng;
 
 use crate::coll::neighbor::Neighbors;
 use crate::coll::two_level::WithinHosts;
-use crate::coll::{Blocks, Buffers, Call, Hosts, Reduction, Schedule, Table};
+use crate::coll::{Blocks, Buffers, Call, Collective, Hosts, Reduction, Rule, Schedule, Table};
 
 /// Blocks of few bytes, now and then too few of them, or endless ones.
 struct Random {
@@ -34,13 +34,34 @@ impl Random {
     }
 }
 
+/// Any algorithm for each collective, and another one for where the first can't, as between and within hosts.
+fn table(rng: &mut Rng) -> Table {
+    let all = 0..=usize::MAX;
+    let mut rule = |collective: Collective| {
+        let algorithm = collective.algorithms()[rng.below(collective.algorithms().len() as u64) as usize];
+        Rule { collective, ranks: all.clone(), bytes: all.clone(), algorithm }
+    };
+    Table::new(Collective::ALL.into_iter().chain(Collective::ALL).map(&mut rule).collect())
+}
+
+/// Whether places of its blocks are told one by one, so that they may lie over each other: an error of the program's.
+fn may_clash(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Gatherv { blocks: Some(Blocks::At { .. }), .. }
+            | Call::Allgatherv { blocks: Blocks::At { .. } }
+            | Call::Alltoallv { from: Blocks::At { .. }, .. }
+            | Call::NeighborAllgather { from: Blocks::At { .. }, .. }
+            | Call::NeighborAlltoall { from: Blocks::At { .. }, .. }
+    )
+}
+
 #[test]
 fn what_fits_can_be_built() {
     const KINDS: usize = 17;
     let (mut rng, mut fitted) = (Rng::new(1), [0; KINDS]);
-    let table = Table::default();
     for turn in 0..200_000 {
-        let size = 1 + rng.below(4) as usize;
+        let size = 1 + rng.below(5) as usize;
         let [me, root] = [0; 2].map(|_| rng.below(size as u64) as usize);
         let [send, receive] = [0; 2].map(|_| 2 * rng.below(7) as usize);
         let in_place = rng.below(4) == 0;
@@ -49,7 +70,12 @@ fn what_fits_can_be_built() {
         let reduction = Reduction { element: 2, commutative: rng.chance(0.5) };
         let (mut one, mut other) = (Random::new(&mut rng, size), Random::new(&mut rng, size));
         let ring = [Some(((me + size - 1) % size) as u32), Some(((me + 1) % size) as u32)];
-        let neighbors = Neighbors::Grid(if size > 1 { &ring } else { &[] });
+        let [sources, destinations] =
+            [0; 2].map(|_| (0..rng.below(4)).map(|_| Some(rng.below(size as u64) as u32)).collect::<Vec<_>>());
+        let neighbors = match rng.below(3) {
+            0 => Neighbors::Graph { sources: &sources, destinations: &destinations },
+            _ => Neighbors::Grid(if size > 1 { &ring } else { &[] }),
+        };
         let kind = turn % KINDS;
         let call = match kind {
             0 => Call::Barrier,
@@ -72,10 +98,15 @@ fn what_fits_can_be_built() {
         };
         if call.fits((me, size), buffers) {
             fitted[kind] += 1;
-            // On a host together, or on two.
-            let hosts = Hosts::new((0..size).map(|rank| if turn % 2 == 0 { 0 } else { rank % 2 }));
-            let build = || call.build(&mut Schedule::new(), me, (&hosts, WithinHosts::Messages), buffers, &table);
-            assert!(catch_unwind(build).is_ok(), "rank {me} of {size}: {call:?}, {buffers:?}");
+            let hosts = Hosts::new((0..size).map(|_| rng.below(3)).collect::<Vec<_>>());
+            let within = if rng.chance(0.5) { WithinHosts::Messages } else { WithinHosts::Calls };
+            let (table, mut schedule) = (table(&mut rng), Schedule::new());
+            let build = AssertUnwindSafe(|| call.build(&mut schedule, me, (&hosts, within), buffers, &table));
+            let built = catch_unwind(build);
+            let told = || format!("turn {turn}, rank {me} of {size}, {within:?}: {call:?}, {buffers:?}, {table:?}");
+            assert!(built.is_ok(), "{}", told());
+            let clash = schedule.check().err().filter(|_| !may_clash(&call));
+            assert!(clash.is_none(), "{clash:?}, {}", told());
         }
     }
     assert!(fitted.iter().all(|number| *number > 100), "{fitted:?}");
