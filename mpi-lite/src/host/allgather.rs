@@ -14,9 +14,10 @@ impl Host {
     ) -> Result<(), P::Error> {
         let what = What::new(What::ALLGATHER, 0);
         let shown = block.unwrap_or(&output[blocks.start(self.me)..][..blocks.len(self.me)]);
-        let long = !self.slots.show_now(what, shown, peers) && self.offer(what, shown, self.short, peers).await?;
+        let short = self.short_common();
+        let long = !self.slots.show_now(what, shown, peers) && self.offer(what, shown, short, peers).await?;
         self.slots.await_all(peers).await?;
-        self.take_blocks(what, blocks, block, output, peers).await?;
+        self.take_blocks(what, blocks, (block, output), short, peers).await?;
         self.slots.finish(peers);
         if long { self.slots.await_taken(peers).await } else { Ok(()) }
     }

@@ -2,7 +2,7 @@
 //! last, for all; of long ones each combines a part of all, and all copy the parts.
 
 use super::slots::Slots;
-use super::{Host, Peers, SHORT_ALL, What};
+use super::{Host, Peers, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -17,7 +17,7 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let (what, len) = (What::new(What::ALLREDUCE, element), output.len());
-        if len > SHORT_ALL {
+        if len > self.short_combined() {
             return self.allreduce_long(what, input, output, element, combine, peers).await;
         }
         if !self.slots.show_now(what, input.unwrap_or(output), peers) {

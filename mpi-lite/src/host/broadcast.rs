@@ -6,15 +6,16 @@ impl Host {
     /// The root's `data` to all.
     pub async fn broadcast<P: Peers>(&mut self, root: usize, data: &mut [u8], peers: &mut P) -> Result<(), P::Error> {
         let what = What::new(What::BROADCAST, root);
+        let short = self.short_common();
         if self.me == root {
-            let long = !self.slots.show_now(what, data, peers) && self.offer(what, data, self.short, peers).await?;
+            let long = !self.slots.show_now(what, data, peers) && self.offer(what, data, short, peers).await?;
             self.slots.finish(peers);
             return if long { self.slots.await_taken(peers).await } else { Ok(()) };
         }
         if !self.slots.has_shown(root) {
             self.slots.await_member(root, peers).await?;
         }
-        self.take(what, root, (data.len(), 0), data, self.short, peers)?;
+        self.take(what, root, (data.len(), 0), data, short, peers)?;
         self.slots.finish(peers);
         Ok(())
     }

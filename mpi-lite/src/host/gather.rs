@@ -15,7 +15,7 @@ impl Host {
     ) -> Result<(), P::Error> {
         let what = What::new(What::GATHER, root);
         if let Some((output, blocks)) = output {
-            self.take_blocks(what, blocks, block, output, peers).await?;
+            self.take_blocks(what, blocks, (block, output), self.short, peers).await?;
             self.slots.finish(peers);
             return Ok(());
         }
@@ -25,13 +25,13 @@ impl Host {
         if long { self.slots.await_taken_by(root, peers).await } else { Ok(()) }
     }
 
-    /// What all have shown, each to its place; of ours only what is not in place.
+    /// What all have shown, by a copy up to `most` bytes, each to its place; of ours only what is not in place.
     pub(super) async fn take_blocks<P: Peers>(
         &self,
         what: What,
         blocks: Blocks<'_>,
-        own: Option<&[u8]>,
-        output: &mut [u8],
+        (own, output): (Option<&[u8]>, &mut [u8]),
+        most: usize,
         peers: &mut P,
     ) -> Result<(), P::Error> {
         for turn in 0..self.size {
@@ -42,7 +42,7 @@ impl Host {
                 if !self.slots.has_shown(member) {
                     self.slots.await_member(member, peers).await?;
                 }
-                self.take(what, member, (into.len(), 0), into, self.short, peers)?;
+                self.take(what, member, (into.len(), 0), into, most, peers)?;
             } else if let Some(own) = own {
                 self.fits::<P>(own.len(), into.len())?;
                 into.copy_from_slice(own);

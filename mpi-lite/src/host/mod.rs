@@ -107,6 +107,8 @@ pub struct Host {
     reads: bool,
     /// Blocks up to here are copied through shared memory.
     short: usize,
+    /// Longer ones too, of which every member reads all or a part: [`common_max`], or nothing.
+    common: usize,
     /// A call's own: what it shows, and what it has read of others.
     work: Vec<u8>,
     came: Vec<u8>,
@@ -133,8 +135,8 @@ impl Host {
 
     fn of(shared: Shared, me: usize, size: usize) -> Self {
         let slots = Slots::new(shared, me, size);
-        let short = if slots.ground.crowded { SHORT_ALL } else { SHORT };
-        Self { slots, me, size, reads: false, short, work: Vec::new(), came: Vec::new() }
+        let (short, common) = if slots.ground.crowded { (SHORT_ALL, common_max(size)) } else { (SHORT, 0) };
+        Self { slots, me, size, reads: false, short, common, work: Vec::new(), came: Vec::new() }
     }
 
     /// Which member we are.
@@ -198,6 +200,16 @@ impl Host {
         self.slots.await_all(peers).await?;
         self.slots.finish(peers);
         Ok(())
+    }
+
+    /// Blocks up to here that every member reads are copied through shared memory.
+    fn short_common(&self) -> usize {
+        self.short.max(self.common)
+    }
+
+    /// Arrays up to here of which every member combines all or a part.
+    fn short_combined(&self) -> usize {
+        SHORT_ALL.max(self.common / 2)
     }
 
     /// Shows `bytes`, copied if they are no more than `most`; else true, and they are to stay until they are taken.
@@ -322,6 +334,15 @@ const SHORT: usize = 8 * 1024;
 
 /// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
 const SHORT_ALL: usize = 16 * 1024;
+
+/// As both, of what every one of `size` ranks reads who are more than cores. To be read from is to wait until each of them has had a
+/// core. A second copy costs less than that as long as what all show together stays in the caches (`bench/NOTES.md` 51).
+const fn common_max(size: usize) -> usize {
+    const TOGETHER: usize = 4 << 20;
+    const MOST: usize = 512 << 10;
+    let share = TOGETHER / size;
+    if share < MOST { share } else { MOST }
+}
 
 /// Elements of `element` bytes that have `most` bytes together, or one.
 fn whole(element: usize, most: usize) -> usize {

@@ -1,6 +1,6 @@
 //! Each shows its array and combines its block of all.
 
-use super::{Host, Peers, SHORT_ALL, What};
+use super::{Host, Peers, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -19,7 +19,7 @@ impl Host {
         let given = input.unwrap_or(output);
         let (at, len) = (blocks.start(self.me), blocks.len(self.me));
         let shown = given.len();
-        if shown <= SHORT_ALL {
+        if shown <= self.short_combined() {
             if !self.slots.show_now(what, given, peers) {
                 self.slots.show(what, given, peers).await?;
             }

@@ -55,6 +55,7 @@ pub struct Ranks {
 
 /// Memory that the ranks share.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a communicator has one, and no pointer to follow for each call")]
 enum Shared {
     /// All are on one host, and have made no call yet that waits.
     Unmade,

@@ -14,7 +14,7 @@ use super::gate::{self, Closed, Turn};
 use super::wait::Ground;
 use super::{FEW, Peers, What, prefetch, whole};
 pub(in crate::host) use places::SLOT;
-use places::{HEAD, HEADS, LARGE, LEN, Places, Ring, WHAT};
+use places::{HEAD, HEADS, LEN, Places, Ring, WHAT};
 
 /// Rings of slots for each member and for results: heads, and small and large ones for what has no room there; and calls that each
 /// has finished. A slot is written again when everybody has finished the call that used it last, so that a member whom nobody
@@ -114,7 +114,7 @@ impl Slots {
     ) -> Result<(), P::Error> {
         self.say(what, bytes.len() as u64, peers).await?;
         if bytes.len() > FEW {
-            self.await_slot(LARGE, peers).await?;
+            self.await_slot(self.places.ring(bytes.len()), peers).await?;
         }
         self.ground.shared.write(self.place(self.ground.me, bytes.len()), bytes);
         self.come(peers);
@@ -299,7 +299,7 @@ impl Slots {
     /// Copies out what `member` shows in this call, `shown` bytes, from `at` on.
     #[inline]
     pub(in crate::host) fn read(&self, member: usize, shown: usize, at: usize, into: &mut [u8]) {
-        assert!(at + into.len() <= shown && shown <= SLOT, "no more than was shown");
+        assert!(at + into.len() <= shown && shown <= self.places.longest(), "no more than was shown");
         self.copy_out(self.place(member, shown) + at, into);
     }
 

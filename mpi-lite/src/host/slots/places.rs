@@ -1,13 +1,17 @@
 //! Where things are in the memory that members share: flags, a gate, and each one's rings of slots.
 
 use crate::host::wait::Ground;
-use crate::host::{FEW, gate};
+use crate::host::{FEW, common_max, gate};
 
 /// The memory of a number of members.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     flags: usize,
     rings: usize,
+    /// Of each member's rings.
+    rings_len: usize,
+    /// The slots of what is longest.
+    long: Ring,
     /// Bytes in all.
     pub(super) end: usize,
 }
@@ -17,7 +21,9 @@ impl Places {
         let flags = Ground::len(size).next_multiple_of(FLAGS_LEN) + gate::LEN;
         // On a page, so that of rings which nobody uses no page is taken.
         let rings = (flags + size * FLAGS_LEN).next_multiple_of(4096);
-        Self { flags, rings, end: rings + (size + 1) * RINGS_LEN }
+        let long = Ring { start: LARGE.end(), slots: 2, slot: common_max(size) };
+        let rings_len = long.end().next_multiple_of(4096);
+        Self { flags, rings, rings_len, long, end: rings + (size + 1) * rings_len }
     }
 
     /// Where the gate is.
@@ -34,26 +40,38 @@ impl Places {
     /// Where the head of a member's slot for a call is.
     #[inline]
     pub(super) const fn head(self, member: usize, call: u32) -> usize {
-        self.rings + member * RINGS_LEN + HEADS.place(call)
+        self.rings + member * self.rings_len + HEADS.place(call)
     }
 
     /// Where so many bytes of a call are.
     #[inline]
     pub(super) const fn bytes(self, member: usize, call: u32, len: usize) -> usize {
-        let rings = self.rings + member * RINGS_LEN;
+        let rings = self.rings + member * self.rings_len;
         rings
             + if len <= VERY_FEW {
                 HEADS.place(call) + HEAD
             } else if len <= FEW {
                 SMALL.place(call)
             } else {
-                LARGE.place(call)
+                self.ring(len).place(call)
             }
+    }
+
+    /// The slots of so many bytes, where those are more than few.
+    #[inline]
+    pub(super) const fn ring(self, len: usize) -> Ring {
+        if len <= SLOT { LARGE } else { self.long }
+    }
+
+    /// The most that is shown by a copy.
+    #[inline]
+    pub(super) const fn longest(self) -> usize {
+        if self.long.slot > SLOT { self.long.slot } else { SLOT }
     }
 }
 
 /// A member's slots of one length, behind those of another.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Ring {
     start: usize,
     /// Calls that a member may be ahead of the others, less one: as many cost one turn on a core.
@@ -75,8 +93,7 @@ impl Ring {
 
 pub(super) const HEADS: Ring = Ring { start: 0, slots: 64, slot: 64 };
 const SMALL: Ring = Ring { start: HEADS.end(), slots: HEADS.slots, slot: FEW };
-pub(super) const LARGE: Ring = Ring { start: SMALL.end(), slots: 8, slot: SLOT };
-const RINGS_LEN: usize = LARGE.end();
+const LARGE: Ring = Ring { start: SMALL.end(), slots: 8, slot: SLOT };
 
 /// A head begins with the number of its call. Then what is shown, how long it is, and the bytes.
 pub(super) const WHAT: usize = 8;
@@ -87,7 +104,7 @@ const VERY_FEW: usize = HEADS.slot - HEAD;
 
 const _: () = assert!(FEW.is_multiple_of(64), "a slot begins with a cache line");
 
-/// The most that is shown by a copy: what goes by a copy at most, and a table of where it is.
+/// What goes by a copy in any call, and a table of where it is.
 pub(in crate::host) const SLOT: usize = 20 * 1024;
 
 /// Two cache lines for each member: processors fetch lines in pairs.
