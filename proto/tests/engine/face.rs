@@ -12,6 +12,34 @@ use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
 
 use crate::patience::{SUITE_PATIENCE, watch};
 
+/// Tells each story of whoever may drive an endpoint, on both drivers.
+macro_rules! stories {
+    ($($story:ident)*) => {
+        stories!(@ by_its_user ByItsUser $($story)*);
+        stories!(@ by_an_engine ByAnEngine $($story)*);
+        stories!(@ by_one_engine ByOneEngine $($story)*);
+    };
+    (@ $module:ident $drive:ident $($story:ident)*) => {
+        mod $module {
+            use super::*;
+            $(
+                mod $story {
+                    use super::*;
+                    #[test]
+                    fn on_shm() {
+                        let domain = Domain::new();
+                        super::super::$story::<$drive, _>(|| domain.open());
+                    }
+                    #[test]
+                    fn on_udp() {
+                        super::super::$story::<$drive, _>(udp);
+                    }
+                }
+            )*
+        }
+    };
+}
+
 pub trait Face {
     fn connect(&mut self, to: LinkAddr) -> PeerId;
     fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError>;
@@ -175,6 +203,12 @@ impl Domain {
 /// Few bytes, so that FIFOs are full soon.
 pub fn config() -> Config {
     Config { send_fifo: 16 << 10, recv_fifo: 64 << 10, display: false, ..Config::default() }
+}
+
+/// Two endpoints, whoever drives them.
+pub fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>, D::Face<N>) {
+    let [a, b] = D::drive([(); 2].map(|()| Endpoint::new(open(), config())));
+    (a, b)
 }
 
 /// Both sides' peers.

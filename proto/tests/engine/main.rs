@@ -3,6 +3,7 @@
 
 mod alone;
 mod am;
+#[macro_use]
 mod face;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;
