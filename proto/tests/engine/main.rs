@@ -5,6 +5,7 @@ mod alone;
 mod am;
 #[macro_use]
 mod face;
+mod one_sided;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;
 mod stories;
