@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::operation::Operation;
 use crate::PeerId;
 
 /// One peer's, in the order in which they came. Bounded by what may be on its way to the peer.
@@ -11,6 +12,11 @@ pub(super) struct Backlog {
     /// The bytes of all short ones, from `taken` on.
     bytes: Vec<u8>,
     taken: usize,
+    /// Beside them: these wait for other room, and may overtake messages but not be overtaken.
+    operations: VecDeque<Operation>,
+    /// How many of them have gone, and with those that wait.
+    gone: u64,
+    came: u64,
 }
 
 /// One order.
@@ -18,6 +24,8 @@ pub(super) struct Item {
     pub peer: PeerId,
     pub source: Source,
     pub what: What,
+    /// How many operations go first.
+    behind: u64,
 }
 
 /// Who ordered.
@@ -39,21 +47,40 @@ pub(super) enum What {
 
 impl Backlog {
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.items.is_empty() && self.operations.is_empty()
     }
 
     pub fn push_short(&mut self, peer: PeerId, source: Source, message: &[u8]) {
         self.bytes.extend_from_slice(message);
-        self.items.push_back(Item { peer, source, what: What::Short(message.len()) });
+        self.push(peer, source, What::Short(message.len()));
     }
 
     pub fn push(&mut self, peer: PeerId, source: Source, what: What) {
-        self.items.push_back(Item { peer, source, what });
+        self.items.push_back(Item { peer, source, what, behind: self.came });
     }
 
-    /// The oldest order, and its bytes if it is a short message.
+    pub fn push_operation(&mut self, operation: Operation) {
+        self.operations.push_back(operation);
+        self.came += 1;
+    }
+
+    /// The oldest operation.
+    pub fn operation(&mut self) -> Option<&mut Operation> {
+        self.operations.front_mut()
+    }
+
+    /// The oldest operation is done.
+    pub fn pop_operation(&mut self) {
+        self.gone += u64::from(self.operations.pop_front().is_some());
+    }
+
+    pub fn has_operations(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
+    /// The oldest other order that no operation goes before, and its bytes if it is a short message.
     pub fn front(&mut self) -> Option<(&mut Item, &[u8])> {
-        let item = self.items.front_mut()?;
+        let item = self.items.front_mut().filter(|item| item.behind <= self.gone)?;
         let len = if let What::Short(len) = item.what { len } else { 0 };
         Some((item, &self.bytes[self.taken..self.taken + len]))
     }
@@ -68,5 +95,42 @@ impl Backlog {
                 self.taken = 0;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Change;
+    use crate::{RemoteKey, engine::operation};
+
+    const PEER: PeerId = PeerId { index: 1, generation: 0 };
+
+    fn addition(number: u64) -> Operation {
+        let what = operation::What::Atomic(Change::Add(1));
+        let key = RemoteKey { region: 0, key: 0, len: 8 };
+        Operation { peer: PEER, number, cost: 0, is_fenced: false, key, offset: 0, what }
+    }
+
+    #[test]
+    fn a_message_waits_for_the_operations_before_it_and_for_none_behind() {
+        let mut backlog = Backlog::default();
+        backlog.push_short(PEER, Source::Port, b"first");
+        backlog.push_operation(addition(0));
+        backlog.push_operation(addition(1));
+        backlog.push(PEER, Source::Port, What::Close);
+        backlog.push_operation(addition(2));
+        assert_eq!(backlog.front().map(|(_, bytes)| bytes), Some(&b"first"[..]));
+        backlog.pop();
+        for number in 0..2 {
+            assert!(backlog.front().is_none());
+            assert_eq!(backlog.operation().map(|operation| operation.number), Some(number));
+            backlog.pop_operation();
+        }
+        assert!(matches!(backlog.front(), Some((Item { what: What::Close, .. }, b""))));
+        backlog.pop();
+        assert!(backlog.front().is_none() && backlog.has_operations() && !backlog.is_empty());
+        backlog.pop_operation();
+        assert!(backlog.is_empty());
     }
 }

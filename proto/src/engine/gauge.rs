@@ -17,6 +17,10 @@ pub(super) struct Gauge {
     pub shared_taken: AtomicU64,
     /// Bytes that senders have pushed.
     shared_sent: AtomicU64,
+    /// Bytes of the port's one-sided operations that the endpoint has begun, since the engine began.
+    pub operations_taken: AtomicU64,
+    /// Every one of them before this number is done.
+    pub operations_done: AtomicU64,
     /// Most room for a reply that it may be asked for, in its units, while it is open.
     room_max: AtomicU32,
 }
@@ -87,9 +91,15 @@ impl Gauge {
     pub fn fits_port(&self, sent: u64, cost: u64) -> bool {
         sent + cost - self.port_taken.load(Ordering::Relaxed) <= ON_THE_WAY_MAX
     }
+
+    /// As [`Self::fits_port`], of its one-sided operations.
+    #[inline]
+    pub fn fits_operation(&self, sent: u64, cost: u64) -> bool {
+        sent + cost - self.operations_taken.load(Ordering::Relaxed) <= ON_THE_WAY_MAX
+    }
 }
 
-/// To one peer, from the port and from all senders each: what can lie in a backlog. A quarter of a ring, so that one slow peer does not shut it.
+/// To one peer, from the port, from all senders and of one-sided operations each: what can lie in a backlog. A quarter of a ring, so that one slow peer does not shut it.
 pub(super) const ON_THE_WAY_MAX: u64 = 64 << 10;
 
 /// At least eight messages may be on their way.

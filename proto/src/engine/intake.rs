@@ -6,17 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::backlog::{Backlog, Source, What};
 use super::driven::Driven;
 use super::gauge::cost;
+use super::operation::{Operation, failure};
 use super::order::Order;
 use super::shared::Shared;
-use crate::{Event, PeerId, Refused, SendError};
+use super::underway::Underway;
+use crate::{Event, PeerId, Refused, RmaError, SendError};
 
 /// Takes each peer's orders in turn: what waits for one peer's FIFO keeps nobody else's waiting.
 #[derive(Default)]
 pub(super) struct Intake {
     /// By the peer's index; none is empty.
     backlogs: HashMap<u16, Backlog>,
-    /// Buffers that were lent to peers that are gone.
+    /// Buffers that were lent to peers that are gone, operations that could not be begun, and what found no room at the port.
     pub returned: VecDeque<Event>,
+    /// The port's one-sided operations that were begun.
+    pub underway: Underway,
     /// Room was made for the port since this was last looked at.
     pub made_room: bool,
 }
@@ -41,8 +45,15 @@ impl Intake {
         self.backlogs.entry(peer.index).or_default().push_short(peer, source, message);
     }
 
-    /// Any other order.
-    pub fn obey<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>, source: Source, order: Order<D>) {
+    /// Any other order; `behind` its record stand the bytes of a short put.
+    pub fn obey<D: Driven>(
+        &mut self,
+        driven: &mut D,
+        shared: &Shared<D>,
+        source: Source,
+        order: Order<D>,
+        behind: &[u8],
+    ) {
         self.made_room |= source == Source::Port;
         let (peer, what) = match order {
             Order::Short { peer, len, bytes } => {
@@ -54,9 +65,41 @@ impl Intake {
                 return run(driven);
             }
             Order::Large { peer, buffer, lent } => (peer, What::Large { buffer, lent }),
+            Order::Operation(operation) => return self.operation(driven, shared, operation, behind),
             Order::Close { peer } => (peer, What::Close),
         };
         self.backlogs.entry(peer.index).or_default().push(peer, source, what);
+    }
+
+    /// A one-sided operation. Messages that wait keep none waiting: it needs none of their room.
+    fn operation<D: Driven>(&mut self, driven: &mut D, shared: &Shared<D>, mut operation: Operation, bytes: &[u8]) {
+        let peer = operation.peer;
+        let waits = self.backlogs.get(&peer.index).is_some_and(Backlog::has_operations);
+        if waits || !self.begin(driven, shared, &mut operation, bytes) {
+            operation.keep(bytes);
+            self.backlogs.entry(peer.index).or_default().push_operation(operation);
+        }
+    }
+
+    /// Has the endpoint begin an operation; an event tells if it never can. False: there is no room.
+    fn begin<D: Driven>(
+        &mut self,
+        driven: &mut D,
+        shared: &Shared<D>,
+        operation: &mut Operation,
+        bytes: &[u8],
+    ) -> bool {
+        let Operation { peer, number, cost, .. } = *operation;
+        match operation.begin(driven.endpoint(), bytes) {
+            Ok(op) => self.underway.on_begun(op, number),
+            Err(RmaError::Full) => return false,
+            Err(error) => self.returned.push_back(self.underway.on_failed(peer, number, failure(error))),
+        }
+        if let Some(gauge) = shared.gauge(peer) {
+            add(&gauge.operations_taken, cost);
+        }
+        self.made_room = true;
+        true
     }
 
     /// True while something waits for a peer's FIFO.
@@ -72,6 +115,12 @@ impl Intake {
         let mut backlogs = std::mem::take(&mut self.backlogs);
         let mut worked = false;
         backlogs.retain(|_, backlog| {
+            while let Some(operation) = backlog.operation()
+                && self.begin(driven, shared, operation, &[])
+            {
+                backlog.pop_operation();
+                worked = true;
+            }
             while self.retry_oldest(driven, shared, backlog) {
                 backlog.pop();
                 worked = true;

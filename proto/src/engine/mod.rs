@@ -12,8 +12,9 @@
 //!
 //! The peer is served whatever the application does: acks, timers, handlers of Active Messages and one-sided operations run on the
 //! engine's thread. What the endpoint copies into its FIFOs is copied once more to get there. Nobody waits for a FIFO: a full one
-//! says `Full`, to one peer without regard to others. The engine spins for a while, as long as that pays, and then sleeps by the
-//! drivers' means; `flush` wakes it, by a system call only if it sleeps.
+//! says `Full`, to one peer without regard to others. One-sided operations are orders too, which wait for none of the room of messages.
+//! The engine spins for a while, as long as that pays, and then sleeps by the drivers' means; `flush` wakes it, by a system call only
+//! if it sleeps.
 
 mod backlog;
 mod bed;
@@ -22,6 +23,8 @@ mod driven;
 mod gauge;
 mod idle;
 mod intake;
+mod one_sided;
+mod operation;
 mod order;
 mod place;
 mod port;
@@ -29,6 +32,7 @@ mod requests;
 mod rounds;
 mod sender;
 mod shared;
+mod underway;
 
 pub use driven::{Driven, WithState};
 pub use port::Port;

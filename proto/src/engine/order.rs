@@ -1,5 +1,6 @@
 //! What the application wants of the engine.
 
+use super::operation::Operation;
 use crate::PeerId;
 
 /// An order that is more than a short message of the port's: those lie in its ring.
@@ -8,6 +9,8 @@ pub(super) enum Order<D> {
     Short { peer: PeerId, len: u8, bytes: [u8; SHORT_MAX] },
     /// A message that is sent from where it is. `lent`: its buffer comes back.
     Large { peer: PeerId, buffer: Vec<u8>, lent: bool },
+    /// A one-sided operation; the bytes of a short put stand behind its record in the port's ring.
+    Operation(Operation),
     /// The end of a connection.
     Close { peer: PeerId },
     /// Anything else, at once.

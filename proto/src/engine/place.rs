@@ -107,7 +107,7 @@ impl<D: Driven> Core<D> {
                 if !head.beside {
                     intake.short(driven, shared, Source::Port, head.peer, message);
                 } else if let Some(order) = shared.port_orders.pop() {
-                    intake.obey(driven, shared, Source::Port, order);
+                    intake.obey(driven, shared, Source::Port, order, message);
                 }
             });
             let Some(((), starved)) = order else { break };
@@ -118,7 +118,7 @@ impl<D: Driven> Core<D> {
         }
         for _ in 0..BURST {
             let Some(order) = shared.orders.pop() else { break };
-            intake.obey(driven, shared, Source::Shared, order);
+            intake.obey(driven, shared, Source::Shared, order, &[]);
             taken = true;
         }
         if taken {
@@ -148,7 +148,7 @@ impl<D: Driven> Core<D> {
 
     /// Puts what came where the application finds it, as far as there is room.
     fn deliver(&mut self) -> bool {
-        let Self { driven, lane, shared, .. } = self;
+        let Self { driven, lane, shared, intake, .. } = self;
         self.stuck = Stuck::default();
         let mut told = false;
         let endpoint = driven.endpoint();
@@ -165,7 +165,8 @@ impl<D: Driven> Core<D> {
             if self.stuck.events {
                 break;
             }
-            let Some(event) = self.intake.returned.pop_front().or_else(|| driven.poll_event()) else { break };
+            let event = intake.returned.pop_front().or_else(|| Some(intake.underway.translate(driven.poll_event()?)));
+            let Some(event) = event else { break };
             note(driven, shared, &event);
             if let Event::Connected { peer, .. } = event
                 && D::REPLIES
@@ -174,6 +175,13 @@ impl<D: Driven> Core<D> {
             }
             let _ = shared.events.push(event);
             told = true;
+        }
+        if intake.underway.is_busy() {
+            // Events that found no room too, before what they tell of is forgotten.
+            while let Some(event) = driven.poll_event() {
+                intake.returned.push_back(intake.underway.translate(event));
+            }
+            told |= intake.underway.publish(driven.endpoint(), shared);
         }
         if told {
             shared.port_bell.ring();

@@ -13,11 +13,12 @@ use sidelane_nic::{LinkAddr, Nic};
 
 use super::driven::Driven;
 use super::gauge::{Gauge, cost};
+use super::one_sided::Ordered;
 use super::order::{HEAD_LEN, Head, Order};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::{ConnectError, Ended, Engine};
-use crate::{Counters, Endpoint, Event, PeerId, Refused, SendError};
+use crate::{Counters, Endpoint, Event, PeerId, Refused, RmaError, SendError};
 
 /// What one thread of the application has of an endpoint that an engine drives. Dropping it ends that: the engine takes what was
 /// ordered before, and peers find out by their time-outs, as with an endpoint that is dropped.
@@ -29,8 +30,10 @@ pub struct Port<D: Driven> {
     pub(super) shared: Arc<Shared<D>>,
     /// Bytes sent to each peer, by its index; the gauges say how many of them the endpoint has taken.
     sent: Box<[u64]>,
+    /// The same of one-sided operations.
+    pub(super) operations: Box<[Ordered]>,
     /// Something was refused for want of room.
-    was_full: bool,
+    pub(super) was_full: bool,
     /// Gives the endpoint back when the engine has ended with it; nothing, after a panic.
     returned: mpsc::Receiver<D>,
     engine: Engine,
@@ -39,7 +42,8 @@ pub struct Port<D: Driven> {
 impl<D: Driven> Port<D> {
     pub(super) fn new(lane: End, shared: Arc<Shared<D>>, returned: mpsc::Receiver<D>, engine: Engine) -> Self {
         let sent = vec![0; shared.gauges.len()].into();
-        Self { lane, shared, sent, was_full: false, returned, engine }
+        let operations = vec![Ordered::default(); shared.gauges.len()].into();
+        Self { lane, shared, sent, operations, was_full: false, returned, engine }
     }
 
     /// The engine, for more endpoints.
@@ -79,10 +83,10 @@ impl<D: Driven> Port<D> {
     /// Has the engine do `work` in its next turn, after what was ordered here before and found room at its peer; hands it back when there
     /// is no room, or no engine.
     pub fn run<F: FnOnce(&mut D) + Send + 'static>(&mut self, work: F) -> Result<(), F> {
-        if self.shared.has_ended() || !self.has_room_beside() {
+        if self.shared.has_ended() || !self.has_room_beside(0) {
             return Err(work);
         }
-        self.order(Order::Run(Box::new(work)));
+        self.order(Order::Run(Box::new(work)), &[]);
         Ok(())
     }
 
@@ -110,20 +114,22 @@ impl<D: Driven> Port<D> {
         self.shared.ring();
     }
 
-    /// Sleeps until a message or an event is there, there is room again where something was `Full`, or the time is `deadline`.
+    /// Sleeps until a message or an event is there, a one-sided operation is done, there is room again where something was `Full`, or
+    /// the time is `deadline`.
     /// Flushes first. May return for nothing. The error says that the engine is no more, once everything that came is taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         let Self { lane, shared, was_full, .. } = self;
         let has_room = *was_full && (!shared.port_wants.is_asked() || lane.may_have_room());
         *was_full &= !has_room;
-        if has_room || lane.is_ready() || !shared.events.is_empty() {
+        if shared.take_any_done() || has_room || lane.is_ready() || !shared.events.is_empty() {
             return Ok(());
         }
         shared.alive().map_err(io::Error::other)?;
         let ready = || {
             lane.is_ready()
                 || !shared.events.is_empty()
+                || shared.has_any_done()
                 || shared.has_ended()
                 || *was_full && (!shared.port_wants.is_asked() || lane.may_have_room())
         };
@@ -147,7 +153,7 @@ impl<D: Driven> Port<D> {
 
     /// Takes the endpoint back from the engine, with what was ordered before in its FIFOs; but what a peer made no room
     /// for within 200 ms is not sent. Messages and events that the engine has handed over are gone with the port: take
-    /// them before.
+    /// them before. Of one-sided operations that are not done by then the endpoint tells by numbers of its own.
     pub fn stop(mut self) -> Result<D, Ended> {
         match self.join() {
             Some(driven) => Ok(driven),
@@ -170,35 +176,41 @@ impl<D: Driven> Port<D> {
 
     /// An order that must not fail. Waits for room.
     fn order_at_last(&mut self, order: Order<D>) -> Result<(), Ended> {
-        while !self.has_room_beside() {
+        while !self.has_room_beside(0) {
             self.shared.alive()?;
             self.flush();
             thread::yield_now();
         }
         self.shared.alive()?;
-        self.order(order);
+        self.order(order, &[]);
         Ok(())
     }
 
-    /// True when the next order has room; only this thread pushes.
-    fn has_room_beside(&mut self) -> bool {
+    /// True when the next order has room, with so many bytes; only this thread pushes.
+    pub(super) fn has_room_beside(&mut self, len: usize) -> bool {
         let (lane, shared) = (&mut self.lane, &self.shared);
-        lane.has_room(HEAD_LEN)
+        lane.has_room(HEAD_LEN + len)
             && (!shared.port_orders.is_full()
                 || !is_full_after_all(shared, &mut self.was_full, || !shared.port_orders.is_full()))
     }
 
-    /// There is room.
-    fn order(&mut self, order: Order<D>) {
+    /// There is room for it, and for the bytes that go with it.
+    pub(super) fn order(&mut self, order: Order<D>, bytes: &[u8]) {
         let nobody = PeerId { index: u16::MAX, generation: 0 };
         let pushed = self.shared.port_orders.push(order).is_ok()
-            && self.lane.push(HEAD_LEN, |record| Head { peer: nobody, beside: true }.emit(record));
+            && self.lane.push(HEAD_LEN + bytes.len(), |record| {
+                Head { peer: nobody, beside: true }.emit(record);
+                record[HEAD_LEN..].copy_from_slice(bytes);
+            });
         debug_assert!(pushed, "there was room for it");
     }
 
     /// Whether the endpoint has taken all that was sent here to a peer.
     pub(super) fn is_taken(&self, peer: PeerId) -> bool {
-        let sent = |gauge: &Gauge| gauge.port_taken.load(Ordering::Relaxed) == self.sent[usize::from(peer.index)];
+        let sent = |gauge: &Gauge| {
+            gauge.port_taken.load(Ordering::Relaxed) == self.sent[peer.index()]
+                && gauge.operations_taken.load(Ordering::Relaxed) == self.operations[peer.index()].cost
+        };
         self.shared.gauge(peer).is_some_and(sent)
     }
 
@@ -238,13 +250,26 @@ impl<D: Driven> Port<D> {
         if self.shared.has_ended() { Err(SendError::NoPeer) } else { Ok(cost) }
     }
 
+    /// The same of a one-sided operation that counts for `cost`.
+    pub(super) fn admit_operation(&mut self, peer: PeerId, cost: u64) -> Result<(), RmaError> {
+        let gauge: &Gauge = self.shared.gauge(peer).ok_or(RmaError::NoPeer)?;
+        gauge.check(peer, 0).map_err(|_| RmaError::NoPeer)?;
+        let sent = self.operations[peer.index()].cost;
+        if !gauge.fits_operation(sent, cost)
+            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_operation(sent, cost))
+        {
+            return Err(RmaError::Full);
+        }
+        if self.shared.has_ended() { Err(RmaError::NoPeer) } else { Ok(()) }
+    }
+
     #[cold]
     fn send_beside(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool, cost: u64) -> Result<(), Refused> {
-        if !self.has_room_beside() {
+        if !self.has_room_beside(0) {
             self.was_full = true;
             return Err(Refused { reason: SendError::Full, buffer });
         }
-        self.order(Order::Large { peer, buffer, lent });
+        self.order(Order::Large { peer, buffer, lent }, &[]);
         self.sent[usize::from(peer.index)] += cost;
         Ok(())
     }

@@ -31,6 +31,8 @@ pub(super) struct Shared<D> {
     pub port_wants: Want,
     /// By the peer's index.
     pub gauges: Box<[Gauge]>,
+    /// A gauge tells of more that is done than when the port last looked here.
+    any_done: AtomicBool,
     stopping: AtomicBool,
     /// Set when the engine is no more: with why, if it panicked.
     ended: OnceLock<Option<Ended>>,
@@ -48,6 +50,7 @@ impl<D> Shared<D> {
             events: ArrayQueue::new(EVENTS_MAX),
             port_wants: Want::default(),
             gauges: (0..peers_max).map(|_| Gauge::default()).collect(),
+            any_done: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             ended: OnceLock::new(),
         }
@@ -58,6 +61,32 @@ impl<D> Shared<D> {
     #[inline]
     pub fn gauge(&self, peer: PeerId) -> Option<&Gauge> {
         self.gauges.get(peer.index())
+    }
+
+    /// Tells the port that its one-sided operations to a peer are done up to this number.
+    pub fn publish_done(&self, index: u16, number: u64) {
+        if let Some(gauge) = self.gauges.get(usize::from(index)) {
+            // Pairs with the Acquire in `is_done`: events that tell of them were pushed before, as far as there was room.
+            gauge.operations_done.store(number, Ordering::Release);
+            self.any_done.store(true, Ordering::Release);
+        }
+    }
+
+    /// True when the port's operation `number` to the place of `peer` is done.
+    #[inline]
+    pub fn is_done(&self, peer: PeerId, number: u64) -> bool {
+        self.gauge(peer).is_none_or(|gauge| gauge.operations_done.load(Ordering::Acquire) > number)
+    }
+
+    /// True if any operation may be done that was not when this was last taken.
+    pub fn take_any_done(&self) -> bool {
+        // What is done is seen by whoever looks afterwards.
+        self.has_any_done() && self.any_done.swap(false, Ordering::AcqRel)
+    }
+
+    #[inline]
+    pub fn has_any_done(&self) -> bool {
+        self.any_done.load(Ordering::Relaxed)
     }
 
     /// Wakes the engine if it sleeps.

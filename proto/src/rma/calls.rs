@@ -242,7 +242,7 @@ impl<N: Nic> Endpoint<N> {
         self.atomic(peer, to, offset, Change::Swap { expected, new })
     }
 
-    fn atomic(&mut self, peer: PeerId, to: &RemoteKey, offset: u64, change: Change) -> Result<Op, RmaError> {
+    pub(crate) fn atomic(&mut self, peer: PeerId, to: &RemoteKey, offset: u64, change: Change) -> Result<Op, RmaError> {
         if !offset.is_multiple_of(8) {
             return Err(RmaError::Misaligned);
         }
@@ -300,7 +300,7 @@ impl<N: Nic> Endpoint<N> {
 
 /// What `key` opens, if it is long enough.
 #[inline]
-fn target(key: &RemoteKey, offset: u64, len: u64) -> Result<Target, RmaError> {
+pub(crate) fn target(key: &RemoteKey, offset: u64, len: u64) -> Result<Target, RmaError> {
     let end = offset.checked_add(len).ok_or(RmaError::Bounds)?;
     if end > key.len {
         return Err(RmaError::Bounds);

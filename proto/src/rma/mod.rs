@@ -9,6 +9,7 @@ mod precedence;
 mod region;
 mod served;
 
+pub(crate) use calls::target;
 pub use key::{Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
 pub(crate) use memory::Memory;
 pub(crate) use one_sided::OneSided;

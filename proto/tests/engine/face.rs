@@ -1,5 +1,6 @@
 //! What an endpoint and a port have in common, so that a story can be told of either.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,11 +9,40 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::udp::{self, Udp};
 use sidelane_nic::{LinkAddr, Nic, clock};
 use sidelane_proto::engine::{Engine, Options, Port, start};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, Refused, SendError};
+use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Refused, Region, RemoteKey, RmaError, SendError};
 
 use crate::patience::{SUITE_PATIENCE, watch};
 
+/// Tells each story of whoever may drive an endpoint, on both drivers.
+macro_rules! stories {
+    ($($story:ident)*) => {
+        stories!(@ by_its_user ByItsUser $($story)*);
+        stories!(@ by_an_engine ByAnEngine $($story)*);
+        stories!(@ by_one_engine ByOneEngine $($story)*);
+    };
+    (@ $module:ident $drive:ident $($story:ident)*) => {
+        mod $module {
+            use super::*;
+            $(
+                mod $story {
+                    use super::*;
+                    #[test]
+                    fn on_shm() {
+                        let domain = Domain::new();
+                        super::super::$story::<$drive, _>(|| domain.open());
+                    }
+                    #[test]
+                    fn on_udp() {
+                        super::super::$story::<$drive, _>(udp);
+                    }
+                }
+            )*
+        }
+    };
+}
+
 pub trait Face {
+    type Nic: Nic + Send;
     fn connect(&mut self, to: LinkAddr) -> PeerId;
     fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError>;
     fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused>;
@@ -24,6 +54,27 @@ pub trait Face {
     fn is_settled(&mut self, peer: PeerId) -> bool;
     fn wait(&mut self, deadline: Instant);
     fn addr(&mut self) -> LinkAddr;
+    /// Does something with the endpoint itself, between two turns.
+    fn at_endpoint<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Endpoint<Self::Nic>) -> R + Send + 'static,
+    ) -> R;
+
+    fn put(&mut self, to: PeerId, key: &RemoteKey, at: u64, bytes: &[u8], how: PutHow) -> Result<Op, RmaError>;
+    fn put_from(
+        &mut self,
+        to: PeerId,
+        key: &RemoteKey,
+        at: u64,
+        from: (Region, Range<usize>),
+        how: PutHow,
+    ) -> Result<Op, RmaError>;
+    fn signal(&mut self, to: PeerId, key: &RemoteKey) -> Result<Op, RmaError>;
+    fn get(&mut self, of: PeerId, key: &RemoteKey, at: u64, into: (Region, Range<usize>)) -> Result<Op, RmaError>;
+    fn fetch_add(&mut self, to: PeerId, key: &RemoteKey, at: u64, value: u64) -> Result<Op, RmaError>;
+    fn compare_swap(&mut self, to: PeerId, key: &RemoteKey, at: u64, expected: u64, new: u64) -> Result<Op, RmaError>;
+    fn fence(&mut self, to: PeerId);
+    fn is_done(&mut self, op: Op) -> bool;
 
     /// Turns, sleeping in between, until `done` gives something.
     fn until<R>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<R>) -> R
@@ -44,7 +95,55 @@ pub trait Face {
     }
 }
 
-impl<N: Nic> Face for Endpoint<N> {
+/// The calls that are the same of both.
+macro_rules! one_sided_calls {
+    () => {
+        fn put(&mut self, to: PeerId, key: &RemoteKey, at: u64, bytes: &[u8], how: PutHow) -> Result<Op, RmaError> {
+            self.put(to, key, at, bytes, how)
+        }
+        fn put_from(
+            &mut self,
+            to: PeerId,
+            key: &RemoteKey,
+            at: u64,
+            (region, range): (Region, Range<usize>),
+            how: PutHow,
+        ) -> Result<Op, RmaError> {
+            self.put_from(to, key, at, region, range, how)
+        }
+        fn signal(&mut self, to: PeerId, key: &RemoteKey) -> Result<Op, RmaError> {
+            self.signal(to, key)
+        }
+        fn get(
+            &mut self,
+            of: PeerId,
+            key: &RemoteKey,
+            at: u64,
+            (region, range): (Region, Range<usize>),
+        ) -> Result<Op, RmaError> {
+            self.get(of, key, at, region, range)
+        }
+        fn fetch_add(&mut self, to: PeerId, key: &RemoteKey, at: u64, value: u64) -> Result<Op, RmaError> {
+            self.fetch_add(to, key, at, value)
+        }
+        fn compare_swap(
+            &mut self,
+            to: PeerId,
+            key: &RemoteKey,
+            at: u64,
+            expected: u64,
+            new: u64,
+        ) -> Result<Op, RmaError> {
+            self.compare_swap(to, key, at, expected, new)
+        }
+        fn fence(&mut self, to: PeerId) {
+            self.fence(to);
+        }
+    };
+}
+
+impl<N: Nic + Send + 'static> Face for Endpoint<N> {
+    type Nic = N;
     fn connect(&mut self, to: LinkAddr) -> PeerId {
         self.connect(to).unwrap()
     }
@@ -75,9 +174,17 @@ impl<N: Nic> Face for Endpoint<N> {
     fn addr(&mut self) -> LinkAddr {
         self.nic().caps().addr
     }
+    fn at_endpoint<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Endpoint<N>) -> R + Send + 'static) -> R {
+        work(self)
+    }
+    one_sided_calls!();
+    fn is_done(&mut self, op: Op) -> bool {
+        self.is_done(op)
+    }
 }
 
 impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
+    type Nic = N;
     fn connect(&mut self, to: LinkAddr) -> PeerId {
         self.connect(to).unwrap()
     }
@@ -108,11 +215,18 @@ impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
     fn addr(&mut self) -> LinkAddr {
         self.call(|endpoint| endpoint.nic().caps().addr).unwrap()
     }
+    fn at_endpoint<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Endpoint<N>) -> R + Send + 'static) -> R {
+        self.call(work).unwrap()
+    }
+    one_sided_calls!();
+    fn is_done(&mut self, op: Op) -> bool {
+        self.is_done(op).unwrap()
+    }
 }
 
 /// Who drives the endpoints.
 pub trait Drive {
-    type Face<N: Nic + Send + 'static>: Face;
+    type Face<N: Nic + Send + 'static>: Face<Nic = N>;
     fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Self::Face<N>; C];
 }
 
@@ -175,6 +289,12 @@ impl Domain {
 /// Few bytes, so that FIFOs are full soon.
 pub fn config() -> Config {
     Config { send_fifo: 16 << 10, recv_fifo: 64 << 10, display: false, ..Config::default() }
+}
+
+/// Two endpoints, whoever drives them.
+pub fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>, D::Face<N>) {
+    let [a, b] = D::drive([(); 2].map(|()| Endpoint::new(open(), config())));
+    (a, b)
 }
 
 /// Both sides' peers.

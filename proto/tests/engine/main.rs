@@ -3,7 +3,9 @@
 
 mod alone;
 mod am;
+#[macro_use]
 mod face;
+mod one_sided;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;
 mod stories;

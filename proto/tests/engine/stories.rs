@@ -4,34 +4,7 @@ use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Endpoint, Event, GoneReason, SendError};
 
-use crate::face::{ByAnEngine, ByItsUser, ByOneEngine, Domain, Drive, Face, config, join, send, udp};
-
-macro_rules! stories {
-    ($($story:ident)*) => {
-        stories!(@ by_its_user ByItsUser $($story)*);
-        stories!(@ by_an_engine ByAnEngine $($story)*);
-        stories!(@ by_one_engine ByOneEngine $($story)*);
-    };
-    (@ $module:ident $drive:ident $($story:ident)*) => {
-        mod $module {
-            use super::*;
-            $(
-                mod $story {
-                    use super::*;
-                    #[test]
-                    fn on_shm() {
-                        let domain = Domain::new();
-                        super::super::$story::<$drive, _>(|| domain.open());
-                    }
-                    #[test]
-                    fn on_udp() {
-                        super::super::$story::<$drive, _>(udp);
-                    }
-                }
-            )*
-        }
-    };
-}
+use crate::face::{ByAnEngine, ByItsUser, ByOneEngine, Domain, Drive, Face, config, join, pair, send, udp};
 
 stories! {
     messages_of_every_size_arrive_in_order
@@ -41,11 +14,6 @@ stories! {
     a_peer_that_ends_is_gone
     nobody_answers
     a_message_that_the_peer_does_not_take_is_refused
-}
-
-fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>, D::Face<N>) {
-    let [a, b] = D::drive([(); 2].map(|()| Endpoint::new(open(), config())));
-    (a, b)
 }
 
 /// What message `number` is.
