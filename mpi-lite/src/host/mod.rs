@@ -107,7 +107,7 @@ pub struct Host {
     reads: bool,
     /// Blocks up to here are copied through shared memory.
     short: usize,
-    /// Longer ones too, of which every member reads all or a part: [`common_max`], or nothing.
+    /// And those up to here of which every member reads all or a part: see [`COMMON`].
     common: usize,
     /// A call's own: what it shows, and what it has read of others.
     work: Vec<u8>,
@@ -135,7 +135,8 @@ impl Host {
 
     fn of(shared: Shared, me: usize, size: usize) -> Self {
         let slots = Slots::new(shared, me, size);
-        let (short, common) = if slots.ground.crowded { (SHORT_ALL, common_max(size)) } else { (SHORT, 0) };
+        let short = if slots.ground.crowded { SHORT_ALL } else { SHORT };
+        let common = common_max(size).min(slots.ground.spare * COMMON);
         Self { slots, me, size, reads: false, short, common, work: Vec::new(), came: Vec::new() }
     }
 
@@ -209,7 +210,7 @@ impl Host {
 
     /// Arrays up to here of which every member combines all or a part.
     fn short_combined(&self) -> usize {
-        SHORT_ALL.max(self.common / 2)
+        SHORT_ALL.max(self.common.min(common_max(self.size) / 2))
     }
 
     /// Shows `bytes`, copied if they are no more than `most`; else true, and they are to stay until they are taken.
@@ -335,8 +336,11 @@ const SHORT: usize = 8 * 1024;
 /// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
 const SHORT_ALL: usize = 16 * 1024;
 
-/// As both, of what every one of `size` ranks reads who are more than cores. To be read from is to wait until each of them has had a
-/// core. A second copy costs less than that as long as what all show together stays in the caches (`bench/NOTES.md` 51).
+/// As both, of what every rank reads, for each rank more than there are cores. To be read from is to wait until all have had a core,
+/// and while they are switched so much is copied a second time, from one core's cache to a far one's (`bench/NOTES.md` 51).
+const COMMON: usize = 14 * 1024;
+
+/// The most of that with `size` ranks: what all show together stays in the caches.
 const fn common_max(size: usize) -> usize {
     const TOGETHER: usize = 4 << 20;
     const MOST: usize = 512 << 10;

@@ -23,14 +23,16 @@ pub(super) struct Ground {
     pub size: usize,
     /// There are more members than cores.
     pub crowded: bool,
+    /// How many more.
+    pub spare: usize,
     /// Who sleeps makes the others' writes visible: all have said that they can, and that they let it.
     pub light: bool,
 }
 
 impl Ground {
     pub(super) fn new(shared: Shared, me: usize, size: usize) -> Self {
-        let crowded = shared.word(CROWDED).load(Ordering::Relaxed) != 0;
-        Self { shared, me, size, crowded, light: false }
+        let spare = shared.word(SPARE).load(Ordering::Relaxed) as usize;
+        Self { shared, me, size, crowded: spare > 0, spare, light: false }
     }
 
     /// Waits until `ready` finds what it looks for, which the members that `awaits` is true of have not done yet.
@@ -221,13 +223,13 @@ async fn leave_pending() {
 /// Says for all members, who must agree on it, whether they are more than the cores, so that it is better to meet at one word than
 /// to look at everybody's. By who made the memory, before the others have it.
 pub(super) fn decide(shared: &Shared, size: usize) {
-    shared.word(CROWDED).store(u32::from(size > affinity::online()), Ordering::Relaxed);
+    shared.word(SPARE).store(size.saturating_sub(affinity::online()) as u32, Ordering::Relaxed);
 }
 
 // Words that one member writes and others read have cache lines to themselves.
 const SLEEPERS: usize = 0;
 /// Never written once others have the memory.
-const CROWDED: usize = 64;
+const SPARE: usize = 64;
 const FAILED: usize = 128;
 /// Then a word for each member, that it sleeps.
 const LEN: usize = 192;

@@ -84,8 +84,8 @@ fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec
 }
 
 const SIZES: [usize; 5] = [1, 2, 3, 5, 16];
-/// Short and long ones, also where a slot takes a block for each, and what many ranks read.
-const LENS: [usize; 7] = [0, 2, 1000, SHORT, SHORT + 2, PIECE + 10, common_max(3) + 2];
+/// Short and long ones, also where a slot takes a block for each, and one that is short where five ranks or more read it on two cores.
+const LENS: [usize; 7] = [0, 2, 1000, SHORT, SHORT + 2, 3 * COMMON - 2, PIECE + 10];
 
 #[test]
 fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
