@@ -51,6 +51,11 @@ impl Conn {
         self.timers.take_change()
     }
 
+    /// True if nothing was heard of the peer for as long as proves nothing yet.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        now.since(self.heard_at) > self.path.rto_floor
+    }
+
     /// True when the endpoint can forget this connection.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Gone && !self.inbox.is_ready() && !self.has_lone && !self.owed.has(Owed::RESET)

@@ -350,7 +350,8 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.collect_due(now, &mut due);
         for index in due.drain(..) {
             let Some((conn, turn)) = self.router.conn_turn(index) else { continue };
-            if self.nic.is_gone(conn.link) {
+            // Of some drivers it is a system call to ask, and a timer is due all the time.
+            if conn.is_silent(now) && self.nic.is_gone(conn.link) {
                 conn.handle_link_gone(turn);
             }
             conn.handle_timeout(turn, N::RELIABLE);

@@ -5,7 +5,7 @@ use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, PeerId, SendError};
 
-use crate::world::{World, addr, config, good_link};
+use crate::world::{KERNEL_FLOOR, World, addr, config, good_link};
 
 #[test]
 fn a_crashed_peer_is_gone_within_four_keep_alives() {
@@ -29,6 +29,20 @@ fn a_crashed_peer_is_gone_within_four_keep_alives() {
             assert_eq!(world.node(0).endpoint.send(peer, b"?"), Err(SendError::NoPeer));
         }
     }
+}
+
+#[test]
+fn the_driver_is_asked_about_a_peer_that_is_silent_and_no_other() {
+    let (mut world, peer, _) = World::pair();
+    let asked_before = world.node(0).controls.borrow().asked;
+    // Longer than any timer but that of silence, which each ack puts off.
+    for _ in 0..20 * KERNEL_FLOOR.as_nanos() / 50_000 {
+        world.send(0, peer, b"acknowledged soon");
+        world.pass(Duration::from_micros(50));
+    }
+    assert_eq!(world.node(0).controls.borrow().asked, asked_before);
+    world.pass(config().keep_alive.saturating_mul(2));
+    assert!(world.node(0).controls.borrow().asked > asked_before);
 }
 
 #[test]

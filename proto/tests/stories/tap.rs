@@ -24,6 +24,8 @@ pub struct Controls {
     pub before: Option<Forge>,
     /// Frames shown to the endpoint.
     pub shown: u64,
+    /// Times that the endpoint has asked whether a peer is gone.
+    pub asked: u64,
     /// Peers that the endpoint has confirmed, in order.
     pub confirmed: Vec<LinkAddr>,
 }
@@ -108,6 +110,7 @@ impl Nic for Tap {
     }
 
     fn is_gone(&self, link: Link) -> bool {
+        self.controls.borrow_mut().asked += 1;
         self.inner.is_gone(link)
     }
 
