@@ -23,7 +23,7 @@ impl Host {
         if !self.slots.show_now(what, input.unwrap_or(output), peers) {
             self.slots.show(what, input.unwrap_or(output), peers).await?;
         }
-        if self.slots.ground.crowded {
+        if self.slots.ground.is_crowded() {
             let last = |slots: &mut Slots, _: &mut P| {
                 slots.combine::<P>((what, len), 0, (input, output), element, combine)?;
                 slots.show_result(output);

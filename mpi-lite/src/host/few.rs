@@ -69,7 +69,7 @@ impl Host {
     ) -> Result<(), P::Error> {
         let (what, len) = (What::new(What::ALLREDUCE, element), output.len());
         self.slots.show_few(what, input.unwrap_or(output), peers)?;
-        if self.slots.ground.crowded {
+        if self.slots.ground.is_crowded() {
             self.slots.wait_last(peers, |slots, _| {
                 slots.combine_few::<P>((what, len), 0, (input, output), combine)?;
                 slots.show_result(output);

@@ -135,7 +135,7 @@ impl Host {
 
     fn of(shared: Shared, me: usize, size: usize) -> Self {
         let slots = Slots::new(shared, me, size);
-        let short = if slots.ground.crowded { SHORT_ALL } else { SHORT };
+        let short = if slots.ground.is_crowded() { SHORT_ALL } else { SHORT };
         let common = common_max(size).min(slots.ground.spare * COMMON);
         Self { slots, me, size, reads: false, short, common, work: Vec::new(), came: Vec::new() }
     }

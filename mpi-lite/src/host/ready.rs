@@ -31,6 +31,6 @@ impl Host {
     /// Whether all others have come to where all meet in this call.
     #[inline]
     pub fn have_others_come(&self) -> bool {
-        if self.slots.ground.crowded { self.slots.are_we_last() } else { self.have_others_shown() }
+        if self.slots.ground.is_crowded() { self.slots.are_we_last() } else { self.have_others_shown() }
     }
 }

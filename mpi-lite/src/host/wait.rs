@@ -21,9 +21,7 @@ pub(super) struct Ground {
     pub shared: Shared,
     pub me: usize,
     pub size: usize,
-    /// There are more members than cores.
-    pub crowded: bool,
-    /// How many more.
+    /// So many more members than cores there are.
     pub spare: usize,
     /// Who sleeps makes the others' writes visible: all have said that they can, and that they let it.
     pub light: bool,
@@ -32,7 +30,13 @@ pub(super) struct Ground {
 impl Ground {
     pub(super) fn new(shared: Shared, me: usize, size: usize) -> Self {
         let spare = shared.word(SPARE).load(Ordering::Relaxed) as usize;
-        Self { shared, me, size, crowded: spare > 0, spare, light: false }
+        Self { shared, me, size, spare, light: false }
+    }
+
+    /// True where there are more members than cores.
+    #[inline]
+    pub(super) const fn is_crowded(&self) -> bool {
+        self.spare > 0
     }
 
     /// Waits until `ready` finds what it looks for, which the members that `awaits` is true of have not done yet.
@@ -60,7 +64,7 @@ impl Ground {
         if ready() {
             return Ok(());
         }
-        if !self.crowded {
+        if !self.is_crowded() {
             for _ in 0..SPINS {
                 std::hint::spin_loop();
                 if ready() {
@@ -220,7 +224,7 @@ async fn leave_pending() {
     poll_fn(|_| if std::mem::replace(&mut was_asked, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Says for all members, who must agree on it, whether they are more than the cores, so that it is better to meet at one word than
+/// Says for all members, who must agree on it, by how many they are more than the cores: then it is better to meet at one word than
 /// to look at everybody's. By who made the memory, before the others have it.
 pub(super) fn decide(shared: &Shared, size: usize) {
     shared.word(SPARE).store(size.saturating_sub(affinity::online()) as u32, Ordering::Relaxed);

@@ -58,7 +58,7 @@ impl Slots {
     /// As [`Self::await_all`].
     #[inline]
     pub(in crate::host) fn wait_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        if self.ground.crowded {
+        if self.ground.is_crowded() {
             return self.wait_last(peers, |_, _| Ok(()));
         }
         for member in 0..self.ground.size {

@@ -16,12 +16,12 @@ use super::{FEW, Peers, What, prefetch, whole};
 pub(in crate::host) use places::SLOT;
 use places::{HEAD, HEADS, LEN, Places, Ring, WHAT};
 
-/// Rings of slots for each member and for results: heads, and small and large ones for what has no room there; and calls that each
+/// Rings of slots for each member and for results: heads, and small, large and long ones for what has no room there; and calls that each
 /// has finished. A slot is written again when everybody has finished the call that used it last, so that a member whom nobody
 /// keeps waiting may be some calls ahead of the others.
 ///
 /// A call's head says that something is shown, what, and has its bytes if they are very few, so that one cache line is all that
-/// is looked at. Else they are in the call's small or large slot, or in their owner's memory, and the head has their address.
+/// is looked at. Else they are in the call's small, large or long slot, or in their owner's memory, and the head has their address.
 #[derive(Debug)]
 pub(in crate::host) struct Slots {
     pub(in crate::host) ground: Ground,
@@ -223,7 +223,7 @@ impl Slots {
     /// Waits until all have shown what they show in this call.
     #[inline]
     pub(in crate::host) async fn await_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        if self.ground.crowded {
+        if self.ground.is_crowded() {
             return self.await_last(peers, |_, _| Ok(())).await;
         }
         self.await_members(0..self.ground.size, peers).await?;

@@ -88,6 +88,19 @@ const SIZES: [usize; 5] = [1, 2, 3, 5, 16];
 const LENS: [usize; 7] = [0, 2, 1000, SHORT, SHORT + 2, 3 * COMMON - 2, PIECE + 10];
 
 #[test]
+fn a_root_that_runs_ahead_overwrites_nothing_that_is_not_read() {
+    run(5, |me, host| {
+        for len in [host.short_common(), SHORT_ALL, FEW] {
+            for call in 0..100 {
+                let mut data = vec![if me == 0 { call } else { 0xee }; len];
+                at_once(host.broadcast(0, &mut data, &mut Thread)).unwrap();
+                assert!(data.iter().all(|byte| *byte == call), "{len} bytes, call {call} at {me}");
+            }
+        }
+    });
+}
+
+#[test]
 fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
     let takes = run(3, |me, host| {
         at_once(host.allow_reads(me != 1, &mut Thread)).unwrap();
