@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::adi::{Device, Error};
 use crate::coll::{Buffers, Call};
 use crate::host::FEW;
+use crate::op::Function;
 
-use super::collective::{Course, Execution, KeptCombine, Queue, Queued, Ranks};
+use super::collective::{Course, Execution, KeptCombine, Look, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
 use super::failure::{self, Failures, Name};
@@ -37,10 +38,9 @@ impl Communicator {
         room: Elements,
         operator: Operator,
     ) -> Result<(), ErrorClass> {
-        if let Some(receive) = room.numbers()
-            && let Some(send) = given.as_ref().map_or(Some(None), |given| given.numbers().map(Some))
+        if let Some(few) = Few::of(given.as_ref(), &room, operator)
             // SAFETY: as the caller says.
-            && let Some(done) = unsafe { self.call_few(&call, send, receive, operator) }
+            && let Some(done) = unsafe { self.call_few(&call, few) }
         {
             return done;
         }
@@ -53,24 +53,14 @@ impl Communicator {
     /// # Safety
     ///
     /// As for [`Self::call_raw`].
-    unsafe fn call_few(
-        &self,
-        call: &Call,
-        send: Option<*mut [u8]>,
-        receive: *mut [u8],
-        operator: Operator,
-    ) -> Option<Result<(), ErrorClass>> {
-        let function = match operator {
-            None => None,
-            Some((operand, op)) => Some(op.function(operand.kind()?)?),
-        };
-        if send.unwrap_or(receive).len() > FEW || self.0.local.has_threads() {
+    unsafe fn call_few(&self, call: &Call, few: Few) -> Option<Result<(), ErrorClass>> {
+        if self.0.local.has_threads() {
             return None;
         }
         let mut held = self.0.local.hold();
         // SAFETY: the caller's elements, lent for the call, which is over when this returns.
-        let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
-        let done = lock(&self.0.ranks).call_few(&mut held, call, send, receive, function)?;
+        let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
+        let done = lock(&self.0.ranks).call_few(&mut held, call, send, receive, few.function)?;
         drop(held);
         Some(done.map_err(|error| self.fail(error.into())))
     }
@@ -108,8 +98,30 @@ impl Communicator {
         room: Elements,
         operator: Operator,
     ) -> Result<Pending, ErrorClass> {
+        if let Some(few) = Few::of(given.as_ref(), &room, operator)
+            // SAFETY: as the caller says.
+            && let Some(done) = unsafe { self.start_few(&call, few) }
+        {
+            return Ok(done);
+        }
         // SAFETY: passed on.
         unsafe { self.start_call(call, given, room, operator) }.map_err(|class| self.fail(class))
+    }
+
+    /// Begins a call of few numbers that is over at once, in memory that the ranks share. `None`: it is to be begun as others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::call_raw`], until the call is over.
+    unsafe fn start_few(&self, call: &Call, few: Few) -> Option<Pending> {
+        // SAFETY: the caller's elements, lent for the call, which is over when this returns, or has not kept them.
+        let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
+        let ranks = lock(&self.0.ranks);
+        let (queue, call) = ranks.queue_for(*call, Buffers::of(send, receive))?;
+        let mut state = self.0.local.lock();
+        let look = queue.call_now(&mut state.device, &call, (send, receive), few.function);
+        let Look::Made(done) = look else { return None };
+        Some(Pending::Done(Status { error: done.err().map(ErrorClass::from), ..Status::EMPTY }))
     }
 
     /// # Safety
@@ -332,14 +344,18 @@ impl Communicator {
         let in_place = send.is_none();
         let mut state = self.0.local.lock();
         let State { device, contexts, runs, .. } = &mut *state;
-        if let Some(done) = queue.call_now(device, &call, in_place, lent, &combine) {
+        // SAFETY: as above, and nobody else has them yet.
+        let (given, room) = unsafe { lent.slices() };
+        let look = queue.call_now(device, &call, ((!in_place).then_some(given), room), combine.function());
+        if let Look::Made(done) = look {
             // SAFETY: the call is over, and its memory is the caller's.
             return unsafe { ended(send, receive, done.map_err(ErrorClass::from)) };
         }
         let way = Way::Memory(queue.begin(call, in_place, lent, combine));
         let mut run = CollectiveRun { way, send, receive: Some(receive) };
         // Others may wait for what we give; and who only gives may be through.
-        match run.turn(device, contexts) {
+        let over = if matches!(look, Look::NotYet) { None } else { run.turn(device, contexts) };
+        match over {
             Some(status) => Pending::Done(status),
             None => Pending::Running(runs.add(Box::new(run))),
         }
@@ -436,6 +452,30 @@ impl Others {
     /// Tells them by a revocation that no more come.
     fn tell(&self, device: &mut Device) {
         failure::lock(&self.failures).revoke(device, self.name);
+    }
+}
+
+/// What is given, if it is not in place, and got, and what combines, of a call of few numbers.
+struct Few {
+    send: Option<*mut [u8]>,
+    receive: *mut [u8],
+    function: Option<Function>,
+}
+
+impl Few {
+    /// `None`: it is none of those.
+    #[inline]
+    fn of(given: Option<&Elements>, room: &Elements, operator: Operator) -> Option<Self> {
+        let receive = room.numbers()?;
+        let send = match given {
+            None => None,
+            Some(given) => Some(given.numbers()?),
+        };
+        let function = match operator {
+            None => None,
+            Some((operand, op)) => Some(op.function(operand.kind()?)?),
+        };
+        (send.unwrap_or(receive).len() <= FEW).then_some(Self { send, receive, function })
     }
 }
 

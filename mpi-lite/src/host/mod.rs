@@ -53,6 +53,15 @@ pub trait Peers {
     /// Whether a call waits for other members, so that it is never pending.
     const WAITS: bool;
 
+    /// How often a call looks for what it waits for, where each rank has a core, before it ends with [`Self::not_yet`]: one of a rank
+    /// that will make it again. `None`: for as long as it takes.
+    const LOOKS: Option<u32> = None;
+
+    /// What a call ends with that has looked [`Self::LOOKS`] times. What it shows is shown.
+    fn not_yet(&mut self) -> Self::Error {
+        unreachable!("a call waits for as long as it takes")
+    }
+
     /// Does what others may need of us before they can come. Called again and again while a call waits or is pending. True if
     /// somebody came for something; an error if a member is gone that `awaits` is true of. One that has done its part may go.
     fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Self::Error>;

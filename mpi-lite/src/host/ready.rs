@@ -28,9 +28,9 @@ impl Host {
         (0..self.size).all(|member| member == self.me || self.slots.has_shown(member))
     }
 
-    /// Whether all others have come to where all meet in this call.
+    /// Whether it is worth while to look for all others in this call: they have come to where all meet, or each has a core.
     #[inline]
-    pub fn have_others_come(&self) -> bool {
-        if self.slots.ground.is_crowded() { self.slots.are_we_last() } else { self.have_others_shown() }
+    pub fn may_all_have_come(&self) -> bool {
+        !self.slots.ground.is_crowded() || self.slots.are_we_last()
     }
 }

@@ -65,12 +65,15 @@ impl Ground {
             return Ok(());
         }
         if !self.is_crowded() {
-            for _ in 0..SPINS {
+            for _ in 0..P::LOOKS.unwrap_or(SPINS) {
                 std::hint::spin_loop();
                 if ready() {
                     return Ok(());
                 }
             }
+        }
+        if P::LOOKS.is_some() {
+            return Err(peers.not_yet());
         }
         self.wait_long(peers, ready, awaits)
     }
@@ -239,7 +242,7 @@ const FAILED: usize = 128;
 const LEN: usize = 192;
 
 /// A few times what two ranks with cores of their own need, 0.2 us.
-const SPINS: usize = 300;
+const SPINS: u32 = 300;
 
 /// Of 16 ranks on two cores each gives way once or twice a call, if nobody copies much. Where nobody else wants the core, a yield is
 /// 0.3 us: then this is 1.2 ms, in which a root copies some MiB. With 200 it slept meanwhile, and the memory barriers and

@@ -32,7 +32,7 @@ impl Lent {
     ///
     /// # Safety
     /// The call is not over, and nobody else has them.
-    pub(super) unsafe fn slices<'a>(self) -> (&'a [u8], &'a mut [u8]) {
+    pub(in crate::comm) unsafe fn slices<'a>(self) -> (&'a [u8], &'a mut [u8]) {
         // SAFETY: as `new` and the caller say.
         unsafe { (&*self.send, &mut *self.receive) }
     }

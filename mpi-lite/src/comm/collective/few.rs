@@ -20,36 +20,61 @@ pub(super) fn make_few(
     function: Option<Function>,
 ) -> Option<Result<(), Error>> {
     let done = by_few(host, peers, call, (send, receive), function)?;
-    let Some(error) = done.err().or_else(|| host.failure().map(error)) else { return Some(Ok(())) };
-    give_up(host, peers, error);
-    Some(Err(error))
+    Some(ended(host, peers, done))
 }
 
-/// As [`make_few`], if this rank has to wait for nobody; else nothing is done. A panic too has failed for all members.
+#[inline]
+fn ended(host: &Host, peers: &mut impl Peers<Error = Error>, done: Result<(), Error>) -> Result<(), Error> {
+    let Some(error) = done.err().or_else(|| host.failure().map(error)) else { return Ok(()) };
+    give_up(host, peers, error);
+    Err(error)
+}
+
+/// As [`make_few`], if this rank has to wait for nobody: for who comes at once it looks for a moment. A panic too has failed for all
+/// members.
 pub(super) fn make_now(
     host: &mut Host,
     words: Words<'_>,
     call: &Call<'_>,
     buffers: (Option<&[u8]>, &mut [u8]),
     function: Option<Function>,
-) -> Option<Done> {
-    if !needs_nobody(host, call) {
-        return None;
+) -> Look<Done> {
+    if !may_need_nobody(host, call) {
+        return Look::Nothing;
     }
-    let mut peers = WaitingForNobody(words);
-    let made = catch_unwind(AssertUnwindSafe(|| make_few(host, &mut peers, call, buffers, function)));
-    made.inspect_err(|_| give_up(host, &mut peers, Error::ProcFailed)).transpose()
+    let mut peers = Looking { words, in_vain: false };
+    let made = catch_unwind(AssertUnwindSafe(|| by_few(host, &mut peers, call, buffers, function)));
+    match made {
+        Ok(_) if peers.in_vain => Look::NotYet,
+        Ok(None) => Look::Nothing,
+        Ok(Some(done)) => Look::Made(Ok(ended(host, &mut peers, done))),
+        Err(panic) => {
+            give_up(host, &mut peers, Error::ProcFailed);
+            Look::Made(Err(panic))
+        }
+    }
 }
 
-/// Whether a rank that makes this call now has to wait for nobody, if it is of few bytes.
-fn needs_nobody(host: &mut Host, call: &Call<'_>) -> bool {
+/// What came of a call that looks only for a moment.
+pub enum Look<T> {
+    /// It is over.
+    Made(T),
+    /// What it gives is shown; it is to be made again, so or otherwise.
+    NotYet,
+    /// It was not made.
+    Nothing,
+}
+
+/// Whether a rank that makes this call now has to wait for nobody, if it is of few bytes; or, where all wait for all, may find that they
+/// come.
+fn may_need_nobody(host: &mut Host, call: &Call<'_>) -> bool {
     let (me, last) = (host.me(), host.limits().size() - 1);
     match *call {
         Call::Barrier
         | Call::Allreduce { .. }
         | Call::ReduceScatter { .. }
         | Call::Allgather { .. }
-        | Call::Alltoall { .. } => host.may_show() && host.have_others_come(),
+        | Call::Alltoall { .. } => host.may_show() && host.may_all_have_come(),
         Call::Broadcast { root } | Call::Scatter { root, .. } if me != root => host.has_shown(root),
         Call::Reduce { root, .. } | Call::Gather { root, .. } if me == root => {
             host.may_show() && host.have_others_shown()
@@ -130,25 +155,39 @@ fn by_few(
     })
 }
 
-/// The other ranks, for a call in which nobody has to be waited for.
-struct WaitingForNobody<'a>(Words<'a>);
+/// The other ranks, for a call that looks for them only for a moment.
+struct Looking<'a> {
+    words: Words<'a>,
+    /// Not all have come.
+    in_vain: bool,
+}
 
-impl Caller for WaitingForNobody<'_> {
+impl Caller for Looking<'_> {
     const WAITS: bool = true;
+    const LOOKS: Option<u32> = Some(LOOKS);
+
+    fn not_yet(&mut self) -> Error {
+        self.in_vain = true;
+        // Nobody is told.
+        Error::ProcFailed
+    }
 
     fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R {
-        does(&mut self.0)
+        does(&mut self.words)
     }
 
     fn turn(&mut self) -> bool {
-        unreachable!("a call that needs nobody takes no turn")
+        unreachable!("a call that only looks takes no turn")
     }
 
     fn sleep(&mut self) {
-        unreachable!("a call that needs nobody does not sleep")
+        unreachable!("a call that only looks does not sleep")
     }
 
     fn may_sleep(&self) -> bool {
         false
     }
 }
+
+/// As long as it takes to make a future, after which it would be looked again (`bench/NOTES.md`, 53).
+const LOOKS: u32 = 16;

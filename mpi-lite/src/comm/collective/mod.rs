@@ -14,5 +14,6 @@ mod tests;
 pub use between::NOBODY;
 pub use course::Course;
 pub use execution::{Execution, Lent};
+pub use few::Look;
 pub use queue::{KeptCombine, Queue, Queued};
 pub use ranks::{Combine, Ranks};

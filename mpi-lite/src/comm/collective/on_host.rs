@@ -104,6 +104,14 @@ pub(super) trait Caller {
     /// As [`Peers::WAITS`].
     const WAITS: bool;
 
+    /// As [`Peers::LOOKS`].
+    const LOOKS: Option<u32> = None;
+
+    /// As [`Peers::not_yet`].
+    fn not_yet(&mut self) -> Error {
+        unreachable!("a call waits for as long as it takes")
+    }
+
     /// Has to do with the others.
     fn with<R>(&mut self, does: impl FnOnce(&mut Words) -> R) -> R;
 
@@ -121,6 +129,11 @@ impl<C: Caller> Peers for C {
     type Error = Error;
 
     const WAITS: bool = C::WAITS;
+    const LOOKS: Option<u32> = C::LOOKS;
+
+    fn not_yet(&mut self) -> Error {
+        Caller::not_yet(self)
+    }
 
     fn turn(&mut self, awaits: impl Fn(usize) -> bool) -> Result<bool, Error> {
         let moved = Caller::turn(self);

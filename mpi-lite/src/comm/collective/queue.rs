@@ -15,7 +15,7 @@ use sidelane_nic::clock;
 use sidelane_nic::time::Instant;
 
 use super::execution::Lent;
-use super::few::make_now;
+use super::few::{Look, make_now};
 use super::on_host::{Caller, Done, Members, Words, make, takes};
 use super::ranks::Combine;
 use crate::adi::{Device, Error, Patience, Request};
@@ -137,24 +137,26 @@ impl Queue {
     }
 
     /// Makes the next call, one that this takes, if it is of few bytes, no call is under way, and nobody has to be waited for.
-    /// Else nothing is done.
     pub fn call_now(
         &self,
         device: &mut Device,
         call: &Call,
-        in_place: bool,
-        lent: Lent,
-        combine: &KeptCombine,
-    ) -> Option<Result<(), Error>> {
+        buffers: (Option<&[u8]>, &mut [u8]),
+        function: Option<Function>,
+    ) -> Look<Result<(), Error>> {
         let mut line = self.line();
         if line.over != line.begun || line.why_not(self, device).is_some() {
-            return None;
+            return Look::Nothing;
         }
-        let made = line.make_now(self, device, call, (in_place, lent), combine)?;
+        let made = match line.make_now(self, device, call, buffers, function) {
+            Look::Made(made) => made,
+            Look::NotYet => return Look::NotYet,
+            Look::Nothing => return Look::Nothing,
+        };
         line.begun += 1;
         line.finish_call(&made, device);
         drop(line);
-        Some(made.unwrap_or_else(|panic| resume_unwind(panic)))
+        Look::Made(made.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// No more calls are begun. When those that are under way are over, words that are still to come are for nobody.
@@ -182,14 +184,12 @@ impl Line {
         queue: &Queue,
         device: &mut Device,
         call: &Call,
-        (in_place, lent): (bool, Lent),
-        combine: &KeptCombine,
-    ) -> Option<Done> {
+        buffers: (Option<&[u8]>, &mut [u8]),
+        function: Option<Function>,
+    ) -> Look<Done> {
         let host = self.host.as_mut().expect("the call before has given it back");
-        // SAFETY: lent until the call is over, and nobody else uses it: no future has it.
-        let (send, receive) = unsafe { lent.slices() };
         let words = Words { members: queue.members(), device, wake: &mut self.wake, bereft: &mut None };
-        make_now(host, words, call, ((!in_place).then_some(send), receive), combine.function())
+        make_now(host, words, call, buffers, function)
     }
 
     /// Why no call can be made any more, as far as is known here. Who need not wait would not look.
@@ -232,9 +232,19 @@ impl Queued {
             }
             let done = match line.why_not(&self.queue, device) {
                 Some(error) => Some(Ok(Err(error))),
-                // When it was begun, it was seen that somebody has to be waited for.
-                None if waited.turns == 0 => None,
-                None => line.make_now(&self.queue, device, call, (*in_place, *lent), combine),
+                None => {
+                    // SAFETY: lent until the call is over, and nobody else uses it: no future has it.
+                    let (send, receive) = unsafe { lent.slices() };
+                    let buffers = ((!*in_place).then_some(send), receive);
+                    match line.make_now(&self.queue, device, call, buffers, combine.function()) {
+                        Look::Made(done) => Some(done),
+                        Look::NotYet if waited.turns < TURNS => {
+                            waited.count(self.queue.patience, clock::monotonic);
+                            return Ok(false);
+                        }
+                        Look::NotYet | Look::Nothing => None,
+                    }
+                }
             };
             if let Some(done) = done {
                 line.finish_call(&done, device);
@@ -286,7 +296,8 @@ impl KeptCombine {
         Self::Any(Box::new(move |into, from| lock(&shared).as_dyn()(into, from)))
     }
 
-    fn function(&self) -> Option<Function> {
+    /// What combines numbers, if it is one.
+    pub fn function(&self) -> Option<Function> {
         match self {
             Self::Function(function) => Some(*function),
             Self::Any(_) => None,
@@ -368,6 +379,9 @@ impl Waited {
         self.is_long = self.turns >= most || self.giving_way.is_enough(now());
     }
 }
+
+/// Turns in which a call of few bytes only looks who has come. Then it is made a future, which can wait for long.
+const TURNS: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -57,9 +57,13 @@ impl Slots {
         }
     }
 
-    /// Shows `bytes` to the others in this call, if they are few and nobody has to be waited for. Else nothing is done.
+    /// Shows `bytes` to the others in this call, if they are few and nobody has to be waited for. Else nothing is done. They may be
+    /// shown already: by a call that could not wait, and is made again.
     #[inline]
     pub(in crate::host) fn show_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
+        if self.has_shown(self.ground.me) {
+            return true;
+        }
         let now = bytes.len() <= FEW && self.is_free();
         if now {
             self.for_all = self.call.wrapping_add(1);
@@ -112,6 +116,9 @@ impl Slots {
         bytes: &[u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
+        if self.has_shown(self.ground.me) {
+            return Ok(());
+        }
         self.say(what, bytes.len() as u64, peers).await?;
         if bytes.len() > FEW {
             self.await_slot(self.places.ring(bytes.len()), peers).await?;

@@ -37,9 +37,10 @@ fn call_now_with(
     (send, receive): (Option<&[u8]>, &mut [u8]),
 ) -> Option<Result<(), Error>> {
     let (queue, call) = ranks.queue_for(call, Buffers::of(send, receive))?;
-    // SAFETY: it is over when this returns, or was not made.
-    let lent = unsafe { Lent::new(send.unwrap_or_default(), receive) };
-    queue.call_now(device, &call, send.is_none(), lent, &KeptCombine::Function(function))
+    match queue.call_now(device, &call, (send, receive), Some(function)) {
+        Look::Made(done) => Some(done),
+        Look::NotYet | Look::Nothing => None,
+    }
 }
 
 /// Some ranks make a call at once where they can, and others make it by a future.
@@ -138,7 +139,54 @@ fn who_begins_a_call_is_kept_by_nobody() {
     });
 }
 
-/// What `needs_nobody` says of a call, and what a rank then does that makes it: in whatever order ranks come, and however far one is ahead.
+/// Where all wait for all, each of two ranks with cores.
+#[test]
+fn whoever_looks_in_vain_keeps_nobody_waiting() {
+    let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
+    let first = Host::create(2).unwrap();
+    let second = Host::join(first.ticket(), 1, 2).unwrap();
+    let mut members = [(0, first), (1, second)].map(|(rank, host)| Member::new(rank, 2, host, &device));
+    let (reduction, blocks, has_cores) = (COMPOSE, Blocks::Equal(2), sidelane_nic::affinity::online() > 1);
+    let calls = [
+        Call::Barrier,
+        Call::Allreduce { reduction },
+        Call::ReduceScatter { blocks, reduction },
+        Call::Allgather { len: 2 },
+        Call::Alltoall { len: 2 },
+    ];
+    // By a look again, and by a future.
+    for (turn, (call, turns)) in calls.into_iter().flat_map(|call| [(call, 0), (call, 1_000)]).enumerate() {
+        let rooms = [0, 1].map(|offset| {
+            let member = &mut members[(turn + offset) % 2];
+            member.room.fill(0);
+            if offset == 1 && has_cores {
+                assert!(matches!(member.look(&mut device, call), Look::Made(Ok(()))), "{call:?}");
+            } else {
+                assert!(matches!(member.look(&mut device, call), Look::NotYet | Look::Nothing), "{call:?}");
+                let mut begun = member.begin(call);
+                (0..turns).for_each(|_| assert_eq!(begun.advance(&mut device), Ok(false)));
+                member.under_way = Some(begun);
+            }
+            member.room.clone()
+        });
+        while members.iter_mut().any(|member| member.under_way.is_some()) {
+            members.iter_mut().for_each(|member| {
+                member.under_way.take_if(|call| call.advance(&mut device).unwrap());
+            });
+        }
+        let first = &members[turn % 2].room;
+        // The same for both, or each its part.
+        match call {
+            Call::Allreduce { .. } => {
+                assert!(*first == combined(2, 4) && (!has_cores || rooms[1] == *first), "{call:?}")
+            }
+            Call::Allgather { .. } => assert!(!has_cores || rooms[1] == *first, "{call:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// What `may_need_nobody` says of a call, and what a rank then does that makes it: in whatever order ranks come, and however far one is ahead.
 #[test]
 fn calls_are_made_at_once_that_do_not_wait_and_no_others() {
     let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
@@ -185,14 +233,10 @@ impl Member {
             return false;
         } else {
             let call = self.call();
-            let (send, receive) = lens(call, self.room.len() / 2);
-            // SAFETY: both stay where they are, and nobody else uses them, until the call is over.
-            let lent = unsafe { Lent::new(&raw const self.given[..send], &raw mut self.room[..receive]) };
-            let combine = KeptCombine::Function(compose);
-            if let Some(done) = self.queue.call_now(device, &call, false, lent, &combine) {
+            if let Look::Made(done) = self.look(device, call) {
                 done.unwrap();
             } else {
-                let mut begun = self.queue.begin(call, false, lent, combine);
+                let mut begun = self.begin(call);
                 assert_eq!(begun.advance(device), Ok(false), "{call:?}, rank {}, call {}", self.rank, self.made);
                 self.under_way = Some(begun);
                 return false;
@@ -200,6 +244,18 @@ impl Member {
         }
         self.made += 1;
         true
+    }
+
+    fn look(&mut self, device: &mut Device, call: Call<'static>) -> Look<Result<(), Error>> {
+        let (send, receive) = lens(call, self.room.len() / 2);
+        self.queue.call_now(device, &call, (Some(&self.given[..send]), &mut self.room[..receive]), Some(compose))
+    }
+
+    fn begin(&mut self, call: Call<'static>) -> Queued {
+        let (send, receive) = lens(call, self.room.len() / 2);
+        // SAFETY: both stay where they are, and nobody else uses them, until the call is over.
+        let lent = unsafe { Lent::new(&raw const self.given[..send], &raw mut self.room[..receive]) };
+        self.queue.begin(call, false, lent, KeptCombine::Function(compose))
     }
 
     /// The next one: each kind again and again, so that who waits for nobody gets ahead as far as there is room.
