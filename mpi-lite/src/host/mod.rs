@@ -336,7 +336,7 @@ impl What {
 }
 
 /// The most that a small slot takes: what calls show that are made without a future.
-pub const FEW: usize = 1024 + 64;
+pub const FEW: usize = 2 * 1024 + 64;
 
 /// Blocks up to here are copied through shared memory where each rank has a core. Beyond, to wait for the readers of what one
 /// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
