@@ -183,17 +183,20 @@ impl Conn {
     }
 
     pub(super) fn linger(&mut self, turn: &mut TurnContext) {
-        let until = turn.now + LINGER;
         // Nobody is left for one that is not in the FIFO yet.
         self.owed.remove(Owed::CLOSE);
-        self.phase = Phase::Lingering { until };
         self.timers = Timers::new();
-        self.timers.set(Timer::Life, until);
+        self.linger_until(turn.now + LINGER);
         // The peer may wait for just this ack, to end its close.
         if self.ack.due().is_some() {
             self.ack.on_request();
         }
         turn.events.push_back(Event::Closed { peer: self.id });
+    }
+
+    fn linger_until(&mut self, until: Instant) {
+        self.phase = Phase::Lingering { until };
+        self.timers.set(Timer::Life, until);
     }
 
     /// Ends a close whose Close record is acknowledged.
@@ -265,6 +268,7 @@ impl Conn {
     #[cold]
     pub(super) fn on_life_timeout(&mut self, turn: &mut TurnContext, plain: bool) {
         let now = turn.now;
+        let gone_at = self.heard_at + turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
         match self.phase {
             Phase::Connecting { give_up_at, .. } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
             Phase::Connecting { tries, give_up_at } => {
@@ -292,7 +296,6 @@ impl Conn {
                 // A reliable driver knows when the other process dies, and a peer that closed owes no sign of life.
                 let owes_life = !self.inbox.is_closed() || !self.is_settled();
                 if !plain && owes_life {
-                    let gone_at = self.heard_at + turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
                     if now >= gone_at {
                         self.lost(turn, GoneReason::Silent);
                         return;
@@ -309,6 +312,8 @@ impl Conn {
                 let quiet_since = if !plain && owes_life { self.heard_at } else { now };
                 self.timers.set(Timer::Life, quiet_since + turn.config.keep_alive);
             }
+            // No turn has sent our last ack, and the peer waits for it, unless it has given us up.
+            Phase::Lingering { .. } if self.ack.is_urgent() && now < gone_at => self.linger_until(now + LINGER),
             Phase::Lingering { .. } => self.wind_up(turn),
             Phase::Gone if self.is_over() => {}
             Phase::Gone => self.timers.set(Timer::Life, now + LINGER),

@@ -120,8 +120,8 @@ impl<D: Driven> Port<D> {
     }
 
     /// As [`crate::Endpoint::is_done`], without asking the engine; [`Port::wait`] ends when more is done. True only once every operation that was
-    /// ordered here before it, to the same peer, is done too. An operation that a closure began on the endpoint is asked for there: that waits for
-    /// a turn.
+    /// ordered here before it, to the same peer, is done too; of what an event tells, a moment after that at the earliest. An operation that a
+    /// closure began on the endpoint is asked for there: that waits for a turn.
     pub fn is_done(&mut self, op: Op) -> Result<bool, Ended> {
         let Some(number) = port_number(op) else {
             return self.call(move |driven| driven.endpoint().is_done(op));

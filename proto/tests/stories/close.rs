@@ -99,6 +99,24 @@ fn a_slow_reader_of_a_close_sees_a_close_and_no_error() {
     assert_eq!(world.node(1).endpoint.peers(), 0);
 }
 
+/// Its user takes the last message and the close, and then its endpoint has no turn for longer than it lingers.
+#[test]
+fn who_is_away_behind_a_close_that_it_took_acknowledges_it_all_the_same() {
+    let (mut world, peer, back) = World::pair();
+    world.node(1).reads = false;
+    world.send(0, peer, b"the last");
+    world.node(0).endpoint.close(peer);
+    let before = world.counters(1).frames_received;
+    assert!(world.run(Duration::from_millis(1), |world| world.counters(1).frames_received > before));
+    let taken = std::iter::from_fn(|| world.node(1).endpoint.recv(|_, message| message == b"the last"));
+    assert_eq!(taken.collect::<Vec<_>>(), [true]);
+    world.fabric.advance_to(world.now() + Duration::from_millis(60));
+    world.pass(Duration::from_millis(1_100));
+    assert_eq!(world.node(0).events, [Event::Closed { peer }]);
+    assert_eq!(world.node(1).events, [Event::Closed { peer: back }]);
+    assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (0, 0));
+}
+
 #[test]
 fn a_close_with_messages_the_other_way_outstanding_is_told() {
     let (mut world, peer, back) = World::pair();

@@ -1,5 +1,6 @@
 //! What goes into a job and comes out of it.
 
+use std::ffi::c_int;
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -94,6 +95,14 @@ impl Unread {
         let mut command = stage.sidelane(&[&["run"], options, program].concat());
         let output = || writer.try_clone().unwrap();
         let job = command.stdout(output()).stderr(output()).spawn().unwrap();
+        // Not by a read, which would last for ever: the pipe's other end is ours too.
+        let waiting = || {
+            let mut bytes: c_int = 0;
+            // SAFETY: `bytes` is a place for the answer.
+            assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
+            bytes
+        };
+        until("the job has written something", || waiting() >= 100);
         reader.read_exact(&mut [0; 100]).unwrap();
         Self { job, _reader: reader, writer }
     }
@@ -127,6 +136,9 @@ impl Unread {
     }
 }
 
+/// Seconds: enough for a job to fill a pipe on a busy machine, too.
+const TIME_TO_FILL: &str = "1";
+
 #[test]
 fn a_reader_that_stalls_keeps_no_signal_and_no_time_from_ending_the_job() {
     own_stage(|stage| {
@@ -134,7 +146,7 @@ fn a_reader_that_stalls_keeps_no_signal_and_no_time_from_ending_the_job() {
             let job = Unread::start_full(stage, &["-n", "2"], &["yes"]);
             assert_eq!(job.end(Some(number)), Some(128 + number));
         }
-        let job = Unread::start_full(stage, &["-n", "2", "--timeout", "0.3"], &["yes"]);
+        let job = Unread::start_full(stage, &["-n", "2", "--timeout", TIME_TO_FILL], &["yes"]);
         assert_eq!(job.end(None), Some(124));
     });
 }
@@ -165,7 +177,7 @@ fn words_that_nobody_reads_keep_no_signal_from_ending_the_job() {
         assert_eq!(job.end(Some(libc::SIGTERM)), Some(143));
         fs::remove_file(&full).unwrap();
         // Ranks that ended well leave a pipe that is full; time and signals still end the wait for its reader.
-        let job = Unread::start_full(stage, &["-n", "1", "--timeout", "0.3"], &["seq", "20000"]);
+        let job = Unread::start_full(stage, &["-n", "1", "--timeout", TIME_TO_FILL], &["seq", "20000"]);
         assert_eq!(job.end(None), Some(124));
         let job = Unread::start_full(stage, &["-n", "1"], &["seq", "20000"]);
         only_output_is_left();
