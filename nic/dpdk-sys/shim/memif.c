@@ -37,8 +37,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
-uint32_t memif_shut;
-int memif_fence;
+uint32_t memif_guard;
 
 /* The environment's own functions. */
 static __typeof__(rte_intr_callback_register) *real_register;
@@ -88,11 +87,11 @@ static void memif_shut_out(void)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 
-	__atomic_store_n(&memif_shut, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&memif_guard, MEMIF_SHUT, __ATOMIC_RELAXED);
 	/* A fence on every thread of the process at once: a burst that did not see the word has said that it is under
 	 * way by now. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!memif_fence)
+	if (!(memif_guard & MEMIF_FENCE))
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (int port = 0; port < RTE_MAX_ETHPORTS; port++)
 		for (int queue = 0; queue < SL_QUEUES_MAX; queue++)
@@ -103,7 +102,24 @@ static void memif_shut_out(void)
 
 static void memif_let_in(void)
 {
-	__atomic_store_n(&memif_shut, 0, __ATOMIC_RELEASE);
+	__atomic_fetch_and(&memif_guard, ~MEMIF_SHUT, __ATOMIC_RELEASE);
+}
+
+void memif_enter_guarded(uint32_t *under_way)
+{
+	const struct timespec nap = { .tv_nsec = 20000 };
+
+	for (;;) {
+		/* In place of membarrier(2). */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (!(__atomic_load_n(&memif_guard, __ATOMIC_ACQUIRE) & MEMIF_SHUT))
+			return;
+		__atomic_store_n(under_way, 0, __ATOMIC_RELEASE);
+		do
+			nanosleep(&nap, NULL);
+		while (__atomic_load_n(&memif_guard, __ATOMIC_RELAXED) & MEMIF_SHUT);
+		__atomic_store_n(under_way, 1, __ATOMIC_RELAXED);
+	}
 }
 
 /* Forgets a socket. Under the lock. */
@@ -322,7 +338,8 @@ int memif_guard_up(void)
 	real_unregister_pending = dlsym(eal, "rte_intr_callback_unregister_pending");
 	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL)
 		return -ENOENT;
-	memif_fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0)
+		memif_guard = MEMIF_FENCE;
 	return 0;
 }
 

@@ -18,27 +18,25 @@ struct memif_turn {
 } __rte_cache_aligned;
 
 extern struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
-/* True while memif changes what bursts use. Hardly ever written. */
-extern uint32_t memif_shut;
+/* Why a burst may not just begin; 0 but for moments. Hardly ever written. */
+extern uint32_t memif_guard;
+/* memif changes what bursts use. */
+#define MEMIF_SHUT 1u
 /* The kernel has no membarrier(2) for us: bursts bring their own fence. */
-extern int memif_fence;
+#define MEMIF_FENCE 2u
 
-/* Before a burst, whose word this is; false: not now. */
-static inline int memif_enter(uint32_t *under_way)
+/* What is left to do of `memif_enter` when there is a reason. */
+__rte_cold void memif_enter_guarded(uint32_t *under_way);
+
+/* Before a burst, whose word this is: after the handler that is under way, which takes less than a millisecond. */
+static inline void memif_enter(uint32_t *under_way)
 {
-	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_RELAXED)))
-		return 0;
 	__atomic_store_n(under_way, 1, __ATOMIC_RELAXED);
 	/* Between this store and this load there has to be a fence on one side of the two, and the rare side has it
 	 * (memif_shut_out); here the compiler must keep the order, no more. */
-	if (unlikely(memif_fence))
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (unlikely(__atomic_load_n(&memif_shut, __ATOMIC_ACQUIRE))) {
-		__atomic_store_n(under_way, 0, __ATOMIC_RELEASE);
-		return 0;
-	}
-	return 1;
+	if (unlikely(__atomic_load_n(&memif_guard, __ATOMIC_ACQUIRE) != 0))
+		memif_enter_guarded(under_way);
 }
 
 /* After it. */

@@ -66,7 +66,7 @@ impl Dpdk {
         }
         if self.rx.is_empty() && !self.tx.is_empty() {
             // The device did not take everything, and whoever only listens does not flush.
-            self.transmit();
+            self.transmit_rest();
         }
         !self.rx.is_empty()
     }
@@ -78,7 +78,7 @@ impl Dpdk {
             return None;
         }
         if self.tx.is_full() {
-            self.transmit();
+            self.transmit_rest();
         }
         let gone = self.port.peers_gone();
         if gone != self.life {
@@ -111,16 +111,19 @@ impl Dpdk {
             return;
         }
         let (frames, bytes) = match &self.port.sharing {
-            Some(Sharing::Dealt(dealer)) => {
-                let (queue, _turn) = dealer.sender(self.place);
-                // SAFETY: the port is started, and who sends by that queue has the turn.
-                unsafe { self.tx.send(queue, self.life) }
-            }
+            // SAFETY: the port is started, and all its endpoints send by the dealer.
+            Some(Sharing::Dealt(dealer)) => unsafe { dealer.send(self.place, &mut self.tx, self.life) },
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
             None | Some(Sharing::Steered(_)) => unsafe { self.tx.send(self.queue(), self.life) },
         };
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
+    }
+
+    /// Once more, before the layer above flushes.
+    #[cold]
+    fn transmit_rest(&mut self) {
+        self.transmit();
     }
 
     /// What was to go to a peer that is gone is not for the next one.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
 
-use super::frames::{BURST, Frame, RxBatch};
+use super::frames::{BURST, Frame, RxBatch, TxBatch};
 use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
 use super::sys::{Queue, Shim};
 use crate::encap::ether;
@@ -123,11 +123,16 @@ impl Dealer {
         }
     }
 
-    /// A queue to send by, and the turn there.
-    pub fn sender(&self, place: Place) -> (Queue, MutexGuard<'_, ()>) {
+    /// Sends an endpoint's batch by its queue, in turn with others there; see [`TxBatch::send`].
+    ///
+    /// # Safety
+    /// The port is started, and sent by through its dealer alone.
+    #[allow(unsafe_code)] // Hands the promise on.
+    pub unsafe fn send(&self, place: Place, batch: &mut TxBatch, life: u32) -> (usize, usize) {
         let number = place.number % self.senders.len();
-        let turn = self.senders[number].lock().unwrap_or_else(PoisonError::into_inner);
-        (Queue { port: self.port, number: number as u16 }, turn)
+        let _turn = self.senders[number].lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as the caller promises; whoever sends by this queue has the turn.
+        unsafe { batch.send(Queue { port: self.port, number: number as u16 }, life) }
     }
 
     /// Moves what is in an inbox into the batch. False: nothing was.

@@ -142,6 +142,8 @@ pub struct TxBatch {
     spare_count: usize,
     staged: [sl_frame; BURST],
     staged_count: usize,
+    /// Of all that is staged.
+    staged_bytes: usize,
     room: usize,
 }
 
@@ -153,7 +155,15 @@ impl TxBatch {
     /// to the other core.
     pub fn new(shim: Shim, pool: &Pool) -> Self {
         let room = pool.room();
-        Self { shim, spare: [NO_FRAME; BURST], spare_count: 0, staged: [NO_FRAME; BURST], staged_count: 0, room }
+        Self {
+            shim,
+            spare: [NO_FRAME; BURST],
+            spare_count: 0,
+            staged: [NO_FRAME; BURST],
+            staged_count: 0,
+            staged_bytes: 0,
+            room,
+        }
     }
 
     #[inline]
@@ -171,13 +181,18 @@ impl TxBatch {
     #[inline]
     pub fn lend(&mut self, pool: &Pool, len: usize) -> Option<&mut [u8]> {
         assert!(len <= self.room, "the driver lends no frame above its MTU");
-        if self.spare_count == 0 {
-            if !self.shim.alloc_frames(pool, &mut self.spare) {
-                return None;
-            }
-            self.spare_count = BURST;
+        if self.spare_count == 0 && !self.restock(pool) {
+            return None;
         }
         Some(self.lent_mut(len))
+    }
+
+    /// Once in so many frames. False: the pool is empty.
+    #[cold]
+    fn restock(&mut self, pool: &Pool) -> bool {
+        let is_there = self.shim.alloc_frames(pool, &mut self.spare);
+        self.spare_count = if is_there { BURST } else { 0 };
+        is_there
     }
 
     /// The frame that was lent last.
@@ -205,6 +220,7 @@ impl TxBatch {
         frame.len = len as u32;
         self.staged[self.staged_count] = frame;
         self.staged_count += 1;
+        self.staged_bytes += len;
     }
 
     /// Drops what was to be sent, so many frames: whom it was for is gone.
@@ -212,6 +228,7 @@ impl TxBatch {
     pub fn forget_staged(&mut self) -> usize {
         // SAFETY: what was handed over is no longer in `staged`.
         unsafe { self.shim.free_frames(&mut self.staged[..self.staged_count]) };
+        self.staged_bytes = 0;
         std::mem::take(&mut self.staged_count)
     }
 
@@ -221,17 +238,24 @@ impl TxBatch {
     /// The port is started, and no other thread sends at that queue meanwhile.
     #[inline]
     pub unsafe fn send(&mut self, to: Queue, life: u32) -> (usize, usize) {
-        let staged = &mut self.staged[..self.staged_count];
-        let bytes = |frames: &[sl_frame]| frames.iter().map(|frame| frame.len as usize).sum();
-        // The device owns, and may free, what it took: lengths are read from our own list.
         // SAFETY: the staged frames are ours; the rest as the caller promises.
-        let sent = unsafe { self.shim.tx_burst(to, staged, life) };
-        let sum = bytes(&staged[..sent]);
+        let sent = unsafe { self.shim.tx_burst(to, &mut self.staged[..self.staged_count], life) };
         if sent < self.staged_count {
-            self.staged.copy_within(sent..self.staged_count, 0);
+            return self.keep_after(sent);
         }
+        self.staged_count = 0;
+        (sent, std::mem::take(&mut self.staged_bytes))
+    }
+
+    /// Keeps what the device did not take; the frames that it did, and their bytes.
+    #[cold]
+    fn keep_after(&mut self, sent: usize) -> (usize, usize) {
+        // The device owns, and may have freed, what it took: lengths are read from our own list.
+        let bytes = self.staged[..sent].iter().map(|frame| frame.len as usize).sum();
+        self.staged.copy_within(sent..self.staged_count, 0);
         self.staged_count -= sent;
-        (sent, sum)
+        self.staged_bytes -= bytes;
+        (sent, bytes)
     }
 }
 
