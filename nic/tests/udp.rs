@@ -327,3 +327,52 @@ fn all_sockets_are_asked_at_once() {
         assert_eq!(receive(&mut hub).1, peer.caps().addr);
     }
 }
+
+/// Turns of `nic` that find nothing, as many as make it take the next datagram for a lone one.
+fn pass_quietly(nic: &mut Udp) {
+    for _ in 0..100 {
+        assert_eq!(nic.rx_burst(64, |_, _| {}), 0);
+    }
+}
+
+/// A refusal is reported before what waits.
+#[test]
+fn a_refusal_behind_a_lone_datagram_costs_none() {
+    let mut a = open();
+    for _ in 0..20 {
+        let mut b = open();
+        let (to_b, to_a) = (link(&mut a, &b), link(&mut b, &a));
+        pass_quietly(&mut a);
+        send(&mut b, to_a, b"lone");
+        assert_eq!(receive(&mut a).0, b"lone");
+        send(&mut b, to_a, b"last");
+        drop(b);
+        let failed = a.counters().tx_failed;
+        send(&mut a, to_b, b"nobody listens");
+        assert_eq!(receive(&mut a).0, b"last");
+        pass_quietly(&mut a);
+        assert_eq!(a.counters().tx_failed, failed + 1);
+        a.unlink(to_b);
+    }
+}
+
+/// Who comes back at the same address is heard by the socket that its predecessor had.
+#[test]
+fn a_peer_that_restarts_at_its_address_is_heard() {
+    let (mut a, b) = (open(), open());
+    let at = addr_of(&b);
+    drop(b);
+    let to_b = link_at(&mut a, at);
+    for round in 0..10u8 {
+        let mut b = Udp::open(&Config::new(at)).unwrap();
+        let to_a = link(&mut b, &a);
+        pass_quietly(&mut a);
+        for number in [round, round + 100] {
+            send(&mut b, to_a, &[number]);
+            assert_eq!(receive(&mut a), (vec![number], LinkAddr::Udp(at)));
+            send(&mut a, to_b, &[number]);
+            assert_eq!(receive(&mut b).0, [number]);
+        }
+    }
+    assert_eq!(connected_peers(&a), [at]);
+}
