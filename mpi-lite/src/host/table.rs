@@ -25,7 +25,7 @@ impl Host {
         done.map(|()| long)
     }
 
-    /// As [`Self::show_blocks`], where [`is_few`] is true: without a copy before that in shared memory.
+    /// As [`Self::show_blocks`], where [`is_few`] is true.
     pub(super) fn show_blocks_few<P: Peers>(
         &mut self,
         detail: usize,
@@ -34,23 +34,20 @@ impl Host {
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let len = len_of(count, blocks);
-        self.slots.show_filled(
-            what(detail, false),
-            count * SHORT_ENTRY + len,
-            |slots, at| fill_short(count, bytes, blocks, |offset, part| slots.copy_in(at + offset, part)),
-            peers,
-        )
+        let (shown, long) = self.table(count, bytes, blocks);
+        let done = self.slots.show_few(what(detail, long), &shown, peers);
+        self.work = shown;
+        done
     }
 
     /// What is shown of `count` blocks of `bytes`, and whether only where they are. It was [`Self::work`].
     fn table(&mut self, count: usize, bytes: &[u8], blocks: Blocks<'_>) -> (Vec<u8>, bool) {
-        let len = len_of(count, blocks);
+        let len: usize = (0..count).map(|index| blocks.len(index)).sum();
         let long = len > SHORT_ALL || count * SHORT_ENTRY + len > SLOT;
         let mut shown = std::mem::take(&mut self.work);
         if !long {
             shown.resize(count * SHORT_ENTRY + len, 0);
-            fill_short(count, bytes, blocks, |at, part| shown[at..][..part.len()].copy_from_slice(part));
+            fill_short(&mut shown, count, bytes, blocks);
             return (shown, false);
         }
         shown.clear();
@@ -98,28 +95,23 @@ impl Host {
     }
 }
 
-/// Bytes of `count` blocks together.
-fn len_of(count: usize, blocks: Blocks<'_>) -> usize {
-    (0..count).map(|index| blocks.len(index)).sum()
-}
-
-/// Puts the table of `count` blocks, and the blocks, where they are to be shown. Those that follow each other are copied at once.
-#[inline]
-fn fill_short(count: usize, bytes: &[u8], blocks: Blocks<'_>, mut put: impl FnMut(usize, &[u8])) {
+/// The table of `count` blocks, and the blocks, which fill `shown` together. Those that follow each other are copied at once.
+fn fill_short(shown: &mut [u8], count: usize, bytes: &[u8], blocks: Blocks<'_>) {
+    let (table, room) = shown.split_at_mut(count * SHORT_ENTRY);
     let follow = blocks.follow_each_other();
-    let first = count * SHORT_ENTRY;
-    let mut at = first;
-    for index in 0..count {
+    let mut at = 0;
+    for (index, entry) in table.as_chunks_mut::<SHORT_ENTRY>().0.iter_mut().enumerate() {
         let len = blocks.len(index);
-        let ([a, b], [c, d]) = ((at as u16).to_ne_bytes(), (len as u16).to_ne_bytes());
-        put(index * SHORT_ENTRY, &[a, b, c, d]);
+        let start = (count * SHORT_ENTRY + at) as u16;
+        let ([a, b], [c, d]) = (start.to_ne_bytes(), (len as u16).to_ne_bytes());
+        *entry = [a, b, c, d];
         if !follow {
-            put(at, &bytes[blocks.start(index)..][..len]);
+            room[at..][..len].copy_from_slice(&bytes[blocks.start(index)..][..len]);
         }
         at += len;
     }
     if follow && count > 0 {
-        put(first, &bytes[blocks.start(0)..][..at - first]);
+        room.copy_from_slice(&bytes[blocks.start(0)..][..at]);
     }
 }
 

@@ -14,23 +14,11 @@ impl Slots {
         bytes: &[u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        self.show_filled(what, bytes.len(), |slots, at| slots.copy_in(at, bytes), peers)
-    }
-
-    /// As [`Self::show_few`], of `len` bytes that `fill` writes to their place.
-    #[inline]
-    pub(in crate::host) fn show_filled<P: Peers>(
-        &mut self,
-        what: What,
-        len: usize,
-        fill: impl Fn(&Self, usize),
-        peers: &mut P,
-    ) -> Result<(), P::Error> {
-        if self.show_filled_now(what, len, &fill, peers) {
+        if self.show_now(what, bytes, peers) {
             return Ok(());
         }
         self.wait_finished(self.call.wrapping_sub(HEADS.slots as u32 / 2), peers)?;
-        let shown = self.show_filled_now(what, len, &fill, peers);
+        let shown = self.show_now(what, bytes, peers);
         debug_assert!(shown, "they are few, and a slot is free");
         Ok(())
     }

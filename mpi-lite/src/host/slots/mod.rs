@@ -61,26 +61,14 @@ impl Slots {
     /// shown already: by a call that could not wait, and is made again.
     #[inline]
     pub(in crate::host) fn show_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
-        self.show_filled_now(what, bytes.len(), |slots, at| slots.copy_in(at, bytes), peers)
-    }
-
-    /// As [`Self::show_now`], of `len` bytes that `fill` writes to their place.
-    #[inline]
-    pub(in crate::host) fn show_filled_now<P: Peers>(
-        &mut self,
-        what: What,
-        len: usize,
-        fill: impl FnOnce(&Self, usize),
-        peers: &mut P,
-    ) -> bool {
         if self.has_shown(self.ground.me) {
             return true;
         }
-        let now = len <= FEW && self.is_free();
+        let now = bytes.len() <= FEW && self.is_free();
         if now {
             self.for_all = self.call.wrapping_add(1);
-            self.write_head(what, len as u64);
-            fill(self, self.place(self.ground.me, len));
+            self.write_head(what, bytes.len() as u64);
+            self.copy_in(self.place(self.ground.me, bytes.len()), bytes);
             self.come(peers);
         }
         now
@@ -324,7 +312,7 @@ impl Slots {
 
     /// Two lengths that calls often have are copied without one of their own, which would be twenty instructions.
     #[inline]
-    pub(in crate::host) fn copy_in(&self, at: usize, bytes: &[u8]) {
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
         if let Ok(bytes) = <&[u8; 8]>::try_from(bytes) {
             self.ground.shared.write(at, bytes);
         } else if let Ok(bytes) = <&[u8; 4]>::try_from(bytes) {
