@@ -17,8 +17,6 @@ use super::local::State;
 use super::operand::{Operator, combine, predefined};
 use super::operator::lock;
 use super::pending::Pending;
-use super::persistent::Persistent;
-use super::prepare::Prepared;
 use super::running::Run;
 use super::side::{Side, buffers, lend};
 use super::{Communicator, ErrorClass, Status};
@@ -241,73 +239,12 @@ impl Communicator {
         Ok(unsafe { self.begin_steps(ranks.course(), steps, tag, send, receive) })
     }
 
-    /// As [`Self::call_raw`], to be begun again and again. The persistent request is for all elements as they are at each start.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::call_raw`], whenever the request is active.
-    pub unsafe fn call_init_raw(
-        &self,
-        call: Call,
-        given: Option<Elements>,
-        room: Elements,
-        operator: Operator,
-    ) -> Result<Persistent, ErrorClass> {
-        // SAFETY: passed on.
-        unsafe { self.repeated_call(call, given, room, operator) }.map_err(|class| self.fail(class))
-    }
-
-    /// # Safety
-    ///
-    /// As for [`Self::call_init_raw`].
-    pub(super) unsafe fn call_init(&self, it: Prepared<'_>) -> Result<Persistent, ErrorClass> {
-        // SAFETY: passed on.
-        unsafe { self.call_init_raw(it.call, it.given, it.room, it.operator) }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`Self::call_init_raw`].
-    unsafe fn repeated_call(
-        &self,
-        call: Call,
-        given: Option<Elements>,
-        room: Elements,
-        operator: Operator,
-    ) -> Result<Persistent, ErrorClass> {
-        let combine = combine(operator)?;
-        let native = |elements: Elements| if operator.is_some() { elements.native() } else { elements };
-        let (given, room) = (given.map(native), native(room));
-        let send = given.as_ref().map_or(Ok(0), Elements::len)?;
-        let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
-        let ranks = self.ranks(&call)?;
-        // By shared memory calls are made in one order.
-        let queued = if self.info().get(IN_ORDER) == Some("true") && !self.0.local.has_threads() {
-            let mut held = self.0.local.hold();
-            lock(ranks).repeated_queue_for(&mut held, call, buffers)?
-        } else {
-            None
-        };
-        let course = if let Some((queue, call)) = queued {
-            RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
-        } else if !lock(ranks).fits(&call, buffers) {
-            self.revoke();
-            return Err(ErrorClass::Truncate);
-        } else {
-            let (mut ranks, mut execution) = (lock(ranks), Execution::default());
-            ranks.build(&mut execution, call, buffers);
-            let tag = ranks.next_repeated_tag();
-            RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)
-        };
-        Ok(self.persistent_call(RepeatedCall { course, given, room }))
-    }
-
     /// Begins what was built.
     ///
     /// # Safety
     ///
     /// The bytes of both sides that are the caller's are lent until the run is over.
-    unsafe fn begin_steps(
+    pub(super) unsafe fn begin_steps(
         &self,
         course: Course,
         steps: Arc<Mutex<Steps>>,
@@ -331,7 +268,7 @@ impl Communicator {
     /// # Safety
     ///
     /// The bytes of both sides that are the caller's are lent until the run is over.
-    unsafe fn begin_in(
+    pub(super) unsafe fn begin_in(
         &self,
         queue: &Arc<Queue>,
         call: Call<'static>,
@@ -361,7 +298,7 @@ impl Communicator {
         }
     }
 
-    fn ranks(&self, call: &Call) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
+    pub(super) fn ranks(&self, call: &Call) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
         let within_one_group = matches!(
             call,
             Call::Scan { .. } | Call::Exscan { .. } | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. }
@@ -371,57 +308,10 @@ impl Communicator {
     }
 }
 
-/// A collective call with its arguments, to be begun again and again.
-pub(super) struct RepeatedCall {
-    course: RepeatedCourse,
-    given: Option<Elements>,
-    room: Elements,
-}
-
-/// By messages or by shared memory.
-enum RepeatedCourse {
-    /// With messages of this tag.
-    Steps(Course, Arc<Mutex<Steps>>, i32),
-    Queued {
-        queue: Arc<Queue>,
-        call: Call<'static>,
-        combine: Arc<Mutex<KeptCombine>>,
-    },
-}
-
-impl RepeatedCall {
-    /// # Safety
-    ///
-    /// All elements are lent until the call is over; it is not under way.
-    pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
-        // SAFETY: the caller's elements, which are in their form already.
-        let (send, receive) = unsafe { Side::both(self.given.clone(), self.room.clone(), None) }?;
-        Ok(match &self.course {
-            // SAFETY: as the caller says.
-            RepeatedCourse::Steps(course, steps, tag) => unsafe {
-                comm.begin_steps(course.clone(), Arc::clone(steps), *tag, send, receive)
-            },
-            RepeatedCourse::Queued { queue, call, combine } => {
-                // SAFETY: as the caller says.
-                unsafe { comm.begin_in(queue, *call, KeptCombine::of_shared(combine), send, receive) }
-            }
-        })
-    }
-}
-
-impl std::fmt::Debug for RepeatedCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RepeatedCall").field("room", &self.room).finish_non_exhaustive()
-    }
-}
-
-/// The hint that persistent calls are begun in the same order by all ranks (MPI-4.1 7.4.4).
-const IN_ORDER: &str = "mpi_assert_strict_persistent_collective_ordering";
-
 /// What a call does, and with which operator.
-struct Steps {
-    execution: Execution,
-    combine: KeptCombine,
+pub(super) struct Steps {
+    pub execution: Execution,
+    pub combine: KeptCombine,
 }
 
 fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {

@@ -56,6 +56,7 @@ mod point;
 mod prepare;
 mod pulse;
 mod repeated;
+mod repeated_call;
 mod running;
 mod scope;
 mod side;

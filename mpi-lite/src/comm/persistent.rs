@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::datatype::Datatype;
 
-use super::calls::RepeatedCall;
 use super::partitioned::Partitioned;
 use super::pending::{Memory, Pending};
 use super::point::Mode;
+use super::repeated_call::RepeatedCall;
 use super::{Communicator, Destination, ErrorClass, Source, Status};
 
 /// A call with all its arguments, and what was begun of it: inactive, or active from [`Self::start`] to the end of a wait.

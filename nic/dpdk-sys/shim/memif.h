@@ -18,7 +18,7 @@ struct memif_turn {
 } __rte_cache_aligned;
 
 extern struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
-/* Why a burst may not just begin; 0 but for moments. Hardly ever written. */
+/* Why a burst may not just begin: 0 but for moments, where the kernel has membarrier(2). Hardly ever written. */
 extern uint32_t memif_guard;
 /* memif changes what bursts use. */
 #define MEMIF_SHUT 1u
