@@ -12,7 +12,7 @@
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
 //! | `compound` | that what fails in parts of a call is told once |
-//! | `pending`, `persistent`, `repeated`, `running` | what was begun and is not over, or is begun again and again |
+//! | `pending`, `persistent`, `repeated`, `repeated_call`, `running` | what was begun and is not over, or is begun again and again |
 //! | `operator` | that operators of the program's own call nothing here |
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
