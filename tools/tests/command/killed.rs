@@ -37,7 +37,7 @@ enum What {
 /// Whose death.
 const VICTIM: u32 = 2;
 const RANKS: u32 = 4;
-/// Rounds that all go through before.
+/// Rounds that it goes through before.
 const ROUNDS: usize = 3;
 
 impl What {
@@ -76,13 +76,19 @@ fn part_of_a_rank() {
     }
     let seen = world::run(|world| {
         world.set_error_handler(if returns { ErrorHandler::Return } else { ErrorHandler::Abort });
-        let mut part = Part::new(world, what);
         if what == What::Finalize {
+            // Who is still in here when it dies may be told of it.
+            let _ = world.barrier();
             if world.rank() == VICTIM {
                 die();
             }
             return None;
         }
+        // It waits for nobody where it only sends, and may be gone through all its rounds when others begin.
+        let mut part = match Part::new(world, what) {
+            Ok(part) => part,
+            Err(error) => return Some(error),
+        };
         for round in 0.. {
             if world.rank() == VICTIM && round == ROUNDS {
                 if amid {
@@ -123,15 +129,18 @@ struct Part<'a> {
 const LONG: usize = 100_000;
 
 impl<'a> Part<'a> {
-    fn new(world: &'a Communicator, what: What) -> Self {
-        let kept = world.dup().unwrap();
+    fn new(world: &'a Communicator, what: What) -> Result<Self, String> {
+        let kept = world.dup().map_err(|class| class.to_string())?;
         let mut memory = vec![0u64; 1_000];
         let shown: *mut [u8] = std::ptr::slice_from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len() * 8);
-        let window = matches!(what, What::Fence | What::Lock | What::Get).then(|| {
+        let mut part = Self { world, kept, what, window: None, memory };
+        if matches!(what, What::Fence | What::Lock | What::Get) {
             // SAFETY: The memory stays until this process ends, and nobody else uses it.
-            unsafe { kept.with_device(|device| Window::create(device, kept.members(), shown, 8)) }.unwrap()
-        });
-        Self { world, kept, what, window, memory }
+            let window =
+                unsafe { part.kept.with_device(|device| Window::create(device, part.kept.members(), shown, 8)) };
+            part.window = Some(window.map_err(named)?);
+        }
+        Ok(part)
     }
 
     fn round(&mut self) -> Result<(), String> {
