@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::config::Config;
@@ -30,6 +30,17 @@ pub(super) fn in_changed_threads<T: Send>(
     change: impl Fn(&mut Process) + Sync,
     each: impl Fn(Device) -> T + Sync,
 ) -> Vec<T> {
+    let results: Vec<_> = (0..size).map(|_| Mutex::new(None)).collect();
+    run_all(size, config, &change, &|own, device| {
+        let result = each(device);
+        *lock(&results[own as usize]) = Some(result);
+    });
+    let results = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.map(|result| result.expect("each has run")).collect()
+}
+
+/// One function for all jobs: what starts threads is a lot of code.
+fn run_all(size: u32, config: &Config, change: &(dyn Fn(&mut Process) + Sync), each: &(dyn Fn(u32, Device) + Sync)) {
     // Nothing else ends a test whose ranks wait for each other for ever.
     #[cfg(test)]
     crate::patience::watch(&format!("a job of {size} threads"), crate::patience::SUITE_PATIENCE);
@@ -37,23 +48,24 @@ pub(super) fn in_changed_threads<T: Send>(
     let domain = format!("threads-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     let spec = format!("shm:{domain}").parse().expect("the name of a driver");
     let processes = Mutex::new(vec![None; size as usize]);
-    let lock = || processes.lock().unwrap_or_else(PoisonError::into_inner);
     let meet = Barrier::new(size as usize);
     let run = &|own: u32| {
         let ports = vec![Port::open(&spec, config).unwrap_or_else(|error| panic!("shared memory: {error}"))];
         let mut here = Process::here(&host_identity(), &ports);
         change(&mut here);
-        lock()[own as usize] = Some(here);
+        lock(&processes)[own as usize] = Some(here);
         meet.wait();
-        let all = lock().iter().flatten().cloned().collect();
+        let all = lock(&processes).iter().flatten().cloned().collect();
         let device = Device::open(own, all, ports, config);
-        each(device.unwrap_or_else(|error: OpenError| panic!("the device: {error}")))
+        each(own, device.unwrap_or_else(|error: OpenError| panic!("the device: {error}")));
     };
     let run_or_end = &|own| catch_unwind(AssertUnwindSafe(|| run(own))).unwrap_or_else(|why| end_together(own, &*why));
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..size).map(|own| scope.spawn(move || run_or_end(own))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a process that panics ends all")).collect()
-    })
+    // The scope waits for all, and none panics: that ends all.
+    thread::scope(|scope| (0..size).for_each(|own| drop(scope.spawn(move || run_or_end(own)))));
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says what a test harness has taken of the panic's own message, and would lose now.

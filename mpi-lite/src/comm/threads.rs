@@ -20,6 +20,8 @@ pub fn in_threads<T: Send>(
     multiple: bool,
     each: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
+    // All that return the same are one function.
+    let each: &(dyn Fn(Communicator) -> T + Sync) = &each;
     let running = AtomicU32::new(size);
     adi::in_threads(size, config, |device| {
         let world = Communicator::world(device, multiple);
