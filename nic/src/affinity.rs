@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // sched_setaffinity has no safe form in std.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// Cores that this process may run on, in ascending order.
 pub fn cores() -> Vec<usize> {
@@ -32,6 +33,56 @@ fn apart(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> 
     let mut apart = cores.to_vec();
     apart.sort_by_cached_key(|core| before(*core));
     apart
+}
+
+/// What some of a machine's cores share, from the largest to the smallest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Memory that is near to all of them.
+    NumaNode,
+    /// What is in one socket.
+    Package,
+    /// The cache behind which memory is.
+    LastLevelCache,
+    /// Hyperthreads of one core.
+    PhysicalCore,
+    /// One of those.
+    HardwareThread,
+}
+
+impl Part {
+    /// In order.
+    pub const ALL: [Self; 5] =
+        [Self::NumaNode, Self::Package, Self::LastLevelCache, Self::PhysicalCore, Self::HardwareThread];
+
+    /// Its cores, of which `core` is one, in ascending order. `None` where the system does not tell.
+    fn of(self, core: usize) -> Option<Vec<usize>> {
+        let folder = PathBuf::from(format!("/sys/devices/system/cpu/cpu{core}"));
+        let list = match self {
+            Self::NumaNode => entries(&folder, "node").next()?.join("cpulist"),
+            Self::Package => folder.join("topology/package_cpus_list"),
+            Self::LastLevelCache => {
+                let level =
+                    |cache: &PathBuf| std::fs::read_to_string(cache.join("level")).ok()?.trim().parse::<u32>().ok();
+                entries(&folder.join("cache"), "index").max_by_key(level)?.join("shared_cpu_list")
+            }
+            Self::PhysicalCore => folder.join("topology/thread_siblings_list"),
+            Self::HardwareThread => return Some(vec![core]),
+        };
+        Some(members(&std::fs::read_to_string(list).ok()?).collect())
+    }
+
+    /// The first core of the one that all of `cores` are in, which tells it from others of this kind. `None` if they are in several, or
+    /// the system does not tell.
+    pub fn around(self, cores: &[usize]) -> Option<usize> {
+        let all = self.of(*cores.first()?)?;
+        cores.iter().all(|core| all.contains(core)).then(|| all[0])
+    }
+}
+
+fn entries(folder: &Path, prefix: &str) -> impl Iterator<Item = PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    all.filter(move |entry| entry.file_name().to_string_lossy().starts_with(prefix)).map(|entry| entry.path())
 }
 
 /// How many cores the machine runs on, whether this thread may use them or not; 1 where the system does not tell.
@@ -91,6 +142,27 @@ mod tests {
         let mut all = cores_apart();
         all.sort_unstable();
         assert_eq!(all, cores());
+    }
+
+    #[test]
+    fn every_core_is_in_one_part_of_each_kind() {
+        let all = cores();
+        for part in Part::ALL {
+            // Not every system tells of caches and nodes, but it does so of all cores or of none.
+            assert!(all.iter().all(|core| part.of(*core).is_some() == part.of(all[0]).is_some()), "{part:?}");
+            for core in &all {
+                let Some(sharers) = part.of(*core) else { continue };
+                assert!(sharers.is_sorted() && sharers.contains(core), "{part:?} of {core}: {sharers:?}");
+                assert_eq!(part.around(&[*core]), sharers.first().copied());
+                assert_eq!(part.around(&sharers), sharers.first().copied());
+            }
+        }
+        if let (Some(core), Some(package)) = (Part::PhysicalCore.of(all[0]), Part::Package.of(all[0])) {
+            assert!(core.iter().all(|core| package.contains(core)), "{core:?} {package:?}");
+        }
+        assert_eq!(Part::HardwareThread.around(&all), (all.len() == 1).then_some(all[0]));
+        assert_eq!(Part::Package.around(&[]), None);
+        assert_eq!(Part::Package.around(&[1 << 20]), None, "there is no such core");
     }
 
     #[test]

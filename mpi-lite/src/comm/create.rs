@@ -36,48 +36,6 @@ impl Communicator {
         Ok(copy)
     }
 
-    /// One communicator for each color, in which ranks are in the order of `key`, and of the ranks here where that is equal.
-    /// Without a color (`MPI_UNDEFINED`) none.
-    ///
-    /// Of an intercommunicator one for each color between those who have it on both sides; none where it is only on one.
-    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.compound(|| self.split_in_parts(color, key))
-    }
-
-    fn split_in_parts(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
-        let own = [color.map_or(-1, i64::from), key.into()];
-        let mut all = vec![[0; 2]; self.peers().size() as usize];
-        let side = self.allgather(&[own], &mut all).and_then(|()| match &self.0.side {
-            None => Ok(None),
-            Some(side) => side.split(color, key),
-        });
-        let side = side.inspect_err(|_| self.decline())?;
-        let peers = of_color(self.peers(), &all, own[0]);
-        let id = self.agree_on_id()?;
-        if color.is_none() || peers.size() == 0 {
-            self.give_back(id);
-            return Ok(None);
-        }
-        Ok(match side {
-            None => self.member(id, peers, Topology::None),
-            Some(side) => Some(self.made_between(id, side, peers)),
-        })
-    }
-
-    /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
-    pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
-        self.within_one_group()?;
-        let own = self.0.group.processes()[self.0.rank as usize];
-        let color = {
-            let state = self.0.local.lock();
-            let processes = state.device.processes();
-            let host = |process: u32| &processes[process as usize].host;
-            let first = self.0.group.processes().iter().position(|process| host(*process) == host(own));
-            first.expect("we are on our own host") as u32
-        };
-        self.split(Some(color), key).map(|own| own.expect("every process has a host"))
-    }
-
     /// A communicator of these processes, which are all here; the others get none. All processes here call it.
     ///
     /// Of an intercommunicator one between those that each side names of its own; none where a side names nobody.
@@ -302,7 +260,7 @@ impl Communicator {
     }
 
     /// An id that all processes here have free.
-    fn agree_on_id(&self) -> Result<u32, ErrorClass> {
+    pub(super) fn agree_on_id(&self) -> Result<u32, ErrorClass> {
         let key = Key::Call { of: self.0.id };
         match &self.0.side {
             None => self.agree_by(key, |_, mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
@@ -311,7 +269,7 @@ impl Communicator {
     }
 
     /// In place of [`Self::agree_on_id`], to which the other side comes: this one does not.
-    fn decline(&self) {
+    pub(super) fn decline(&self) {
         if self.0.side.as_ref().is_some_and(|side| side.rank() == 0) {
             self.refuse(0, AGREE);
         }
@@ -383,15 +341,6 @@ impl Drop for Part<'_> {
     fn drop(&mut self) {
         self.agreeing.give_up(&mut self.local.lock().contexts);
     }
-}
-
-/// Those of a group that have this color, in the order of their keys.
-fn of_color(group: &Group, all: &[[i64; 2]], color: i64) -> Group {
-    let mut members: Vec<(i64, u32)> =
-        (0..).zip(all).filter(|(_, [other, _])| *other == color).map(|(rank, [_, key])| (*key, rank)).collect();
-    members.sort_unstable();
-    let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
-    group.incl(&ranks).expect("the ranks are some of the group's")
 }
 
 /// What two sides of an intercommunicator tell each other, apart from programs' tags in [`Communicator::create_group`],

@@ -10,7 +10,7 @@
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
 //! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
-//! | `create`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
+//! | `create`, `split`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
 //! | `compound` | that what fails in parts of a call is told once |
 //! | `pending`, `persistent`, `repeated`, `repeated_call`, `running` | what was begun and is not over, or is begun again and again |
 //! | `operator` | that operators of the program's own call nothing here |
@@ -61,6 +61,7 @@ mod running;
 mod scope;
 mod side;
 mod sleeper;
+mod split;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -88,5 +89,6 @@ pub use prepare::Root;
 pub use repeated::Repeated;
 pub use running::Handle;
 pub use scope::{Request, Scope};
+pub use sidelane_nic::affinity::Part;
 pub use status::{Destination, Source, Status};
 pub use threads::in_threads;

@@ -84,6 +84,34 @@ fn a_split_orders_by_key_and_then_by_rank() {
     });
 }
 
+#[test]
+fn ranks_are_split_by_the_part_of_the_machine_that_they_are_kept_on() {
+    use sidelane_nic::affinity;
+    job(4, |comm| {
+        let (rank, cores) = (comm.rank(), affinity::cores());
+        let on = |rank: u32| cores[rank as usize % cores.len().min(2)];
+        // The last one may run everywhere.
+        if rank < 3 {
+            affinity::pin_to(on(rank)).unwrap();
+        }
+        let is_kept = rank < 3 || cores.len() == 1;
+        let mine = || (0..4).filter(|other| on(*other) == on(rank) && (*other < 3 || cores.len() == 1));
+        let reversed = mine().rev().collect::<Vec<_>>();
+        let part = comm.split_by_part(Part::HardwareThread, -(rank as i32)).unwrap();
+        assert_eq!(part.map(|part| who(&part, rank)), is_kept.then_some(reversed));
+        // Of one core there is nothing finer.
+        let core = comm.split((rank < 3).then_some(on(rank) as u32), 0).unwrap();
+        if let Some(core) = core {
+            assert!(core.split_finer(0).unwrap().is_none());
+        }
+        let finer = comm.split_finer(0).unwrap();
+        assert!(finer.is_none_or(|finer| finer.size() < comm.size()));
+        let (half, other) = (comm.split(Some(rank % 2), 0).unwrap().unwrap(), 1 - rank % 2);
+        let between = half.intercomm(0, &comm, other, 0).unwrap();
+        assert_eq!(between.split_by_part(Part::Package, 0).unwrap_err(), ErrorClass::Comm);
+    });
+}
+
 /// Ids are used again: far more communicators are made than there are ids, while others stay.
 #[test]
 fn freed_communicators_leave_their_ids() {
@@ -438,10 +466,14 @@ fn all_that_is_made_of_a_communicator_has_its_error_handler() {
         let grid = comm.cartesian(&[Side { size: 4, periodic: true }]).unwrap().unwrap();
         let half = comm.split(Some(left.into()), 0).unwrap().unwrap();
         let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        // On one core all are in whatever it is in.
+        sidelane_nic::affinity::pin_to(sidelane_nic::affinity::cores()[0]).unwrap();
+        let by_part = comm.split_by_part(Part::HardwareThread, 0).unwrap().unwrap();
         let edge = || vec![Edge { rank: world.rank(), weight: 1 }];
         for (what, made) in [
             ("split", &half),
             ("split_shared", &comm.split_shared(0).unwrap()),
+            ("split_by_part", &by_part),
             ("create", &comm.create(comm.group()).unwrap().unwrap()),
             ("create_group", &comm.create_group(comm.group(), 0).unwrap()),
             ("cartesian", &grid),

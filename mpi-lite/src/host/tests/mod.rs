@@ -67,7 +67,8 @@ fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec
     let mut first = Some(first);
     std::thread::scope(|scope| {
         // All that answer the same are one function: what starts threads is a lot of code.
-        let (rank, all_have_joined): (&(dyn Fn(usize, &mut Host) -> T + Sync), _) = (&rank, &all_have_joined);
+        let rank: &(dyn Fn(usize, &mut Host) -> T + Sync) = &rank;
+        let all_have_joined = &all_have_joined;
         let threads: Vec<_> = (0..size)
             .map(|me| {
                 let first = first.take();

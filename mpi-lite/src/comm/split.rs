@@ -1,0 +1,194 @@
+//! Communicators of some of another one's processes: those of a color, of a host, or of a part of one (MPI-4.1 7.4.2).
+
+use sidelane_nic::affinity::{self, Part};
+
+use super::communicator::Topology;
+use super::{Communicator, ErrorClass, Group};
+
+impl Communicator {
+    /// One communicator for each color, in which ranks are in the order of `key`, and of the ranks here where that is equal.
+    /// Without a color (`MPI_UNDEFINED`) none.
+    ///
+    /// Of an intercommunicator one for each color between those who have it on both sides; none where it is only on one.
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+        self.compound(|| self.split_in_parts(color, key))
+    }
+
+    fn split_in_parts(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+        let own = [color.map_or(-1, i64::from), key.into()];
+        let mut all = vec![[0; 2]; self.peers().size() as usize];
+        let side = self.allgather(&[own], &mut all).and_then(|()| match &self.0.side {
+            None => Ok(None),
+            Some(side) => side.split(color, key),
+        });
+        let side = side.inspect_err(|_| self.decline())?;
+        self.split_in_colors(color, &all, side)
+    }
+
+    /// The last part: each peer's color and key are known, and of two groups this one's side.
+    fn split_in_colors(
+        &self,
+        color: Option<u32>,
+        all: &[[i64; 2]],
+        side: Option<Self>,
+    ) -> Result<Option<Self>, ErrorClass> {
+        let peers = of_color(self.peers(), all, color.map_or(-1, i64::from));
+        let id = self.agree_on_id()?;
+        if color.is_none() || peers.size() == 0 {
+            self.give_back(id);
+            return Ok(None);
+        }
+        Ok(match side {
+            None => self.member(id, peers, Topology::None),
+            Some(side) => Some(self.made_between(id, side, peers)),
+        })
+    }
+
+    /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
+    pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
+        self.split(Some(self.first_on_our_host()), key).map(|own| own.expect("every process has a host"))
+    }
+
+    /// As [`Self::split`], one for the processes that may run on the same `part` of a host, and nowhere else
+    /// (`MPI_COMM_TYPE_HW_GUIDED`); none for one that may run on several, or where the system does not tell.
+    pub fn split_by_part(&self, part: Part, key: i32) -> Result<Option<Self>, ErrorClass> {
+        self.split_by_places(key, |places| colors(places, |place| place.part(part)))
+    }
+
+    /// As [`Self::split`], by hosts, or if all are on one, by the largest part of it that not all are in
+    /// (`MPI_COMM_TYPE_HW_UNGUIDED`). None where there is no such part, and as for [`Self::split_by_part`].
+    pub fn split_finer(&self, key: i32) -> Result<Option<Self>, ErrorClass> {
+        self.split_by_places(key, finer)
+    }
+
+    /// By the colors that follow from where all are.
+    fn split_by_places(
+        &self,
+        key: i32,
+        colors: impl FnOnce(&[Place]) -> Vec<Option<u32>>,
+    ) -> Result<Option<Self>, ErrorClass> {
+        self.within_one_group()?;
+        self.compound(|| {
+            let cores = affinity::cores();
+            let parts = Part::ALL.map(|part| part.around(&cores).map_or(-1, |first| first as i64));
+            let own = Place { host: self.first_on_our_host(), parts };
+            let mut all: Vec<Told> = vec![[0; _]; self.size() as usize];
+            let met = self.allgather(&[own.told(key)], &mut all);
+            met.inspect_err(|_| self.decline())?;
+            let colors = colors(&all.iter().copied().map(Place::of).collect::<Vec<_>>());
+            let keyed = colors.iter().zip(&all).map(|(color, [_, key, ..])| [color.map_or(-1, i64::from), *key]);
+            self.split_in_colors(colors[self.0.rank as usize], &keyed.collect::<Vec<_>>(), None)
+        })
+    }
+
+    /// The rank that tells our host from others.
+    fn first_on_our_host(&self) -> u32 {
+        let own = self.0.group.processes()[self.0.rank as usize];
+        let state = self.0.local.lock();
+        let processes = state.device.processes();
+        let host = |process: u32| &processes[process as usize].host;
+        let first = self.0.group.processes().iter().position(|process| host(*process) == host(own));
+        first.expect("we are on our own host") as u32
+    }
+}
+
+/// Where a process may run.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// A number that its host alone has.
+    host: u32,
+    /// The same of the part of each kind that it is in, on that host; -1 of several.
+    parts: [i64; Part::ALL.len()],
+}
+
+/// A [`Place`] and a key, as all tell each other.
+type Told = [i64; Part::ALL.len() + 2];
+
+impl Place {
+    fn told(self, key: i32) -> Told {
+        let mut told = [0; _];
+        [told[0], told[1]] = [self.host.into(), key.into()];
+        told[2..].copy_from_slice(&self.parts);
+        told
+    }
+
+    fn of([host, _, parts @ ..]: Told) -> Self {
+        Self { host: host as u32, parts }
+    }
+
+    /// What tells its part of this kind from all others of all hosts.
+    fn part(self, part: Part) -> Option<(u32, i64)> {
+        let first = self.parts[part as usize];
+        (first >= 0).then_some((self.host, first))
+    }
+}
+
+/// Each rank's color: the first rank that is in the same.
+fn colors<T: PartialEq>(places: &[Place], of: impl Fn(Place) -> Option<T>) -> Vec<Option<u32>> {
+    let all: Vec<_> = places.iter().map(|place| of(*place)).collect();
+    let first = |own: &Option<T>| all.iter().position(|other| other == own).map(|rank| rank as u32);
+    all.iter().map(|own| own.as_ref().and_then(|_| first(own))).collect()
+}
+
+/// By the largest kind that not all are in one of. Of some kinds the system may tell nothing.
+fn finer(places: &[Place]) -> Vec<Option<u32>> {
+    let by_host = colors(places, |place| Some(place.host));
+    let by_part = Part::ALL.into_iter().map(|part| colors(places, |place| place.part(part)));
+    let divides =
+        |colors: &Vec<Option<u32>>| colors.iter().any(Option::is_some) && colors.iter().any(|color| *color != Some(0));
+    std::iter::once(by_host).chain(by_part).find(divides).unwrap_or_else(|| vec![None; places.len()])
+}
+
+/// Those of a group that have this color, in the order of their keys.
+fn of_color(group: &Group, all: &[[i64; 2]], color: i64) -> Group {
+    let mut members: Vec<(i64, u32)> =
+        (0..).zip(all).filter(|(_, [other, _])| *other == color).map(|(rank, [_, key])| (*key, rank)).collect();
+    members.sort_unstable();
+    let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+    group.incl(&ranks).expect("the ranks are some of the group's")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two hosts of two packages of two cores of two threads, of which only packages and smaller ones are told.
+    fn place(host: u32, cores: &[i64]) -> Place {
+        let around = |size: i64| {
+            let first = cores[0] / size * size;
+            if cores.iter().all(|core| core / size * size == first) { first } else { -1 }
+        };
+        Place { host, parts: [-1, around(4), -1, around(2), around(1)] }
+    }
+
+    #[test]
+    fn what_all_tell_each_other_is_a_place_and_a_key() {
+        let there = place(3, &[5]);
+        let told = there.told(-7);
+        assert_eq!(told[..2], [3, -7]);
+        assert_eq!((Place::of(told).host, Place::of(told).parts), (3, there.parts));
+    }
+
+    #[test]
+    fn ranks_in_the_same_part_have_the_same_color() {
+        let places =
+            [place(0, &[0]), place(0, &[1]), place(0, &[2, 3]), place(1, &[0]), place(0, &[3, 4]), place(1, &[1])];
+        let by = |part| colors(&places, |place| place.part(part));
+        assert_eq!(by(Part::Package), [Some(0), Some(0), Some(0), Some(3), None, Some(3)]);
+        assert_eq!(by(Part::PhysicalCore), [Some(0), Some(0), Some(2), Some(3), None, Some(3)]);
+        assert_eq!(by(Part::HardwareThread), [Some(0), Some(1), None, Some(3), None, Some(5)]);
+        assert_eq!(by(Part::NumaNode), [None; 6], "the system does not tell");
+    }
+
+    #[test]
+    fn what_is_finer_divides() {
+        let at = |cores: &[&[i64]]| cores.iter().map(|cores| place(0, cores)).collect::<Vec<_>>();
+        assert_eq!(finer(&[place(1, &[0]), place(0, &[0]), place(1, &[4])]), [Some(0), Some(1), Some(0)], "hosts");
+        assert_eq!(finer(&at(&[&[0], &[4], &[6]])), [Some(0), Some(1), Some(1)], "packages");
+        assert_eq!(finer(&at(&[&[0], &[2], &[1]])), [Some(0), Some(1), Some(0)], "physical cores");
+        assert_eq!(finer(&at(&[&[0], &[1], &[0]])), [Some(0), Some(1), Some(0)], "threads");
+        assert_eq!(finer(&at(&[&[1], &[1]])), [None; 2], "nothing divides them");
+        assert_eq!(finer(&at(&[&[0, 2], &[1]])), [None, Some(1)], "one is in two cores");
+    }
+}
