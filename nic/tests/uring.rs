@@ -49,6 +49,7 @@ inside_a_namespace! {
 }
 
 mod cases {
+    use std::ops::Range;
     use std::process::Command;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;
@@ -322,7 +323,7 @@ mod cases {
         until("a frame is seen early", || {
             // Mostly alone, so that it is seen before the kernel hands it over.
             let under_way = |number| if number % 1_000 < 900 { 1 } else { 64 };
-            receive_numbered(&mut a, &mut b, to_b, PART, under_way, |_| 16);
+            receive_numbered(&mut a, &mut b, to_b, frames..frames + PART, under_way, |_| 16);
             frames += PART;
             (b.seen_early() > 0 || shares_the_only_core()) && is_enough(frames, 200_000, begun)
         });
@@ -339,7 +340,7 @@ mod cases {
         let len = |number| if number % 2 == 0 { large } else { 16 };
         let (mut frames, begun) = (0, Instant::now());
         until("a frame is seen early", || {
-            receive_numbered(&mut a, &mut b, to_b, PART, |number| 1 + number % 2, len);
+            receive_numbered(&mut a, &mut b, to_b, frames..frames + PART, |number| 1 + number % 2, len);
             frames += PART;
             (b.seen_early() > 0 || shares_the_only_core()) && is_enough(frames, 100_000, begun)
         });
@@ -360,19 +361,20 @@ mod cases {
         std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1)
     }
 
-    /// So many frames, each of at least `len` bytes and sent when fewer than `under_way` are, come whole and in order.
+    /// Frames of these numbers, each of at least `len` bytes and sent when fewer than `under_way` are, come whole and in order.
     fn receive_numbered(
         a: &mut Uring,
         b: &mut Uring,
         to_b: Link,
-        frames: u64,
+        numbers: Range<u64>,
         under_way: impl Fn(u64) -> u64 + Sync,
         len: impl Fn(u64) -> u64 + Sync,
     ) {
-        let (sender, received, mut rng) = (a.caps().addr, AtomicU64::new(0), Rng::new(1));
+        let (sender, mut next, end) = (a.caps().addr, numbers.start, numbers.end);
+        let (received, mut rng) = (AtomicU64::new(next), Rng::new(1 + next));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for number in 0..frames {
+                for number in numbers {
                     let room = || number - received.load(Ordering::Acquire) < under_way(number);
                     until("what was sent is received", room);
                     let mut frame = vec![0; (len(number) + rng.below(160)) as usize];
@@ -383,7 +385,6 @@ mod cases {
                     send(a, to_b, &frame);
                 }
             });
-            let mut next = 0;
             until("all frames come", || {
                 b.rx_burst(64, |frame, from| {
                     assert_eq!(from, sender);
@@ -392,7 +393,7 @@ mod cases {
                     next += 1;
                     received.store(next, Ordering::Release);
                 });
-                received.load(Ordering::Relaxed) == frames
+                received.load(Ordering::Relaxed) == end
             });
         });
     }
