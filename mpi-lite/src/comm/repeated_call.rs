@@ -30,7 +30,7 @@ impl Communicator {
         operator: Operator,
     ) -> Result<Persistent, ErrorClass> {
         // SAFETY: passed on.
-        unsafe { self.repeated_call(call, given, room, operator) }.map_err(|class| self.fail(class))
+        unsafe { self.call_init(Prepared { call, given, room, operator }) }
     }
 
     /// # Safety
@@ -38,7 +38,7 @@ impl Communicator {
     /// As for [`Self::call_init_raw`].
     pub(super) unsafe fn call_init(&self, it: Prepared<'_>) -> Result<Persistent, ErrorClass> {
         // SAFETY: passed on.
-        unsafe { self.call_init_raw(it.call, it.given, it.room, it.operator) }
+        unsafe { self.repeated_call(it) }.map_err(|class| self.fail(class))
     }
 
     /// # Safety
@@ -46,10 +46,7 @@ impl Communicator {
     /// As for [`Self::call_init_raw`].
     unsafe fn repeated_call(
         &self,
-        call: Call,
-        given: Option<Elements>,
-        room: Elements,
-        operator: Operator,
+        Prepared { call, given, room, operator }: Prepared<'_>,
     ) -> Result<Persistent, ErrorClass> {
         let combine = combine(operator)?;
         let native = |elements: Elements| if operator.is_some() { elements.native() } else { elements };
