@@ -15,6 +15,7 @@ mod persistent;
 mod pieces;
 mod point;
 mod pulse;
+mod split;
 
 use crate::adi::Config;
 
@@ -23,4 +24,11 @@ use super::*;
 /// Runs `each` as every rank.
 fn job(size: u32, each: impl Fn(Communicator) + Sync) {
     in_threads(size, &Config::default(), false, each);
+}
+
+/// Everybody's number in the world, by the ranks of a communicator.
+fn who(comm: &Communicator, number: u32) -> Vec<u32> {
+    let mut all = vec![0; comm.size() as usize];
+    comm.allgather(&[number], &mut all).unwrap();
+    all
 }
