@@ -222,7 +222,8 @@ impl Host {
         SHORT_ALL.max(self.common.min(common_max(self.size) / 2))
     }
 
-    /// Shows `bytes`, copied if they are no more than `most`; else true, and they are to stay until they are taken.
+    /// Shows `bytes`, copied if they are no more than `most`, or somewhat more and copies are quick; else true, and they are to stay
+    /// until they are taken.
     async fn offer<P: Peers>(
         &mut self,
         what: What,
@@ -230,13 +231,15 @@ impl Host {
         most: usize,
         peers: &mut P,
     ) -> Result<bool, P::Error> {
-        let long = bytes.len() > most;
-        if long {
-            self.slots.show_address(what, bytes, peers).await?;
-        } else {
+        if bytes.len() <= most {
             self.slots.show(what, bytes, peers).await?;
+        } else if bytes.len() <= SHORT_ALL && self.slots.shall_copy() {
+            self.slots.show(what.copied(), bytes, peers).await?;
+        } else {
+            self.slots.show_address(what, bytes, peers).await?;
+            return Ok(true);
         }
-        Ok(long)
+        Ok(false)
     }
 
     /// Fills `into` from `at` on of the `shown` bytes that `member` offers.
@@ -250,11 +253,16 @@ impl Host {
         most: usize,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        self.slots.check::<P>(member, what, shown)?;
         if shown <= most {
+            self.slots.check::<P>(member, what, shown)?;
             self.slots.read(member, shown, at, into);
             return Ok(());
         }
+        if shown <= SHORT_ALL && self.slots.check::<P>(member, what.copied(), shown).is_ok() {
+            self.slots.read_timed(member, shown, at, into);
+            return Ok(());
+        }
+        self.slots.check::<P>(member, what, shown)?;
         peers.read(member, self.slots.address(member) + at as u64, into)
     }
 
@@ -327,6 +335,11 @@ impl What {
 
     const fn new(call: u32, detail: usize) -> Self {
         Self { call, detail: detail as u32 }
+    }
+
+    /// The same, of an array so long that it may be shown by its address too.
+    const fn copied(self) -> Self {
+        Self { call: self.call | 1 << 17, ..self }
     }
 
     #[inline]

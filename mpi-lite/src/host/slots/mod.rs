@@ -2,6 +2,7 @@
 
 mod chain;
 mod few;
+mod near;
 mod places;
 
 use std::cell::Cell;
@@ -34,6 +35,8 @@ pub(in crate::host) struct Slots {
     next_finished: u32,
     /// What we have shown in calls before this one may be for all; later it was for the next member only.
     for_all: u32,
+    /// Arrays shown by their address since one was copied to find out how near its readers are.
+    not_copied: u32,
     /// Room for what is combined.
     came: Vec<u8>,
 }
@@ -53,6 +56,7 @@ impl Slots {
             finished: 0,
             next_finished: 0,
             for_all: 0,
+            not_copied: 0,
             came: vec![0; FEW],
         }
     }

@@ -37,6 +37,12 @@ impl Places {
         self.flags + member * FLAGS_LEN
     }
 
+    /// And in the same line the one by which it says how quickly it has copied.
+    #[inline]
+    pub(super) const fn pace(self, member: usize) -> usize {
+        self.flag(member) + 4
+    }
+
     /// Where the head of a member's slot for a call is.
     #[inline]
     pub(super) const fn head(self, member: usize, call: u32) -> usize {

@@ -13,7 +13,7 @@ use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Reduction};
 
 /// A rank that reads its own process's memory.
-struct Thread;
+pub(super) struct Thread;
 
 impl Peers for Thread {
     type Error = NonZeroU32;
@@ -60,7 +60,7 @@ impl Peers for Thread {
 static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new());
 
 /// Every rank's answer.
-fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
+pub(super) fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
     crate::patience::watch(&format!("a run of {size}"), crate::patience::SUITE_PATIENCE);
     let first = Host::create(size).unwrap();
     let (ticket, all_have_joined) = (first.ticket(), Barrier::new(size));

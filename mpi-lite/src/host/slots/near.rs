@@ -1,0 +1,85 @@
+//! Whether those who read are near. How long a copy out of another core's cache takes depends on that, and nothing tells it but the
+//! copy: of a virtual machine's cores not even the kernel knows where they are, and they move. So who has made one says whether it was
+//! quick, and who shows the next array goes by that.
+
+use std::sync::atomic::Ordering;
+
+use sidelane_nic::{clock, time::Duration};
+
+use super::Slots;
+
+impl Slots {
+    /// Whether an array is to be copied that could be read where it is too: copies are quick, or it is time to try one.
+    pub(in crate::host) fn shall_copy(&mut self) -> bool {
+        let mut paces =
+            (0..self.ground.size).filter(|member| *member != self.ground.me).map(|member| self.pace(member));
+        let known_as_quick = paces.try_fold(false, |known, pace| match pace {
+            SLOW => None,
+            pace => Some(known || pace == QUICK),
+        });
+        let copy = known_as_quick == Some(true) || self.not_copied == UNTIL_TRIED;
+        self.not_copied = if copy { 0 } else { self.not_copied + 1 };
+        copy
+    }
+
+    /// As [`Self::read`], of such an array. Says to all whether it was quick.
+    pub(in crate::host) fn read_timed(&self, member: usize, shown: usize, at: usize, into: &mut [u8]) {
+        let start = clock::monotonic();
+        self.read(member, shown, at, into);
+        let took = clock::monotonic().since(start);
+        self.say_pace(took <= QUICK_KIB.saturating_mul(into.len().div_ceil(1024) as u64));
+    }
+
+    fn say_pace(&self, quick: bool) {
+        let pace = self.ground.shared.word(self.places.pace(self.ground.me));
+        pace.store(if quick { QUICK } else { SLOW }, Ordering::Relaxed);
+    }
+
+    fn pace(&self, member: usize) -> u32 {
+        self.ground.shared.word(self.places.pace(member)).load(Ordering::Relaxed)
+    }
+}
+
+// What a member says; nothing before its first such copy.
+const QUICK: u32 = 1;
+const SLOW: u32 = 2;
+
+/// A KiB takes 25 to 32 ns from a near core's cache, 65 to 75 from a far one's (`bench/NOTES.md` 56). To write it takes four times as
+/// long.
+const QUICK_KIB: Duration = Duration::from_nanos(45);
+
+/// Arrays after which a copy is tried again: a slow one costs as much as two.
+const UNTIL_TRIED: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use crate::host::tests::{Thread, run};
+    use crate::host::{SHORT, SHORT_ALL, at_once};
+
+    use super::*;
+
+    #[test]
+    fn longer_arrays_are_copied_to_who_is_near_and_now_and_then_to_others() {
+        run(2, |me, host| {
+            if host.slots.ground.is_crowded() {
+                return;
+            }
+            let mut others = 0;
+            for turn in 0..400 {
+                // In turns at first, then far for so long that copies are tried.
+                let (root, near) = (turn / 200, turn % 200 < 100 && turn / 10 % 2 == 0);
+                host.slots.say_pace(near);
+                at_once(host.barrier(&mut Thread)).unwrap();
+                let len = [SHORT + 1, SHORT_ALL][turn % 2];
+                let mut data = vec![if me == root { turn as u8 } else { 0xee }; len];
+                at_once(host.broadcast(root, &mut data, &mut Thread)).unwrap();
+                assert!(data.iter().all(|byte| *byte == turn as u8), "{len} bytes, turn {turn} at {me}");
+                if me == root {
+                    let copied = near || others == UNTIL_TRIED;
+                    assert_eq!(host.slots.not_copied == 0, copied, "turn {turn}");
+                    others = if copied { 0 } else { others + 1 };
+                }
+            }
+        });
+    }
+}
