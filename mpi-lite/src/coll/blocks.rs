@@ -109,6 +109,12 @@ impl Blocks<'_> {
         }
     }
 
+    /// Bytes of each of `count` blocks, if all have as many and each begins where the one before it ends.
+    pub fn len_of_each(&self, count: usize) -> Option<usize> {
+        let len = if count > 0 { self.len(0) } else { 0 };
+        ((1..count).all(|index| self.len(index) == len) && self.follow_each_other()).then_some(len)
+    }
+
     /// Block `index` of `whole`.
     pub fn of(&self, whole: Span, index: usize) -> Span {
         whole.part(self.start(index), self.len(index))
@@ -162,6 +168,19 @@ mod tests {
             assert_eq!(long.end(2), None);
         }
         assert_eq!(Blocks::Counts { counts: &lens, element: usize::MAX }.end(1), None);
+    }
+
+    #[test]
+    fn blocks_are_equal_or_not() {
+        assert_eq!(Blocks::Equal(5).len_of_each(3), Some(5));
+        assert_eq!(Blocks::cut(24, 4, 3).len_of_each(3), Some(8));
+        assert_eq!(Blocks::cut(28, 4, 3).len_of_each(3), None);
+        assert_eq!(Blocks::Lens(&[4, 4, 5]).len_of_each(3), None);
+        assert_eq!(Blocks::Lens(&[4, 4, 5]).len_of_each(2), Some(4));
+        assert_eq!(Blocks::Counts { counts: &[2, 2], element: 8 }.len_of_each(2), Some(16));
+        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[8, 12] }.len_of_each(2), Some(4));
+        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[12, 8] }.len_of_each(2), None);
+        assert_eq!(Blocks::Lens(&[]).len_of_each(0), Some(0));
     }
 
     #[test]

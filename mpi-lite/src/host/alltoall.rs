@@ -52,7 +52,7 @@ impl Host {
             let member = (self.me + turn) % self.size;
             let into = &mut output[from.start(member)..][..from.len(member)];
             if member != self.me {
-                self.take_block(detail, member, self.me, into, peers)?;
+                self.take_block(detail, member, (self.me, self.size), into, peers)?;
             } else if let Some(input) = input {
                 self.fits::<P>(to.len(member), into.len())?;
                 into.copy_from_slice(&input[to.start(member)..][..to.len(member)]);

@@ -223,7 +223,7 @@ impl Host {
         } else {
             self.slots.wait_member(root, peers)?;
             if let Some(block) = block {
-                self.take_block(detail, root, self.me, block, peers)?;
+                self.take_block(detail, root, (self.me, self.size), block, peers)?;
             }
         }
         self.slots.finish(peers);
@@ -285,7 +285,7 @@ impl Host {
         self.slots.wait_all(peers)?;
         for member in 0..self.size {
             let into = &mut output[from.start(member)..][..from.len(member)];
-            self.take_block(detail, member, self.me, into, peers)?;
+            self.take_block(detail, member, (self.me, self.size), into, peers)?;
         }
         self.slots.finish(peers);
         Ok(())
@@ -324,7 +324,7 @@ impl Host {
         for (index, source) in present(neighbors) {
             self.slots.wait_member(source, peers)?;
             let into = &mut output[from.start(index)..][..from.len(index)];
-            self.take_block(detail, source, index ^ 1, into, peers)?;
+            self.take_block(detail, source, (index ^ 1, neighbors.len()), into, peers)?;
         }
         self.slots.finish(peers);
         Ok(())

@@ -339,7 +339,7 @@ impl What {
 
     /// The same, of an array so long that it may be shown by its address too.
     const fn copied(self) -> Self {
-        Self { call: self.call | 1 << 17, ..self }
+        Self { call: self.call | 1 << 24, ..self }
     }
 
     #[inline]

@@ -50,7 +50,7 @@ impl Host {
                 if !self.slots.has_shown(source) {
                     self.slots.await_member(source, peers).await?;
                 }
-                self.take_block(detail, source, its, into, peers)?;
+                self.take_block(detail, source, (its, neighbors.len()), into, peers)?;
             }
         }
         self.slots.finish(peers);

@@ -57,7 +57,7 @@ impl Host {
             self.slots.await_member(root, peers).await?;
         }
         if let Some(block) = block {
-            self.take_block(detail, root, self.me, block, peers)?;
+            self.take_block(detail, root, (self.me, self.size), block, peers)?;
         }
         self.slots.finish(peers);
         Ok(())

@@ -1,5 +1,5 @@
 //! Blocks for several readers, of lengths that only their owner knows: a table of where each is, and the blocks behind it or,
-//! of long ones, where they are in their owner's memory.
+//! of long ones, where they are in their owner's memory. Of blocks that are as long as each other no table.
 
 use super::slots::SLOT;
 use super::{DIFFER, FEW, Host, Peers, SHORT_ALL, What};
@@ -15,14 +15,21 @@ impl Host {
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<bool, P::Error> {
-        let (shown, long) = self.table(count, bytes, blocks);
-        let done = if self.slots.show_now(what(detail, long), &shown, peers) {
+        if let Some(equal) = equal(count, bytes, blocks) {
+            let what = what(detail, Form::Equal);
+            if !self.slots.show_now(what, equal, peers) {
+                self.slots.show(what, equal, peers).await?;
+            }
+            return Ok(false);
+        }
+        let (shown, form) = self.table(count, bytes, blocks);
+        let done = if self.slots.show_now(what(detail, form), &shown, peers) {
             Ok(())
         } else {
-            self.slots.show(what(detail, long), &shown, peers).await
+            self.slots.show(what(detail, form), &shown, peers).await
         };
         self.work = shown;
-        done.map(|()| long)
+        done.map(|()| form == Form::Long)
     }
 
     /// As [`Self::show_blocks`], where [`is_few`] is true.
@@ -34,21 +41,24 @@ impl Host {
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let (shown, long) = self.table(count, bytes, blocks);
-        let done = self.slots.show_few(what(detail, long), &shown, peers);
+        if let Some(equal) = equal(count, bytes, blocks) {
+            return self.slots.show_few(what(detail, Form::Equal), equal, peers);
+        }
+        let (shown, form) = self.table(count, bytes, blocks);
+        let done = self.slots.show_few(what(detail, form), &shown, peers);
         self.work = shown;
         done
     }
 
-    /// What is shown of `count` blocks of `bytes`, and whether only where they are. It was [`Self::work`].
-    fn table(&mut self, count: usize, bytes: &[u8], blocks: Blocks<'_>) -> (Vec<u8>, bool) {
+    /// A table of `count` blocks of `bytes`, and these if they are not long. It was [`Self::work`].
+    fn table(&mut self, count: usize, bytes: &[u8], blocks: Blocks<'_>) -> (Vec<u8>, Form) {
         let len: usize = (0..count).map(|index| blocks.len(index)).sum();
         let long = len > SHORT_ALL || count * SHORT_ENTRY + len > SLOT;
         let mut shown = std::mem::take(&mut self.work);
         if !long {
             shown.resize(count * SHORT_ENTRY + len, 0);
             fill_short(&mut shown, count, bytes, blocks);
-            return (shown, false);
+            return (shown, Form::Short);
         }
         shown.clear();
         let address = bytes.as_ptr().expose_provenance();
@@ -56,26 +66,30 @@ impl Host {
             shown.extend_from_slice(&((address + blocks.start(index)) as u64).to_ne_bytes());
             shown.extend_from_slice(&(blocks.len(index) as u64).to_ne_bytes());
         }
-        (shown, true)
+        (shown, Form::Long)
     }
 
-    /// Fills `into`, which is to be as long, with block `index` of what `member` has shown.
+    /// Fills `into`, which is to be as long, with block `index` of the `count` that `member` has shown.
     pub(super) fn take_block<P: Peers>(
         &self,
         detail: usize,
         member: usize,
-        index: usize,
+        (index, count): (usize, usize),
         into: &mut [u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let (said, shown) = self.slots.head(member).ok_or(P::error(DIFFER))?;
-        let long = said == what(detail, true).to_bytes();
         let shown = usize::try_from(shown).unwrap_or(usize::MAX);
-        let entry = if long { ENTRY } else { SHORT_ENTRY };
-        if !long && said != what(detail, false).to_bytes() || shown > SLOT || (index + 1) * entry > shown {
+        let form = Form::ALL.into_iter().find(|form| said == what(detail, *form).to_bytes()).ok_or(P::error(DIFFER))?;
+        if shown > SLOT || (index + 1) * form.entry() > shown {
             return Err(P::error(DIFFER));
         }
-        if long {
+        if form == Form::Equal {
+            self.fits::<P>(shown, count * into.len())?;
+            self.slots.read(member, shown, index * into.len(), into);
+            return Ok(());
+        }
+        if form == Form::Long {
             let mut entry = [0; ENTRY];
             self.slots.read(member, shown, index * ENTRY, &mut entry);
             let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| entry[at + byte]));
@@ -93,6 +107,14 @@ impl Host {
         self.slots.read(member, shown, start, into);
         Ok(())
     }
+}
+
+/// All of `count` blocks of `bytes`, if they are short, one after the other, and as long as each other.
+#[inline]
+fn equal<'a>(count: usize, bytes: &'a [u8], blocks: Blocks<'_>) -> Option<&'a [u8]> {
+    let len = blocks.len_of_each(count)?;
+    let start = blocks.start(0);
+    bytes.get(start..start + count * len).filter(|all| all.len() <= SHORT_ALL)
 }
 
 /// The table of `count` blocks, and the blocks, which fill `shown` together. Those that follow each other are copied at once.
@@ -126,8 +148,32 @@ pub(super) const fn fits(count: usize) -> bool {
     count <= SLOT / ENTRY
 }
 
-fn what(detail: usize, long: bool) -> What {
-    What::new(What::BLOCKS + if long { 1 << 16 } else { 0 }, detail)
+fn what(detail: usize, form: Form) -> What {
+    What::new(What::BLOCKS | (form as u32) << 16, detail)
+}
+
+/// How blocks are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One after the other, as long as each other.
+    Equal,
+    /// Behind a table.
+    Short,
+    /// By a table of where they are.
+    Long,
+}
+
+impl Form {
+    const ALL: [Self; 3] = [Self::Equal, Self::Short, Self::Long];
+
+    /// Bytes of a table for each block.
+    const fn entry(self) -> usize {
+        match self {
+            Self::Equal => 0,
+            Self::Short => SHORT_ENTRY,
+            Self::Long => ENTRY,
+        }
+    }
 }
 
 /// Where a block is in its owner's memory, and how long it is.
