@@ -109,10 +109,22 @@ impl Blocks<'_> {
         }
     }
 
-    /// Bytes of each of `count` blocks, if all have as many and each begins where the one before it ends.
-    pub fn len_of_each(&self, count: usize) -> Option<usize> {
-        let len = if count > 0 { self.len(0) } else { 0 };
-        ((1..count).all(|index| self.len(index) == len) && self.follow_each_other()).then_some(len)
+    /// Where `count` blocks begin and the bytes of each, if all have as many and each begins where the one before it ends.
+    #[inline]
+    pub fn equal(&self, count: usize) -> Option<(usize, usize)> {
+        let of_each = |lens: &[usize]| {
+            let len = lens.first().copied().unwrap_or_default();
+            lens.iter().all(|its| *its == len).then_some(len)
+        };
+        Some(match *self {
+            Self::Equal(len) => (0, len),
+            Self::Cut { count: elements, into, .. } if elements % into != 0 => return None,
+            Self::Cut { .. } => (0, self.len(0)),
+            Self::Lens(lens) => (0, of_each(&lens[..count])?),
+            Self::Counts { counts, element } => (0, of_each(&counts[..count])? * element),
+            Self::At { .. } if !self.follow_each_other() => return None,
+            Self::At { lens, starts } => (starts.first().copied().unwrap_or_default(), of_each(&lens[..count])?),
+        })
     }
 
     /// Block `index` of `whole`.
@@ -172,15 +184,16 @@ mod tests {
 
     #[test]
     fn blocks_are_equal_or_not() {
-        assert_eq!(Blocks::Equal(5).len_of_each(3), Some(5));
-        assert_eq!(Blocks::cut(24, 4, 3).len_of_each(3), Some(8));
-        assert_eq!(Blocks::cut(28, 4, 3).len_of_each(3), None);
-        assert_eq!(Blocks::Lens(&[4, 4, 5]).len_of_each(3), None);
-        assert_eq!(Blocks::Lens(&[4, 4, 5]).len_of_each(2), Some(4));
-        assert_eq!(Blocks::Counts { counts: &[2, 2], element: 8 }.len_of_each(2), Some(16));
-        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[8, 12] }.len_of_each(2), Some(4));
-        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[12, 8] }.len_of_each(2), None);
-        assert_eq!(Blocks::Lens(&[]).len_of_each(0), Some(0));
+        assert_eq!(Blocks::Equal(5).equal(3), Some((0, 5)));
+        assert_eq!(Blocks::cut(24, 4, 3).equal(3), Some((0, 8)));
+        assert_eq!(Blocks::cut(28, 4, 3).equal(3), None);
+        assert_eq!(Blocks::Lens(&[4, 4, 5]).equal(3), None);
+        assert_eq!(Blocks::Lens(&[4, 4, 5]).equal(2), Some((0, 4)));
+        assert_eq!(Blocks::Lens(&[]).equal(0), Some((0, 0)));
+        assert_eq!(Blocks::Counts { counts: &[2, 2], element: 8 }.equal(2), Some((0, 16)));
+        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[8, 12] }.equal(2), Some((8, 4)));
+        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[12, 8] }.equal(2), None);
+        assert_eq!(Blocks::At { lens: &[4, 3], starts: &[8, 12] }.equal(2), None);
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Elements {
     #[inline]
     fn of_slice<T: Equivalence>(memory: *mut u8, count: usize) -> Self {
         match T::KIND {
-            Some(kind) => Self { memory: Memory(memory), of: Of::Numbers { size: kind.extent(), count } },
+            // What it extends to, as whoever says what it is promises.
+            Some(_) => Self { memory: Memory(memory), of: Of::Numbers { size: size_of::<T>(), count } },
             None => Self::at(memory, count, &T::datatype()),
         }
     }

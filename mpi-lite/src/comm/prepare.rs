@@ -5,7 +5,6 @@
 //! Each gives the call to `run`, which does or begins it. Unsafe within, since the raw calls are.
 
 use crate::coll::{Blocks, Call};
-use crate::datatype::Predefined;
 use crate::op::Op;
 
 use super::collective::NOBODY;
@@ -386,7 +385,13 @@ pub(super) trait Run<R>: FnOnce(Prepared<'_>) -> Result<R, ErrorClass> {}
 impl<R, F: FnOnce(Prepared<'_>) -> Result<R, ErrorClass>> Run<R> for F {}
 
 pub(super) fn bytes<T: Equivalence>(count: usize) -> usize {
-    count * T::KIND.map_or_else(|| T::datatype().size(), Predefined::size)
+    let known = const {
+        match T::KIND {
+            Some(kind) => Some(kind.size()),
+            None => None,
+        }
+    };
+    count * known.unwrap_or_else(|| T::datatype().size())
 }
 
 pub(super) fn blocks<T: Equivalence>(counts: &[usize]) -> Blocks<'_> {

@@ -112,8 +112,7 @@ impl Host {
 /// All of `count` blocks of `bytes`, if they are short, one after the other, and as long as each other.
 #[inline]
 fn equal<'a>(count: usize, bytes: &'a [u8], blocks: Blocks<'_>) -> Option<&'a [u8]> {
-    let len = blocks.len_of_each(count)?;
-    let start = blocks.start(0);
+    let (start, len) = blocks.equal(count)?;
     bytes.get(start..start + count * len).filter(|all| all.len() <= SHORT_ALL)
 }
 
