@@ -352,7 +352,8 @@ impl What {
 pub const FEW: usize = 2 * 1024 + 64;
 
 /// Blocks up to here are copied through shared memory where each rank has a core. Beyond, to wait for the readers of what one
-/// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`).
+/// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`), unless it is a quick one
+/// (`slots/near.rs`).
 const SHORT: usize = 8 * 1024;
 
 /// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
