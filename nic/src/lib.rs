@@ -22,6 +22,7 @@ pub mod affinity;
 mod caps;
 pub mod clock;
 pub mod conformance;
+pub mod copy;
 mod counters;
 pub mod dpdk;
 mod driver;

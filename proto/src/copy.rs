@@ -5,12 +5,14 @@
 //! the cache (AMD's and Intel's optimisation manuals, "store-to-load forwarding"). So bytes are written in the pieces in
 //! which they will be read (`bench/NOTES.md`, "Short copies").
 
+use sidelane_nic::copy::copy;
+
 /// Copies `from` to `to`, which is as long, for a reader that begins at the front: the check, and the copy into a frame.
 #[inline]
 pub(crate) fn copy_words(to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len(), "both ends of a copy are as long");
     if from.len() > SHORT_MAX {
-        to.copy_from_slice(from);
+        copy(to, from);
         return;
     }
     // No loop: the compiler makes a call of `memcpy` of one.
@@ -41,7 +43,7 @@ pub(crate) fn copy_ends(to: &mut [u8], from: &[u8]) {
     match from.len() {
         8..=16 => ends::<8>(to, from),
         17..=32 => ends::<16>(to, from),
-        _ => to.copy_from_slice(from),
+        _ => copy(to, from),
     }
 }
 

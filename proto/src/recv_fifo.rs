@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use sidelane_nic::copy::copy;
+
 use crate::copy::copy_ends;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
@@ -90,7 +92,7 @@ const MARKER_LEN: usize = FIRST_LEN;
 impl Assembly {
     fn push(&mut self, part: &[u8]) {
         match self.place(part.len()) {
-            Some(place) => place.copy_from_slice(part),
+            Some(place) => copy(place, part),
             None => {
                 self.buffer.truncate(self.filled);
                 self.buffer.extend_from_slice(part);

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use sidelane_nic::copy::copy;
+
 use crate::copy::copy_words;
 use crate::hint::seldom;
 use crate::ring::ByteRing;
@@ -260,7 +262,7 @@ impl SendFifo {
                 let message = &self.large(number).buffer[offset..offset + len];
                 let front = body.len() - len;
                 self.write_front(span, &mut body[..front]);
-                body[front..].copy_from_slice(message);
+                copy(&mut body[front..], message);
             }
             Span::Operations(_) | Span::Both { .. } => unreachable!("{OUTBOX}"),
         }

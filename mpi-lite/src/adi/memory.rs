@@ -4,6 +4,7 @@
 use std::ptr::NonNull;
 
 use sidelane_nic::Nic;
+use sidelane_nic::copy::copy;
 use sidelane_proto::{Endpoint, Region};
 
 /// Bytes to be sent.
@@ -124,7 +125,7 @@ impl Incoming {
                 *place = last;
             }
         } else {
-            room.copy_from_slice(bytes);
+            copy(room, bytes);
         }
         taken
     }

@@ -22,6 +22,7 @@ use super::port::Port;
 use super::pull;
 use super::record::{self, Accept, Announce, Note};
 use super::request::{Error, Request, Slot, State, Status};
+use sidelane_nic::copy::copy;
 use sidelane_proto::{RemoteKey, RmaError};
 
 /// A message that came before its receive.
@@ -118,7 +119,7 @@ impl Engine {
         let error = (wanted < len).then_some(Error::Truncated);
         let status = Status { source: key.source, tag: key.tag, bytes: wanted, cancelled: false, error };
         let mut room = slot.incoming;
-        room.bytes_mut()[..here].copy_from_slice(&bytes[..here]);
+        copy(&mut room.bytes_mut()[..here], &bytes[..here]);
         slot.process = process;
         slot.status = status;
         slot.send = announce.send;
@@ -281,7 +282,7 @@ impl Engine {
             return;
         }
         let at = wanted - missing;
-        room.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        copy(&mut room.bytes_mut()[at..at + bytes.len()], bytes);
         let missing = missing - bytes.len();
         if missing > 0 {
             slot.state = State::Receiving { missing, region: None };

@@ -6,6 +6,8 @@
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::slice;
 
+use sidelane_nic::copy::copy_raw;
+
 use crate::datatype::{Datatype, Made};
 
 use super::pending::Memory;
@@ -166,7 +168,7 @@ impl Elements {
             Of::Numbers { size, count } => {
                 assert_eq!(bytes.len(), size * count, "the piece has all elements");
                 // SAFETY: the elements' data, as the caller says; the piece is another's.
-                unsafe { self.memory.0.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+                unsafe { copy_raw(bytes.as_ptr(), self.memory.0, bytes.len()) };
                 Ok(())
             }
             // SAFETY: passed on.

@@ -5,7 +5,7 @@
 //! allocations. And bounds are checked once a call, by the callers, not once a block (a third of the time with blocks of 8
 //! bytes).
 
-use std::ptr;
+use sidelane_nic::copy::copy_raw;
 
 use super::layout::{Layout, Run, Shape};
 
@@ -219,9 +219,9 @@ unsafe fn block<const PACK: bool>(memory: *mut u8, stream: *mut u8, len: usize) 
     // SAFETY: as the caller says.
     unsafe {
         if PACK {
-            ptr::copy_nonoverlapping(memory, stream, len);
+            copy_raw(memory, stream, len);
         } else {
-            ptr::copy_nonoverlapping(stream, memory, len);
+            copy_raw(stream, memory, len);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
 use super::Ticket;
+use crate::copy::copy_raw;
 
 /// Shared memory of a size that cannot change. Bytes are copied in and out, never borrowed: another process may write any
 /// time, so what is read means something only after the other side has said so, by a message or a signal.
@@ -121,7 +122,7 @@ impl Shared {
         self.assert_within(at, bytes.len());
         // SAFETY: The mapping has `len` bytes, and the range is within it. No reference to it exists in this process, so
         // it overlaps none; what another process does there at the same time changes bytes and nothing else.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+        unsafe { copy_raw(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
 
     /// Copies what is at `at` out.
@@ -129,7 +130,7 @@ impl Shared {
     pub fn read(&self, at: usize, into: &mut [u8]) {
         self.assert_within(at, into.len());
         // SAFETY: As in `write`.
-        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+        unsafe { copy_raw(self.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
     }
 
     /// The four bytes at `at`, a multiple of four, as a number that both sides change and look at in turns of their own. What

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, mpsc};
 
 use sidelane_nic::Nic;
+use sidelane_nic::copy::copy;
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
 use sidelane_nic::time::{Duration, Instant};
 
@@ -256,7 +257,7 @@ fn put<D>(lane: &mut End, shared: &Shared<D>, peer: PeerId, message: &[u8]) {
     }
     let put = lane.push(HEAD_LEN + inline.len(), |record| {
         Head { peer, beside }.emit(record);
-        record[HEAD_LEN..].copy_from_slice(inline);
+        copy(&mut record[HEAD_LEN..], inline);
     });
     debug_assert!(put, "there was room for the longest record");
 }

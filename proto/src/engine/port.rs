@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use sidelane_nic::copy::copy;
 use sidelane_nic::shm::lane::{End, RECORD_MAX};
 use sidelane_nic::time::Instant;
 use sidelane_nic::{LinkAddr, Nic};
@@ -200,7 +201,7 @@ impl<D: Driven> Port<D> {
         let pushed = self.shared.port_orders.push(order).is_ok()
             && self.lane.push(HEAD_LEN + bytes.len(), |record| {
                 Head { peer: nobody, beside: true }.emit(record);
-                record[HEAD_LEN..].copy_from_slice(bytes);
+                copy(&mut record[HEAD_LEN..], bytes);
             });
         debug_assert!(pushed, "there was room for it");
     }
@@ -283,7 +284,7 @@ impl<N: Nic + Send + 'static> Port<Endpoint<N>> {
             let cost = self.admit(peer, message.len())?;
             return self.send_beside(peer, message.to_vec(), false, cost).map_err(|refused| refused.reason);
         }
-        self.keep(peer, message.len(), |place| place.copy_from_slice(message))
+        self.keep(peer, message.len(), |place| copy(place, message))
     }
 
     /// As [`Endpoint::send_owned`].

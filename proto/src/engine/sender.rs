@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sidelane_nic::Nic;
+use sidelane_nic::copy::copy;
 
 use super::driven::Driven;
 use super::gauge::cost;
@@ -75,7 +76,7 @@ impl<D: Driven> Sender<D> {
 impl<N: Nic + Send + 'static> Sender<Endpoint<N>> {
     /// As [`super::Port::send`].
     pub fn send(&self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
-        self.keep(peer, message.len(), |place| place.copy_from_slice(message))
+        self.keep(peer, message.len(), |place| copy(place, message))
     }
 }
 

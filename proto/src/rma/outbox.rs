@@ -217,10 +217,11 @@ impl Outbox {
                 let (front, bytes) = body.split_at_mut(bulk.header_len());
                 bulk.write_front(front, offset, len);
                 if !bytes.is_empty() {
-                    bytes.copy_from_slice(match &bulk.source {
+                    let source = match &bulk.source {
                         Source::Buffer(buffer) => &buffer[offset..offset + len],
                         Source::Region { index, at } => regions.read(*index, at + offset, len),
-                    });
+                    };
+                    sidelane_nic::copy::copy(bytes, source);
                 }
             }
         }

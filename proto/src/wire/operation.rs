@@ -1,5 +1,7 @@
 //! Records of one-sided operations (`crate::rma`). A frame carries these, or messages, or these and then messages.
 
+use sidelane_nic::copy::copy;
+
 use super::record::is_whole_messages;
 use super::{RECORD_LEN, u16_at, u32_at, u64_at};
 use crate::counters::Reject;
@@ -173,7 +175,7 @@ impl Operation<'_> {
         match *self {
             Self::Put { to, flags, bytes } => {
                 put_put(out, &to, flags, bytes.len() as u16);
-                out[PUT_LEN..].copy_from_slice(bytes);
+                copy(&mut out[PUT_LEN..], bytes);
             }
             Self::Get { from, len } => {
                 front(out, GET, 0, 0);
@@ -192,7 +194,7 @@ impl Operation<'_> {
             }
             Self::Answer { op, offset, last, bytes } => {
                 put_answer(out, op, offset, last, bytes.len() as u16);
-                out[ANSWER_LEN..].copy_from_slice(bytes);
+                copy(&mut out[ANSWER_LEN..], bytes);
             }
             Self::Fetched { op, value } => {
                 front(out, FETCHED, 0, 0);
