@@ -1,10 +1,10 @@
 //! Copies of payloads of any length.
 //!
-//! glibc's `memcpy` copies more than 2 KiB by `rep movsb` where a processor says that it is fast (FSRM). On AMD's it is not where
-//! the destination is 17 to 47 bytes further in its page than the source is in its own: four times as slow out of the first
-//! cache, ten times from another core's (`bench/NOTES.md` 57; glibc bug 30994, which glibc 2.39 goes round). And
-//! that is where what is sent goes: behind a header at the beginning of a page, out of a large allocation, which begins 16 bytes
-//! behind that of its own. So what is neither short nor very long is copied by wide registers here.
+//! `memcpy` of glibc 2.36 copies more than 2 KiB by `rep movsb` where a processor says that it is fast (FSRM). On an EPYC of AMD
+//! it is not where the destination is 17 to 47 bytes further in its page than the source is in its own: four times as slow within
+//! the first cache, and a message from another core's takes four to eight times as long (`bench/NOTES.md` 57). And that is where
+//! what is sent goes: behind a header at the beginning of a page, out of a large allocation, which begins 16 bytes behind that of
+//! its own. So what is neither short nor very long is copied by wide registers here.
 #![allow(unsafe_code)] // Instructions that only some processors have, and memory that others write too.
 
 /// Copies `from` to `to`.
