@@ -47,7 +47,7 @@ impl Slots {
 // What a member says of its last copies.
 const UNKNOWN: u32 = 0;
 const QUICK: u32 = 1;
-/// Quick but for the last one, as one of 400 is not, whatever is near.
+/// Quick but for the last one: of near ones too one of 400 is held up.
 const HELD_UP: u32 = 2;
 const SLOW: u32 = 3;
 
@@ -61,7 +61,7 @@ const UNTIL_TRIED: u32 = 64;
 #[cfg(test)]
 mod tests {
     use crate::host::tests::{Thread, run};
-    use crate::host::{SHORT, SHORT_ALL, at_once};
+    use crate::host::{Host, SHORT, SHORT_ALL, at_once};
 
     use super::*;
 
@@ -90,5 +90,17 @@ mod tests {
                 }
             }
         });
+    }
+    #[test]
+    fn one_slow_copy_alone_does_not_count() {
+        let mut writer = Host::create(2).unwrap().slots;
+        let reader = Host::join(writer.ground.shared.ticket(), 1, 2).unwrap().slots;
+        let mut copies = |quick| {
+            reader.say_pace(quick);
+            writer.shall_copy()
+        };
+        let paces = [false, true, false, true, false, false, false, true];
+        let copied = [false, true, true, true, true, false, false, true];
+        assert_eq!(paces.map(&mut copies), copied);
     }
 }
