@@ -39,7 +39,7 @@ pub unsafe fn copy_raw(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 const SHORT_MAX: usize = 2 << 10;
 
-/// And beyond this, where it writes past the cache.
+/// And beyond this it may know better: from a length on that differs by machine it writes past the cache.
 #[cfg(target_arch = "x86_64")]
 const LONG_MAX: usize = 4 << 20;
 
