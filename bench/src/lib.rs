@@ -11,6 +11,7 @@
 mod readme {}
 
 pub mod breakdown;
+pub mod buffer;
 pub mod clock;
 pub mod collectives;
 pub mod contender;

@@ -2,6 +2,7 @@
 //! Timed where messages are sent first: answers a second.
 
 use super::{LAST, LEAST, MORE, Mark, Marks, Outcome, Part, Pattern, Turn, buffer};
+use crate::buffer::Buffer;
 use crate::clock::now_ns;
 use crate::transport::{Broken, Transport};
 
@@ -9,8 +10,8 @@ use crate::transport::{Broken, Transport};
 pub(super) struct Requester {
     size: usize,
     depth: u64,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    outgoing: Buffer,
+    incoming: Buffer,
     warm_until: u64,
     end: u64,
     /// A message found no room, and part of it may be on its way: it must be offered again as it was.
@@ -24,7 +25,7 @@ pub(super) struct Requester {
 /// Answers every message but the last.
 pub(super) struct Answerer {
     size: usize,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     messages: u64,
     owed: u64,
 }

@@ -10,6 +10,7 @@ mod pingpong;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::Samples;
+use crate::buffer::Buffer;
 use crate::clock::now_ns;
 use crate::stats::Summary;
 use crate::study::chang::Costs;
@@ -257,10 +258,9 @@ const MORE: u8 = 0;
 const LAST: u8 = 1;
 
 /// A message of `size` bytes, and room behind it for a transport that receives in larger units.
-fn buffer(size: usize) -> Vec<u8> {
+fn buffer(size: usize) -> Buffer {
     assert!(size > 0, "a message has a first byte, which says whether it is the last");
-    // Not zeros: pages of a zeroed allocation are all one page until they are written.
-    let mut buffer = vec![0x5a; size + crate::transport::SLACK];
+    let mut buffer = Buffer::new(size + crate::transport::SLACK);
     buffer[0] = MORE;
     buffer
 }

@@ -2,13 +2,14 @@
 //! Timed at the receiver, from the end of its warm-up to the last message.
 
 use super::{LAST, LEAST, Mark, Marks, Outcome, Part, Pattern, Turn, buffer};
+use crate::buffer::Buffer;
 use crate::clock::now_ns;
 use crate::transport::{Broken, Transport};
 
 /// Hands over messages until its time is up, then the last one.
 pub(super) struct Sender {
     size: usize,
-    outgoing: Vec<u8>,
+    outgoing: Buffer,
     end: u64,
     /// A message found no room, and part of it may be on its way: it must be offered again as it was.
     stuck: bool,
@@ -17,7 +18,7 @@ pub(super) struct Sender {
 
 /// Takes messages until the last one.
 pub(super) struct Receiver {
-    incoming: Vec<u8>,
+    incoming: Buffer,
     warm_ns: u64,
     messages: u64,
     marks: Marks,

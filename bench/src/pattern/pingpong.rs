@@ -1,6 +1,7 @@
 //! One message back and forth. Every round trip is a sample.
 
 use super::{LAST, MORE, Outcome, Part, Pattern, Turn, buffer};
+use crate::buffer::Buffer;
 use crate::clock::{self, now_ns};
 use crate::stats::Summary;
 use crate::transport::{Broken, Transport};
@@ -9,8 +10,8 @@ use crate::transport::{Broken, Transport};
 pub(super) struct Initiator {
     state: State,
     size: usize,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    outgoing: Buffer,
+    incoming: Buffer,
     clock_cost: f64,
     warm_until: u64,
     end: u64,
@@ -24,7 +25,7 @@ pub(super) struct Initiator {
 pub(super) struct Responder {
     state: State,
     size: usize,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     messages: u64,
 }
 

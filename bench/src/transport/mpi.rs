@@ -11,6 +11,7 @@ use sidelane_nic::time::Duration;
 
 use super::proto::{LINGER_NS, config as endpoint_config};
 use super::{Broken, Flow, Transport};
+use crate::buffer::Buffer;
 use crate::clock::now_ns;
 use crate::pattern::Role;
 use crate::side::Sealing;
@@ -20,14 +21,14 @@ pub struct Mpi {
     device: Device,
     other: u32,
     /// What every send sends; written only while none is under way.
-    outgoing: Box<[u8]>,
+    outgoing: Buffer,
     sends: VecDeque<Request>,
     /// Where receives put messages: the front one belongs to the oldest receive.
-    rooms: VecDeque<Box<[u8]>>,
+    rooms: VecDeque<Buffer>,
     receives: VecDeque<Request>,
     /// Rooms without a receive: [`Transport::recv`] posts one for each first of all, as a program does that calls MPI_Recv
     /// when it has answered.
-    free: Vec<Box<[u8]>>,
+    free: Vec<Buffer>,
     size: usize,
     window: usize,
     answers: Option<Answers>,
@@ -72,11 +73,11 @@ impl Mpi {
         let mut mpi = Self {
             device,
             other: 1 - number,
-            outgoing: vec![0x5a; size].into(),
+            outgoing: Buffer::new(size),
             sends: VecDeque::with_capacity(WINDOW),
             rooms: VecDeque::new(),
             receives: VecDeque::new(),
-            free: (0..window).map(|_| vec![0; size].into()).collect(),
+            free: (0..window).map(|_| Buffer::new(size)).collect(),
             size,
             window,
             answers: None,
@@ -147,7 +148,7 @@ impl Mpi {
     #[inline]
     fn post_free(&mut self) {
         while let Some(mut room) = self.free.pop() {
-            // SAFETY: the box stays in `rooms` until its receive is over, and is not touched before.
+            // SAFETY: the buffer stays in `rooms` until its receive is over, and is not touched before.
             let lent = unsafe { Incoming::lend(&raw mut *room) };
             self.rooms.push_back(room);
             self.receives.push_back(self.device.recv(from(self.other, TAG), lent));
