@@ -8,6 +8,7 @@ use sidelane_nic::{Nic, TxSlot};
 
 use super::key::{Op, PutHow, Region, RemoteKey, Rights, RmaError};
 use super::memory::{Lent, Memory};
+use super::one_sided::COPIED_MAX;
 use super::outbox::Source;
 use crate::wire::{Change, PUT_LEN, Target};
 use crate::{Counters, Endpoint, PeerId};
@@ -144,11 +145,13 @@ impl<N: Nic> Endpoint<N> {
             Ok(found) => found,
             Err(error) => return Err((error, buffer)),
         };
-        let small = PUT_LEN + len <= conn.body_max();
+        let body_max = conn.body_max();
         let one_sided = conn.one_sided(&router.turn.config);
         let flags = one_sided.flags(how.signal, how.silent);
-        let taken = if !small {
-            one_sided.put_bulk(target, flags, Source::Buffer(buffer), len).map_err(Source::into_buffer)
+        let taken = if PUT_LEN + len > body_max {
+            one_sided
+                .put_bulk((target, flags), Source::Buffer(buffer), len, body_max, &router.turn.rma.regions)
+                .map_err(Source::into_buffer)
         } else if let Some(number) = one_sided.put(target, flags, &buffer) {
             router.turn.spares.give(buffer);
             Ok(number)
@@ -187,7 +190,7 @@ impl<N: Nic> Endpoint<N> {
             put.ok_or(RmaError::Full)
         } else {
             let source = Source::Region { index, at: range.start };
-            one_sided.put_bulk(target, flags, source, len).map_err(|_| {
+            one_sided.put_bulk((target, flags), source, len, body_max, &router.turn.rma.regions).map_err(|_| {
                 router.turn.rma.regions.release(index, &mut router.turn.events);
                 RmaError::Full
             })
@@ -307,6 +310,3 @@ pub(crate) fn target(key: &RemoteKey, offset: u64, len: u64) -> Result<Target, R
     }
     Ok(Target { region: key.region, key: key.key, offset })
 }
-
-/// Bytes that are copied rather than sent from their place, which is a frame of its own: so long a copy takes some ten nanoseconds.
-const COPIED_MAX: usize = 1024;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::key::{OpError, Rights};
-use super::outbox::{BulkKind, Outbox, Source};
+use super::outbox::{Outbox, Source};
 use super::precedence::Precedence;
 use super::region::Regions;
 use super::served::{Placed, Served};
@@ -16,7 +16,7 @@ use crate::PeerId;
 use crate::conn::TurnContext;
 use crate::counters::Reject;
 use crate::event::Event;
-use crate::wire::{Operation, Operations, Target, put_flags};
+use crate::wire::{Operation, Operations, PUT_LEN, Target, put_flags};
 
 /// One connection's operations in both directions. Exists from the first one on.
 #[derive(Debug)]
@@ -98,9 +98,20 @@ impl OneSided {
         })
     }
 
-    /// A put of several frames. Hands its source back when there is no room.
-    pub fn put_bulk(&mut self, to: Target, flags: u8, source: Source, len: usize) -> Result<u64, Source> {
-        self.outbox.push_bulk(BulkKind::Put { to, flags, op: self.issued }, source, len)?;
+    /// A put that is sent from where its bytes are, in frames whose body takes `body_max` bytes. Hands its source back when
+    /// there is no room.
+    pub fn put_bulk(
+        &mut self,
+        (to, flags): (Target, u8),
+        source: Source,
+        len: usize,
+        body_max: usize,
+        regions: &Regions,
+    ) -> Result<u64, Source> {
+        let part_max = body_max - PUT_LEN;
+        let rest = len % part_max;
+        let rest = if len > part_max && rest <= COPIED_MAX { rest } else { 0 };
+        self.outbox.push_put((to, flags, self.issued), source, len, rest, regions)?;
         self.outbox.note_own();
         Ok(self.issue_put(flags))
     }
@@ -391,6 +402,9 @@ impl Request {
     }
 }
 
+/// Bytes that are copied rather than sent from their place, which is a frame of its own: so long a copy takes some tens of nanoseconds,
+/// a frame hundreds.
+pub(super) const COPIED_MAX: usize = 4 << 10;
 /// Gets and atomics under way to one peer at once.
 const REQUESTS_MAX: usize = 64;
 /// Silent puts in a row, far less than what 32 bits tell apart.

@@ -42,9 +42,12 @@ pub(crate) struct Outbox {
 struct Bulk {
     kind: BulkKind,
     source: Source,
+    /// Its bytes, but for those of a put that follow in a record.
     len: usize,
     /// Bytes already sent for the first time.
     sent: usize,
+    /// The last bytes follow in a record.
+    goes_on: bool,
 }
 
 /// What its frames say.
@@ -71,6 +74,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Bytes `offset..offset + len` of the transfer.
+    fn read<'a>(&'a self, offset: usize, len: usize, regions: &'a Regions) -> &'a [u8] {
+        match self {
+            Self::Buffer(buffer) => &buffer[offset..offset + len],
+            Self::Region { index, at } => regions.read(*index, at + offset, len),
+        }
+    }
+
     /// The copy; nothing of a region.
     pub fn into_buffer(self) -> Vec<u8> {
         match self {
@@ -149,8 +160,34 @@ impl Outbox {
         let Some(at) = self.append(MARKER_LEN) else { return Err(source) };
         self.ring.slice_mut(at, MARKER_LEN).fill(MARKER);
         self.copied += copied;
-        self.bulk.push_back(Bulk { kind, source, len, sent: 0 });
+        self.bulk.push_back(Bulk { kind, source, len, sent: 0, goes_on: false });
         self.bulk_unsent += 1;
+        Ok(())
+    }
+
+    /// Appends a large put. If there is room its last `rest` bytes are copied now, into a record behind it, so that what follows
+    /// can go along in their frame.
+    pub fn push_put(
+        &mut self,
+        (to, flags, op): (Target, u8, u64),
+        source: Source,
+        len: usize,
+        rest: usize,
+        regions: &Regions,
+    ) -> Result<(), Source> {
+        self.push_bulk(BulkKind::Put { to, flags, op }, source, len)?;
+        if rest == 0 {
+            return Ok(());
+        }
+        let Some(at) = self.append(PUT_LEN + rest) else { return Ok(()) };
+        let bulk = self.bulk.back_mut().expect("just pushed");
+        (bulk.len, bulk.goes_on) = (len - rest, true);
+        let bytes = bulk.source.read(bulk.len, rest, regions);
+        let record = Operation::Put { to: to.plus(bulk.len), flags: flags | put_flags::LAST, bytes };
+        record.emit(self.ring.slice_mut(at, PUT_LEN + rest));
+        if matches!(bulk.source, Source::Buffer(_)) {
+            self.copied -= rest;
+        }
         Ok(())
     }
 
@@ -217,11 +254,7 @@ impl Outbox {
                 let (front, bytes) = body.split_at_mut(bulk.header_len());
                 bulk.write_front(front, offset, len);
                 if !bytes.is_empty() {
-                    let source = match &bulk.source {
-                        Source::Buffer(buffer) => &buffer[offset..offset + len],
-                        Source::Region { index, at } => regions.read(*index, at + offset, len),
-                    };
-                    sidelane_nic::copy::copy(bytes, source);
+                    sidelane_nic::copy::copy(bytes, bulk.source.read(offset, len, regions));
                 }
             }
         }
@@ -369,13 +402,66 @@ impl Bulk {
     }
 
     fn write_front(&self, out: &mut [u8], offset: usize, len: usize) {
-        let last = offset + len == self.len;
+        let last = offset + len == self.len && !self.goes_on;
         match self.kind {
             BulkKind::Put { to, flags, .. } => {
                 let flags = if last { flags | put_flags::LAST } else { flags & put_flags::ORDERED };
                 put_put(out, &to.plus(offset), flags, len as u16);
             }
             BulkKind::Answer { op } => put_answer(out, op, offset as u32, last, len as u16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Operations;
+
+    const TO: Target = Target { region: 0, key: 1, offset: 1_000 };
+
+    /// Frames of at most `room` bytes that carry a put of 100 bytes, of which `rest` shall be a record: the puts in each by offset,
+    /// length and flags.
+    fn frames(outbox: &mut Outbox, rest: usize, room: usize) -> Vec<Vec<(u64, usize, u8)>> {
+        let regions = Regions::default();
+        let bytes: Vec<u8> = (0..100).collect();
+        outbox.push_put((TO, put_flags::DONE, 0), Source::Buffer(bytes.clone()), 100, rest, &regions).unwrap();
+        let mut frames = Vec::new();
+        while let Some(span) = outbox.next_span(room) {
+            let mut body = vec![0; span.body_len()];
+            outbox.write(span, &mut body, &regions);
+            outbox.advance(span);
+            let puts = Operations::new(&body).map(|operation| {
+                let Ok(Operation::Put { to, flags, bytes: there }) = operation else { panic!("{operation:?}") };
+                let offset = to.offset - TO.offset;
+                assert_eq!(there, &bytes[offset as usize..][..there.len()]);
+                (offset, there.len(), flags)
+            });
+            frames.push(puts.collect());
+        }
+        frames
+    }
+
+    #[test]
+    fn the_rest_of_a_put_is_a_record_where_there_is_room_for_one() {
+        let last = put_flags::DONE | put_flags::LAST;
+        for (capacity, held) in [(200, MARKER_LEN + PUT_LEN + 30), (PUT_LEN + 30, MARKER_LEN)] {
+            let mut outbox = Outbox::new(capacity, 200);
+            let frames = frames(&mut outbox, 30, PUT_LEN + 35);
+            assert_eq!(frames, [[(0, 35, 0)], [(35, 35, 0)], [(70, 30, last)]]);
+            assert_eq!(outbox.ring.used(), held);
+        }
+    }
+
+    #[test]
+    fn what_was_copied_counts_until_it_is_acknowledged() {
+        for rest in [0, 30] {
+            let mut outbox = Outbox::new(300, 300);
+            frames(&mut outbox, rest, 200);
+            assert_eq!(outbox.copied, 100 - rest);
+            let part = OpSpan::Part { number: 0, front: PUT_LEN as u8, offset: 0, len: 100 - rest };
+            outbox.release(part, &mut Regions::default(), &mut Spares::default(), &mut VecDeque::new());
+            assert_eq!(outbox.copied, 0);
         }
     }
 }

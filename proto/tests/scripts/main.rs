@@ -66,6 +66,7 @@ scripts! {
     put_and_message_in
     put_early
     put_in
+    put_long_and_message
     put_refused
     rack_tolerates_reordering
     rejected
