@@ -157,7 +157,7 @@ impl<N: Nic> Transport for Proto<N> {
         }
         self.endpoint.poll();
         self.take_events()?;
-        self.take_messages(budget, each)
+        self.take_messages(budget, &mut each)
     }
 
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken> {

@@ -71,12 +71,14 @@ impl<N: Nic> Ends<N> {
         self.size * (number % self.slots)
     }
 
+    /// One turn. Returns how many gets have landed.
     #[inline]
-    fn poll(&mut self, mut on_got: impl FnMut(Op)) -> Result<(), Broken> {
+    fn poll(&mut self) -> Result<usize, Broken> {
         self.endpoint.poll();
+        let mut landed = 0;
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Got { op } => on_got(op),
+                Event::Got { .. } => landed += 1,
                 Event::Closed { .. } => self.closed = true,
                 Event::Gone { .. } | Event::OpFailed { .. } => return Err(Broken::PeerGone),
                 _ => {}
@@ -86,7 +88,7 @@ impl<N: Nic> Ends<N> {
             let key = self.endpoint.recv(|_, message| message.try_into().map(RemoteKey::from_bytes));
             self.theirs = key.transpose().map_err(driver)?;
         }
-        Ok(())
+        Ok(landed)
     }
 
     #[inline]
@@ -98,7 +100,7 @@ impl<N: Nic> Ends<N> {
         let deadline_ns = deadline_ns.min(now_ns() + super::proto::LINGER_NS);
         self.endpoint.close(self.peer);
         while !self.closed && now_ns() < deadline_ns {
-            if self.poll(|_| ()).is_err() {
+            if self.poll().is_err() {
                 // The other end closed first and has left, which is no failure of what was measured.
                 break;
             }
@@ -213,8 +215,8 @@ impl<N: Nic> Transport for Put<N> {
         if waiting > 0 {
             return Ok(waiting);
         }
-        self.ends.poll(|_| ())?;
-        Ok(self.take(budget, each))
+        self.ends.poll()?;
+        Ok(self.take(budget, &mut each))
     }
 
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken> {
@@ -246,8 +248,7 @@ impl<N: Nic> Get<N> {
 
     /// Shows what has landed, and asks for what the other end has ready.
     fn take_landed(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        let mut landed = 0;
-        self.ends.poll(|_| landed += 1)?;
+        let landed = self.ends.poll()?;
         for _ in 0..landed {
             self.under_way.pop_front();
             let at = self.ends.place(self.asked - self.under_way.len() - 1);
@@ -263,6 +264,13 @@ impl<N: Nic> Get<N> {
             self.ends.endpoint.flush();
         }
         Ok(landed)
+    }
+
+    /// The other end's last message, the one that is sent; its key came before.
+    fn take_end(&mut self) -> bool {
+        let came = self.ends.theirs.is_some() && !self.over && self.ends.endpoint.recv(|_, _| ()).is_some();
+        self.over |= came;
+        came
     }
 }
 
@@ -298,13 +306,8 @@ impl<N: Nic> Transport for Get<N> {
 
     fn recv(&mut self, _budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
         let landed = self.take_landed(&mut each)?;
-        if landed == 0
-            && self.ends.flow == Flow::Alternating
-            && self.ends.theirs.is_some()
-            && !self.over
-            && self.ends.endpoint.recv(|_, message| each(message)).is_some()
-        {
-            self.over = true;
+        if landed == 0 && self.ends.flow == Flow::Alternating && self.take_end() {
+            each(&[LAST]);
             return Ok(1);
         }
         Ok(landed)
@@ -316,7 +319,7 @@ impl<N: Nic> Transport for Get<N> {
             && (self.ends.signals() as usize) < self.ends.sent
             && now_ns() < deadline_ns
         {
-            if self.ends.poll(|_| ()).is_err() {
+            if self.ends.poll().is_err() {
                 break;
             }
             crate::idle::relax();
