@@ -23,7 +23,7 @@ pub enum Line {
         /// Its name within the endpoint; none comes twice.
         peer: String,
     },
-    /// About once a second.
+    /// Now and then.
     Progress {
         /// Messages received from all peers.
         received: u64,

@@ -48,6 +48,9 @@ pub struct SideArgs {
     /// Silence after which a peer is asked whether it lives
     #[arg(long)]
     pub keep_alive_ms: Option<u64>,
+    /// Time between two words of how far it is
+    #[arg(long, default_value_t = 1000)]
+    pub progress_ms: u64,
     /// Peers whose end is waited for
     #[arg(long, default_value_t = 1)]
     pub lives: u64,
@@ -151,7 +154,8 @@ impl<'a, N: Nic> Side<'a, N> {
             self.endpoint.connect(to).map_err(|error| error.to_string())?;
         }
         let give_up_at = self.started + Duration::from_millis(self.args.limit_s * 1000);
-        let mut progress_at = self.started + PROGRESS;
+        let progress = Duration::from_millis(self.args.progress_ms);
+        let mut progress_at = self.started + progress;
         let mut idle_turns = 0;
         loop {
             let mut busy = self.endpoint.poll() > 0;
@@ -172,7 +176,7 @@ impl<'a, N: Nic> Side<'a, N> {
                 return Err(format!("not done after {} s: {}", self.args.limit_s, self.state()));
             }
             if now >= progress_at {
-                progress_at = now + PROGRESS;
+                progress_at = now + progress;
                 Line::Progress { received: self.received, rss_kib: rss_kib() }.write(out).map_err(gone)?;
             }
             idle_turns = if busy { 0 } else { idle_turns + 1 };
@@ -356,7 +360,6 @@ fn rss_kib() -> u64 {
     pages.unwrap_or(0) * 4
 }
 
-const PROGRESS: Duration = Duration::from_millis(1000);
 /// Turns without work before it sleeps. Short: tests share their cores.
 const SPINS: u32 = 100;
 /// Sleeps no longer, so that the end of input is noticed.

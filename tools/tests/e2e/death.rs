@@ -19,6 +19,7 @@ fn noticed_after(stage: &Stage, idle: bool, keep_alive_ms: Option<u64>) -> Durat
         if idle {
             command.arg("--idle");
         }
+        command.args(["--progress-ms", if idle { "500" } else { "250" }]);
         if let Some(millis) = keep_alive_ms {
             command.args(["--keep-alive-ms", &millis.to_string()]);
         }
@@ -64,7 +65,9 @@ fn a_restarted_peer_is_not_taken_for_the_old_one() {
     for stage in Stage::all("restart") {
         let (survivor, address) =
             Party::open("survivor", stage.side(0, 0).args(["--messages", "1000", "--lives", "2"]));
-        let (mut first, at) = Party::open("first", stage.side(1, 0).args(["--seed", "2", "--connect", &address]));
+        let mut before = stage.side(1, 0);
+        let (mut first, at) =
+            Party::open("first", before.args(["--seed", "2", "--progress-ms", "250", "--connect", &address]));
         let (_, old_name) = survivor.connected();
         first.progress();
         first.kill();
