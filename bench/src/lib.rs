@@ -11,7 +11,7 @@
 mod readme {}
 
 pub mod breakdown;
-pub mod buffer;
+mod buffer;
 pub mod clock;
 pub mod collectives;
 pub mod contender;
