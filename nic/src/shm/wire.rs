@@ -7,7 +7,7 @@ use super::doorbell;
 use super::handshake::Shared;
 use super::mapping::{Bell, Ring};
 use super::open::MTU;
-use super::ring::{Consumer, Frame, Producer, Room};
+use super::ring::{Consumer, Frame, LINE_BYTES, Producer, Room};
 use super::sys;
 
 /// A connection.
@@ -33,15 +33,19 @@ impl Wire {
         Self { number, tx, rx, cells, bell, published: false, was_empty: true, hung_up: false, _held: held }
     }
 
-    /// Room for a frame of `len` bytes: in a cell, if it is long and we have one.
+    /// Room for a frame of `len` bytes: in a cell, if it is not short and we have one.
     #[inline]
     pub(super) fn reserve(&mut self, len: usize) -> Option<Room> {
-        if len < CELL_MIN { self.tx.reserve(len) } else { self.reserve_long(len) }
+        if len < CELL_MIN || len < GIVE_BACK_MIN && self.cells.is_empty() {
+            self.tx.reserve(len)
+        } else {
+            self.reserve_long(len)
+        }
     }
 
     #[inline(never)]
     fn reserve_long(&mut self, len: usize) -> Option<Room> {
-        if self.cells.next().is_none() {
+        if self.cells.is_empty() {
             self.fetch_cells();
         }
         match self.cells.next() {
@@ -93,7 +97,7 @@ impl Wire {
     #[inline]
     pub(super) fn take(&mut self, each: impl FnOnce(&[u8])) -> Option<bool> {
         let frame = self.rx.peek()?;
-        if frame.place().cell().is_some() || frame.len() >= CELL_MIN {
+        if frame.place().cell().is_some() || frame.len() >= GIVE_BACK_MIN {
             return self.take_long(frame, each);
         }
         each(self.rx.payload(&frame));
@@ -117,9 +121,9 @@ impl Wire {
             frame = self.rx.peek()?;
         }
         each(self.rx.payload(&frame));
-        let has_no_cells = frame.len() >= CELL_MIN;
+        let wants_cells = frame.len() >= GIVE_BACK_MIN;
         let starved = self.rx.release(frame);
-        if has_no_cells {
+        if wants_cells {
             self.give_cells_back();
         }
         Some(starved)
@@ -149,8 +153,13 @@ impl Wire {
     }
 }
 
-/// Shorter frames stay within the ring: what a cell saves does not pay for the line that names it.
-const CELL_MIN: usize = 1 << 10;
+/// Shorter frames, of at most three lines with their header, stay within the ring: what a cell saves does not pay for the line that
+/// names it (`bench/NOTES.md`, 59).
+const CELL_MIN: usize = 3 * LINE_BYTES;
+
+/// Who sends frames as long as this without an answer is given cells back. Shorter ones are as quick through the ring, or quicker
+/// (`bench/NOTES.md`, 59).
+const GIVE_BACK_MIN: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -193,6 +202,29 @@ mod tests {
                 b.take(|frame| assert!(frame.len() == MTU && frame.iter().all(|byte| *byte == 7))).unwrap();
             }
             (a, b) = (b, a);
+        }
+    }
+
+    #[test]
+    fn frames_that_are_not_long_go_in_cells_to_and_fro_and_one_way_through_the_ring() {
+        let [mut a, mut b] = wires();
+        let push = |from: &mut Wire, to: &mut Wire, len| {
+            let in_cell = push_by(from, 7, len).unwrap();
+            to.take(|frame| assert!(frame.len() == len && frame.iter().all(|byte| *byte == 7))).unwrap();
+            in_cell
+        };
+        for len in [CELL_MIN, GIVE_BACK_MIN - 1] {
+            for _ in 0..100 * CELLS {
+                assert!(push(&mut a, &mut b, len) && push(&mut b, &mut a, len));
+                assert!(!push(&mut a, &mut b, CELL_MIN - 1));
+            }
+        }
+        for number in 0..100 * CELLS {
+            assert_eq!(push(&mut a, &mut b, CELL_MIN), number < CELLS / 2, "no cell comes back");
+        }
+        // The answer begins it anew.
+        for _ in 0..10 {
+            assert!(push(&mut b, &mut a, CELL_MIN) && push(&mut a, &mut b, CELL_MIN));
         }
     }
 
