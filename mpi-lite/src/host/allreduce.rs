@@ -57,7 +57,6 @@ impl Host {
         // In place too: of our array the others read their parts only.
         let given = input.map(|input| &input[own.clone()]);
         self.combine_read((what, len), at, (given, &mut output[own.clone()]), element, combine, peers)?;
-        self.slots.finish(peers);
         self.slots.show_address(what, &raw const output[own.clone()], peers).await?;
         // Nobody reads our array any more.
         self.slots.await_all(peers).await?;

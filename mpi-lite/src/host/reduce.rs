@@ -70,9 +70,7 @@ impl Host {
         };
         self.slots.await_members(0..self.me, peers).await?;
         self.slots.await_members(self.me + 1..self.size, peers).await?;
-        self.combine_read((what, output.len()), 0, (input, output), element, combine, peers)?;
-        self.slots.finish(peers);
-        Ok(())
+        self.combine_read((what, output.len()), 0, (input, output), element, combine, peers)
     }
 
     async fn reduce_parts<P: Peers>(
@@ -94,7 +92,6 @@ impl Host {
         part.resize(own, 0);
         let given = Some(&shown[at..at + own]);
         self.combine_read((what, len), at, (given, &mut part), element, combine, peers)?;
-        self.slots.finish(peers);
         self.slots.show_address(what, &raw const part[..], peers).await?;
         // Nobody reads our array any more.
         self.slots.await_all(peers).await?;
@@ -116,7 +113,8 @@ impl Host {
     }
 
     /// What all members have in their memory, from `at` on of the `len` bytes that they have shown the address of, combined in
-    /// `into`. What of it is ours is `own`, or in `into`.
+    /// `into`. What of it is ours is `own`, or in `into`. With that we have finished the call: the others go on as soon as all of theirs
+    /// is read, while the last of it is combined.
     pub(super) fn combine_read<P: Peers>(
         &mut self,
         (what, len): (What, usize),
@@ -126,14 +124,13 @@ impl Host {
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let others = (0..self.size).filter(|member| *member != self.me);
-        others.clone().try_for_each(|member| self.slots.check::<P>(member, what, len))?;
-        let addresses: Vec<u64> =
-            (0..self.size).map(|member| if member == self.me { 0 } else { self.slots.address(member) }).collect();
+        let mut others = (0..self.size).filter(|member| *member != self.me);
+        others.try_for_each(|member| self.slots.check::<P>(member, what, len))?;
         let piece = whole(element, PIECE);
         let (mut room, mut kept) = (std::mem::take(&mut self.came), Vec::new());
         room.resize(room.len().max(piece.min(into.len())), 0);
-        let mut done = 0;
+        let last_read = usize::from(self.me == 0);
+        let (total, mut done) = (into.len(), 0);
         for into in into.chunks_mut(piece) {
             let came = &mut room[..into.len()];
             let own = match own {
@@ -147,17 +144,27 @@ impl Host {
             let from = (at + done) as u64;
             for member in (0..self.size).rev() {
                 let first = member + 1 == self.size;
-                match (first, member == self.me) {
-                    (true, true) => into.copy_from_slice(own),
-                    (true, false) => peers.read(member, addresses[member] + from, into)?,
-                    (false, true) => combine(into, own),
-                    (false, false) => {
-                        peers.read(member, addresses[member] + from, came)?;
-                        combine(into, came);
+                if member == self.me {
+                    if first {
+                        into.copy_from_slice(own)
+                    } else {
+                        combine(into, own)
                     }
+                    continue;
+                }
+                let place = if first { &mut *into } else { &mut *came };
+                peers.read(member, self.slots.address(member) + from, place)?;
+                if member == last_read && done + into.len() == total {
+                    self.slots.finish(peers);
+                }
+                if !first {
+                    combine(into, came);
                 }
             }
             done += into.len();
+        }
+        if total == 0 {
+            self.slots.finish(peers);
         }
         self.came = room;
         Ok(())

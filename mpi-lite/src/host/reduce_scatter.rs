@@ -35,14 +35,12 @@ impl Host {
         if let Some(input) = input {
             let own = Some(&input[at..at + len]);
             self.combine_read((what, shown), at, (own, &mut output[..len]), element, combine, peers)?;
-            self.slots.finish(peers);
             return self.slots.await_taken(peers).await;
         }
         // Not to the output yet: others still read there.
         let mut block = std::mem::take(&mut self.work);
         block.resize(len, 0);
         self.combine_read((what, shown), at, (own, &mut block), element, combine, peers)?;
-        self.slots.finish(peers);
         self.slots.await_taken(peers).await?;
         output[..len].copy_from_slice(&block);
         self.work = block;
