@@ -153,7 +153,7 @@ impl Wire {
     }
 }
 
-/// Shorter frames, of at most three lines with their header, stay within the ring: what a cell saves does not pay for the line that
+/// Shorter frames, of little more than three lines with their header, stay within the ring: what a cell saves does not pay for the line that
 /// names it (`bench/NOTES.md`, 59).
 const CELL_MIN: usize = 3 * LINE_BYTES;
 
