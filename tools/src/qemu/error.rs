@@ -45,7 +45,9 @@ pub enum QemuError {
         log: String,
     },
     /// The command took too long.
-    #[error("not done after {0:?}, and ended; allow more with --timeout\n{1}")]
+    #[error(
+        "not done after {0:?}, and ended; allow more with --timeout, or, where KVM runs the guests, try --accel tcg\n{1}"
+    )]
     Late(Duration, String),
 }
 

@@ -176,8 +176,12 @@ impl Qemu {
     }
 }
 
-/// Whether a virtual processor can be made with KVM: some clouds have the device, but not all that QEMU asks of it.
+/// Whether a virtual processor can be made with KVM: some clouds have the device, but not all that QEMU asks of it. One that does without
+/// the processor's help (kvm-pvm) runs only guests made for it: others start, and their kernel never comes up.
 fn kvm_works() -> bool {
+    if !std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|info| virtualises(&info)) {
+        return false;
+    }
     let arguments = "-accel kvm -cpu max -machine q35 -nodefaults -display none -S -monitor stdio";
     let mut command = Command::new(PROGRAM);
     command.args(arguments.split(' ')).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -186,6 +190,12 @@ fn kvm_works() -> bool {
     let asked = child.stdin.take().map(|mut monitor| monitor.write_all(b"quit\n"));
     let ended = child.wait().is_ok_and(|status| status.success());
     matches!(asked, Some(Ok(()))) && ended
+}
+
+/// Whether the processors that `info` tells of, as /proc/cpuinfo does, have Intel's or AMD's virtualisation.
+fn virtualises(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
+    flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm")
 }
 
 fn letter(index: usize) -> char {
@@ -200,3 +210,15 @@ pub const NICS_MAX: usize = 8;
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Of what B printed, for when it fails.
 const LINES_OF_B: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_without_virtualisation_runs_no_guest_by_itself() {
+        let info = |flags: &str| format!("processor\t: 0\nflags\t\t: fpu {flags} sse2\nbugs\t\t: vmx\n");
+        assert!(virtualises(&info("vmx")) && virtualises(&info("svm")));
+        assert!(!virtualises(&info("vmx_flag tsc")) && !virtualises(""));
+    }
+}
