@@ -20,7 +20,7 @@ use crate::side::Sealing;
 pub struct Mpi {
     device: Device,
     other: u32,
-    /// What every send sends; written only while none is under way.
+    /// What every send sends; written, or another buffer in its place, only while none is under way.
     outgoing: Buffer,
     sends: VecDeque<Request>,
     /// Where receives put messages: the front one belongs to the oldest receive.
@@ -209,8 +209,8 @@ impl Transport for Mpi {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let window = self.window;
-        let changes = window == 1 || message[0] != self.outgoing[0];
-        if (changes || self.sends.len() == window) && self.reap()? > if changes { 0 } else { window - 1 } {
+        let renews = window == 1 || message[0] != self.outgoing[0];
+        if (renews || self.sends.len() == window) && self.reap()? > if renews { 0 } else { window - 1 } {
             return Ok(false);
         }
         if !self.may_send()? {
@@ -222,11 +222,12 @@ impl Transport for Mpi {
             // As `p2p.c` does. Bytes that nobody writes anew are in their reader's cache already (`bench/NOTES.md`, 62).
             std::mem::swap(&mut self.outgoing, received);
         }
-        if changes {
+        if renews {
             self.outgoing[0] = message[0];
         }
         let envelope = Envelope { context: CONTEXT, source: self.device.own(), tag: TAG };
-        // SAFETY: `outgoing` lives as long as the device, and is written only when no send is under way.
+        // SAFETY: the buffer lives as long as the device, whether it stays `outgoing` or becomes a room, and is neither written nor
+        // exchanged while a send is under way.
         let lent = unsafe { Outgoing::lend(&raw const *self.outgoing) };
         self.sends.push_back(self.device.send(self.other, envelope, lent, Mode::Standard));
         Ok(true)
@@ -289,3 +290,36 @@ const WINDOW: usize = 64;
 /// Of longer messages fewer are sent and received at once, so that their rooms stay in the cache, and soon end.
 const LONG: usize = 64 << 10;
 const WINDOW_LONG: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use sidelane_nic::mem::{self, Fabric};
+
+    use super::*;
+
+    #[test]
+    fn a_lone_message_is_sent_on_by_who_received_it() {
+        const SIZE: usize = 100;
+        let fabric = Fabric::new(0);
+        let nics = (fabric.nic(mem::Config::default()), fabric.nic(mem::Config::default()));
+        let (mut a, mut b) = Mpi::pair(nics, SIZE, Flow::Alternating).unwrap();
+        let pass = |from: &mut Mpi, to: &mut Mpi| {
+            assert!(from.send(&[1]).unwrap());
+            let mut received = None;
+            for _ in 0..1_000 {
+                from.flush().unwrap();
+                fabric.advance_to(fabric.now() + Duration::from_micros(10));
+                from.recv(1, &mut [], |_| panic!("nobody sent it")).unwrap();
+                to.recv(1, &mut [], |message| received = Some(message[SIZE - 1])).unwrap();
+                if received.is_some() {
+                    break;
+                }
+            }
+            received.unwrap()
+        };
+        a.outgoing[SIZE - 1] = 7;
+        for _ in 0..3 {
+            assert_eq!((pass(&mut a, &mut b), pass(&mut b, &mut a)), (7, 7));
+        }
+    }
+}

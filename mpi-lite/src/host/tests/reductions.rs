@@ -58,6 +58,36 @@ fn arrays_too_long_for_the_root_alone_are_reduced_in_parts() {
     });
 }
 
+#[test]
+fn members_write_to_their_arrays_anew_as_soon_as_a_call_is_over() {
+    run(3, |me, host| {
+        let len = 2 * PIECE;
+        for call in 0..20 {
+            let what = format!("rank {me}, call {call}");
+            let mut own = input(me, len);
+            let mut output = vec![0; len];
+            let root = call % 3;
+            at_once(host.reduce(root, Some(&own), (me == root).then_some(&mut output), 2, compose, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(me != root || output == combined(3, len), "reduce: {what}");
+
+            own = input(me, len);
+            at_once(host.allreduce(Some(&own), &mut output, 2, compose, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(output == combined(3, len), "allreduce: {what}");
+
+            // Two members have nothing to read.
+            let lens: [usize; 3] = std::array::from_fn(|member| if member == root { len } else { 0 });
+            let blocks = Blocks::Lens(&lens);
+            own = input(me, len);
+            let mut block = vec![0; lens[me]];
+            at_once(host.reduce_scatter(Some(&own), &mut block, blocks, 2, compose, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(me != root || block == combined(3, len), "reduce_scatter: {what}");
+        }
+    });
+}
+
 fn add(into: &mut [u8], from: &[u8]) {
     into.iter_mut().zip(from).for_each(|(into, from)| *into = into.wrapping_add(*from));
 }
