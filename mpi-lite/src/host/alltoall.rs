@@ -1,6 +1,6 @@
 //! Each shows its blocks for all, and copies those for it.
 
-use super::{Host, Peers, SHORT_ALL, What};
+use super::{Host, Peers, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -13,24 +13,27 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let (what, whole) = (What::new(What::ALLTOALL, 0), len * self.size);
-        let long = whole > SHORT_ALL;
+        let most = self.short_parted();
+        let long = whole > most;
         let kept = if long && input.is_none() { self.keep(output) } else { Vec::new() };
         let shown = input.unwrap_or(if long { &kept } else { output });
-        self.offer(what, &shown[..whole], SHORT_ALL, peers).await?;
+        let by_address = self.offer(what, &shown[..whole], most, peers).await?;
         self.slots.await_all(peers).await?;
         let at = self.me * len;
         for turn in 1..self.size {
             // Each begins with another, so that not all read the same memory.
             let member = (self.me + turn) % self.size;
             let into = &mut output[member * len..][..len];
-            self.take(what, member, (whole, at), into, SHORT_ALL, peers)?;
+            self.take(what, member, (whole, at), into, most, peers)?;
         }
         if let Some(input) = input {
             output[at..at + len].copy_from_slice(&input[at..at + len]);
         }
         self.slots.finish(peers);
-        if long {
+        if by_address {
             self.slots.await_taken(peers).await?;
+        }
+        if long {
             self.came = kept;
         }
         Ok(())

@@ -144,9 +144,8 @@ impl Host {
 
     fn of(shared: Shared, me: usize, size: usize) -> Self {
         let slots = Slots::new(shared, me, size);
-        let short = if slots.ground.is_crowded() { SHORT_ALL } else { SHORT };
         let common = common_max(size).min(slots.ground.spare * COMMON);
-        Self { slots, me, size, reads: false, short, common, work: Vec::new(), came: Vec::new() }
+        Self { slots, me, size, reads: false, short: SHORT_ALL, common, work: Vec::new(), came: Vec::new() }
     }
 
     /// Which member we are.
@@ -177,6 +176,9 @@ impl Host {
         self.slots.finish(peers);
         // Whoever sleeps before it knows that all can waits only for who does not know it either.
         [self.reads, self.slots.ground.light] = all;
+        if self.reads && !self.slots.ground.is_crowded() {
+            self.short = SHORT;
+        }
         Ok(())
     }
 
@@ -215,6 +217,11 @@ impl Host {
     /// Blocks up to here that every member reads are copied through shared memory.
     fn short_common(&self) -> usize {
         self.short.max(self.common)
+    }
+
+    /// Those up to here of which every member reads its part. Between two that is one call of the kernel, as of a block.
+    fn short_parted(&self) -> usize {
+        if self.size == 2 { self.short } else { SHORT_ALL }
     }
 
     /// Arrays up to here of which every member combines all or a part.
@@ -351,12 +358,13 @@ impl What {
 /// The most that a small slot takes: what calls show that are made without a future.
 pub const FEW: usize = 2 * 1024 + 64;
 
-/// Blocks up to here are copied through shared memory where each rank has a core. Beyond, to wait for the readers of what one
-/// has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md`), unless it is a quick one
-/// (`slots/near.rs`).
-const SHORT: usize = 8 * 1024;
+/// Blocks up to here are copied through shared memory where each rank has a core and can read the others' memory. Beyond, to wait for
+/// the readers of what one has shown and the kernel's copy are cheaper than a second copy (measured: `bench/NOTES.md` 63), unless it
+/// is a quick one (`slots/near.rs`).
+const SHORT: usize = 4 * 1024;
 
-/// As [`SHORT`], where the kernel would be called for each rank's block or part, or where readers have to get a core first.
+/// As [`SHORT`], where the kernel would be called for each rank's block or part, where readers have to get a core first, or where
+/// they cannot read.
 const SHORT_ALL: usize = 16 * 1024;
 
 /// As both, of what every rank reads, for each rank more than there are cores. To be read from is to wait until all have had a core,

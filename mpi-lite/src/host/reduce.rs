@@ -1,7 +1,7 @@
 //! Each shows its array. Of short ones the root combines all, and of long ones too while that is soon done; else each combines a
 //! part of all, and the root copies the parts.
 
-use super::{Host, PIECE, Peers, SHORT_ALL, What, whole};
+use super::{Host, PIECE, Peers, What, whole};
 use crate::coll::Blocks;
 
 impl Host {
@@ -18,7 +18,7 @@ impl Host {
     ) -> Result<(), P::Error> {
         let what = What::new(What::REDUCE, root);
         let len = input.or(output.as_deref()).unwrap_or_default().len();
-        if len <= SHORT_ALL {
+        if len <= self.short_parted() {
             return self.reduce_short((what, input, output), element, combine, peers).await;
         }
         if len.saturating_mul(self.size - 1) > ALONE {
@@ -64,9 +64,9 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let Some(output) = output else {
-            self.slots.show_address(what, input.unwrap_or_default(), peers).await?;
+            let long = self.offer(what, input.unwrap_or_default(), self.short_parted(), peers).await?;
             self.slots.finish(peers);
-            return self.slots.await_taken_by(what.detail as usize, peers).await;
+            return if long { self.slots.await_taken_by(what.detail as usize, peers).await } else { Ok(()) };
         };
         self.slots.await_members(0..self.me, peers).await?;
         self.slots.await_members(self.me + 1..self.size, peers).await?;
@@ -112,9 +112,9 @@ impl Host {
         Ok(())
     }
 
-    /// What all members have in their memory, from `at` on of the `len` bytes that they have shown the address of, combined in
-    /// `into`. What of it is ours is `own`, or in `into`. With that we have finished the call: the others go on as soon as all of theirs
-    /// is read, while the last of it is combined.
+    /// What all members offer, from `at` on of `len` bytes, which are too many to be copied whatever that costs, combined in `into`.
+    /// What of it is ours is `own`, or in `into`. With that we have finished the call: the others go on as soon as all of theirs is
+    /// read, while the last of it is combined.
     pub(super) fn combine_read<P: Peers>(
         &mut self,
         (what, len): (What, usize),
@@ -124,8 +124,6 @@ impl Host {
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let mut others = (0..self.size).filter(|member| *member != self.me);
-        others.try_for_each(|member| self.slots.check::<P>(member, what, len))?;
         let piece = whole(element, PIECE);
         let (mut room, mut kept) = (std::mem::take(&mut self.came), Vec::new());
         room.resize(room.len().max(piece.min(into.len())), 0);
@@ -141,7 +139,7 @@ impl Host {
                     &kept
                 }
             };
-            let from = (at + done) as u64;
+            let from = at + done;
             for member in (0..self.size).rev() {
                 let first = member + 1 == self.size;
                 if member == self.me {
@@ -153,7 +151,7 @@ impl Host {
                     continue;
                 }
                 let place = if first { &mut *into } else { &mut *came };
-                peers.read(member, self.slots.address(member) + from, place)?;
+                self.take(what, member, (len, from), place, 0, peers)?;
                 if member == last_read && done + into.len() == total {
                     self.slots.finish(peers);
                 }

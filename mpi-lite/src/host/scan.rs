@@ -16,17 +16,18 @@ impl Host {
         peers: &mut P,
     ) -> Result<(), P::Error> {
         let (what, piece) = (What::new(What::SCAN, 1), whole(reduction.element, PIECE));
-        let mut at = 0;
+        let (mut at, mut by_address) = (0, false);
         while at == 0 || at < output.len() {
             let end = output.len().min(at + piece);
             let input = input.map(|input| &input[at..end]);
-            self.scan_link((what, reduction.commutative), input, &mut output[at..end], &mut combine, peers).await?;
+            let (link, output) = ((what, reduction.commutative), &mut output[at..end]);
+            by_address |= self.scan_link(link, input, output, &mut combine, peers).await?;
             at += piece;
         }
-        self.end_chain(output.len(), peers).await
+        self.end_chain(by_address, peers).await
     }
 
-    /// One link's part of a piece.
+    /// One link's part of a piece. True if what it passes on is to stay until it is taken.
     async fn scan_link<P: Peers>(
         &mut self,
         (what, commutative): (What, bool),
@@ -34,19 +35,17 @@ impl Host {
         output: &mut [u8],
         mut combine: impl FnMut(&mut [u8], &[u8]),
         peers: &mut P,
-    ) -> Result<(), P::Error> {
+    ) -> Result<bool, P::Error> {
         if self.me == 0 {
             // The next one can begin before we have copied it.
             let shown = input.unwrap_or(output);
-            if !self.passes_now(what, shown, peers) {
-                self.offer_next(what, shown, peers).await?;
-            }
+            let by_address = !self.passes_now(what, shown, peers) && self.offer_next(what, shown, peers).await?;
             if let Some(input) = input {
                 self.fits::<P>(input.len(), output.len())?;
                 output.copy_from_slice(input);
             }
             self.slots.finish(peers);
-            return Ok(());
+            return Ok(by_address);
         }
         let (len, before) = (output.len(), self.me - 1);
         // Where the order is free what was before us comes to where the result is, and nothing is copied.
@@ -88,11 +87,11 @@ impl Host {
         if self.me > 0 && self.me + 1 < self.size {
             all.extend_from_slice(input.unwrap_or(output));
         }
-        let mut at = 0;
+        let (mut at, mut by_address) = (0, false);
         while at == 0 || at < output.len() {
             let end = output.len().min(at + piece);
             if self.me == 0 {
-                self.pass_on(what, &input.unwrap_or(output)[at..end], peers).await?;
+                by_address |= self.pass_on(what, &input.unwrap_or(output)[at..end], peers).await?;
             } else {
                 let (output, before) = (&mut output[at..end], self.me - 1);
                 if !self.slots.has_shown(before) {
@@ -103,29 +102,26 @@ impl Host {
                 if !all.is_empty() {
                     combine(all, output);
                 }
-                self.pass_on(what, all, peers).await?;
+                by_address |= self.pass_on(what, all, peers).await?;
             }
             at += piece;
         }
-        let done = self.end_chain(output.len(), peers).await;
+        let done = self.end_chain(by_address, peers).await;
         self.work = all;
         done
     }
 
-    /// Nothing that was passed on is needed any more, of an array of `len` bytes.
-    async fn end_chain<P: Peers>(&mut self, len: usize, peers: &mut P) -> Result<(), P::Error> {
-        let long = len > self.short && self.me + 1 < self.size;
-        if long { self.slots.await_taken_by(self.me + 1, peers).await } else { Ok(()) }
+    /// Nothing that was passed on is needed any more.
+    async fn end_chain<P: Peers>(&mut self, by_address: bool, peers: &mut P) -> Result<(), P::Error> {
+        if by_address { self.slots.await_taken_by(self.me + 1, peers).await } else { Ok(()) }
     }
 
-    /// Shows the next one what it needs, if there is one, and ends the call.
-    async fn pass_on<P: Peers>(&mut self, what: What, all: &[u8], peers: &mut P) -> Result<(), P::Error> {
+    /// Shows the next one what it needs, if there is one, and ends the call. True if that is to stay until it is taken.
+    async fn pass_on<P: Peers>(&mut self, what: What, all: &[u8], peers: &mut P) -> Result<bool, P::Error> {
         let last = self.me + 1 == self.size;
-        if !last && !self.passes_now(what, all, peers) {
-            self.offer_next(what, all, peers).await?;
-        }
+        let by_address = !last && !self.passes_now(what, all, peers) && self.offer_next(what, all, peers).await?;
         self.slots.finish(peers);
-        Ok(())
+        Ok(by_address)
     }
 
     #[inline]
@@ -133,10 +129,13 @@ impl Host {
         self.me + 1 < self.size && self.slots.show_next_now(what, bytes, peers)
     }
 
-    async fn offer_next<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> Result<(), P::Error> {
-        if bytes.len() <= FEW && self.me + 1 < self.size {
-            return self.slots.show_next(what, bytes, peers).await;
+    async fn offer_next<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> Result<bool, P::Error> {
+        if self.me + 1 == self.size {
+            return Ok(false);
         }
-        self.offer(what, bytes, self.short, peers).await.map(|_| ())
+        if bytes.len() <= FEW {
+            return self.slots.show_next(what, bytes, peers).await.map(|()| false);
+        }
+        self.offer(what, bytes, self.short, peers).await
     }
 }

@@ -1,6 +1,6 @@
 //! The root shows all blocks, and each copies its own.
 
-use super::{Host, Peers, SHORT_ALL, What};
+use super::{Host, Peers, What};
 use crate::coll::Blocks;
 
 impl Host {
@@ -17,7 +17,7 @@ impl Host {
         let (at, whole) = (self.me * len, self.size * len);
         if let Some(input) = input {
             let long = !self.slots.show_now(what, &input[..whole], peers)
-                && self.offer(what, &input[..whole], SHORT_ALL, peers).await?;
+                && self.offer(what, &input[..whole], self.short_parted(), peers).await?;
             if let Some(block) = block {
                 self.fits::<P>(block.len(), len)?;
                 block.copy_from_slice(&input[at..at + len]);
@@ -29,7 +29,7 @@ impl Host {
             self.slots.await_member(root, peers).await?;
         }
         if let Some(block) = block {
-            self.take(what, root, (whole, at), block, SHORT_ALL, peers)?;
+            self.take(what, root, (whole, at), block, self.short_parted(), peers)?;
         }
         self.slots.finish(peers);
         Ok(())

@@ -74,16 +74,29 @@ mod tests {
             let mut others = 0;
             for turn in 0..400 {
                 // In turns at first, then far for so long that copies are tried.
-                let (root, near) = (turn / 200, turn % 200 < 100 && turn / 10 % 2 == 0);
+                let (shower, near) = (turn / 200, turn % 200 < 100 && turn / 10 % 2 == 0);
                 // The second slow one counts.
                 host.slots.say_pace(near);
                 host.slots.say_pace(near);
                 at_once(host.barrier(&mut Thread)).unwrap();
                 let len = [SHORT + 1, SHORT_ALL][turn % 2];
-                let mut data = vec![if me == root { turn as u8 } else { 0xee }; len];
-                at_once(host.broadcast(root, &mut data, &mut Thread)).unwrap();
-                assert!(data.iter().all(|byte| *byte == turn as u8), "{len} bytes, turn {turn} at {me}");
-                if me == root {
+                let shown = turn as u8;
+                let mut data = vec![if me == shower { shown } else { 0xee }; len];
+                if turn % 3 == 0 {
+                    let (given, room) =
+                        if me == shower { (Some(&data[..]), None) } else { (None, Some(&mut data[..])) };
+                    // What was shown is left: of rank 0 `from`, of rank 1 `into`.
+                    let combine = |into: &mut [u8], from: &[u8]| {
+                        if shower == 0 {
+                            into.copy_from_slice(from);
+                        }
+                    };
+                    at_once(host.reduce(1 - shower, given, room, 1, combine, &mut Thread)).unwrap();
+                } else {
+                    at_once(host.broadcast(shower, &mut data, &mut Thread)).unwrap();
+                }
+                assert!(data.iter().all(|byte| *byte == shown), "{len} bytes, turn {turn} at {me}");
+                if me == shower {
                     let copied = near || others == UNTIL_TRIED;
                     assert_eq!(host.slots.not_copied == 0, copied, "turn {turn}");
                     others = if copied { 0 } else { others + 1 };

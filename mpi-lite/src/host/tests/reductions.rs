@@ -67,7 +67,8 @@ fn members_write_to_their_arrays_anew_as_soon_as_a_call_is_over() {
             let mut own = input(me, len);
             let mut output = vec![0; len];
             let root = call % 3;
-            at_once(host.reduce(root, Some(&own), (me == root).then_some(&mut output), 2, compose, &mut Thread)).unwrap();
+            at_once(host.reduce(root, Some(&own), (me == root).then_some(&mut output), 2, compose, &mut Thread))
+                .unwrap();
             own.fill(0xee);
             assert!(me != root || output == combined(3, len), "reduce: {what}");
 
@@ -75,6 +76,16 @@ fn members_write_to_their_arrays_anew_as_soon_as_a_call_is_over() {
             at_once(host.allreduce(Some(&own), &mut output, 2, compose, &mut Thread)).unwrap();
             own.fill(0xee);
             assert!(output == combined(3, len), "allreduce: {what}");
+
+            own = input(me, len);
+            at_once(host.scan(Some(&own), &mut output, COMPOSE, compose, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(output == combined(me + 1, len), "scan: {what}");
+
+            own = input(me, len);
+            at_once(host.exscan(Some(&own), &mut output, 2, compose, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(me == 0 || output == combined(me, len), "exscan: {what}");
 
             // Two members have nothing to read.
             let lens: [usize; 3] = std::array::from_fn(|member| if member == root { len } else { 0 });
