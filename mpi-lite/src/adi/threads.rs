@@ -20,18 +20,24 @@ use super::process::{Process, host_identity};
 ///
 /// When shared memory can't be opened. A process that panics ends this one, since the others would wait for it for ever.
 pub fn in_threads<T: Send>(size: u32, config: &Config, each: impl Fn(Device) -> T + Sync) -> Vec<T> {
-    in_changed_threads(size, config, |_| {}, each)
+    run(size, config, &|_| {}, &each)
 }
 
 /// As [`in_threads`], with something else said of each process than what is true.
+#[cfg(test)]
 pub(super) fn in_changed_threads<T: Send>(
     size: u32,
     config: &Config,
     change: impl Fn(&mut Process) + Sync,
     each: impl Fn(Device) -> T + Sync,
 ) -> Vec<T> {
+    run(size, config, &change, &each)
+}
+
+/// One function for all that return the same. A closure within [`in_threads`] would be another one for each of its callers.
+fn run<T: Send>(size: u32, config: &Config, change: Change<'_>, each: &(dyn Fn(Device) -> T + Sync)) -> Vec<T> {
     let results: Vec<_> = (0..size).map(|_| Mutex::new(None)).collect();
-    run_all(size, config, &change, &|own, device| {
+    run_all(size, config, change, &|own, device| {
         let result = each(device);
         *lock(&results[own as usize]) = Some(result);
     });
@@ -39,8 +45,10 @@ pub(super) fn in_changed_threads<T: Send>(
     results.map(|result| result.expect("each has run")).collect()
 }
 
+type Change<'a> = &'a (dyn Fn(&mut Process) + Sync);
+
 /// One function for all jobs: what starts threads is a lot of code.
-fn run_all(size: u32, config: &Config, change: &(dyn Fn(&mut Process) + Sync), each: &(dyn Fn(u32, Device) + Sync)) {
+fn run_all(size: u32, config: &Config, change: Change<'_>, each: &(dyn Fn(u32, Device) + Sync)) {
     // Nothing else ends a test whose ranks wait for each other for ever.
     #[cfg(test)]
     crate::patience::watch(&format!("a job of {size} threads"), crate::patience::SUITE_PATIENCE);

@@ -20,8 +20,11 @@ pub fn in_threads<T: Send>(
     multiple: bool,
     each: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
-    // All that return the same are one function.
-    let each: &(dyn Fn(Communicator) -> T + Sync) = &each;
+    run(size, config, multiple, &each)
+}
+
+/// One function for all that return the same. A closure within [`in_threads`] would be another one for each of its callers.
+fn run<T: Send>(size: u32, config: &Config, multiple: bool, each: &(dyn Fn(Communicator) -> T + Sync)) -> Vec<T> {
     let running = AtomicU32::new(size);
     adi::in_threads(size, config, |device| {
         let world = Communicator::world(device, multiple);

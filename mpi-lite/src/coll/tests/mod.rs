@@ -35,6 +35,16 @@ pub(super) fn play(
     mut buffers: impl FnMut(usize) -> (Vec<u8>, Vec<u8>),
     mut build: impl FnMut(&mut Schedule, Team<'static>),
 ) -> Play {
+    play_any(ranks, seed, &mut buffers, &mut build)
+}
+
+/// One function for all calls.
+fn play_any(
+    ranks: usize,
+    seed: u64,
+    buffers: &mut dyn FnMut(usize) -> (Vec<u8>, Vec<u8>),
+    build: &mut dyn FnMut(&mut Schedule, Team<'static>),
+) -> Play {
     let ranks = (0..ranks).map(|rank| {
         let (send, receive) = buffers(rank);
         let mut schedule = Schedule::new();

@@ -61,13 +61,16 @@ static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new(
 
 /// Every rank's answer.
 pub(super) fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
+    run_all(size, &rank)
+}
+
+/// One function for all that answer the same: what starts threads is a lot of code.
+fn run_all<T: Send>(size: usize, rank: &(dyn Fn(usize, &mut Host) -> T + Sync)) -> Vec<T> {
     crate::patience::watch(&format!("a run of {size}"), crate::patience::SUITE_PATIENCE);
     let first = Host::create(size).unwrap();
     let (ticket, all_have_joined) = (first.ticket(), Barrier::new(size));
     let mut first = Some(first);
     std::thread::scope(|scope| {
-        // All that answer the same are one function: what starts threads is a lot of code.
-        let rank: &(dyn Fn(usize, &mut Host) -> T + Sync) = &rank;
         let all_have_joined = &all_have_joined;
         let threads: Vec<_> = (0..size)
             .map(|me| {

@@ -29,6 +29,11 @@ fn job(size: u32, each: impl Fn(&mut Device, Ranks) + Sync) {
 
 /// Runs `each` as every process of a job.
 fn in_job(size: u32, each: impl Fn(&mut Device) + Sync) {
+    run(size, &each);
+}
+
+/// One function for all: what starts threads is a lot of code.
+fn run(size: u32, each: &(dyn Fn(&mut Device) + Sync)) {
     let running = AtomicU32::new(size);
     adi::in_threads(size, &Config::default(), |mut device| {
         each(&mut device);
