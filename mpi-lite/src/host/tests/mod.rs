@@ -109,7 +109,7 @@ fn a_root_that_runs_ahead_overwrites_nothing_that_is_not_read() {
 fn long_arrays_are_left_to_others_where_one_member_cannot_read() {
     let takes = run(3, |me, host| {
         at_once(host.allow_reads(me != 1, &mut Thread)).unwrap();
-        (host.limits().take(SHORT), host.limits().take(SHORT_ALL + 1))
+        (host.limits().take(SHORT_ALL), host.limits().take(SHORT_ALL + 1))
     });
     assert_eq!(takes, [(true, false); 3]);
 }
