@@ -1,9 +1,9 @@
 //! The application's end of an engine.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -93,15 +93,20 @@ impl<D: Driven> Port<D> {
 
     /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends the engine.
     pub fn call<R: Send + 'static>(&mut self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, Ended> {
-        let (answer, answered) = mpsc::sync_channel(1);
+        // A channel of results would be compiled for each type of them.
+        let (done, is_done) = mpsc::sync_channel::<()>(1);
+        let result = Arc::new(Mutex::new(None));
+        let into = Arc::clone(&result);
         let work = move |driven: &mut D| {
-            let _ = answer.send(work(driven));
+            let result = work(driven);
+            *into.lock().expect("whoever has it cannot panic") = Some(result);
+            let _ = done.send(());
         };
         self.order_at_last(Order::Run(Box::new(work)))?;
         self.flush();
         loop {
-            match answered.recv_timeout(LOOK) {
-                Ok(result) => return Ok(result),
+            match is_done.recv_timeout(LOOK) {
+                Ok(()) => return Ok(result.lock().expect("whoever has it cannot panic").take().expect("it is done")),
                 // An order may be pushed just when the engine ends.
                 Err(RecvTimeoutError::Timeout) => self.shared.alive()?,
                 Err(RecvTimeoutError::Disconnected) => return self.ended(),

@@ -13,7 +13,7 @@ use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 use sidelane_proto::engine::{ConnectError, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
 
-use crate::face::{Domain, Face, PATIENCE, config, join, send, udp};
+use crate::face::{Domain, Face, PATIENCE, Until, config, join, send, udp};
 
 fn engine<N: Nic + Send + 'static>(nic: N) -> Port<Endpoint<N>> {
     start(Endpoint::new(nic, config()), Options::default()).unwrap()

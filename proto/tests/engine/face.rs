@@ -1,5 +1,6 @@
 //! What an endpoint and a port have in common, so that a story can be told of either.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,31 +10,33 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::udp::{self, Udp};
 use sidelane_nic::{LinkAddr, Nic, clock};
 use sidelane_proto::engine::{Engine, Options, Port, start};
-use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Refused, Region, RemoteKey, RmaError, SendError};
+use sidelane_proto::{
+    Config, Endpoint, Event, Op, PeerId, PutHow, Refused, Region, RemoteKey, Rights, RmaError, SendError,
+};
 
 use crate::patience::{SUITE_PATIENCE, watch};
 
 /// Tells each story of whoever may drive an endpoint, on both drivers.
 macro_rules! stories {
     ($($story:ident)*) => {
-        stories!(@ by_its_user ByItsUser $($story)*);
-        stories!(@ by_an_engine ByAnEngine $($story)*);
-        stories!(@ by_one_engine ByOneEngine $($story)*);
+        stories!(@ by_its_user ItsUser $($story)*);
+        stories!(@ by_an_engine AnEngine $($story)*);
+        stories!(@ by_one_engine OneEngine $($story)*);
     };
-    (@ $module:ident $drive:ident $($story:ident)*) => {
+    (@ $module:ident $by:ident $($story:ident)*) => {
         mod $module {
-            use super::*;
+            use crate::face::{By, Domain, udp};
             $(
                 mod $story {
                     use super::*;
                     #[test]
                     fn on_shm() {
                         let domain = Domain::new();
-                        super::super::$story::<$drive, _>(|| domain.open());
+                        super::super::$story(&(By::$by, || domain.open()));
                     }
                     #[test]
                     fn on_udp() {
-                        super::super::$story::<$drive, _>(udp);
+                        super::super::$story(&(By::$by, udp));
                     }
                 }
             )*
@@ -41,8 +44,8 @@ macro_rules! stories {
     };
 }
 
+/// Never generic, so that a story is compiled once for whoever drives and for each driver.
 pub trait Face {
-    type Nic: Nic + Send;
     fn connect(&mut self, to: LinkAddr) -> PeerId;
     fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError>;
     fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused>;
@@ -53,12 +56,14 @@ pub trait Face {
     fn close(&mut self, peer: PeerId);
     fn is_settled(&mut self, peer: PeerId) -> bool;
     fn wait(&mut self, deadline: Instant);
+
+    // Of the endpoint itself, between two turns.
     fn addr(&mut self) -> LinkAddr;
-    /// Does something with the endpoint itself, between two turns.
-    fn at_endpoint<R: Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&mut Endpoint<Self::Nic>) -> R + Send + 'static,
-    ) -> R;
+    fn register(&mut self, memory: Vec<u8>) -> Region;
+    fn publish(&mut self, region: Region, rights: Rights) -> RemoteKey;
+    fn unpublish(&mut self, region: Region);
+    fn bytes(&mut self, region: Region) -> Vec<u8>;
+    fn signals(&mut self, region: Region) -> Option<u64>;
 
     fn put(&mut self, to: PeerId, key: &RemoteKey, at: u64, bytes: &[u8], how: PutHow) -> Result<Op, RmaError>;
     fn put_from(
@@ -75,12 +80,11 @@ pub trait Face {
     fn compare_swap(&mut self, to: PeerId, key: &RemoteKey, at: u64, expected: u64, new: u64) -> Result<Op, RmaError>;
     fn fence(&mut self, to: PeerId);
     fn is_done(&mut self, op: Op) -> bool;
+}
 
+pub trait Until: Face {
     /// Turns, sleeping in between, until `done` gives something.
-    fn until<R>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<R>) -> R
-    where
-        Self: Sized,
-    {
+    fn until<R>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<R>) -> R {
         let give_up = clock::monotonic() + PATIENCE;
         loop {
             self.turn();
@@ -95,9 +99,62 @@ pub trait Face {
     }
 }
 
-/// The calls that are the same of both.
-macro_rules! one_sided_calls {
-    () => {
+impl<F: Face + ?Sized> Until for F {}
+
+fn here<N: Nic, R>(endpoint: &mut Endpoint<N>, work: impl FnOnce(&mut Endpoint<N>) -> R) -> R {
+    work(endpoint)
+}
+
+fn on_engine<N: Nic + Send + 'static, R: Send + 'static>(
+    port: &mut Port<Endpoint<N>>,
+    work: impl FnOnce(&mut Endpoint<N>) -> R + Send + 'static,
+) -> R {
+    port.call(work).unwrap()
+}
+
+/// The calls that are the same of both. `$at` does something with the endpoint itself.
+macro_rules! calls {
+    ($at:ident) => {
+        fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
+            self.send(peer, message)
+        }
+        fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
+            self.send_owned(peer, buffer)
+        }
+        fn connect(&mut self, to: LinkAddr) -> PeerId {
+            self.connect(to).unwrap()
+        }
+        fn recv(&mut self) -> Option<(PeerId, Vec<u8>)> {
+            self.recv(|peer, message| (peer, message.to_vec()))
+        }
+        fn poll_event(&mut self) -> Option<Event> {
+            self.poll_event()
+        }
+        fn close(&mut self, peer: PeerId) {
+            self.close(peer);
+        }
+        fn wait(&mut self, deadline: Instant) {
+            self.wait(Some(deadline)).unwrap();
+        }
+        fn addr(&mut self) -> LinkAddr {
+            $at(self, |endpoint| endpoint.nic().caps().addr)
+        }
+        fn register(&mut self, memory: Vec<u8>) -> Region {
+            $at(self, move |endpoint| endpoint.register(memory))
+        }
+        fn publish(&mut self, region: Region, rights: Rights) -> RemoteKey {
+            $at(self, move |endpoint| endpoint.publish(region, rights, None).unwrap())
+        }
+        fn unpublish(&mut self, region: Region) {
+            $at(self, move |endpoint| endpoint.unpublish(region).unwrap());
+        }
+        fn bytes(&mut self, region: Region) -> Vec<u8> {
+            $at(self, move |endpoint| endpoint.region(region).unwrap().to_vec())
+        }
+        fn signals(&mut self, region: Region) -> Option<u64> {
+            // By its name: the method that takes `&mut self` is this one.
+            $at(self, move |endpoint| Endpoint::signals(endpoint, region))
+        }
         fn put(&mut self, to: PeerId, key: &RemoteKey, at: u64, bytes: &[u8], how: PutHow) -> Result<Op, RmaError> {
             self.put(to, key, at, bytes, how)
         }
@@ -143,126 +200,76 @@ macro_rules! one_sided_calls {
 }
 
 impl<N: Nic + Send + 'static> Face for Endpoint<N> {
-    type Nic = N;
-    fn connect(&mut self, to: LinkAddr) -> PeerId {
-        self.connect(to).unwrap()
-    }
-    fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
-        self.send(peer, message)
-    }
-    fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
-        self.send_owned(peer, buffer)
-    }
+    calls!(here);
     fn turn(&mut self) {
         self.poll();
-    }
-    fn recv(&mut self) -> Option<(PeerId, Vec<u8>)> {
-        self.recv(|peer, message| (peer, message.to_vec()))
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        self.poll_event()
-    }
-    fn close(&mut self, peer: PeerId) {
-        self.close(peer);
     }
     fn is_settled(&mut self, peer: PeerId) -> bool {
         self.is_settled(peer)
     }
-    fn wait(&mut self, deadline: Instant) {
-        self.wait(Some(deadline)).unwrap();
-    }
-    fn addr(&mut self) -> LinkAddr {
-        self.nic().caps().addr
-    }
-    fn at_endpoint<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Endpoint<N>) -> R + Send + 'static) -> R {
-        work(self)
-    }
-    one_sided_calls!();
     fn is_done(&mut self, op: Op) -> bool {
         self.is_done(op)
     }
 }
 
 impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
-    type Nic = N;
-    fn connect(&mut self, to: LinkAddr) -> PeerId {
-        self.connect(to).unwrap()
-    }
-    fn send(&mut self, peer: PeerId, message: &[u8]) -> Result<(), SendError> {
-        self.send(peer, message)
-    }
-    fn send_owned(&mut self, peer: PeerId, buffer: Vec<u8>) -> Result<(), Refused> {
-        self.send_owned(peer, buffer)
-    }
+    calls!(on_engine);
     fn turn(&mut self) {
         self.flush();
-    }
-    fn recv(&mut self) -> Option<(PeerId, Vec<u8>)> {
-        self.recv(|peer, message| (peer, message.to_vec()))
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        self.poll_event()
-    }
-    fn close(&mut self, peer: PeerId) {
-        self.close(peer);
     }
     fn is_settled(&mut self, peer: PeerId) -> bool {
         self.is_settled(peer).unwrap()
     }
-    fn wait(&mut self, deadline: Instant) {
-        self.wait(Some(deadline)).unwrap();
-    }
-    fn addr(&mut self) -> LinkAddr {
-        self.call(|endpoint| endpoint.nic().caps().addr).unwrap()
-    }
-    fn at_endpoint<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Endpoint<N>) -> R + Send + 'static) -> R {
-        self.call(work).unwrap()
-    }
-    one_sided_calls!();
     fn is_done(&mut self, op: Op) -> bool {
         self.is_done(op).unwrap()
     }
 }
 
 /// Who drives the endpoints.
-pub trait Drive {
-    type Face<N: Nic + Send + 'static>: Face<Nic = N>;
-    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Self::Face<N>; C];
+#[derive(Clone, Copy)]
+pub enum By {
+    ItsUser,
+    AnEngine,
+    /// All by the same, which drives another driver's endpoint too.
+    OneEngine,
 }
-
-pub struct ByItsUser;
-
-impl Drive for ByItsUser {
-    type Face<N: Nic + Send + 'static> = Endpoint<N>;
-    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Endpoint<N>; C] {
-        endpoints
-    }
-}
-
-pub struct ByAnEngine;
-
-impl Drive for ByAnEngine {
-    type Face<N: Nic + Send + 'static> = Port<Endpoint<N>>;
-    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Port<Endpoint<N>>; C] {
-        endpoints.map(|endpoint| start(endpoint, Options::default()).unwrap())
-    }
-}
-
-/// All by the same, which drives another driver's endpoint too.
-pub struct ByOneEngine;
 
 /// What sleeps beside stories, until the process ends.
 static BESIDE: Mutex<Vec<Port<Endpoint<ShmNic>>>> = Mutex::new(Vec::new());
 
-impl Drive for ByOneEngine {
-    type Face<N: Nic + Send + 'static> = Port<Endpoint<N>>;
-    fn drive<N: Nic + Send + 'static, const C: usize>(endpoints: [Endpoint<N>; C]) -> [Port<Endpoint<N>>; C] {
-        let engine = Engine::start(Options::default()).unwrap();
-        // Ends with the story's first turns, or sleeps beside it.
-        engine.drive(Endpoint::new(udp(), config())).unwrap();
-        let ports = endpoints.map(|endpoint| engine.drive(endpoint).unwrap());
-        BESIDE.lock().unwrap().push(engine.drive(Endpoint::new(Domain::new().open(), config())).unwrap());
-        ports
+/// Where a story plays: who drives, and on which driver.
+pub trait Stage {
+    /// Endpoints that reach one another, one for each of `configs`.
+    fn endpoints(&self, configs: &[Config]) -> Vec<Box<dyn Face>>;
+    /// A driver that nobody polls, there as long as it is held; and its address.
+    fn absent(&self) -> (Box<dyn Any>, LinkAddr);
+}
+
+impl<N: Nic + Send + 'static, F: Fn() -> N> Stage for (By, F) {
+    fn endpoints(&self, configs: &[Config]) -> Vec<Box<dyn Face>> {
+        let (by, open) = self;
+        let endpoints = configs.iter().map(|config| Endpoint::new(open(), config.clone()));
+        match by {
+            By::ItsUser => endpoints.map(|endpoint| Box::new(endpoint) as Box<dyn Face>).collect(),
+            By::AnEngine => endpoints
+                .map(|endpoint| Box::new(start(endpoint, Options::default()).unwrap()) as Box<dyn Face>)
+                .collect(),
+            By::OneEngine => {
+                let engine = Engine::start(Options::default()).unwrap();
+                // Ends with the story's first turns, or sleeps beside it.
+                engine.drive(Endpoint::new(udp(), config())).unwrap();
+                let ports =
+                    endpoints.map(|endpoint| Box::new(engine.drive(endpoint).unwrap()) as Box<dyn Face>).collect();
+                BESIDE.lock().unwrap().push(engine.drive(Endpoint::new(Domain::new().open(), config())).unwrap());
+                ports
+            }
+        }
+    }
+
+    fn absent(&self) -> (Box<dyn Any>, LinkAddr) {
+        let nic = self.1();
+        let addr = nic.caps().addr;
+        (Box::new(nic), addr)
     }
 }
 
@@ -292,13 +299,17 @@ pub fn config() -> Config {
 }
 
 /// Two endpoints, whoever drives them.
-pub fn pair<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) -> (D::Face<N>, D::Face<N>) {
-    let [a, b] = D::drive([(); 2].map(|()| Endpoint::new(open(), config())));
-    (a, b)
+pub fn pair(stage: &dyn Stage) -> [Box<dyn Face>; 2] {
+    driven(stage, [config(), config()])
+}
+
+/// Endpoints of these settings, whoever drives them.
+pub fn driven<const C: usize>(stage: &dyn Stage, configs: [Config; C]) -> [Box<dyn Face>; C] {
+    stage.endpoints(&configs).try_into().unwrap_or_else(|_| unreachable!("one for each"))
 }
 
 /// Both sides' peers.
-pub fn join<A: Face, B: Face>(a: &mut A, b: &mut B) -> (PeerId, PeerId) {
+pub fn join(a: &mut dyn Face, b: &mut dyn Face) -> (PeerId, PeerId) {
     let at_b = b.addr();
     let to_b = a.connect(at_b);
     let connected = |event| match event {
@@ -314,7 +325,7 @@ pub fn join<A: Face, B: Face>(a: &mut A, b: &mut B) -> (PeerId, PeerId) {
 }
 
 /// Sends, taking turns on both sides while that is `Full`.
-pub fn send<A: Face>(a: &mut A, peer: PeerId, message: &[u8], mut other: impl FnMut()) {
+pub fn send(a: &mut dyn Face, peer: PeerId, message: &[u8], mut other: impl FnMut()) {
     a.until("sending", |a| {
         other();
         match a.send(peer, message) {

@@ -1,10 +1,9 @@
 //! Stories of two endpoints, for every driver of theirs and of the stack's.
 
-use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
-use sidelane_proto::{Config, Endpoint, Event, GoneReason, SendError};
+use sidelane_proto::{Config, Event, GoneReason, SendError};
 
-use crate::face::{ByAnEngine, ByItsUser, ByOneEngine, Domain, Drive, Face, config, join, pair, send, udp};
+use crate::face::{Face, Stage, Until, config, driven, join, pair, send};
 
 stories! {
     messages_of_every_size_arrive_in_order
@@ -23,11 +22,11 @@ fn message(number: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + number) as u8).collect()
 }
 
-fn messages_of_every_size_arrive_in_order<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let (mut a, mut b) = pair::<D, N>(open);
-    let (to_b, to_a) = join(&mut a, &mut b);
+fn messages_of_every_size_arrive_in_order(stage: &dyn Stage) {
+    let [mut a, mut b] = pair(stage);
+    let (to_b, to_a) = join(&mut *a, &mut *b);
     let mut received = 0;
-    let take = |b: &mut D::Face<N>, received: &mut usize| {
+    let take = |b: &mut dyn Face, received: &mut usize| {
         b.turn();
         while let Some((from, got)) = b.recv() {
             assert_eq!((from, &got), (to_a, &message(*received)), "message {received}");
@@ -35,10 +34,10 @@ fn messages_of_every_size_arrive_in_order<D: Drive, N: Nic + Send + 'static>(ope
         }
     };
     for number in 0..220 {
-        send(&mut a, to_b, &message(number), || take(&mut b, &mut received));
+        send(&mut *a, to_b, &message(number), || take(&mut *b, &mut received));
     }
     a.until("receiving", |_| {
-        take(&mut b, &mut received);
+        take(&mut *b, &mut received);
         (received == 220).then_some(())
     });
     a.until("the last ack", |a| {
@@ -46,7 +45,7 @@ fn messages_of_every_size_arrive_in_order<D: Drive, N: Nic + Send + 'static>(ope
         a.is_settled(to_b).then_some(())
     });
     // And back.
-    send(&mut b, to_a, b"well", || {});
+    send(&mut *b, to_a, b"well", || {});
     let back = a.until("an answer", |a| {
         b.turn();
         a.recv()
@@ -54,9 +53,9 @@ fn messages_of_every_size_arrive_in_order<D: Drive, N: Nic + Send + 'static>(ope
     assert_eq!(back, (to_b, b"well".to_vec()));
 }
 
-fn what_finds_no_room_is_refused_and_nothing_is_lost<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let (mut a, mut b) = pair::<D, N>(open);
-    let (to_b, _) = join(&mut a, &mut b);
+fn what_finds_no_room_is_refused_and_nothing_is_lost(stage: &dyn Stage) {
+    let [mut a, mut b] = pair(stage);
+    let (to_b, _) = join(&mut *a, &mut *b);
     let mut sent = 0u64;
     // Nobody takes them: the receiver's FIFO fills, then the sender's, then what lies before it.
     a.until("being refused", |a| {
@@ -80,12 +79,12 @@ fn what_finds_no_room_is_refused_and_nothing_is_lost<D: Drive, N: Nic + Send + '
         }
         (next == sent).then_some(())
     });
-    send(&mut a, to_b, b"room again", || {});
+    send(&mut *a, to_b, b"room again", || {});
 }
 
-fn lent_buffers_come_back<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let (mut a, mut b) = pair::<D, N>(open);
-    let (to_b, _) = join(&mut a, &mut b);
+fn lent_buffers_come_back(stage: &dyn Stage) {
+    let [mut a, mut b] = pair(stage);
+    let (to_b, _) = join(&mut *a, &mut *b);
     a.send_owned(to_b, vec![7; 50_000]).unwrap();
     let (_, got) = b.until("the message", |b| {
         a.turn();
@@ -99,11 +98,11 @@ fn lent_buffers_come_back<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> 
     assert_eq!(event, Event::Sent { peer: to_b, buffer: vec![7; 50_000] });
 }
 
-fn what_was_sent_before_a_close_arrives<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let (mut a, mut b) = pair::<D, N>(open);
-    let (to_b, to_a) = join(&mut a, &mut b);
+fn what_was_sent_before_a_close_arrives(stage: &dyn Stage) {
+    let [mut a, mut b] = pair(stage);
+    let (to_b, to_a) = join(&mut *a, &mut *b);
     for number in 0..11 {
-        send(&mut a, to_b, &message(number), || {
+        send(&mut *a, to_b, &message(number), || {
             b.turn();
         });
     }
@@ -132,9 +131,9 @@ fn what_was_sent_before_a_close_arrives<D: Drive, N: Nic + Send + 'static>(open:
     assert_eq!(b.send(to_a, b"late"), Err(SendError::NoPeer));
 }
 
-fn a_peer_that_ends_is_gone<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
-    let (mut a, mut b) = pair::<D, N>(open);
-    let (to_b, _) = join(&mut a, &mut b);
+fn a_peer_that_ends_is_gone(stage: &dyn Stage) {
+    let [mut a, mut b] = pair(stage);
+    let (to_b, _) = join(&mut *a, &mut *b);
     drop(b);
     // An engine may have heard of the end by now.
     let refused = a.send_owned(to_b, vec![1; 20_000]).is_err();
@@ -153,11 +152,10 @@ fn a_peer_that_ends_is_gone<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -
     assert_eq!(a.send(to_b, b"?"), Err(SendError::NoPeer));
 }
 
-fn nobody_answers<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
+fn nobody_answers(stage: &dyn Stage) {
     let brief = Config { connect_timeout: Duration::from_millis(50), ..config() };
-    let [mut a] = D::drive([Endpoint::new(open(), brief)]);
-    let absent = open();
-    let to = absent.caps().addr;
+    let [mut a] = driven(stage, [brief]);
+    let (_absent, to) = stage.absent();
     // Of which on `shm` the other end is there, and never looks.
     let peer = a.connect(to);
     a.send(peer, b"hello?").unwrap();
@@ -166,10 +164,10 @@ fn nobody_answers<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
     assert_eq!(a.send(peer, b"?"), Err(SendError::NoPeer));
 }
 
-fn a_message_that_the_peer_does_not_take_is_refused<D: Drive, N: Nic + Send + 'static>(open: impl Fn() -> N) {
+fn a_message_that_the_peer_does_not_take_is_refused(stage: &dyn Stage) {
     let choosy = Config { message_max: 70_000, ..config() };
-    let [mut a, mut b, mut c] = D::drive([config(), choosy, config()].map(|config| Endpoint::new(open(), config)));
-    let (to_b, to_a) = join(&mut a, &mut b);
+    let [mut a, mut b, mut c] = driven(stage, [config(), choosy, config()]);
+    let (to_b, to_a) = join(&mut *a, &mut *b);
     assert_eq!(a.send(to_b, &[0; 70_001]), Err(SendError::TooLong));
     assert_eq!(b.send(to_a, &[0; 70_001]), Err(SendError::TooLong));
     let refused = a.send_owned(to_b, vec![3; 70_001]).unwrap_err();

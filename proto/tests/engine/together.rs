@@ -11,7 +11,7 @@ use sidelane_nic::udp::Udp;
 use sidelane_proto::engine::{Engine, Options, Port, start};
 use sidelane_proto::{Endpoint, Event, PeerId, SendError};
 
-use crate::face::{Domain, Face, PATIENCE, config, join, send, udp};
+use crate::face::{Domain, Face, PATIENCE, Until, config, join, send, udp};
 
 /// An engine's endpoint, one elsewhere that it talks to, and how each calls the other.
 struct Talk<N: Nic + Send + 'static> {

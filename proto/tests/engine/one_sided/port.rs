@@ -12,8 +12,8 @@ use sidelane_proto::am::{ActiveMessages, Handlers};
 use sidelane_proto::engine::{Options, Port, WithState, start};
 use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError};
 
-use super::{bytes, publish, told};
-use crate::face::{Domain, Face, PATIENCE, config, join, udp};
+use super::{publish, told};
+use crate::face::{Domain, Face, PATIENCE, Until, config, join, udp};
 
 fn engine<N: Nic + Send + 'static>(nic: N) -> Port<Endpoint<N>> {
     start(Endpoint::new(nic, config()), Options::default()).unwrap()
@@ -88,7 +88,7 @@ fn room_for_an_operation_wakes_who_was_refused() {
     let (_, got) = b.until("the message", Face::recv);
     assert_eq!(got, b"behind them");
     // An addition may have come since.
-    let there = bytes(&mut b, region);
+    let there = b.bytes(region);
     assert!([taken, taken + 1].map(u64::to_le_bytes).contains(&there.try_into().unwrap()), "it came before puts");
     b.until("the last operation", |_| waits.is_finished().then_some(()));
     waits.join().unwrap();
@@ -112,7 +112,7 @@ fn a_fence_keeps_the_later_of_two_puts_to_one_place_last() {
         }
         let last = a.put_from(to_b, &key, 0, twos, 0..6_000, PutHow::default()).unwrap();
         sleep_until_done(&mut a, last);
-        bytes(&mut b, region) != [2; 6_000]
+        b.bytes(region) != [2; 6_000]
     };
     let give_up = clock::monotonic() + PATIENCE;
     while !is_mixed_up(false) {
@@ -182,7 +182,7 @@ fn what_is_put_before_the_peer_has_answered_lands() {
     let to_b = a.connect(at_b).unwrap();
     let put = a.put(to_b, &key, 0, &[7; 16], PutHow::default()).unwrap();
     sleep_until_done(&mut a, put);
-    assert_eq!(bytes(&mut b, region), [7; 16]);
+    assert_eq!(b.bytes(region), [7; 16]);
     assert!(a.is_settled(to_b).unwrap());
     a.close(to_b);
     assert_eq!(a.put(to_b, &key, 0, &[8; 16], PutHow::default()), Err(RmaError::NoPeer));
