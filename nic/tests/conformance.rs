@@ -5,13 +5,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
+use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::fault::{Fault, Faults};
 use sidelane_nic::mem::{Config, Fabric, LinkModel, MemNic};
 use sidelane_nic::pcap::{Capture, Origin};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
-use sidelane_nic::{LinkAddr, Nic};
 
 struct Mem {
     link: LinkModel,
@@ -131,8 +131,8 @@ impl Setup for Shm {
         Some(LinkAddr::Shm { endpoint: 999 })
     }
 
-    fn throw(&mut self, victim: &ShmNic, bytes: &[u8]) -> bool {
-        let LinkAddr::Shm { endpoint } = victim.caps().addr else { unreachable!() };
+    fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {
+        let LinkAddr::Shm { endpoint } = victim else { unreachable!() };
         let user = std::fs::metadata("/proc/self").unwrap().uid();
         let name = format!("sidelane-shm-{user}-{}-{endpoint}", self.domain());
         let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();

@@ -49,7 +49,7 @@ impl Between<Pair> {
     }
 }
 
-impl<N: Nic> Setup for Between<N> {
+impl<N: Nic + 'static> Setup for Between<N> {
     type Nic = Either<N>;
 
     fn open(&mut self, count: usize) -> Result<Vec<Either<N>>, String> {
@@ -77,7 +77,7 @@ impl<N: Nic> Setup for Between<N> {
     }
 }
 
-fn keeps_the_contract<N: Nic + Send>(setup: impl FnOnce() -> Between<N>) {
+fn keeps_the_contract<N: Nic + Send + 'static>(setup: impl FnOnce() -> Between<N>) {
     if libdpdk::is_missing() {
         return;
     }

@@ -32,9 +32,10 @@ impl Setup for At {
         Some(LinkAddr::Udp(format!("{}:9", self.0[0]).parse().unwrap()))
     }
 
-    fn throw(&mut self, victim: &Udp, bytes: &[u8]) -> bool {
+    fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {
+        let LinkAddr::Udp(victim) = victim else { unreachable!() };
         let host: SocketAddr = format!("{}:0", self.0[0]).parse().unwrap();
-        UdpSocket::bind(host).unwrap().send_to(bytes, addr_of(victim)).unwrap();
+        UdpSocket::bind(host).unwrap().send_to(bytes, victim).unwrap();
         true
     }
 }

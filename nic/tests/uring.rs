@@ -118,8 +118,8 @@ mod cases {
             Some("02:00:00:00:00:99/9".parse().unwrap())
         }
 
-        fn throw(&mut self, victim: &Uring, bytes: &[u8]) -> bool {
-            RawSocket::on(self.interfaces[0]).throw(victim.caps().addr, bytes);
+        fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {
+            RawSocket::on(self.interfaces[0]).throw(victim, bytes);
             true
         }
     }

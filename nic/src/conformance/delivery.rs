@@ -1,11 +1,12 @@
 //! Frames arrive as they were sent, where they were sent.
 
+use super::Verdict;
+use super::erased::{Driver, Stage};
 use super::traffic::{check, commit, expect, link, open, payload, receive, receive_rest, send};
-use super::{Setup, Verdict};
-use crate::{LinkAddr, Nic, TxSlot};
+use crate::LinkAddr;
 
-pub(super) fn every_size_arrives<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn every_size_arrives(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     let (mtu, safe) = (a.caps().mtu, a.caps().mtu_safe);
     // Around every power of two something changes: cache lines, words, pages, slots. Around the MTUs the encapsulation.
@@ -23,8 +24,8 @@ pub(super) fn every_size_arrives<S: Setup>(setup: &mut S) -> Verdict {
     Ok(())
 }
 
-pub(super) fn tails_arrive_in_turn<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn tails_arrive_in_turn(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     let mtu = a.caps().mtu;
     for (number, len) in [mtu / 2, mtu - 1, mtu, a.caps().mtu_safe].into_iter().enumerate() {
@@ -52,8 +53,8 @@ pub(super) fn tails_arrive_in_turn<S: Setup>(setup: &mut S) -> Verdict {
     check(a.tx_slot_before(to_b, 1, &vec![0; mtu]).is_none(), || "a frame above the MTU was taken".to_owned())
 }
 
-pub(super) fn larger_than_mtu_finds_no_slot<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn larger_than_mtu_finds_no_slot(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     // So that a link that is not up yet is not taken for a refusal.
     send(&mut a, to_b, b"up")?;
@@ -65,8 +66,8 @@ pub(super) fn larger_than_mtu_finds_no_slot<S: Setup>(setup: &mut S) -> Verdict 
     expect(&receive(&mut b, 1)?[0], b"still up", a.caps().addr)
 }
 
-pub(super) fn in_order_and_once<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn in_order_and_once(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     let in_flight = a.caps().burst.min(b.caps().rx_frames / 2).clamp(1, 64) as u64;
     let mut next = 0;
@@ -86,8 +87,8 @@ pub(super) fn in_order_and_once<S: Setup>(setup: &mut S) -> Verdict {
     check(extra.is_empty(), || format!("{} frames came twice or from nowhere", extra.len()))
 }
 
-pub(super) fn sender_can_be_answered<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn sender_can_be_answered(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     send(&mut a, to_b, b"question")?;
     let arrivals = receive(&mut b, 1)?;
@@ -97,8 +98,8 @@ pub(super) fn sender_can_be_answered<S: Setup>(setup: &mut S) -> Verdict {
     expect(&receive(&mut a, 1)?[0], b"answer", b.caps().addr)
 }
 
-pub(super) fn endpoints_are_separated<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b, mut c] = open(setup)?;
+pub(super) fn endpoints_are_separated(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b, mut c] = open(stage)?;
     let (to_b, to_c) = (link(&mut a, b.caps().addr)?, link(&mut a, c.caps().addr)?);
     check(to_b != to_c, || "two peers share one link".into())?;
     let (from_b, from_c) = (link(&mut b, a.caps().addr)?, link(&mut c, a.caps().addr)?);
@@ -120,16 +121,16 @@ pub(super) fn endpoints_are_separated<S: Setup>(setup: &mut S) -> Verdict {
     Ok(())
 }
 
-pub(super) fn silence_shows_nothing<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn silence_shows_nothing(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     link(&mut a, b.caps().addr)?;
     a.flush();
     let (at_a, at_b) = (receive_rest(&mut a)?.len(), receive_rest(&mut b)?.len());
     check(at_a + at_b == 0, || format!("{at_a} and {at_b} frames came though none was sent"))
 }
 
-pub(super) fn counters_count<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn counters_count(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     let sizes = [0, 1, 60, 100];
     for size in sizes {

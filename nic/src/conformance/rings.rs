@@ -1,11 +1,11 @@
 //! Slots, bursts, budgets, and rings that are full.
 
+use super::Verdict;
+use super::erased::{Driver, Stage};
 use super::traffic::{check, commit, expect, link, open, payload, receive, receive_rest, send, try_commit};
-use super::{Setup, Verdict};
-use crate::Nic;
 
-pub(super) fn dropped_slot_sends_nothing<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn dropped_slot_sends_nothing(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     send(&mut a, to_b, b"first")?;
     for size in [0, 5, 500.min(a.caps().mtu_safe)] {
@@ -27,8 +27,8 @@ pub(super) fn dropped_slot_sends_nothing<S: Setup>(setup: &mut S) -> Verdict {
     check(extra == 0, || format!("{extra} dropped slots were sent"))
 }
 
-pub(super) fn burst_arrives_with_one_flush<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn burst_arrives_with_one_flush(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     send(&mut a, to_b, b"up")?;
     receive(&mut b, 1)?;
@@ -44,17 +44,17 @@ pub(super) fn burst_arrives_with_one_flush<S: Setup>(setup: &mut S) -> Verdict {
     Ok(())
 }
 
-pub(super) fn budget_is_kept<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn budget_is_kept(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     for number in 0..5 {
         send(&mut a, to_b, &payload(number, 9))?;
     }
     let mut arrivals = receive(&mut b, 1)?;
-    check(b.rx_burst(0, |_, _| {}) == 0, || "a budget of nothing received something".into())?;
+    check(b.rx_burst(0, &mut |_, _| {}) == 0, || "a budget of nothing received something".into())?;
     while arrivals.len() < 5 {
         let before = arrivals.len();
-        let count = b.rx_burst(2, |frame, from| arrivals.push((frame.to_vec(), from)));
+        let count = b.rx_burst(2, &mut |frame, from| arrivals.push((frame.to_vec(), from)));
         check(count <= 2, || format!("a budget of 2 received {count}"))?;
         check(arrivals.len() - before == count, || format!("{count} returned, {} shown", arrivals.len() - before))?;
         if count == 0 {
@@ -67,8 +67,8 @@ pub(super) fn budget_is_kept<S: Setup>(setup: &mut S) -> Verdict {
     Ok(())
 }
 
-pub(super) fn full_ring_recovers<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn full_ring_recovers(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     send(&mut a, to_b, b"up")?;
     receive(&mut b, 1)?;
@@ -87,10 +87,10 @@ pub(super) fn full_ring_recovers<S: Setup>(setup: &mut S) -> Verdict {
         }
         committed += 1;
     }
-    check(refused || !S::Nic::RELIABLE, || format!("{enough} frames did not fill a ring that must not drop"))?;
+    check(refused || !a.is_reliable(), || format!("{enough} frames did not fill a ring that must not drop"))?;
     check(!refused || a.counters().tx_full > 0, || "a refused slot was not counted".into())?;
     let mut arrivals = Vec::new();
-    let in_order = !setup.may_overtake();
+    let in_order = !stage.may_overtake();
     let mut silences = 0;
     // One may be that of a driver that is between two states, such as memif's while some peer comes or goes.
     while silences < 2 {
@@ -111,7 +111,7 @@ pub(super) fn full_ring_recovers<S: Setup>(setup: &mut S) -> Verdict {
         expect(arrival, &payload(number, len), a.caps().addr)?;
     }
     check(!numbers.is_empty(), || "a full ring delivered nothing".into())?;
-    check(!S::Nic::RELIABLE || numbers.len() as u64 == committed, || {
+    check(!a.is_reliable() || numbers.len() as u64 == committed, || {
         format!("{} of {committed} frames came", numbers.len())
     })?;
     for number in 0..100 {

@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use super::erased::{Driver, Stage};
 use super::traffic::{
     PATIENCE, check, commit, expect, link, missing, open, pause, payload, receive, send, try_commit, wait,
 };
-use super::{Setup, Stop, Verdict};
+use super::{Stop, Verdict};
+use crate::LinkAddr;
 use crate::time::Duration;
-use crate::{LinkAddr, Nic};
 
-pub(super) fn frame_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn frame_wakes_waiter(stage: &mut dyn Stage<dyn Driver + Send>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let (at_a, at_b) = (a.caps().addr, b.caps().addr);
     // Both links are up before anybody's sleep is measured.
     let (to_b, to_a) = (link(&mut a, at_b)?, link(&mut b, at_a)?);
@@ -38,9 +39,9 @@ pub(super) fn frame_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict 
     })
 }
 
-pub(super) fn waker_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
-    let waker = |nic: &mut S::Nic| nic.waker().map_err(|error| Stop::Failed(format!("waker: {error}")));
+pub(super) fn waker_wakes_waiter(stage: &mut dyn Stage<dyn Driver + Send>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
+    let waker = |nic: &mut Box<dyn Driver + Send>| nic.waker().map_err(|error| Stop::Failed(format!("waker: {error}")));
     let (wake_a, wake_b) = (waker(&mut a)?, waker(&mut b)?);
     // Each thread's turn is as many as the number of wake-ups it has had.
     let (turn_a, turn_b) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -64,7 +65,7 @@ pub(super) fn waker_wakes_waiter<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict 
 }
 
 /// Sleeps until `turn` is `round`, and checks that the sleep did not last until its deadline.
-fn sleep_until<N: Nic>(nic: &mut N, turn: &AtomicU64, round: u64) -> Verdict {
+fn sleep_until<D: Driver + ?Sized>(nic: &mut Box<D>, turn: &AtomicU64, round: u64) -> Verdict {
     let give_up = nic.now() + PATIENCE;
     while turn.load(Ordering::Relaxed) < round {
         wait(nic, give_up)?;
@@ -74,24 +75,24 @@ fn sleep_until<N: Nic>(nic: &mut N, turn: &AtomicU64, round: u64) -> Verdict {
 }
 
 /// Sleeps until one frame is there, and checks that the sleep did not last until its deadline.
-fn sleep_for_one<N: Nic>(nic: &mut N) -> Result<(Vec<u8>, LinkAddr), Stop> {
+fn sleep_for_one<D: Driver + ?Sized>(nic: &mut Box<D>) -> Result<(Vec<u8>, LinkAddr), Stop> {
     let give_up = nic.now() + PATIENCE;
     loop {
         let mut arrival = None;
-        if nic.rx_burst(1, |frame, from| arrival = Some((frame.to_vec(), from))) > 0 {
+        if nic.rx_burst(1, &mut |frame, from| arrival = Some((frame.to_vec(), from))) > 0 {
             let overslept = nic.now() >= give_up;
             check(!overslept, || format!("a frame was there and the sleep lasted its {PATIENCE:?}"))?;
             return arrival.ok_or_else(|| Stop::Failed("a frame was counted and not shown".into()));
         }
         if nic.now() >= give_up {
-            return Err(missing(nic, "asleep, no frame came"));
+            return Err(missing(&**nic, "asleep, no frame came"));
         }
         wait(nic, give_up)?;
     }
 }
 
-pub(super) fn driver_moves_between_threads<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn driver_moves_between_threads(stage: &mut dyn Stage<dyn Driver + Send>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     let count = a.caps().burst.min(b.caps().rx_frames).min(10) as u64;
     for round in 0..3 {
@@ -114,9 +115,9 @@ pub(super) fn driver_moves_between_threads<S: Setup<Nic: Send>>(setup: &mut S) -
     Ok(())
 }
 
-pub(super) fn floods_arrive_intact<S: Setup<Nic: Send>>(setup: &mut S) -> Verdict {
-    let in_order = !setup.may_overtake();
-    let [a, b] = open(setup)?;
+pub(super) fn floods_arrive_intact(stage: &mut dyn Stage<dyn Driver + Send>) -> Verdict {
+    let in_order = !stage.may_overtake();
+    let [a, b] = open(stage)?;
     let (at_a, at_b) = (a.caps().addr, b.caps().addr);
     thread::scope(|scope| {
         let other = scope.spawn(move || flood(b, at_a, in_order));
@@ -126,7 +127,7 @@ pub(super) fn floods_arrive_intact<S: Setup<Nic: Send>>(setup: &mut S) -> Verdic
 }
 
 /// Sends numbered frames of many sizes and receives the other side's, both as fast as they go.
-fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
+fn flood(mut nic: Box<dyn Driver + Send>, peer: LinkAddr, in_order: bool) -> Verdict {
     let to_peer = link(&mut nic, peer)?;
     let span = nic.caps().mtu_safe.min(1_500) as u64 - 8;
     let size = |number: u64| 8 + (number * number % span) as usize;
@@ -135,7 +136,7 @@ fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
     let mut verdict = Ok(());
     let mut last_news = nic.now();
     // The last frames of either side may be lost, so on such drivers a silence ends the flood, once it has begun.
-    let silence_max = if N::RELIABLE { PATIENCE } else { Duration::from_millis(200) };
+    let silence_max = if nic.is_reliable() { PATIENCE } else { Duration::from_millis(200) };
     while sent < FLOOD_FRAMES || received < FLOOD_FRAMES {
         let mut moved = 0;
         while moved < 16 && sent < FLOOD_FRAMES && try_commit(&mut nic, to_peer, &payload(sent, size(sent))) {
@@ -143,7 +144,7 @@ fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
             moved += 1;
         }
         nic.flush();
-        moved += nic.rx_burst(32, |frame, from| {
+        moved += nic.rx_burst(32, &mut |frame, from| {
             let stamp = frame.get(..8).and_then(|stamp| stamp.try_into().ok());
             let number = u64::from_le_bytes(stamp.unwrap_or([0xff; 8]));
             let once = seen.get_mut(number as usize).is_some_and(|seen| !std::mem::replace(seen, true));
@@ -165,7 +166,7 @@ fn flood<N: Nic>(mut nic: N, peer: LinkAddr, in_order: bool) -> Verdict {
     }
     verdict?;
     check(received > 0, || "nothing of a flood came".into())?;
-    check(!N::RELIABLE || received == FLOOD_FRAMES, || format!("{received} of {FLOOD_FRAMES} frames came"))
+    check(!nic.is_reliable() || received == FLOOD_FRAMES, || format!("{received} of {FLOOD_FRAMES} frames came"))
 }
 
 /// Sleeps and wake-ups: enough to meet a race that shows once in a hundred.

@@ -2,21 +2,22 @@
 
 use std::fmt;
 
-use super::{Setup, Stop, Verdict};
+use super::erased::{Driver, Stage};
+use super::{Stop, Verdict};
 use crate::time::{Duration, Instant};
-use crate::{Link, LinkAddr, Nic, TxSlot};
+use crate::{Link, LinkAddr};
 
 /// A received frame, and who sent it.
 pub(super) type Arrival = (Vec<u8>, LinkAddr);
 
 /// Opens as many endpoints as the pattern has.
-pub(super) fn open<S: Setup, const COUNT: usize>(setup: &mut S) -> Result<[S::Nic; COUNT], Stop> {
-    let opened = setup.open(COUNT).map_err(Stop::Skipped)?;
+pub(super) fn open<D: ?Sized, const COUNT: usize>(stage: &mut dyn Stage<D>) -> Result<[Box<D>; COUNT], Stop> {
+    let opened = stage.open(COUNT).map_err(Stop::Skipped)?;
     opened.try_into().map_err(|_| Stop::Failed(format!("the setup did not open {COUNT} endpoints")))
 }
 
 /// A link to `to`, which is no stranger.
-pub(super) fn link<N: Nic>(nic: &mut N, to: LinkAddr) -> Result<Link, Stop> {
+pub(super) fn link<D: Driver + ?Sized>(nic: &mut Box<D>, to: LinkAddr) -> Result<Link, Stop> {
     let link = nic.link(to).map_err(|error| Stop::Failed(format!("link to {to}: {error}")))?;
     nic.confirm(link);
     Ok(link)
@@ -38,7 +39,7 @@ pub(super) fn payload(number: u64, len: usize) -> Vec<u8> {
 }
 
 /// Commits one frame if there is a slot.
-pub(super) fn try_commit<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> bool {
+pub(super) fn try_commit<D: Driver + ?Sized>(nic: &mut Box<D>, link: Link, bytes: &[u8]) -> bool {
     let Some(mut slot) = nic.tx_slot(link, bytes.len()) else { return false };
     slot.copy_from_slice(bytes);
     slot.commit();
@@ -46,7 +47,7 @@ pub(super) fn try_commit<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> bool 
 }
 
 /// Commits one frame, waiting for a slot as long as is patient. Does not flush afterwards.
-pub(super) fn commit<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> Verdict {
+pub(super) fn commit<D: Driver + ?Sized>(nic: &mut Box<D>, link: Link, bytes: &[u8]) -> Verdict {
     let give_up = nic.now() + PATIENCE;
     while !try_commit(nic, link, bytes) {
         if nic.now() >= give_up {
@@ -58,21 +59,21 @@ pub(super) fn commit<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> Verdict {
 }
 
 /// Sends one frame.
-pub(super) fn send<N: Nic>(nic: &mut N, link: Link, bytes: &[u8]) -> Verdict {
+pub(super) fn send<D: Driver + ?Sized>(nic: &mut Box<D>, link: Link, bytes: &[u8]) -> Verdict {
     commit(nic, link, bytes)?;
     nic.flush();
     Ok(())
 }
 
 /// Receives exactly `count` frames, waiting for them as long as is patient.
-pub(super) fn receive<N: Nic>(nic: &mut N, count: usize) -> Result<Vec<Arrival>, Stop> {
+pub(super) fn receive<D: Driver + ?Sized>(nic: &mut Box<D>, count: usize) -> Result<Vec<Arrival>, Stop> {
     let mut arrivals = Vec::new();
     let give_up = nic.now() + PATIENCE;
     while arrivals.len() < count {
         let budget = count - arrivals.len();
-        if nic.rx_burst(budget, |frame, from| arrivals.push((frame.to_vec(), from))) == 0 {
+        if nic.rx_burst(budget, &mut |frame, from| arrivals.push((frame.to_vec(), from))) == 0 {
             if nic.now() >= give_up {
-                return Err(missing(nic, format_args!("{} of {count} frames came", arrivals.len())));
+                return Err(missing(&**nic, format_args!("{} of {count} frames came", arrivals.len())));
             }
             pause(nic)?;
         }
@@ -81,20 +82,20 @@ pub(super) fn receive<N: Nic>(nic: &mut N, count: usize) -> Result<Vec<Arrival>,
 }
 
 /// What did not come, with all that the driver knows of it.
-pub(super) fn missing<N: Nic>(nic: &N, what: impl fmt::Display) -> Stop {
+pub(super) fn missing<D: Driver + ?Sized>(nic: &D, what: impl fmt::Display) -> Stop {
     let (at, counters) = (nic.caps().addr, nic.counters());
     let known = nic.diagnosis().map(|text| format!("; {text}")).unwrap_or_default();
     Stop::Missing(format!("{what} to {at}: {counters:?}{known}"))
 }
 
 /// Receives until nothing has come for a while.
-pub(super) fn receive_rest<N: Nic>(nic: &mut N) -> Result<Vec<Arrival>, Stop> {
+pub(super) fn receive_rest<D: Driver + ?Sized>(nic: &mut Box<D>) -> Result<Vec<Arrival>, Stop> {
     let mut arrivals = Vec::new();
     let mut quiet_since = nic.now();
     let give_up = quiet_since + REST_PATIENCE;
     while nic.now().since(quiet_since) < QUIET {
         check(nic.now() < give_up, || format!("frames come without end: {} in {REST_PATIENCE:?}", arrivals.len()))?;
-        if nic.rx_burst(64, |frame, from| arrivals.push((frame.to_vec(), from))) > 0 {
+        if nic.rx_burst(64, &mut |frame, from| arrivals.push((frame.to_vec(), from))) > 0 {
             quiet_since = nic.now();
         } else {
             pause(nic)?;
@@ -112,12 +113,12 @@ pub(super) fn expect(arrival: &Arrival, bytes: &[u8], from: LinkAddr) -> Verdict
 }
 
 /// Lets a little time pass, which on a simulated fabric nothing else does.
-pub(super) fn pause<N: Nic>(nic: &mut N) -> Verdict {
+pub(super) fn pause<D: Driver + ?Sized>(nic: &mut Box<D>) -> Verdict {
     wait(nic, nic.now() + TURN)
 }
 
-/// [`Nic::wait`] whose error fails the case.
-pub(super) fn wait<N: Nic>(nic: &mut N, deadline: Instant) -> Verdict {
+/// [`Nic::wait`](crate::Nic::wait) whose error fails the case.
+pub(super) fn wait<D: Driver + ?Sized>(nic: &mut Box<D>, deadline: Instant) -> Verdict {
     nic.wait(Some(deadline)).map_err(|error| Stop::Failed(format!("wait: {error}")))
 }
 

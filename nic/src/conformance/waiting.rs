@@ -1,12 +1,12 @@
 //! Sleeping, and being woken.
 
+use super::erased::{Driver, Stage};
 use super::traffic::{check, commit, expect, link, open, receive, send, wait};
-use super::{Setup, Stop, Verdict};
-use crate::Nic;
+use super::{Stop, Verdict};
 use crate::time::Duration;
 
-pub(super) fn wait_ends_at_deadline<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, _b] = open(setup)?;
+pub(super) fn wait_ends_at_deadline(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, _b] = open(stage)?;
     for span in [Duration::ZERO, Duration::from_micros(100), Duration::from_millis(5)] {
         let deadline = a.now() + span;
         let mut wakes = 0;
@@ -23,8 +23,8 @@ pub(super) fn wait_ends_at_deadline<S: Setup>(setup: &mut S) -> Verdict {
     Ok(())
 }
 
-pub(super) fn wait_finds_what_is_there<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, mut b] = open(setup)?;
+pub(super) fn wait_finds_what_is_there(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;
     send(&mut a, to_b, b"up")?;
     receive(&mut b, 1)?;
@@ -39,8 +39,8 @@ pub(super) fn wait_finds_what_is_there<S: Setup>(setup: &mut S) -> Verdict {
     check(slept < LATE_MAX, || format!("slept {slept:?} beside a frame"))
 }
 
-pub(super) fn wake_up_ends_the_next_wait<S: Setup>(setup: &mut S) -> Verdict {
-    let [mut a, b] = open(setup)?;
+pub(super) fn wake_up_ends_the_next_wait(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, b] = open(stage)?;
     let waker = a.waker().map_err(|error| Stop::Failed(format!("waker: {error}")))?;
     for wakers in [1, 2, 1] {
         let started = a.now();
@@ -57,7 +57,7 @@ pub(super) fn wake_up_ends_the_next_wait<S: Setup>(setup: &mut S) -> Verdict {
 }
 
 /// After a wake-up or two sleeps are sleeps again.
-fn check_wakes_are_spent<N: Nic>(nic: &mut N) -> Verdict {
+fn check_wakes_are_spent<D: Driver + ?Sized>(nic: &mut Box<D>) -> Verdict {
     let deadline = nic.now() + Duration::from_millis(5);
     let mut wakes = 0;
     while nic.now() < deadline && wakes < 1_000 {

@@ -1,8 +1,8 @@
 //! The conformance suite, on every kind of interface.
 
+use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::xdp::{Config, Mode, Preference, Xdp};
-use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::{ip, veth};
 use crate::raw_socket::RawSocket;
@@ -56,8 +56,8 @@ impl Setup for On {
         Some("02:00:00:00:00:99/9".parse().unwrap())
     }
 
-    fn throw(&mut self, victim: &Xdp, bytes: &[u8]) -> bool {
-        RawSocket::on(self.interfaces[0]).throw(victim.caps().addr, bytes);
+    fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {
+        RawSocket::on(self.interfaces[0]).throw(victim, bytes);
         true
     }
 }
