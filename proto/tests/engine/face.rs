@@ -248,7 +248,7 @@ pub trait Stage {
 impl<N: Nic + Send + 'static, F: Fn() -> N> Stage for (By, F) {
     fn endpoints(&self, configs: &[Config]) -> Vec<Box<dyn Face>> {
         let (by, open) = self;
-        let endpoints = configs.iter().map(|config| Endpoint::new(open(), config.clone()));
+        let endpoints = configs.iter().map(|&config| Endpoint::new(open(), config));
         match by {
             By::ItsUser => endpoints.map(|endpoint| Box::new(endpoint) as Box<dyn Face>).collect(),
             By::AnEngine => endpoints
