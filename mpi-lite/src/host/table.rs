@@ -15,14 +15,17 @@ impl Host {
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<bool, P::Error> {
-        if let Some(equal) = equal(count, bytes, blocks) {
+        let equal = equal(count, bytes, blocks);
+        let len = equal.map_or_else(|| (0..count).map(|index| blocks.len(index)).sum(), <[u8]>::len);
+        let copied = len <= self.short_parted() || len <= SHORT_ALL && self.slots.shall_copy();
+        if let Some(equal) = equal.filter(|_| copied) {
             let what = what(detail, Form::Equal);
             if !self.slots.show_now(what, equal, peers) {
                 self.slots.show(what, equal, peers).await?;
             }
             return Ok(false);
         }
-        let (shown, form) = self.table(count, bytes, blocks);
+        let (shown, form) = self.table((count, len), bytes, blocks, copied);
         let done = if self.slots.show_now(what(detail, form), &shown, peers) {
             Ok(())
         } else {
@@ -44,18 +47,23 @@ impl Host {
         if let Some(equal) = equal(count, bytes, blocks) {
             return self.slots.show_few(what(detail, Form::Equal), equal, peers);
         }
-        let (shown, form) = self.table(count, bytes, blocks);
+        let len = (0..count).map(|index| blocks.len(index)).sum();
+        let (shown, form) = self.table((count, len), bytes, blocks, true);
         let done = self.slots.show_few(what(detail, form), &shown, peers);
         self.work = shown;
         done
     }
 
-    /// A table of `count` blocks of `bytes`, and these if they are not long. It was [`Self::work`].
-    fn table(&mut self, count: usize, bytes: &[u8], blocks: Blocks<'_>) -> (Vec<u8>, Form) {
-        let len: usize = (0..count).map(|index| blocks.len(index)).sum();
-        let long = len > SHORT_ALL || count * SHORT_ENTRY + len > SLOT;
+    /// A table of `count` blocks of `bytes`, `len` bytes together, and these if they are to be copied and have room. It was [`Self::work`].
+    fn table(
+        &mut self,
+        (count, len): (usize, usize),
+        bytes: &[u8],
+        blocks: Blocks<'_>,
+        copied: bool,
+    ) -> (Vec<u8>, Form) {
         let mut shown = std::mem::take(&mut self.work);
-        if !long {
+        if copied && count * SHORT_ENTRY + len <= SLOT {
             shown.resize(count * SHORT_ENTRY + len, 0);
             fill_short(&mut shown, count, bytes, blocks);
             return (shown, Form::Short);
@@ -86,7 +94,7 @@ impl Host {
         }
         if form == Form::Equal {
             self.fits::<P>(shown, count * into.len())?;
-            self.slots.read(member, shown, index * into.len(), into);
+            self.read_copied(member, (shown, index * into.len()), into);
             return Ok(());
         }
         if form == Form::Long {
@@ -104,8 +112,18 @@ impl Host {
         if start + into.len() > shown {
             return Err(P::error(DIFFER));
         }
-        self.slots.read(member, shown, start, into);
+        self.read_copied(member, (shown, start), into);
         Ok(())
+    }
+
+    /// Fills `into` from `at` on of the `shown` bytes that `member` has copied. Where it would not have, had copies not been quick, they are
+    /// timed.
+    fn read_copied(&self, member: usize, (shown, at): (usize, usize), into: &mut [u8]) {
+        if shown <= self.short_parted() || into.is_empty() {
+            self.slots.read(member, shown, at, into);
+        } else {
+            self.slots.read_timed(member, shown, at, into);
+        }
     }
 }
 

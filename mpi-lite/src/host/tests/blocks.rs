@@ -156,3 +156,38 @@ fn blocks_apart_and_in_any_order_get_where_they_belong() {
         });
     }
 }
+
+/// Blocks as long as each other, and others; nobody knows yet how quick copies are.
+#[test]
+fn blocks_of_two_are_read_where_they_are_when_they_are_longer_than_a_short_array() {
+    for (size, whole, reads) in [(2, SHORT, 0), (2, SHORT + 2, 1), (3, SHORT + 2, 0)] {
+        for lens in [vec![whole / size; size], (0..size).map(|rank| if rank == 0 { 1 } else { whole - 1 }).collect()] {
+            let given = input(0, lens.iter().sum());
+            let counted = run(size, |me, host| {
+                let blocks = Blocks::Lens(&lens);
+                let mut block = vec![0; lens[me]];
+                let root = (me == 0).then_some((&given[..], blocks));
+                at_once(host.scatter_varying(0, root, Some(&mut block), &mut Thread)).unwrap();
+                assert!(block == given[blocks.start(me)..][..lens[me]], "{lens:?}, rank {me}");
+                READS.get()
+            });
+            assert_eq!(counted[1], reads, "{lens:?}");
+        }
+    }
+}
+
+/// Also when it is tried by copies how near the others are.
+#[test]
+fn blocks_of_two_arrive_call_after_call() {
+    run(2, |me, host| {
+        for call in 0..300 {
+            let lens = [call, SHORT];
+            let given: Vec<u8> = (0..call + SHORT).map(|at| (at + call) as u8).collect();
+            let blocks = Blocks::Lens(&lens);
+            let mut block = vec![0; lens[me]];
+            let root = (me == 0).then_some((&given[..], blocks));
+            at_once(host.scatter_varying(0, root, Some(&mut block), &mut Thread)).unwrap();
+            assert!(block == given[blocks.start(me)..][..lens[me]], "call {call} at {me}");
+        }
+    });
+}

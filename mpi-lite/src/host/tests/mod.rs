@@ -6,6 +6,7 @@ mod few;
 mod reductions;
 mod sleep;
 
+use std::cell::Cell;
 use std::sync::{Barrier, Mutex};
 
 use super::*;
@@ -44,6 +45,7 @@ impl Peers for Thread {
         // As between processes: the kernel copies, so that no reference is made to what another thread has.
         let file = std::fs::File::open("/proc/self/mem").unwrap();
         std::os::unix::fs::FileExt::read_exact_at(&file, into, address).unwrap();
+        READS.set(READS.get() + 1);
         Ok(())
     }
 
@@ -54,6 +56,11 @@ impl Peers for Thread {
     fn error(code: NonZeroU32) -> NonZeroU32 {
         code
     }
+}
+
+std::thread_local! {
+    /// What this thread has read out of others' memory.
+    static READS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Of all tests that run: a rank of another's is woken in vain.
