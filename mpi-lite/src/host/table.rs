@@ -116,13 +116,14 @@ impl Host {
         Ok(())
     }
 
-    /// Fills `into` from `at` on of the `shown` bytes that `member` has copied. Where it would not have, had copies not been quick, they are
-    /// timed.
+    /// Fills `into` from `at` on of the `shown` bytes that `member` has copied: timed where that was asked (`slots/near.rs`), unless `into`
+    /// is less than any equal block is then, which tells nothing of a KiB.
     fn read_copied(&self, member: usize, (shown, at): (usize, usize), into: &mut [u8]) {
-        if shown <= self.short_parted() || into.is_empty() {
-            self.slots.read(member, shown, at, into);
-        } else {
+        let most = self.short_parted();
+        if shown > most && into.len() * self.size > most {
             self.slots.read_timed(member, shown, at, into);
+        } else {
+            self.slots.read(member, shown, at, into);
         }
     }
 }

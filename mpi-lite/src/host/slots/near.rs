@@ -60,6 +60,7 @@ const UNTIL_TRIED: u32 = 64;
 
 #[cfg(test)]
 mod tests {
+    use crate::coll::Blocks;
     use crate::host::tests::{Thread, run};
     use crate::host::{Host, SHORT, SHORT_ALL, at_once};
 
@@ -104,6 +105,29 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn a_block_tells_how_near_its_reader_is_unless_it_is_short() {
+        for (block, tells) in [(SHORT, true), (1, false), (0, false)] {
+            run(2, |me, host| {
+                if host.slots.ground.is_crowded() {
+                    return;
+                }
+                let lens = [SHORT + 1 - block, block];
+                let given = [7; SHORT + 1];
+                // One of them is copied, to find out.
+                for _ in 0..=UNTIL_TRIED {
+                    let mut room = vec![0; lens[me]];
+                    let root = (me == 0).then_some((&given[..], Blocks::Lens(&lens)));
+                    at_once(host.scatter_varying(0, root, Some(&mut room), &mut Thread)).unwrap();
+                }
+                if me == 1 {
+                    assert_eq!(host.slots.pace(1) != UNKNOWN, tells, "{block} bytes");
+                }
+            });
+        }
+    }
+
     #[test]
     fn one_slow_copy_alone_does_not_count() {
         let mut writer = Host::create(2).unwrap().slots;

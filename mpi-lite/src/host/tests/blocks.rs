@@ -169,9 +169,10 @@ fn blocks_of_two_are_read_where_they_are_when_they_are_longer_than_a_short_array
                 let root = (me == 0).then_some((&given[..], blocks));
                 at_once(host.scatter_varying(0, root, Some(&mut block), &mut Thread)).unwrap();
                 assert!(block == given[blocks.start(me)..][..lens[me]], "{lens:?}, rank {me}");
-                READS.get()
+                // Where members are more than cores all is copied up to here.
+                (READS.get(), if host.slots.ground.is_crowded() { 0 } else { reads })
             });
-            assert_eq!(counted[1], reads, "{lens:?}");
+            assert_eq!(counted[1].0, counted[1].1, "{lens:?}");
         }
     }
 }
