@@ -226,7 +226,6 @@ impl<N: Nic + Send + 'static> Face for Port<Endpoint<N>> {
 }
 
 /// Who drives the endpoints.
-#[derive(Clone, Copy)]
 pub enum By {
     ItsUser,
     AnEngine,
