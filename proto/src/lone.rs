@@ -1,8 +1,29 @@
-//! A place for one message that nothing of its peer stands before: it is taken from here, and goes through no FIFO.
+//! Messages that nothing of their peer stands before, and that go through no FIFO: a place for a short one, from which it is taken,
+//! and who takes a longer one from where the driver has it.
+
+use sidelane_nic::copy::expect;
 
 use crate::copy::copy_ends;
 use crate::event::PeerId;
 use crate::wire::{RECORD_LEN, is_lone_message};
+
+/// Who is offered messages where the driver received them: true when it has taken one.
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(PeerId, &[u8]) -> bool;
+
+/// Takes none.
+pub(crate) fn nobody(_: PeerId, _: &[u8]) -> bool {
+    false
+}
+
+/// Offers `taker` the message of `body`, if that is a single one too long for the place.
+#[inline]
+pub(crate) fn offer(from: PeerId, body: &[u8], taker: Taker<'_>) -> bool {
+    if body.len() <= LONE_MAX {
+        return false;
+    }
+    expect(body);
+    is_lone_message(body) && taker(from, &body[RECORD_LEN..])
+}
 
 /// A short message that came alone in its frame, of any peer, in a turn that began with none waiting: the next one to be received.
 pub(crate) struct Lone {

@@ -12,6 +12,7 @@ use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Reject;
 use crate::event::PeerId;
 use crate::hint::{cold, seldom};
+use crate::lone::{Taker, nobody};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
 use crate::seal::JobKey;
@@ -71,8 +72,8 @@ impl Router {
 
     /// Routes one frame to its connection.
     #[inline]
-    pub fn handle_frame(&mut self, frame: &[u8], from: LinkAddr, plain: bool) {
-        let taken = if plain { self.route_plain(frame, from) } else { self.route(frame, from) };
+    pub fn handle_frame(&mut self, frame: &[u8], from: LinkAddr, plain: bool, taker: Taker<'_>) {
+        let taken = if plain { self.route_plain(frame, from, taker) } else { self.route(frame, from, taker) };
         match taken {
             Ok(()) => self.turn.counters.frames_received += 1,
             Err(reason) => self.turn.counters.reject(reason),
@@ -80,13 +81,13 @@ impl Router {
     }
 
     #[inline]
-    fn route(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+    fn route(&mut self, frame: &[u8], from: LinkAddr, taker: Taker<'_>) -> Result<(), Reject> {
         let is_sealed = self.turn.job.is_some();
         let header = Header::parse(frame, is_sealed)?;
         if seldom(is_sealed || !matches!(header.kind, Kind::Data | Kind::Ack)) {
             return self.route_seldom(&header, frame, from);
         }
-        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, &header, frame))
+        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, &header, frame, taker))
     }
 
     /// Routes what few frames are.
@@ -144,7 +145,7 @@ impl Router {
 
     #[inline(never)]
     fn pass_on(&mut self, header: &Header, frame: &[u8]) -> Result<(), Reject> {
-        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, header, frame))
+        self.with_conn(header.peer, |conn, turn| conn.handle_frame(turn, header, frame, &mut nobody))
     }
 
     /// True if a Ping asks for a connection that is here.
@@ -154,11 +155,11 @@ impl Router {
     }
 
     #[inline]
-    fn route_plain(&mut self, frame: &[u8], from: LinkAddr) -> Result<(), Reject> {
+    fn route_plain(&mut self, frame: &[u8], from: LinkAddr, taker: Taker<'_>) -> Result<(), Reject> {
         let header = PlainHeader::parse(frame)?;
         match header.kind {
             Kind::Data | Kind::Ack => self
-                .with_conn(header.peer, |conn, turn| conn.handle_plain(turn, &header, frame))
+                .with_conn(header.peer, |conn, turn| conn.handle_plain(turn, &header, frame, taker))
                 .inspect_err(|reason| self.tell_unknown(*reason, from)),
             Kind::Ping => {
                 let tokens = Tokens::parse(&frame[PLAIN_LEN..])?;

@@ -11,7 +11,7 @@ use super::buffers::Buffers;
 use super::counters::Counters;
 use super::matching::Matching;
 use super::peer::{Item, Peer, Way};
-use super::port::Port;
+use super::port::{Port, Taker};
 use super::process::Process;
 use super::record::{self, Note, Record};
 use super::rendezvous::Message;
@@ -44,6 +44,24 @@ pub(super) struct Engine {
     pub watched: u32,
     /// There is something for the watch to do.
     pub called: bool,
+}
+
+/// Takes in what comes by one port.
+struct Arrivals<'a> {
+    engine: &'a mut Engine,
+    port: usize,
+}
+
+impl Taker for Arrivals<'_> {
+    #[inline]
+    fn take(&mut self, peer: PeerId, message: &[u8]) {
+        self.engine.handle_message(self.port, peer, message);
+    }
+
+    #[inline]
+    fn offer(&mut self, peer: PeerId, message: &[u8]) -> bool {
+        self.engine.handle_offer(self.port, peer, message)
+    }
 }
 
 /// Why an item could not be sent.
@@ -80,7 +98,7 @@ impl Engine {
     /// One turn of one port: takes in what came, and sends what that provoked. True if anything came.
     #[inline]
     pub fn turn(&mut self, ports: &mut [Port], at: usize) -> bool {
-        let (mut moved, has_events) = ports[at].turn(|peer, message| self.handle_message(at, peer, message));
+        let (mut moved, has_events) = ports[at].turn(&mut Arrivals { engine: self, port: at });
         if has_events {
             moved = true;
             self.turn_with_events(ports, at);
@@ -327,6 +345,19 @@ impl Engine {
             Record::Note { note, request } => self.handle_note(process, note, request),
             Record::Credit => {}
         }
+    }
+
+    /// Takes in a whole message from where its driver received it. All else is left to [`Self::handle_message`].
+    fn handle_offer(&mut self, port: usize, peer: PeerId, message: &[u8]) -> bool {
+        let process = self.by_peer[port].get(peer.index()).copied().unwrap_or(NOBODY);
+        let Some((credit, key, bytes)) = record::parse_eager(message).filter(|_| process != NOBODY) else {
+            return false;
+        };
+        if credit != 0 {
+            self.peers[process as usize].credit.earn(credit);
+        }
+        self.handle_eager(process, key, bytes);
+        true
     }
 
     #[cold]

@@ -21,6 +21,14 @@ use sidelane_proto::{
 use super::Config;
 use super::memory::{Incoming, Outgoing};
 
+/// Who takes messages.
+pub(super) trait Taker {
+    /// Takes one.
+    fn take(&mut self, peer: PeerId, message: &[u8]);
+    /// Takes one from where its driver received it, or leaves it for later: false ([`Endpoint::poll_offering`]).
+    fn offer(&mut self, peer: PeerId, message: &[u8]) -> bool;
+}
+
 /// An endpoint with its driver.
 #[allow(clippy::large_enum_variant, reason = "a device has two ports, and no pointer to follow for each call")]
 #[allow(missing_docs, reason = "each is named as its driver")]
@@ -132,11 +140,11 @@ impl Port {
 
     /// Receives, and shows every message that waits, unless events do, which come first. True if anything came; true if events wait.
     #[inline]
-    pub(super) fn turn(&mut self, mut take: impl FnMut(PeerId, &[u8])) -> (bool, bool) {
+    pub(super) fn turn(&mut self, taker: &mut impl Taker) -> (bool, bool) {
         on!(self, endpoint => {
-            let mut moved = endpoint.poll() > 0;
+            let mut moved = endpoint.poll_offering(&mut |peer, message| taker.offer(peer, message)) > 0;
             let has_events = endpoint.has_events();
-            while !has_events && endpoint.recv(&mut take).is_some() {
+            while !has_events && endpoint.recv(|peer, message| taker.take(peer, message)).is_some() {
                 moved = true;
             }
             (moved, has_events)

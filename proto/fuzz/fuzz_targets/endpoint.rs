@@ -171,13 +171,13 @@ fuzz_target!(|input: &[u8]| {
     ];
     let peer = ends[0].connect(at_b).unwrap();
     let mut shown = [0; 2];
+    let mut sent = VecDeque::new();
+    let mut judged = true;
     for _ in 0..4 {
-        poll(&mut ends, &mut shown);
+        poll(&mut ends, &mut shown, &mut sent, judged);
     }
 
     let mut one_sided = OneSided::new(&mut ends);
-    let mut sent = VecDeque::new();
-    let mut judged = true;
     let mut bytes = input.iter().copied();
     let mut next = || bytes.next();
     while let Some(what) = next() {
@@ -221,7 +221,7 @@ fuzz_target!(|input: &[u8]| {
             // Everything on the way is lost for a while.
             _ => fabric.partition(0, 1, fabric.now() + Duration::from_micros(1 << (what >> 4))),
         }
-        poll(&mut ends, &mut shown);
+        poll(&mut ends, &mut shown, &mut sent, judged);
     }
     // Whatever was lost or repeated, all comes in the end.
     for _ in 0..10_000 {
@@ -229,7 +229,7 @@ fuzz_target!(|input: &[u8]| {
         if !judged || sent.is_empty() && one_sided.is_idle() {
             return;
         }
-        poll(&mut ends, &mut shown);
+        poll(&mut ends, &mut shown, &mut sent, judged);
         let timers = ends.iter().filter_map(Endpoint::poll_timeout);
         if let Some(then) = timers.chain(fabric.next_arrival()).min() {
             fabric.advance_to(then.max(fabric.now()));
@@ -247,9 +247,7 @@ fn take(
     mut judged: bool,
 ) -> bool {
     let [a, b] = &mut *ends;
-    while let Some(message) = b.recv(|_, message| message.to_vec()) {
-        assert!(!judged || sent.pop_front() == Some(message), "lost, repeated, out of order, or invented");
-    }
+    while b.recv(|_, message| judge(sent, message, judged)).is_some() {}
     let invented = a.recv(|_, _| ()).is_some();
     assert!(!(judged && invented), "nobody sent this");
     for end in &mut *ends {
@@ -263,12 +261,26 @@ fn take(
     judged
 }
 
-fn poll(ends: &mut [Endpoint<Overheard>; 2], shown: &mut [u64; 2]) {
-    for (end, shown) in ends.iter_mut().zip(shown) {
-        *shown += end.poll() as u64;
+/// Turns of both. Every second length of what is offered to the second one is taken.
+fn poll(ends: &mut [Endpoint<Overheard>; 2], shown: &mut [u64; 2], sent: &mut VecDeque<Vec<u8>>, judged: bool) {
+    let [a, b] = &mut *ends;
+    shown[0] += a.poll() as u64;
+    shown[1] += b.poll_offering(&mut |_, message| {
+        let takes = message.len() % 16 == 0;
+        if takes {
+            judge(sent, message, judged);
+        }
+        takes
+    }) as u64;
+    for (end, shown) in ends.iter().zip(shown) {
         let counters = end.counters();
         assert_eq!(counters.frames_received + counters.rejected_total(), *shown, "{counters:?}");
     }
+}
+
+/// Looks whether a message is the next one.
+fn judge(sent: &mut VecDeque<Vec<u8>>, message: &[u8], judged: bool) {
+    assert!(!judged || sent.pop_front().as_deref() == Some(message), "lost, repeated, out of order, or invented");
 }
 
 fn throw(nic: &mut MemNic, link: Link, frame: &[u8]) {

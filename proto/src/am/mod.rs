@@ -32,6 +32,7 @@ use std::io;
 use sidelane_nic::time::Instant;
 use sidelane_nic::{LinkAddr, Nic};
 
+use crate::lone::nobody;
 use crate::wire::RECORD_LEN;
 use crate::{ConnectError, Endpoint, Event, PeerId, SendError};
 use peer::{Peer, Peers};
@@ -151,7 +152,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// One turn: receives, runs the handlers of what has come, sends their replies. Returns how many messages came.
     #[inline]
     pub fn poll(&mut self, state: &mut S) -> usize {
-        self.endpoint.turn();
+        self.endpoint.turn(&mut nobody);
         if self.endpoint.has_events() {
             self.take_events();
         }

@@ -8,6 +8,7 @@ use sidelane_nic::{Caps, Link, LinkAddr};
 use super::{Conn, Owed, Phase, Plan, TurnContext};
 use crate::counters::Reject;
 use crate::event::{Event, PeerId};
+use crate::lone::nobody;
 use crate::path::Path;
 use crate::seal::TAG_LEN;
 use crate::wire::{
@@ -129,7 +130,7 @@ impl Stage {
         header.emit(&mut frame);
         Check::between(THEM, US).seal(&mut frame, Tail::Here);
         let (conn, turn) = self.turn();
-        refused(conn.handle_frame(turn, &header, &frame))
+        refused(conn.handle_frame(turn, &header, &frame, &mut nobody))
     }
 
     /// Number behind the last frame that was sent.

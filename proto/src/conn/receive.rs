@@ -9,6 +9,7 @@ use crate::counters::Reject;
 use crate::event::{Event, GoneReason, PeerId};
 use crate::hint::seldom;
 use crate::in_flight::{AckVerdict, WINDOW_MAX};
+use crate::lone::Taker;
 use crate::path::CREDIT_UNIT;
 use crate::reorder::Turn;
 use crate::rma::OneSided;
@@ -21,7 +22,13 @@ use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, 
 impl Conn {
     /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
     #[inline(always)]
-    pub fn handle_frame(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8]) -> Result<(), Reject> {
+    pub fn handle_frame(
+        &mut self,
+        turn: &mut TurnContext,
+        header: &Header,
+        frame: &[u8],
+        taker: Taker<'_>,
+    ) -> Result<(), Reject> {
         let mut placed = false;
         self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
         if !turn.was_away && self.can_wait(header) {
@@ -34,7 +41,7 @@ impl Conn {
             self.ack.on_away();
         }
         if header.kind == Kind::Data {
-            self.on_data(turn, header.seq, &frame[FULL_LEN..], placed)?;
+            self.on_data(turn, header.seq, &frame[FULL_LEN..], placed, taker)?;
         } else if header.kind == Kind::Ping {
             self.ack.on_request();
         }
@@ -129,11 +136,17 @@ impl Conn {
 
     /// Takes in a frame of a reliable driver.
     #[inline]
-    pub fn handle_plain(&mut self, turn: &mut TurnContext, header: &PlainHeader, frame: &[u8]) -> Result<(), Reject> {
+    pub fn handle_plain(
+        &mut self,
+        turn: &mut TurnContext,
+        header: &PlainHeader,
+        frame: &[u8],
+        taker: Taker<'_>,
+    ) -> Result<(), Reject> {
         self.admit(turn, header.epoch, |_| true)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
-            match self.take_in(turn, &frame[PLAIN_LEN..], true) {
+            match self.take_in(turn, &frame[PLAIN_LEN..], true, taker) {
                 Ok(true) => self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity),
                 Ok(false) => {}
                 Err(reason) => return Err(self.on_untaken(turn, reason)),
@@ -328,14 +341,21 @@ impl Conn {
     }
 
     #[inline(always)]
-    fn on_data(&mut self, turn: &mut TurnContext, seq: Seq, body: &[u8], placed: bool) -> Result<(), Reject> {
+    fn on_data(
+        &mut self,
+        turn: &mut TurnContext,
+        seq: Seq,
+        body: &[u8],
+        placed: bool,
+        taker: Taker<'_>,
+    ) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
                 let mut may_grant = true;
                 if seldom(placed) {
                     self.inbox.accept_placed(body)?;
                 } else {
-                    may_grant = self.take_in(turn, body, false)?;
+                    may_grant = self.take_in(turn, body, false, taker)?;
                 }
                 if seldom(self.reorder.has_gap()) {
                     self.close_gap(turn);

@@ -4,6 +4,7 @@ use super::{Conn, Owed, Phase, Plan, TurnContext, settle};
 use crate::Config;
 use crate::counters::Reject;
 use crate::hint::seldom;
+use crate::lone::{Taker, nobody, offer};
 use crate::reorder::Kept;
 use crate::rma::{Memory, OneSided, OpSpan, PutHow};
 use crate::send_fifo::{Run, Span};
@@ -233,13 +234,18 @@ impl Conn {
 
     /// Takes in the body of the frame whose turn it is: true when the peer may perhaps send more for it.
     #[inline(always)]
-    pub(super) fn take_in(&mut self, turn: &mut TurnContext, body: &[u8], plain: bool) -> Result<bool, Reject> {
+    pub(super) fn take_in(
+        &mut self,
+        turn: &mut TurnContext,
+        body: &[u8],
+        plain: bool,
+        taker: Taker<'_>,
+    ) -> Result<bool, Reject> {
         if seldom(is_operations(body)) {
             return self.take_in_operations(turn, body, plain);
         }
-        if self.inbox.is_idle() && turn.lone.put(self.id, body) {
+        if self.inbox.is_idle() && self.take_lone(turn, body, taker) {
             self.inbox.pass(body.len());
-            self.has_lone = true;
             return Ok(true);
         }
         let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;
@@ -249,10 +255,22 @@ impl Conn {
         Ok(may_grant)
     }
 
+    /// Takes in a message past the FIFO, in which nothing stands before it.
+    #[inline(always)]
+    fn take_lone(&mut self, turn: &mut TurnContext, body: &[u8], taker: Taker<'_>) -> bool {
+        if turn.lone.put(self.id, body) {
+            self.has_lone = true;
+            return true;
+        }
+        let taken = !self.has_lone && turn.events.is_empty() && offer(self.id, body, taker);
+        turn.counters.messages_received += u64::from(taken);
+        taken
+    }
+
     /// As [`Self::take_in`], of a frame that was kept until its turn.
     pub(super) fn take_in_kept(&mut self, turn: &mut TurnContext, kept: &Kept) -> Result<(), Reject> {
         match kept {
-            Kept::Body(body) => self.take_in(turn, body, false).map(drop),
+            Kept::Body(body) => self.take_in(turn, body, false, &mut nobody).map(drop),
             Kept::Placed(placed) => {
                 let id = self.id;
                 self.one_sided(&turn.config).on_placed(turn, id, *placed);

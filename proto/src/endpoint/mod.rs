@@ -16,6 +16,7 @@ use sidelane_nic::{Link, LinkAddr, Nic};
 use crate::conn::Conn;
 use crate::counters::Counters;
 use crate::display::Display;
+use crate::lone::{Taker, nobody};
 use crate::path::Path;
 use crate::router::Router;
 use crate::seal::TAG_LEN;
@@ -113,7 +114,18 @@ impl<N: Nic> Endpoint<N> {
     /// One turn: receives a burst, runs due timers, transmits. Returns the number of frames received.
     #[inline]
     pub fn poll(&mut self) -> usize {
-        let received = self.turn();
+        self.poll_offering(&mut nobody)
+    }
+
+    /// As [`Self::poll`]. A message longer than 60 bytes that came alone in its frame, and behind which nothing else of its peer's
+    /// and no event waits, is offered to `taker` where the driver received it, which saves a copy; it is received when that returns
+    /// true, and else waits as any other.
+    ///
+    /// On drivers that share memory with the peer, the peer may write the bytes while they are looked at: what is judged by them
+    /// is copied first.
+    #[inline]
+    pub fn poll_offering(&mut self, taker: Taker<'_>) -> usize {
+        let received = self.turn(taker);
         if self.is_show_due() {
             self.show();
         }
@@ -122,7 +134,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// As [`Self::poll`], but shows no counters.
     #[inline]
-    pub(crate) fn turn(&mut self) -> usize {
+    pub(crate) fn turn(&mut self, taker: Taker<'_>) -> usize {
         let now = self.turn_time();
         let router = &mut self.router;
         if !N::RELIABLE {
@@ -132,7 +144,8 @@ impl<N: Nic> Endpoint<N> {
             router.tell_done();
         }
         router.turn.lone.begin_turn(!router.ready.is_empty());
-        let received = self.nic.rx_burst(self.burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE));
+        let received =
+            self.nic.rx_burst(self.burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE, taker));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
         }

@@ -41,6 +41,8 @@ struct Game<'a> {
     areas: Areas,
     /// Draws of operations, apart, so that they change no other draw.
     operations_rng: Rng,
+    /// Likewise whether a message is taken from where the driver has it.
+    offers_rng: Rng,
     next_stream: u32,
     /// Of each node; of one that is dead, the next.
     lives: Vec<u32>,
@@ -89,6 +91,7 @@ impl<'a> Game<'a> {
             oracle: Oracle::default(),
             areas: Areas::default(),
             operations_rng: Rng::new(scenario.seed ^ 0x09e5),
+            offers_rng: Rng::new(scenario.seed ^ 0x0ffe),
             next_stream: 0,
             lives: vec![1; scenario.nodes as usize],
             unfinished: 0,
@@ -177,10 +180,18 @@ impl<'a> Game<'a> {
         }
         busy |= self.operate(number);
         let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
-        busy |= node.endpoint.poll() > 0;
-        if now >= node.receives_at {
-            let life = self.lives[number as usize];
-            let oracle = &mut self.oracle;
+        let life = self.lives[number as usize];
+        let (oracle, offers_rng, receives) = (&mut self.oracle, &mut self.offers_rng, now >= node.receives_at);
+        let mut verdict = Ok(());
+        busy |= node.endpoint.poll_offering(&mut |peer, bytes| {
+            let taken = receives && verdict.is_ok() && offers_rng.chance(0.5);
+            if taken {
+                verdict = oracle.deliver(number, life, peer, bytes);
+            }
+            taken
+        }) > 0;
+        verdict?;
+        if receives {
             while let Some(verdict) = node.endpoint.recv(|peer, bytes| oracle.deliver(number, life, peer, bytes)) {
                 verdict?;
                 busy = true;

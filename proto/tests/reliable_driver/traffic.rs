@@ -30,8 +30,17 @@ fn send_some(side: &mut Side, rng: &mut Rng) -> bool {
     stalled
 }
 
-fn receive_some(side: &mut Side, expected: &mut VecDeque<Vec<u8>>, most: u64) {
-    side.endpoint.poll();
+/// Takes `most` messages at most from the FIFO, and some of those that are offered before. How many were.
+fn receive_some(side: &mut Side, expected: &mut VecDeque<Vec<u8>>, rng: &mut Rng, most: u64) -> u32 {
+    let mut taken = 0;
+    side.endpoint.poll_offering(&mut |_, message| {
+        let takes = rng.chance(0.5);
+        if takes {
+            assert_eq!(Some(message), expected.pop_front().as_deref());
+            taken += 1;
+        }
+        takes
+    });
     for _ in 0..most {
         let due = expected.front();
         let got = side.endpoint.recv(|_, message| assert_eq!(Some(message), due.map(Vec::as_slice)));
@@ -40,11 +49,12 @@ fn receive_some(side: &mut Side, expected: &mut VecDeque<Vec<u8>>, most: u64) {
         }
         expected.pop_front();
     }
+    taken
 }
 
 #[test]
 fn messages_keep_their_order_however_full_the_fifos_are() {
-    let mut stalls = 0;
+    let (mut stalls, mut offers) = (0, 0);
     for seed in 0..400 {
         let mut rng = Rng::new(seed);
         let [mut a, mut b] = connected(seed, 1 << (6 + rng.below(8)));
@@ -52,12 +62,12 @@ fn messages_keep_their_order_however_full_the_fifos_are() {
             stalls += u32::from(send_some(&mut a, &mut rng));
             stalls += u32::from(send_some(&mut b, &mut rng));
             let (most_a, most_b) = (rng.below(30), rng.below(30));
-            receive_some(&mut a, &mut b.sent, most_a);
-            receive_some(&mut b, &mut a.sent, most_b);
+            offers += receive_some(&mut a, &mut b.sent, &mut rng, most_a);
+            offers += receive_some(&mut b, &mut a.sent, &mut rng, most_b);
         }
         for _ in 0..2_000 {
-            receive_some(&mut a, &mut b.sent, u64::MAX);
-            receive_some(&mut b, &mut a.sent, u64::MAX);
+            receive_some(&mut a, &mut b.sent, &mut rng, u64::MAX);
+            receive_some(&mut b, &mut a.sent, &mut rng, u64::MAX);
         }
         assert!(a.sent.is_empty() && b.sent.is_empty(), "seed {seed}: {} and {} missing", a.sent.len(), b.sent.len());
         assert_eq!(
@@ -67,6 +77,64 @@ fn messages_keep_their_order_however_full_the_fifos_are() {
         );
     }
     assert!(stalls > 100, "the FIFOs were never full: {stalls}");
+    assert!(offers > 100, "next to nothing was taken before the FIFOs: {offers}");
+}
+
+/// Bytes of the messages that are offered in a turn; they are taken where `takes` says so.
+fn offered(endpoint: &mut Endpoint<Reliable>, takes: bool) -> Vec<Vec<u8>> {
+    let mut offered = Vec::new();
+    endpoint.poll_offering(&mut |_, message| {
+        offered.push(message.to_vec());
+        takes
+    });
+    offered
+}
+
+fn received(endpoint: &mut Endpoint<Reliable>) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| endpoint.recv(|_, message| message.to_vec())).collect()
+}
+
+#[test]
+fn a_message_is_offered_before_the_fifo_unless_it_is_short_or_something_waits_before_it() {
+    let fabric = Fabric::new(3);
+    let (mut a, _) = side(&fabric, 1, 1 << 16);
+    let (mut b, to) = side(&fabric, 2, 1 << 16);
+    let at_a = a.connect(to).unwrap();
+    let [short, long, longer] = [60, 61, 300].map(|len| vec![len as u8; len]);
+    let nothing = Vec::<Vec<u8>>::new();
+    let mut send = |a: &mut Endpoint<Reliable>, message: &[u8]| {
+        a.send(at_a, message).unwrap();
+        a.poll();
+    };
+    a.poll();
+    b.poll();
+    a.poll();
+    send(&mut a, &long);
+    assert_eq!(offered(&mut b, true), nothing, "that the sender is there has not been told");
+    assert!(matches!(b.poll_event(), Some(Event::Connected { .. })));
+    assert_eq!(received(&mut b), [long.clone()]);
+
+    let before = b.counters().messages_received;
+    send(&mut a, &long);
+    assert_eq!(offered(&mut b, true), [long.clone()]);
+    assert_eq!(received(&mut b), nothing, "it is taken");
+    assert_eq!(b.counters().messages_received - before, 1);
+
+    send(&mut a, &short);
+    assert_eq!(offered(&mut b, true), nothing);
+    assert_eq!(received(&mut b), [short.clone()]);
+
+    send(&mut a, &long);
+    send(&mut a, &longer);
+    assert_eq!(offered(&mut b, false), [long.clone()], "the first was not taken, and stands before the other");
+    send(&mut a, &long);
+    assert_eq!(offered(&mut b, true), nothing);
+    assert_eq!(received(&mut b), [long.clone(), longer.clone(), long.clone()]);
+
+    send(&mut a, &short);
+    send(&mut a, &longer);
+    assert_eq!(offered(&mut b, true), nothing, "a short one stands before it");
+    assert_eq!(received(&mut b), [short, longer]);
 }
 
 #[test]
