@@ -7,9 +7,6 @@
 //! its own. So what is neither short nor very long is copied by wide registers here.
 #![allow(unsafe_code)] // Instructions that only some processors have, and memory that others write too.
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-
 /// Copies `from` to `to`.
 ///
 /// # Panics
@@ -37,28 +34,6 @@ pub unsafe fn copy_raw(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: as the caller says.
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
 }
-
-/// Asks for the lines of what is to be copied soon, and may be another core's: they come all at once, while something else is done. Of
-/// what is longer nothing is asked for: its copy does that for many lines at a time, and one that is left over by those that were asked for
-/// comes a whole way later (`bench/NOTES.md`, "Taken where the driver has it").
-#[inline]
-pub fn expect(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= EXPECTED_MAX {
-        for line in bytes.iter().step_by(LINE) {
-            // SAFETY: A hint: it reads and writes nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) };
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
-}
-
-/// Bytes of a line, and of as many as are asked for.
-#[cfg(target_arch = "x86_64")]
-const LINE: usize = 64;
-#[cfg(target_arch = "x86_64")]
-const EXPECTED_MAX: usize = 6 * LINE;
 
 /// Up to here `memcpy` does well: it takes wide registers itself.
 #[cfg(target_arch = "x86_64")]

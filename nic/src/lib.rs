@@ -38,6 +38,7 @@ pub mod page;
 #[path = "../tests/patience/mod.rs"]
 mod patience;
 pub mod pcap;
+pub mod prefetch;
 pub mod rights;
 pub mod rng;
 pub mod share;

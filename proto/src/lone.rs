@@ -1,7 +1,7 @@
 //! Messages that nothing of their peer stands before, and that go through no FIFO: a place for a short one, from which it is taken,
 //! and who takes a longer one from where the driver has it.
 
-use sidelane_nic::copy::expect;
+use sidelane_nic::prefetch;
 
 use crate::copy::copy_ends;
 use crate::event::PeerId;
@@ -21,7 +21,7 @@ pub(crate) fn offer(from: PeerId, body: &[u8], taker: Taker<'_>) -> bool {
     if body.len() <= LONE_MAX {
         return false;
     }
-    expect(body);
+    prefetch::few(body);
     is_lone_message(body) && taker(from, &body[RECORD_LEN..])
 }
 

@@ -22,7 +22,6 @@ mod gate;
 mod gather;
 mod membarrier;
 mod neighbor;
-mod prefetch;
 mod ready;
 mod reduce;
 mod reduce_scatter;

@@ -29,7 +29,7 @@ pub(super) const RING_BYTES: usize = 256 << 10;
 pub(super) const PAIR_BYTES: usize = CELLS_AT + CELLS * CELL_BYTES;
 
 /// Bytes of a cell: the longest frame.
-pub(super) const CELL_BYTES: usize = 32 << 10;
+pub(super) const CELL_BYTES: usize = (32 << 10) + 256;
 
 const CELLS_AT: usize = CONTROL_BYTES + 2 * RING_BYTES;
 

@@ -7,7 +7,7 @@ use super::doorbell;
 use super::handshake::Shared;
 use super::mapping::{Bell, Ring};
 use super::open::MTU;
-use super::ring::{Consumer, Frame, LINE_BYTES, Producer, Room};
+use super::ring::{Consumer, Frame, HEADER_BYTES, LINE_BYTES, Producer, Room};
 use super::sys;
 
 /// A connection.
@@ -153,9 +153,8 @@ impl Wire {
     }
 }
 
-/// Shorter frames, of little more than three lines with their header, stay within the ring: what a cell saves does not pay for the line that
-/// names it (`bench/NOTES.md`, 59).
-const CELL_MIN: usize = 3 * LINE_BYTES;
+/// Shorter frames, of two lines with their header, stay within the ring: their receiver asks for both at once (`bench/NOTES.md`, 65).
+const CELL_MIN: usize = 2 * LINE_BYTES - HEADER_BYTES + 1;
 
 /// Who sends frames as long as this without an answer is given cells back. Shorter ones are as quick through the ring, or quicker
 /// (`bench/NOTES.md`, 59).

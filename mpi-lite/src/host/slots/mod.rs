@@ -9,11 +9,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use sidelane_nic::prefetch;
 use sidelane_nic::share::Shared;
 
 use super::gate::{self, Closed, Turn};
 use super::wait::Ground;
-use super::{FEW, Peers, What, prefetch, whole};
+use super::{FEW, Peers, What, whole};
 pub(in crate::host) use places::SLOT;
 use places::{HEAD, HEADS, LEN, Places, Ring, WHAT};
 
@@ -158,7 +159,7 @@ impl Slots {
     fn write_head(&self, what: What, len: u64) {
         let at = self.head_at(self.ground.me);
         let later = self.places.head(self.ground.me, self.call.wrapping_add(AHEAD));
-        prefetch::to_write(&self.ground.shared, later);
+        prefetch::to_write(self.ground.shared.start().as_ptr().wrapping_add(later));
         self.ground.shared.write(at + WHAT, &what.to_bytes());
         self.ground.shared.write(at + LEN, &len.to_ne_bytes());
     }
