@@ -348,9 +348,11 @@ impl Engine {
     }
 
     /// Takes in a whole message from where its driver received it. All else is left to [`Self::handle_message`].
+    #[inline(never)]
     fn handle_offer(&mut self, port: usize, peer: PeerId, message: &[u8]) -> bool {
+        let Some((head, bytes)) = record::split_eager(message) else { return false };
         let process = self.by_peer[port].get(peer.index()).copied().unwrap_or(NOBODY);
-        let Some((credit, key, bytes)) = record::parse_eager(message).filter(|_| process != NOBODY) else {
+        let Some((credit, Record::Eager { key, .. })) = record::parse(&head).filter(|_| process != NOBODY) else {
             return false;
         };
         if credit != 0 {

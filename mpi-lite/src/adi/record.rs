@@ -106,21 +106,20 @@ pub(super) enum Record<'a> {
 #[inline]
 pub(super) fn parse(message: &[u8]) -> Option<(u16, Record<'_>)> {
     let head: &[u8; 4] = message.first_chunk()?;
-    if head[0] == kind::EAGER {
-        return parse_eager(message).map(|(credit, key, bytes)| (credit, Record::Eager { key, bytes }));
-    }
     let credit = u16::from_le_bytes([head[2], head[3]]);
+    if head[0] == kind::EAGER {
+        let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
+        return Some((credit, Record::Eager { key: key_of(head)?, bytes }));
+    }
     parse_other(head[0], message).map(|record| (credit, record))
 }
 
-/// The same of an eager message: its credit, envelope and payload. Reads what is before the payload once, since it may be another
-/// process's memory.
-#[inline]
-pub(super) fn parse_eager(message: &[u8]) -> Option<(u16, Key, &[u8])> {
+/// The front of an eager message, and its payload, which another process may be writing while it is looked at.
+pub(super) fn split_eager(message: &[u8]) -> Option<([u8; EAGER_LEN], &[u8])> {
     let (head, bytes) = message.split_first_chunk()?;
-    let head: [u8; EAGER_LEN] = *head;
-    let credit = u16::from_le_bytes([head[2], head[3]]);
-    if head[0] == kind::EAGER { Some((credit, key_of(&head)?, bytes)) } else { None }
+    // From here on it is what was read, whatever stands there.
+    let head = *head;
+    (head[0] == kind::EAGER).then_some((head, bytes))
 }
 
 fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
