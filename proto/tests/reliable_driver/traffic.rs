@@ -80,18 +80,24 @@ fn messages_keep_their_order_however_full_the_fifos_are() {
     assert!(offers > 100, "next to nothing was taken before the FIFOs: {offers}");
 }
 
-/// Bytes of the messages that are offered in a turn; they are taken where `takes` says so.
-fn offered(endpoint: &mut Endpoint<Reliable>, takes: bool) -> Vec<Vec<u8>> {
+/// Lengths of the messages that are offered in a turn; they are taken where `takes` says so.
+fn offered(endpoint: &mut Endpoint<Reliable>, takes: bool) -> Vec<usize> {
     let mut offered = Vec::new();
     endpoint.poll_offering(&mut |_, message| {
-        offered.push(message.to_vec());
+        offered.push(whole(message));
         takes
     });
     offered
 }
 
-fn received(endpoint: &mut Endpoint<Reliable>) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| endpoint.recv(|_, message| message.to_vec())).collect()
+fn received(endpoint: &mut Endpoint<Reliable>) -> Vec<usize> {
+    std::iter::from_fn(|| endpoint.recv(|_, message| whole(message))).collect()
+}
+
+/// The length of a message, each byte of which says it too.
+fn whole(message: &[u8]) -> usize {
+    assert!(message.iter().all(|byte| *byte == message.len() as u8), "{message:?}");
+    message.len()
 }
 
 #[test]
@@ -100,41 +106,42 @@ fn a_message_is_offered_before_the_fifo_unless_it_is_short_or_something_waits_be
     let (mut a, _) = side(&fabric, 1, 1 << 16);
     let (mut b, to) = side(&fabric, 2, 1 << 16);
     let at_a = a.connect(to).unwrap();
-    let [short, long, longer] = [60, 61, 300].map(|len| vec![len as u8; len]);
-    let nothing = Vec::<Vec<u8>>::new();
-    let mut send = |a: &mut Endpoint<Reliable>, message: &[u8]| {
-        a.send(at_a, message).unwrap();
+    let send = |a: &mut Endpoint<Reliable>, len: usize| {
+        a.send(at_a, &vec![len as u8; len]).unwrap();
         a.poll();
     };
+    const SHORT: usize = 60;
+    const LONG: usize = 61;
+    const LONGER: usize = 300;
     a.poll();
     b.poll();
     a.poll();
-    send(&mut a, &long);
-    assert_eq!(offered(&mut b, true), nothing, "that the sender is there has not been told");
+    send(&mut a, LONG);
+    assert_eq!(offered(&mut b, true), [], "that the sender is there has not been told");
     assert!(matches!(b.poll_event(), Some(Event::Connected { .. })));
-    assert_eq!(received(&mut b), [long.clone()]);
+    assert_eq!(received(&mut b), [LONG]);
 
     let before = b.counters().messages_received;
-    send(&mut a, &long);
-    assert_eq!(offered(&mut b, true), [long.clone()]);
-    assert_eq!(received(&mut b), nothing, "it is taken");
+    send(&mut a, LONG);
+    assert_eq!(offered(&mut b, true), [LONG]);
+    assert_eq!(received(&mut b), [], "it is taken");
     assert_eq!(b.counters().messages_received - before, 1);
 
-    send(&mut a, &short);
-    assert_eq!(offered(&mut b, true), nothing);
-    assert_eq!(received(&mut b), [short.clone()]);
+    send(&mut a, SHORT);
+    assert_eq!(offered(&mut b, true), []);
+    assert_eq!(received(&mut b), [SHORT]);
 
-    send(&mut a, &long);
-    send(&mut a, &longer);
-    assert_eq!(offered(&mut b, false), [long.clone()], "the first was not taken, and stands before the other");
-    send(&mut a, &long);
-    assert_eq!(offered(&mut b, true), nothing);
-    assert_eq!(received(&mut b), [long.clone(), longer.clone(), long.clone()]);
+    send(&mut a, LONG);
+    send(&mut a, LONGER);
+    assert_eq!(offered(&mut b, false), [LONG], "the first was not taken, and stands before the other");
+    send(&mut a, LONG);
+    assert_eq!(offered(&mut b, true), []);
+    assert_eq!(received(&mut b), [LONG, LONGER, LONG]);
 
-    send(&mut a, &short);
-    send(&mut a, &longer);
-    assert_eq!(offered(&mut b, true), nothing, "a short one stands before it");
-    assert_eq!(received(&mut b), [short, longer]);
+    send(&mut a, SHORT);
+    send(&mut a, LONGER);
+    assert_eq!(offered(&mut b, true), [], "a short one stands before it");
+    assert_eq!(received(&mut b), [SHORT, LONGER]);
 }
 
 #[test]
