@@ -1,5 +1,5 @@
-//! Lines of memory that are asked for before they are needed, and come while something else is done. Hints: nothing is read or
-//! written, and processors without them do nothing.
+//! Lines of memory that are asked for before they are needed, and come while something else is done. Hints, to processors that we know
+//! how to give them to: nothing is read or written.
 #![allow(unsafe_code)] // Instructions that only some processors have.
 
 /// Asks for the line at `at`, to be read.
@@ -33,7 +33,8 @@ pub fn to_write<T>(at: *const T) {
 #[inline]
 pub fn few(bytes: &[u8]) {
     if bytes.len() <= FEW * LINE {
-        bytes.iter().step_by(LINE).for_each(|line| to_read(std::ptr::from_ref(line)));
+        // The last one is a line of its own where `bytes` does not begin with one.
+        bytes.iter().step_by(LINE).chain(bytes.last()).for_each(|line| to_read(std::ptr::from_ref(line)));
     }
 }
 

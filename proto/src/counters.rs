@@ -102,6 +102,8 @@ pub struct Counters {
     pub messages_sent: u64,
     /// Messages that `recv` gave out.
     pub messages_received: u64,
+    /// Of these, those that were taken where the driver had received them ([`crate::Endpoint::poll_offering`]).
+    pub messages_in_place: u64,
     /// Frames written for the first time, of any kind.
     pub frames_sent: u64,
     /// Frames that were taken in, of any kind: those of a connection, and what strangers may ask.
@@ -172,7 +174,7 @@ impl Counters {
                 $(show(stringify!($name), *$name);)*
             };
         }
-        fields!(messages_sent messages_received messages_refused frames_sent frames_received acks_sent retransmitted
+        fields!(messages_sent messages_received messages_in_place messages_refused frames_sent frames_received acks_sent retransmitted
             probes_sent timeouts duplicates reordered placed_early credit_stalls nic_full pings_sent hellos_sent
             resets_sent peers_gone absences puts gets atomics operations_refused operations_failed operations_taken);
         for (reason, count) in Reject::ALL.into_iter().zip(self.rejected) {

@@ -1,8 +1,8 @@
 //! Many peers: thousands of connections on one endpoint, everybody with everybody, and nobody served before others.
 
-use sidelane_nic::LinkAddr;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
 use sidelane_nic::time::Duration;
+use sidelane_nic::{LinkAddr, Nic, TxSlot};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 fn small() -> Config {
@@ -130,6 +130,23 @@ fn serve(count: u32) {
 #[test]
 fn one_endpoint_serves_ten_thousand() {
     serve(9_999);
+}
+
+/// What comes is no frame of ours, which counts all the same.
+#[test]
+fn of_large_frames_a_turn_takes_half_as_many() {
+    for (mtu, most) in [(1_500, 64), (9_000, 32)] {
+        let fabric = Fabric::new(1);
+        let mut stranger = fabric.nic_at(0, NodeConfig::default());
+        let mut endpoint = endpoint(&fabric, 1, small(), mtu);
+        let link = stranger.link(LinkAddr::Mem { node: 1 }).unwrap();
+        for _ in 0..100 {
+            stranger.tx_slot(link, 8).unwrap().commit();
+            stranger.flush();
+        }
+        fabric.advance_to(fabric.now() + Duration::from_millis(1));
+        assert_eq!(endpoint.poll(), most);
+    }
 }
 
 /// Everybody floods one endpoint that takes few messages a turn, and is flooded by it: nobody gets much less than others.

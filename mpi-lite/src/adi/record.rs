@@ -266,6 +266,14 @@ mod tests {
     }
 
     #[test]
+    fn only_an_eager_message_is_split_as_one() {
+        let (front, bytes) = (eager(KEY, 7), [1; 60]);
+        assert_eq!(split_eager(&[&front[..], &bytes].concat()), Some((front, &bytes[..])));
+        assert_eq!(split_eager(&front[..EAGER_LEN - 1]), None);
+        assert_eq!(split_eager(&[&data(0, 8, 9)[..], &bytes].concat()), None);
+    }
+
+    #[test]
     fn an_announcement_shorter_than_what_it_brings_is_refused() {
         let front = announce(KEY, 0, Announce { send: 0, len: 4, address: 0 });
         assert_eq!(parse(&[&front[..], b"bytes"].concat()), None);

@@ -120,10 +120,10 @@ fn caps(endpoint: u16) -> Caps {
 
 /// Longest payload. As long as a message is one frame it needs nobody's leave: up to here that is quicker than asking
 /// (`mpi-lite`'s `Limits::SHARED_MEMORY`). Messages have round lengths, and headers.
-pub(super) const MTU: usize = (32 << 10) + 256;
+pub(super) const MTU: usize = CELL_BYTES;
 
 /// A frame must fit beside another, however the end of the ring lies, while the consumer withholds an eighth.
-const _: () = assert!(MTU <= RING_BYTES / 7 && MTU <= CELL_BYTES);
+const _: () = assert!(3 * (MTU + LINE_BYTES) < RING_BYTES / 8 * 7);
 
 /// With the user, the number and what stands around them it must fit into the 107 bytes of an abstract name (unix(7)).
 const DOMAIN_LEN_MAX: usize = 64;

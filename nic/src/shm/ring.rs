@@ -2,7 +2,7 @@
 //!
 //! The memory is a power-of-two array of 64-byte lines. A frame takes whole lines in a row: a header word, then the
 //! payload, so that the first 56 bytes travel in the header's cache line. The consumer polls the header word where the
-//! next frame will start and nothing else:
+//! next frame will start, asks for the line behind it, and looks at nothing else:
 //!
 //! ```text
 //!   header    0: no frame yet      len + 1: a frame of len bytes      WRAP: the next frame is at line 0

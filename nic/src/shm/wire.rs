@@ -7,7 +7,7 @@ use super::doorbell;
 use super::handshake::Shared;
 use super::mapping::{Bell, Ring};
 use super::open::MTU;
-use super::ring::{Consumer, Frame, HEADER_BYTES, LINE_BYTES, Producer, Room};
+use super::ring::{Consumer, Frame, HEADER_BYTES, LINE_BYTES, Producer, Room, lines_for};
 use super::sys;
 
 /// A connection.
@@ -155,6 +155,7 @@ impl Wire {
 
 /// Shorter frames, of two lines with their header, stay within the ring: their receiver asks for both at once (`bench/NOTES.md`, 65).
 const CELL_MIN: usize = 2 * LINE_BYTES - HEADER_BYTES + 1;
+const _: () = assert!(lines_for(CELL_MIN) == 3 && lines_for(CELL_MIN - 1) == 2);
 
 /// Who sends frames as long as this without an answer is given cells back. Shorter ones are as quick through the ring, or quicker
 /// (`bench/NOTES.md`, 59).

@@ -261,7 +261,7 @@ fn take(
     judged
 }
 
-/// Turns of both. Every second length of what is offered to the second one is taken.
+/// Turns of both. Every second length of what is offered to the second one is taken: all are multiples of 8.
 fn poll(ends: &mut [Endpoint<Overheard>; 2], shown: &mut [u64; 2], sent: &mut VecDeque<Vec<u8>>, judged: bool) {
     let [a, b] = &mut *ends;
     shown[0] += a.poll() as u64;

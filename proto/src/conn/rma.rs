@@ -264,6 +264,7 @@ impl Conn {
         }
         let taken = !self.has_lone && turn.events.is_empty() && offer(self.id, body, taker);
         turn.counters.messages_received += u64::from(taken);
+        turn.counters.messages_in_place += u64::from(taken);
         taken
     }
 

@@ -117,12 +117,12 @@ impl<N: Nic> Endpoint<N> {
         self.poll_offering(&mut nobody)
     }
 
-    /// As [`Self::poll`]. A message longer than 60 bytes that came alone in its frame, and behind which nothing else of its peer's
-    /// and no event waits, is offered to `taker` where the driver received it, which saves a copy; it is received when that returns
-    /// true, and else waits as any other.
+    /// As [`Self::poll`]. A message longer than 60 bytes that came alone in its frame, and before which nothing of its peer's and no
+    /// event waits, is offered to `taker` where the driver received it, which saves a copy; it is received when that returns true,
+    /// and else waits as any other. Never offered is what came before its turn, and what came sealed.
     ///
     /// On drivers that share memory with the peer, the peer may write the bytes while they are looked at: what is judged by them
-    /// is copied first.
+    /// is copied first. When `taker` panics, the endpoint is not to be used any more: whether the message was received is not known.
     #[inline]
     pub fn poll_offering(&mut self, taker: Taker<'_>) -> usize {
         let received = self.turn(taker);
@@ -417,7 +417,7 @@ const LATE_FLOORS: u64 = 4;
 /// Frames received, and frames sent to one peer, in one turn at most. Of large frames half as many are received: the peer hears of
 /// its credit at a turn's end, and should not have to wait for it (`bench/NOTES.md`, "A turn is over before the credit").
 const BURST: usize = 64;
-/// Frames of 64 times this are a quarter of a receive FIFO of the default size.
+/// A burst of frames of this length is a quarter of a receive FIFO of the default size.
 const LARGE: usize = 4096;
 /// Turns between two looks at the clock on a reliable driver.
 const CLOCK_TURNS: u64 = 32;

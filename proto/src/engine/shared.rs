@@ -136,6 +136,6 @@ impl<D> Ring for Shared<D> {
 
 /// Two cache lines each.
 const ORDERS_MAX: usize = 1024;
-/// Messages longer than a record of the ring (32 KiB) that wait for the application, at most.
+/// Messages longer than a record of the ring that wait for the application, at most.
 const LARGE_MAX: usize = 64;
 const EVENTS_MAX: usize = 1024;

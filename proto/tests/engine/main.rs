@@ -10,3 +10,6 @@ mod one_sided;
 mod patience;
 mod stories;
 mod together;
+
+/// Bytes of the longest message that an engine's ring keeps, behind eight of its own.
+const KEPT_MAX: usize = sidelane_nic::shm::lane::RECORD_MAX - 8;

@@ -3,6 +3,7 @@
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, SendError};
 
+use crate::KEPT_MAX;
 use crate::face::{Face, Stage, Until, config, driven, join, pair, send};
 
 stories! {
@@ -17,8 +18,8 @@ stories! {
 
 /// What message `number` is.
 fn message(number: usize) -> Vec<u8> {
-    // Across the borders of a record in the ring (32 KiB), of a frame, and of the FIFOs.
-    let len = [0, 1, 8, 111, 112, 113, 1_400, 16_376, 32_760, 32_761, 100_000][number % 11];
+    // Across the borders of a record in the ring, of a frame, and of the FIFOs.
+    let len = [0, 1, 8, 111, 112, 113, 1_400, 16_376, KEPT_MAX, KEPT_MAX + 1, 100_000][number % 11];
     (0..len).map(|at| (at * 7 + number) as u8).collect()
 }
 

@@ -93,7 +93,8 @@ const COLUMNS: [(&str, &[&str]); 10] = [
 ];
 
 /// Says nothing that a column does not.
-const QUIET: [&str; 5] = ["frames_sent", "frames_received", "acks_sent", "nic.tx_full", "nic.rx_foreign"];
+const QUIET: [&str; 6] =
+    ["frames_sent", "frames_received", "acks_sent", "messages_in_place", "nic.tx_full", "nic.rx_foreign"];
 
 const LINES_PER_HEADING: usize = 20;
 

@@ -1,7 +1,7 @@
 //! What a message does, one behaviour a test.
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
-use crate::adi::{Config, Envelope, Error, Idle, Mode};
+use crate::adi::{Config, Counters, Envelope, Error, Idle, Mode};
 use sidelane_nic::LinkAddr;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
@@ -28,6 +28,32 @@ fn every_length_arrives_whether_its_receive_waits_or_comes_later() {
         }
         let counters = job.devices[1].counters();
         assert!(counters.put > 0 && counters.streamed > 0 && counters.malformed == 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_message_alone_in_its_frame_is_taken_from_where_it_came_with_the_credit_on_it() {
+    let mut job = Job::pair(&small_limits());
+    // Many times what may be sent before the first credit comes back, which rides on these messages alone.
+    for round in 0..300usize {
+        let (from, to) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+        let (len, tag) = (100 + round % 200, round as i32);
+        let room = if round % 5 == 0 { 50 } else { len };
+        let message = bytes(round as u32, len);
+        let posted_first = round % 3 > 0;
+        let early = posted_first.then(|| job.recv(to, Some(from), Some(tag), room));
+        let send = job.send(from, to, tag, &message);
+        job.steps(30);
+        let receive = early.unwrap_or_else(|| job.recv(to, Some(from), Some(tag), room));
+        let (status, got) = job.finish_recv(to, receive);
+        assert_eq!(status.error, (room < len).then_some(Error::Truncated));
+        assert_eq!(got, &message[..room]);
+        assert_eq!(job.finish(from, send).error, None);
+    }
+    for device in &job.devices {
+        assert_eq!(*device.counters(), Counters::default(), "none was announced");
+        let counters = device.ports[0].counters();
+        assert!(counters.messages_in_place > 140, "{counters:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use sidelane_proto::{Event, Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError, SendError};
 
+use crate::KEPT_MAX;
 use crate::face::{Face, Stage, Until, join, pair, send};
 
 stories! {
@@ -54,8 +55,8 @@ fn told(a: &mut dyn Face, mut other: impl FnMut()) -> (Op, Event) {
     }
 }
 
-/// Across the borders of what is copied (1,024), of a frame, of a record in the ring (32 KiB), and of the FIFOs.
-const LENS: [usize; 9] = [0, 1, 8, 1_024, 1_025, 1_400, 32_760, 32_761, 100_000];
+/// Across the borders of what is copied (1,024), of a frame, of a record in the ring, and of the FIFOs.
+const LENS: [usize; 9] = [0, 1, 8, 1_024, 1_025, 1_400, KEPT_MAX, KEPT_MAX + 1, 100_000];
 
 fn bytes_of_every_size_go_there_and_come_back(stage: &dyn Stage) {
     let [mut a, mut b] = pair(stage);

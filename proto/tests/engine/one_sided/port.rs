@@ -13,6 +13,7 @@ use sidelane_proto::engine::{Options, Port, WithState, start};
 use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Region, RemoteKey, Rights, RmaError};
 
 use super::{publish, told};
+use crate::KEPT_MAX;
 use crate::face::{Domain, Face, PATIENCE, Until, config, join, udp};
 
 fn engine<N: Nic + Send + 'static>(nic: N) -> Port<Endpoint<N>> {
@@ -251,7 +252,7 @@ fn operations_are_ordered_and_begun_without_an_allocation() {
     let (to_b, _) = join(&mut a, &mut b);
     let (_, key) = publish(&mut b, vec![0; 40_000], Rights::ALL);
     let landing = a.call(|endpoint| endpoint.register(vec![0; 40_000])).unwrap();
-    let long = vec![7; 32_760];
+    let long = vec![7; KEPT_MAX];
     let round = |a: &mut Port<Endpoint<ShmNic>>| {
         for len in [8, long.len()] {
             let put = a.put(to_b, &key, 0, &long[..len], PutHow::default()).unwrap();
