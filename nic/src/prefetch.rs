@@ -5,24 +5,22 @@
 /// Asks for the line at `at`, to be read.
 #[inline]
 pub fn to_read<T>(at: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
+    ask::<false>(at.cast());
 }
 
 /// Asks for the line at `at`, to be written: whoever has read it has to give it up, which takes as long as many calls.
 #[inline]
 pub fn to_write<T>(at: *const T) {
+    ask::<true>(at.cast());
+}
+
+#[inline]
+fn ask<const TO_WRITE: bool>(at: *const i8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above.
+    // SAFETY: a hint, whatever the address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        if TO_WRITE { _mm_prefetch::<_MM_HINT_ET0>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
