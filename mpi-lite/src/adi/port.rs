@@ -138,7 +138,8 @@ impl Port {
         on!(self, endpoint => endpoint.poll())
     }
 
-    /// Receives, and shows every message that waits, unless events do, which come first. True if anything came; true if events wait.
+    /// Receives, offers what can be taken from where it came, and shows every message that waits, unless events do, which come first.
+    /// True if anything came; true if events wait.
     #[inline]
     pub(super) fn turn(&mut self, taker: &mut impl Taker) -> (bool, bool) {
         on!(self, endpoint => {

@@ -41,19 +41,39 @@ fn pulling() -> Config {
 
 /// Back and forth around every limit.
 fn ping_pong(device: &mut Device) {
-    let other = 1 - device.own();
     for len in [0, 8, 4_000, 8 << 10, (8 << 10) + 1, 20_000, 100_000, 3 << 20] {
-        for round in 0..20 {
-            let message = bytes(round + device.own(), len);
-            if device.own() == 0 {
-                send(device, other, len as i32, &message);
-                assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
-            } else {
-                assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
-                send(device, other, len as i32, &message);
-            }
+        ping_pong_of(device, len);
+    }
+}
+
+fn ping_pong_of(device: &mut Device, len: usize) {
+    let other = 1 - device.own();
+    for round in 0..20 {
+        let message = bytes(round + device.own(), len);
+        if device.own() == 0 {
+            send(device, other, len as i32, &message);
+            assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
+        } else {
+            assert_eq!(recv(device, other, len as i32, len), bytes(round + other, len));
+            send(device, other, len as i32, &message);
         }
     }
+}
+
+/// Else it would be put together, and could not be taken from where it came.
+#[test]
+fn the_longest_message_that_is_sent_unasked_is_one_frame() {
+    job(
+        2,
+        &Config::default(),
+        |_| {},
+        |device| {
+            ping_pong_of(device, Limits::SHARED_MEMORY.eager_max);
+            let counters = device.ports[0].counters();
+            // Not all need be: the first one may come with word of the connection, another behind credit.
+            assert!(counters.messages_in_place > 0, "{counters:?}");
+        },
+    );
 }
 
 #[test]
