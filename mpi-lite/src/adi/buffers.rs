@@ -16,12 +16,16 @@ const SIZES: usize = 14;
 impl Buffers {
     /// A copy of `bytes`.
     pub fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let size = Self::size(bytes.len());
-        let spare = self.free.get_mut(size).and_then(Vec::pop);
-        let mut buffer =
-            spare.unwrap_or_else(|| Vec::with_capacity(if size < SIZES { LEAST << size } else { bytes.len() }));
+        let mut buffer = self.room(bytes.len());
         buffer.extend_from_slice(bytes);
         buffer
+    }
+
+    /// An empty buffer for `len` bytes.
+    pub fn room(&mut self, len: usize) -> Vec<u8> {
+        let size = Self::size(len);
+        let spare = self.free.get_mut(size).and_then(Vec::pop);
+        spare.unwrap_or_else(|| Vec::with_capacity(if size < SIZES { LEAST << size } else { len }))
     }
 
     /// Takes a buffer back.

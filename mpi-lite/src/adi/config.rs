@@ -41,10 +41,10 @@ pub struct Limits {
 impl Limits {
     /// No message is so long.
     pub const NEVER: usize = usize::MAX;
-    /// On `shm` (half round trips at 64 KiB, 400 KiB, 1 and 4 MiB: put 3.5, 18, 44 and 519 us; pulled 6.3, 33, 85 and 1,197): eager as
-    /// long as a message is one frame, then put, by which both processors copy at once. Pulling is for machines where `sidelane
-    /// tune` finds that it is quicker. A prefix gains nothing there.
-    pub const SHARED_MEMORY: Self = Self { eager_max: 32 << 10, prefix: 0, put_min: 28 << 10, pull_min: Self::NEVER };
+    /// On `shm` (half round trips at 64 KiB, 400 KiB, 1 and 4 MiB: put 3.5, 18, 44 and 519 us; pulled 6.3, 33, 85 and 1,197): eager in
+    /// two parts at most, then put, by which both processors copy at once too, at the cost of asking (bench/NOTES.md 66). Pulling is
+    /// for machines where `sidelane tune` finds that it is quicker. A prefix gains nothing there.
+    pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: Self::NEVER };
     /// On `uring` over a veth with frames of 61 KiB (at 32, 64 and 128 KiB: eager 8.5, 15.5 and 29.7 us; announced with a prefix of
     /// 4 KiB and put 13.9, 16.5 and 26.9; with one of 16 KiB 15.4, 18.5 and 29.6; asked for and sent as data 13.3, 19.5 and 35.4).
     pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: Self::NEVER };

@@ -39,6 +39,11 @@ impl Credit {
         Self::units(bytes) <= self.left
     }
 
+    /// True if a peer with all its credit may send `bytes`.
+    pub const fn covers(&self, bytes: usize) -> bool {
+        bytes / UNIT < self.window as usize
+    }
+
     /// As many bytes, of at most `bytes`, as may be sent.
     pub fn most(&self, bytes: usize) -> usize {
         bytes.min((self.left as usize * UNIT).saturating_sub(1))

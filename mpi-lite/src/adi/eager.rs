@@ -9,6 +9,7 @@ use super::port::Port;
 use super::record;
 use super::rendezvous::Message;
 use super::request::{Error, Request, State, Status};
+use super::unexpected::Found;
 
 impl Engine {
     /// Begins a send to another process; it goes out at once where nothing is before it.
@@ -18,7 +19,7 @@ impl Engine {
         if !sync
             && self.revoked.is_empty()
             && peer.waiting.is_empty()
-            && bytes.len() <= peer.limits.eager_max
+            && bytes.len() <= peer.whole_max
             && peer.credit.allows(bytes.len())
             && self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes()).is_ok()
         {
@@ -51,6 +52,9 @@ impl Engine {
         if sync || bytes.len() > peer.limits.eager_max || !peer.credit.allows(bytes.len()) {
             return self.announce(ports, request, to, key, bytes);
         }
+        if bytes.len() > peer.whole_max && bytes.len() > self.whole_max(ports, to) {
+            return self.begin_parts(ports, request, to, key, bytes);
+        }
         self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes())?;
         self.peers[to as usize].credit.spend(bytes.len());
         self.requests.complete(request.index, Status::SENT);
@@ -78,9 +82,9 @@ impl Engine {
     }
 
     /// A message waits for its receive.
-    pub fn keep(&mut self, key: Key, message: Message) {
+    pub fn keep(&mut self, key: Key, message: Message) -> Found {
         self.called |= key.context == self.watched;
-        self.matching.unexpected.push(key, message);
+        self.matching.unexpected.push(key, message)
     }
 
     /// Ends a receive with a message that is all here.

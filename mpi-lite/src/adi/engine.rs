@@ -13,7 +13,7 @@ use super::matching::Matching;
 use super::peer::{Item, Peer, Way};
 use super::port::{Port, Taker};
 use super::process::Process;
-use super::record::{self, Note, Record};
+use super::record::{self, Note, Record, Unasked};
 use super::rendezvous::Message;
 use super::request::{Error, NOBODY, Requests, State, Status};
 
@@ -183,6 +183,7 @@ impl Engine {
     fn perform(&mut self, ports: &mut [Port], process: u32, item: Item) -> Result<(), (Stuck, Item)> {
         match item {
             Item::Send(request) => self.begin_send(ports, request),
+            Item::Parts(request) => self.send_parts(ports, request),
             Item::Accept { receive, send } => self.accept(ports, process, receive, send),
             Item::Stream(request) => self.stream(ports, request),
             Item::Put { send, receive, at, len, key } => self.put(ports, send, receive, at..at + len, &key),
@@ -337,7 +338,7 @@ impl Engine {
             self.peers[process as usize].credit.earn(credit);
         }
         match record {
-            Record::Eager { key, bytes } => self.handle_eager(process, key, bytes),
+            Record::Unasked(unasked) => self.handle_unasked(process, unasked),
             Record::Announce { key, announce, bytes } => self.handle_announce(process, key, announce, bytes),
             Record::Accept(accept) => self.handle_accept(process, accept),
             Record::Data { receive, at, bytes } => self.handle_data(process, receive, at, bytes),
@@ -347,19 +348,25 @@ impl Engine {
         }
     }
 
-    /// Takes in a whole message from where its driver received it. All else is left to [`Self::handle_message`].
+    /// Takes in what is sent unasked from where its driver received it. All else is left to [`Self::handle_message`].
     #[inline(never)]
     fn handle_offer(&mut self, port: usize, peer: PeerId, message: &[u8]) -> bool {
-        let Some((head, bytes)) = record::split_eager(message) else { return false };
         let process = self.by_peer[port].get(peer.index()).copied().unwrap_or(NOBODY);
-        let Some((credit, Record::Eager { key, .. })) = record::parse(&head).filter(|_| process != NOBODY) else {
-            return false;
-        };
+        let Some((credit, unasked)) = record::parse_shared(message).filter(|_| process != NOBODY) else { return false };
         if credit != 0 {
             self.peers[process as usize].credit.earn(credit);
         }
-        self.handle_eager(process, key, bytes);
+        self.handle_unasked(process, unasked);
         true
+    }
+
+    #[inline(always)]
+    pub fn handle_unasked(&mut self, process: u32, unasked: Unasked<'_>) {
+        match unasked {
+            Unasked::Eager { key, bytes } => self.handle_eager(process, key, bytes),
+            Unasked::Begin { key, len, bytes } => self.handle_begin(process, key, len, bytes),
+            Unasked::Part { at, bytes } => self.handle_part(process, at, bytes),
+        }
     }
 
     #[cold]
@@ -379,6 +386,7 @@ impl Engine {
         }
         peer.id = None;
         peer.waiting.clear();
+        peer.incomplete = None;
         self.gone.push(process);
         self.called = true;
         for request in self.requests.filter(|slot| slot.process == process) {
@@ -401,7 +409,7 @@ impl Engine {
         for request in self.requests.filter(|slot| slot.key.context == context) {
             match self.requests.at(request).state {
                 // What is being sent goes on: the receiver ends it.
-                State::Streaming { .. } => {}
+                State::Streaming { .. } | State::Parting { .. } => {}
                 // The receiver may read it from where it is, until it says that it will not.
                 State::Announced { .. } => self.cancel_announced(request),
                 _ => self.fail(ports, request, Error::Revoked),
@@ -413,6 +421,8 @@ impl Engine {
                 if message.send.is_none() {
                     self.release_own(message.bytes.len());
                 }
+            } else if message.send.is_none() && message.bytes.len() < message.len {
+                // Its credit is released when the rest has come.
             } else if message.send.is_none() || !message.bytes.is_empty() {
                 // What was announced without bytes has taken no credit.
                 self.release(message.process, message.bytes.len());
@@ -441,7 +451,12 @@ impl Engine {
             State::Receiving { .. } => self.close_room(ports, request),
             // These have ends of their own.
             State::Putting { .. } => return,
-            State::Queued { .. } | State::Announced { .. } | State::Streaming { .. } | State::Own => {}
+            State::Queued { .. }
+            | State::Announced { .. }
+            | State::Streaming { .. }
+            | State::Parting { .. }
+            | State::Filling
+            | State::Own => {}
             State::Free | State::Complete => return,
         }
         self.requests.complete(request, Status::failed(error));

@@ -130,6 +130,14 @@ impl Incoming {
         taken
     }
 
+    /// Copies as many of `bytes` to `at` as find room there.
+    pub(super) fn fill_at(&mut self, at: usize, bytes: &[u8]) {
+        let end = (at + bytes.len()).min(self.len);
+        if at < end {
+            copy(&mut self.bytes_mut()[at..end], &bytes[..end - at]);
+        }
+    }
+
     /// The bytes of `range` as a region that its peer may write.
     pub(super) fn register<N: Nic>(&self, range: std::ops::Range<usize>, endpoint: &mut Endpoint<N>) -> Region {
         debug_assert!(range.end <= self.len);

@@ -50,6 +50,7 @@ mod matching;
 mod memory;
 mod open;
 mod own;
+mod parts;
 mod peer;
 mod port;
 mod posted;

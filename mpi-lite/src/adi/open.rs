@@ -57,6 +57,8 @@ impl Device {
                 waiting: Default::default(),
                 stirred: false,
                 pull: Pull::Untried,
+                whole_max: 0,
+                incomplete: None,
             })
         });
         let peers = peers.collect::<Result<Vec<Peer>, _>>()?;

@@ -7,6 +7,7 @@ use sidelane_proto::{PeerId, RemoteKey};
 
 use super::config::Limits;
 use super::credit::Credit;
+use super::parts::Incomplete;
 use super::record::Note;
 use super::request::Request;
 
@@ -25,6 +26,10 @@ pub(super) struct Peer {
     pub stirred: bool,
     /// What it has may be read straight from its memory: as long as the system has not said otherwise.
     pub pull: Pull,
+    /// Longest message that goes as one record; longer ones ask [`super::Engine::whole_max`] first.
+    pub whole_max: usize,
+    /// Its message of which parts are missing.
+    pub incomplete: Option<Incomplete>,
 }
 
 /// How a process is reached.
@@ -53,6 +58,8 @@ pub(super) enum Pull {
 pub(super) enum Item {
     /// A message of ours: whole, or announced.
     Send(Request),
+    /// The next parts of a message of ours, which nothing comes between.
+    Parts(Request),
     /// Its message, which its request `send` is for, was matched by our receive.
     Accept { receive: Request, send: u64 },
     /// The next parts of a message of ours.

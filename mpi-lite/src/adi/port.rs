@@ -134,6 +134,11 @@ impl Port {
         on!(self, endpoint => endpoint.send_two(peer, front, rest))
     }
 
+    /// Longest message that goes to `peer` in one frame; `None` until there is a connection.
+    pub(super) fn record_max(&mut self, peer: PeerId) -> Option<usize> {
+        on!(self, endpoint => endpoint.record_max(peer))
+    }
+
     pub(super) fn poll(&mut self) -> usize {
         on!(self, endpoint => endpoint.poll())
     }

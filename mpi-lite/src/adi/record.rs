@@ -6,7 +6,7 @@
 //! | 1 | 1 | | 0 |
 //! | 2 | 2 | credit | units of eager credit given back to who gets this record ([`super::credit`]) |
 //!
-//! Eager and Announce go on with the message's envelope, the others with four zeros:
+//! Eager, Begin and Announce go on with the message's envelope, the others with four zeros:
 //!
 //! | offset | bytes | field | meaning |
 //! | --- | --- | --- | --- |
@@ -19,6 +19,8 @@
 //! | kind | bytes | behind it |
 //! | --- | --- | --- |
 //! | Eager | 16 | the whole message |
+//! | Begin | 24 | length (8), then the message's first part; the others follow at once |
+//! | Part | 16 | offset (8), then the bytes from there on of the message that was begun |
 //! | Announce | 40 | send, length (8), address of what is missing (8; 0: none is told), then the message's first bytes |
 //! | Accept | 64 | send, receive, offset (8), bytes wanted from there on (8), zeros (4), key to put them by (20; zeros: send Data) |
 //! | Data | 24 | receive, offset (8), then the message's bytes from there on |
@@ -49,10 +51,14 @@ mod kind {
     pub const REFUSED: u8 = 9;
     pub const WITHDRAWN: u8 = 10;
     pub const CREDIT: u8 = 11;
+    pub const BEGIN: u8 = 12;
+    pub const PART: u8 = 13;
 }
 
 /// Bytes before an eager message's payload.
 pub(super) const EAGER_LEN: usize = 16;
+/// Bytes before the first part of a message in parts.
+pub(super) const BEGIN_LEN: usize = EAGER_LEN + 8;
 const ANNOUNCE_LEN: usize = EAGER_LEN + 24;
 const ACCEPT_LEN: usize = NOTE_LEN + 28 + RemoteKey::LEN;
 const DATA_LEN: usize = NOTE_LEN + 8;
@@ -94,12 +100,20 @@ pub(super) struct Announce {
 /// A record as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record<'a> {
-    Eager { key: Key, bytes: &'a [u8] },
+    Unasked(Unasked<'a>),
     Announce { key: Key, announce: Announce, bytes: &'a [u8] },
     Accept(Accept),
     Data { receive: u64, at: u64, bytes: &'a [u8] },
     Note { note: Note, request: u64 },
     Credit,
+}
+
+/// What a sender does not ask before it sends, with the message's bytes in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unasked<'a> {
+    Eager { key: Key, bytes: &'a [u8] },
+    Begin { key: Key, len: u64, bytes: &'a [u8] },
+    Part { at: u64, bytes: &'a [u8] },
 }
 
 /// The credit that a record brings, and the record. `None`: it cannot be read.
@@ -109,17 +123,26 @@ pub(super) fn parse(message: &[u8]) -> Option<(u16, Record<'_>)> {
     let credit = u16::from_le_bytes([head[2], head[3]]);
     if head[0] == kind::EAGER {
         let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
-        return Some((credit, Record::Eager { key: key_of(head)?, bytes }));
+        return Some((credit, Record::Unasked(Unasked::Eager { key: key_of(head)?, bytes })));
     }
     parse_other(head[0], message).map(|record| (credit, record))
 }
 
-/// The front of an eager message, and its payload, which another process may be writing while it is looked at.
-pub(super) fn split_eager(message: &[u8]) -> Option<([u8; EAGER_LEN], &[u8])> {
-    let (head, bytes) = message.split_first_chunk()?;
+/// As [`parse`], of what is sent unasked; another process may be writing it while it is looked at.
+pub(super) fn parse_shared(message: &[u8]) -> Option<(u16, Unasked<'_>)> {
+    let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
     // From here on it is what was read, whatever stands there.
     let head = *head;
-    (head[0] == kind::EAGER).then_some((head, bytes))
+    let unasked = match head[0] {
+        kind::EAGER => Unasked::Eager { key: key_of(&head)?, bytes },
+        kind::BEGIN => {
+            let (len, bytes) = bytes.split_first_chunk()?;
+            Unasked::Begin { key: key_of(&head)?, len: u64::from_le_bytes(*len), bytes }
+        }
+        kind::PART => Unasked::Part { at: word(&head, 8)?, bytes },
+        _ => return None,
+    };
+    Some((u16::from_le_bytes([head[2], head[3]]), unasked))
 }
 
 fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
@@ -128,6 +151,7 @@ fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
         (message.len() == NOTE_LEN).then_some(Record::Note { note, request })
     };
     match kind {
+        kind::BEGIN | kind::PART => parse_shared(message).map(|(_, unasked)| Record::Unasked(unasked)),
         kind::ANNOUNCE => {
             let (head, bytes) = message.split_first_chunk::<ANNOUNCE_LEN>()?;
             let announce = Announce { send: word(head, 16)?, len: word(head, 24)?, address: word(head, 32)? };
@@ -163,6 +187,20 @@ pub(super) const fn eager(key: Key, credit: u16) -> [u8; EAGER_LEN] {
     let high = key.source as u64 | (key.tag as u32 as u64) << 32;
     // Two words: what is written in one piece is read in one (`proto`'s copy.rs).
     (low as u128 | (high as u128) << 64).to_le_bytes()
+}
+
+/// The front of a message of `len` bytes in parts; the first one follows.
+pub(super) fn begin(key: Key, credit: u16, len: u64) -> [u8; BEGIN_LEN] {
+    let mut out = [0; BEGIN_LEN];
+    out[..EAGER_LEN].copy_from_slice(&eager(key, credit));
+    out[0] = kind::BEGIN;
+    put_words(&mut out[EAGER_LEN..], [len]);
+    out
+}
+
+/// The front of the part from `at` on of the message that was begun; the part follows.
+pub(super) fn part(credit: u16, at: u64) -> [u8; NOTE_LEN] {
+    with_word(kind::PART, credit, at)
 }
 
 /// The front of an announcement; the message's first bytes follow.
@@ -203,9 +241,13 @@ pub(super) fn note(credit: u16, note: Note, request: u64) -> [u8; NOTE_LEN] {
         Note::Refused => kind::REFUSED,
         Note::Withdrawn => kind::WITHDRAWN,
     };
+    with_word(kind, credit, request)
+}
+
+fn with_word(kind: u8, credit: u16, word: u64) -> [u8; NOTE_LEN] {
     let mut out = [0; NOTE_LEN];
     out[..8].copy_from_slice(&front(kind, credit));
-    put_words(&mut out[8..], [request]);
+    put_words(&mut out[8..], [word]);
     out
 }
 
@@ -247,10 +289,20 @@ mod tests {
     #[test]
     fn every_record_reads_back() {
         let with = |front: &[u8]| [front, b"bytes"].concat();
+        let unasked = |record| (7, Record::Unasked(record));
+        for (front, read) in [
+            (&eager(KEY, 7)[..], Unasked::Eager { key: KEY, bytes: b"bytes" }),
+            (&begin(KEY, 7, 1 << 33), Unasked::Begin { key: KEY, len: 1 << 33, bytes: b"bytes" }),
+            (&part(7, 1 << 32), Unasked::Part { at: 1 << 32, bytes: b"bytes" }),
+        ] {
+            assert_eq!(parse(&with(front)), Some(unasked(read)));
+            assert_eq!(parse_shared(&with(front)), Some((7, read)));
+            assert_eq!(parse_shared(&front[..front.len() - 1]), None);
+        }
+        assert_eq!((parse_shared(&with(&data(0, 8, 9))), parse_shared(&[])), (None, None));
         let told = Announce { send: 1 << 40, len: 100, address: 9 };
         let key = RemoteKey::from_bytes([3; RemoteKey::LEN]);
         let accepted = |key| Accept { send: 1, receive: 2, at: 3, want: 4, key };
-        assert_eq!(parse(&with(&eager(KEY, 7))), Some((7, Record::Eager { key: KEY, bytes: b"bytes" })));
         assert_eq!(
             parse(&with(&announce(KEY, 0xffff, told))),
             Some((0xffff, Record::Announce { key: KEY, announce: told, bytes: b"bytes" }))
@@ -263,14 +315,6 @@ mod tests {
             assert_eq!(parse(&note(2, said, 77)), Some((2, Record::Note { note: said, request: 77 })));
         }
         assert_eq!(parse(&credit(300)), Some((300, Record::Credit)));
-    }
-
-    #[test]
-    fn only_an_eager_message_is_split_as_one() {
-        let (front, bytes) = (eager(KEY, 7), [1; 60]);
-        assert_eq!(split_eager(&[&front[..], &bytes].concat()), Some((front, &bytes[..])));
-        assert_eq!(split_eager(&front[..EAGER_LEN - 1]), None);
-        assert_eq!(split_eager(&[&data(0, 8, 9)[..], &bytes].concat()), None);
     }
 
     #[test]
@@ -287,11 +331,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..13) {
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..15) {
             if let Some(first) = bytes.first_mut() {
                 *first = kind;
             }
-            let _ = parse(&bytes);
+            let read = parse(&bytes);
+            let shared = parse_shared(&bytes).map(|(credit, unasked)| (credit, Record::Unasked(unasked)));
+            prop_assert!(shared.is_none() || shared == read);
         }
     }
 }

@@ -49,8 +49,9 @@ impl Engine {
         key: Key,
         bytes: Outgoing,
     ) -> Result<(), Stuck> {
+        let whole_max = self.whole_max(ports, to);
         let peer = &self.peers[to as usize];
-        let most = if bytes.len() <= peer.limits.eager_max { bytes.len() } else { peer.limits.prefix };
+        let most = if bytes.len() <= whole_max { bytes.len() } else { peer.limits.prefix };
         let prefix = peer.credit.most(most.min(bytes.len()));
         let told = self.single_copy && self.is_on_host(ports, to);
         let announce = Announce {
@@ -98,6 +99,7 @@ impl Engine {
         let Message { process, len, bytes, send, address } = message;
         match send {
             _ if process == self.own => self.match_own(request, key, &bytes, send),
+            None if bytes.len() < len => self.match_incomplete(request, process, key, len, &bytes),
             None => {
                 self.release(process, bytes.len());
                 self.fill(request, process, key, &bytes);

@@ -77,12 +77,16 @@ pub(super) enum State {
     Posted { class: Class },
     /// A receive whose sender was asked for `missing` bytes more; `region` if they are put.
     Receiving { missing: usize, region: Option<Region> },
+    /// A receive whose message comes in parts, and has begun.
+    Filling,
     /// A send that waits until it can go out.
     Queued { sync: bool },
     /// A send of which the receiver knows; `cancelling` once it was asked to forget it.
     Announced { cancelling: bool },
     /// A send whose receiver wants bytes up to `end`; those before `at` were handed over.
     Streaming { at: usize, end: usize, to: u64 },
+    /// A send in parts; those before `at` were handed over.
+    Parting { at: usize },
     /// A send whose bytes are being put out of `region`.
     Putting { region: Region },
     /// To oneself, and not matched.

@@ -52,7 +52,7 @@ impl<T> Unexpected<T> {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, key: Key, content: T) {
+    pub fn push(&mut self, key: Key, content: T) -> Found {
         let order = self.arrived;
         self.arrived += 1;
         let index = match self.free.pop() {
@@ -71,6 +71,7 @@ impl<T> Unexpected<T> {
                 self.lists[class].push(key.masked(class), index);
             }
         }
+        Found { index, generation: self.entries[index as usize].generation }
     }
 
     /// The oldest message that a receive with `key` and `class` takes.

@@ -53,7 +53,8 @@ fn on_fabric(
         pause();
     });
     let each = Rc::new(each);
-    let devices = devices(fabric, hosts, config, rng.next_u64());
+    let node = node(config);
+    let devices = devices(fabric, node, hosts, config, rng.next_u64());
     let fibers = devices.into_iter().enumerate().map(|(rank, device)| {
         let (each, fabric, alarms) = (Rc::clone(&each), fabric.clone(), Rc::clone(&alarms));
         Fiber::new(move || {
@@ -121,11 +122,17 @@ fn hosts(rng: &mut Rng, size: usize) -> Vec<u64> {
     if rng.chance(0.3) { (0..size as u64).collect() } else { (0..size).map(|_| rng.below(most)).collect() }
 }
 
-fn devices(fabric: &Fabric, hosts: &[u64], config: &Config, seed: u64) -> Vec<Device> {
+/// Frames in which messages go in parts of a page, where they may go unasked so long.
+fn node(config: &Config) -> NodeConfig {
+    let node = NodeConfig::default();
+    if config.off_host.eager_max > node.mtu { NodeConfig { mtu: 4_300, mtu_safe: 4_300, ..node } } else { node }
+}
+
+fn devices(fabric: &Fabric, node: NodeConfig, hosts: &[u64], config: &Config, seed: u64) -> Vec<Device> {
     let ports = (0..hosts.len()).map(|rank| {
         let mut config = *config;
         config.endpoint.seed = seed ^ rank as u64;
-        Port::new(fabric.nic(NodeConfig::default()), &config).expect("a driver that devices know")
+        Port::new(fabric.nic(node), &config).expect("a driver that devices know")
     });
     let ports: Vec<Port> = ports.collect();
     // Nobody shares memory with others of its host, nor sees whether they live: their births are unknown.
@@ -155,7 +162,8 @@ fn link(rng: &mut Rng) -> LinkModel {
 /// Limits that short messages reach.
 fn config(rng: &mut Rng) -> Config {
     let prefix = if rng.chance(0.5) { 0 } else { 100 };
-    let limits = Limits { eager_max: 300, prefix, put_min: 1_000, pull_min: usize::MAX };
+    let eager_max = if rng.chance(0.3) { 10_000 } else { 300 };
+    let limits = Limits { eager_max, prefix, put_min: 1_000, pull_min: usize::MAX };
     let at_once = Patience { spin: 0, yields: 0 };
     let default = Config::default();
     let endpoint = sidelane_proto::Config { send_fifo: 4 << 10, recv_fifo: 8 << 10, ..default.endpoint };

@@ -258,6 +258,11 @@ impl Conn {
         self.path.record_max
     }
 
+    /// True once both sides have agreed.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// True while messages are taken from the user.
     #[inline]
     pub fn takes_messages(&self) -> bool {

@@ -189,6 +189,11 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.get(peer).map_or(0, |conn| conn.message_max())
     }
 
+    /// Longest message that goes to `peer` in one frame. `None` while there is no open connection.
+    pub fn record_max(&mut self, peer: PeerId) -> Option<usize> {
+        self.router.peers.get(peer).filter(|conn| conn.is_open()).map(|conn| conn.record_max())
+    }
+
     /// Peers held at most: those who are expected come beside the others.
     pub(crate) fn peers_max(&self) -> usize {
         let expected = self.router.expected.as_ref().map_or(0, HashSet::len);

@@ -34,6 +34,11 @@ pub fn small_limits() -> Config {
 
 impl Job {
     pub fn new(size: usize, config: &Config, seed: u64, link: LinkModel) -> Self {
+        Self::on(NodeConfig::default(), size, config, seed, link)
+    }
+
+    /// On nodes that are as `node` says.
+    pub fn on(node: NodeConfig, size: usize, config: &Config, seed: u64, link: LinkModel) -> Self {
         // What turns without end stands still in virtual time.
         watch(&format!("a simulated job of {size}"), SUITE_PATIENCE);
         let fabric = Fabric::new(seed);
@@ -51,7 +56,7 @@ impl Job {
             .map(|number| {
                 let mut config = config;
                 config.endpoint.seed += number;
-                Port::new(fabric.nic(NodeConfig::default()), &config).expect("a driver that devices know")
+                Port::new(fabric.nic(node), &config).expect("a driver that devices know")
             })
             .collect();
         // Hosts of their own: nobody reads another's memory.

@@ -443,6 +443,6 @@ fn strangers_take_no_place_in_the_table_of_peers() {
     }
 }
 
-fn quick_to_notice() -> sidelane_proto::Config {
+pub fn quick_to_notice() -> sidelane_proto::Config {
     sidelane_proto::Config { keep_alive: Duration::from_millis(5), ..Config::default().endpoint }
 }

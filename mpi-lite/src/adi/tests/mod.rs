@@ -3,5 +3,6 @@
 mod ends;
 mod job;
 mod messages;
+mod parts;
 mod programs;
 mod shm;

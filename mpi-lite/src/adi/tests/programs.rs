@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use sidelane_nic::fault::Faults;
-use sidelane_nic::mem::LinkModel;
+use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 
@@ -38,7 +38,14 @@ impl Program {
         }
         let mut config = small_limits();
         config.credit = 64 << rng.below(8);
-        let job = Job::new(size as usize, &config, seed, link);
+        let mut node = NodeConfig::default();
+        if rng.chance(0.4) {
+            // Frames for parts of a page.
+            (node.mtu, node.mtu_safe) = (4_300, 4_300);
+            config.off_host.eager_max = ROOM;
+            config.credit = 2_000 << rng.below(6);
+        }
+        let job = Job::on(node, size as usize, &config, seed, link);
         Self {
             rng,
             job,

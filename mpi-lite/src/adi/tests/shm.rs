@@ -62,18 +62,22 @@ fn ping_pong_of(device: &mut Device, len: usize) {
 
 /// Else it would be put together, and could not be taken from where it came.
 #[test]
-fn the_longest_message_that_is_sent_unasked_is_one_frame() {
-    job(
-        2,
-        &Config::default(),
-        |_| {},
-        |device| {
-            ping_pong_of(device, Limits::SHARED_MEMORY.eager_max);
-            let counters = device.ports[0].counters();
-            // Not all need be: the first one may come with word of the connection, another behind credit.
-            assert!(counters.messages_in_place > 0, "{counters:?}");
-        },
-    );
+fn messages_that_are_sent_unasked_are_frames_of_32_kib() {
+    for (len, parts) in [(32 << 10, 1), (Limits::SHARED_MEMORY.eager_max, 2)] {
+        job(
+            2,
+            &Config::default(),
+            |_| {},
+            |device| {
+                ping_pong_of(device, len);
+                let counters = device.ports[0].counters();
+                // Not all need be: the first one may come with word of the connection, another behind credit.
+                assert!(counters.messages_in_place > 0, "{counters:?}");
+                // The first one leaves before it is known what fits a frame.
+                assert!(counters.messages_received > 19 * parts, "{len} bytes: {counters:?}");
+            },
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! Messages that are sent unasked in parts.
+
+use super::job::{CONTEXT, Job, Receive, bytes, pattern};
+use super::messages::quick_to_notice;
+use crate::adi::record::Unasked;
+use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode};
+use sidelane_nic::mem::{Config as NodeConfig, LineModel, LinkModel};
+
+/// Frames of nine KB, so parts of 8 KiB.
+const FRAME: usize = 9_000;
+/// The longest that is sent unasked, and most of the credit.
+const LONGEST: usize = 50_000;
+
+fn config() -> Config {
+    let limits = Limits { eager_max: LONGEST, prefix: 0, put_min: 0, pull_min: Limits::NEVER };
+    let endpoint = quick_to_notice();
+    Config { endpoint, on_host: limits, off_host: limits, credit: 64 << 10, ..Config::default() }
+}
+
+fn job_on(link: LinkModel) -> Job {
+    let node = NodeConfig { mtu: FRAME, mtu_safe: FRAME, ..NodeConfig::default() };
+    let mut job = Job::on(node, 2, &config(), 1, link);
+    // Both know each other, and what fits a frame.
+    let hello = job.recv(1, Some(0), Some(99), 5);
+    job.send(0, 1, 99, b"hello");
+    job.finish_recv(1, hello);
+    job
+}
+
+/// A message of which only the first parts have come to the second process.
+fn half_a_message(posted_first: bool) -> (Job, Option<Receive>) {
+    let slow = LineModel { rate_bits_per_s: Some(100_000_000), ..LineModel::default() };
+    let mut job = job_on(LinkModel { line: slow, ..LinkModel::default() });
+    let early = posted_first.then(|| job.recv(1, Some(0), Some(2), LONGEST));
+    job.send(0, 1, 2, &bytes(2, LONGEST));
+    while job.devices[1].engine.peers[0].incomplete.is_none() {
+        job.step();
+    }
+    (job, early)
+}
+
+/// All of the credit is there: what is sent goes unasked.
+fn check_credit(job: &mut Job) {
+    while job.devices[1].engine.peers[0].incomplete.is_some() {
+        job.step();
+    }
+    for context in [CONTEXT + 1, CONTEXT + 1] {
+        // The credit travels back.
+        job.steps(100);
+        let lent = job.lend(&bytes(3, LONGEST));
+        let send = job.devices[0].send(1, Envelope { context, source: 0, tag: 2 }, lent, Mode::Standard);
+        let (room, lent) = job.room(LONGEST);
+        let receive = job.devices[1].recv(crate::adi::Pattern { context, ..pattern(Some(0), Some(2)) }, lent);
+        let (status, got) = job.finish_recv(1, Receive { request: receive, room });
+        assert_eq!((status.error, got), (None, &bytes(3, LONGEST)[..]));
+        assert_eq!(job.finish(0, send).error, None);
+    }
+    assert_eq!(*job.devices[1].counters(), Counters::default());
+}
+
+#[test]
+fn every_length_arrives_whether_its_receive_waits_or_comes_later() {
+    let mut job = job_on(LinkModel::default());
+    let around = (FRAME - 150..FRAME + 50).step_by(2);
+    for (len, tag) in around.chain([8_191, 8_192, 16_383, 16_384, 16_385, 40_960, LONGEST - 1, LONGEST]).zip(0..) {
+        let message = bytes(tag as u32, len);
+        let room = if tag % 5 == 4 { 12_000 } else { len };
+        let early = (tag % 2 == 0).then(|| job.recv(1, Some(0), Some(tag), room));
+        let send = job.send(0, 1, tag, &message);
+        job.steps(100);
+        let receive = early.unwrap_or_else(|| job.recv(1, Some(0), Some(tag), room));
+        let (status, got) = job.finish_recv(1, receive);
+        assert_eq!(status.error, (room < len).then_some(Error::Truncated));
+        assert_eq!((status.source, status.tag, got), (0, tag, &message[..room.min(len)]));
+        assert_eq!(job.finish(0, send).error, None);
+        job.steps(100);
+    }
+    assert_eq!(*job.devices[1].counters(), Counters::default(), "none was announced");
+    let counters = job.devices[1].ports[0].counters();
+    assert!(counters.messages_in_place > 100, "{counters:?}");
+}
+
+#[test]
+fn messages_behind_one_in_parts_do_not_overtake_it() {
+    let mut job = job_on(LinkModel::default());
+    let lengths = [LONGEST, 0, 20_000, 60_000, 9_000, LONGEST];
+    let sends = lengths.map(|len| job.send(0, 1, 3, &bytes(len as u32, len)));
+    for len in lengths {
+        let receive = job.recv(1, None, None, 60_000);
+        assert!(job.finish_recv(1, receive).1 == bytes(len as u32, len));
+    }
+    for send in sends {
+        job.finish(0, send);
+    }
+}
+
+#[test]
+fn a_receive_takes_a_message_of_which_parts_are_missing() {
+    for is_probed in [false, true] {
+        let (mut job, _) = half_a_message(false);
+        let receive = if is_probed {
+            let (message, status) = job.devices[1].matched_probe(pattern(None, None)).unwrap();
+            assert_eq!(status.bytes, LONGEST, "of all of it");
+            let (room, lent) = job.room(LONGEST);
+            // More comes before it is received.
+            job.steps(1_000);
+            Receive { request: job.devices[1].recv_matched(message, lent), room }
+        } else {
+            job.recv(1, Some(0), Some(2), LONGEST)
+        };
+        assert!(!job.devices[1].is_complete(receive.request));
+        let (status, got) = job.finish_recv(1, receive);
+        assert_eq!((status.error, got), (None, &bytes(2, LONGEST)[..]));
+        check_credit(&mut job);
+    }
+}
+
+#[test]
+fn a_context_that_is_revoked_between_two_parts_ends_the_receive_and_gives_the_credit_back() {
+    for posted_first in [true, false] {
+        let (mut job, early) = half_a_message(posted_first);
+        job.devices[1].revoke(CONTEXT);
+        if let Some(receive) = early {
+            assert_eq!(job.finish(1, receive.request).error, Some(Error::Revoked));
+        }
+        check_credit(&mut job);
+    }
+    // And what begins later.
+    let mut job = job_on(LinkModel::default());
+    job.devices[1].revoke(CONTEXT);
+    job.send(0, 1, 2, &bytes(2, LONGEST));
+    job.steps(1_000);
+    check_credit(&mut job);
+}
+
+#[test]
+fn a_message_whose_sender_is_gone_between_two_parts_ends_its_receive_and_is_not_found_by_others() {
+    let (mut job, early) = half_a_message(true);
+    job.fabric.crash(0);
+    assert_eq!(job.finish(1, early.unwrap().request).error, Some(Error::ProcFailed));
+
+    let (mut job, _) = half_a_message(false);
+    job.fabric.crash(0);
+    let receive = job.recv(1, Some(0), Some(9), 8);
+    job.finish(1, receive.request);
+    assert_eq!(job.devices[1].probe(pattern(None, None)), None);
+
+    let (mut job, _) = half_a_message(false);
+    let (message, _) = job.devices[1].matched_probe(pattern(None, None)).unwrap();
+    job.fabric.crash(0);
+    let receive = job.recv(1, Some(0), Some(9), 8);
+    job.finish(1, receive.request);
+    let (_, lent) = job.room(LONGEST);
+    let request = job.devices[1].recv_matched(message, lent);
+    assert_eq!(job.finish(1, request).error, Some(Error::ProcFailed));
+}
+
+#[test]
+fn parts_that_break_the_rules_are_counted_and_change_nothing() {
+    let (mut job, early) = half_a_message(true);
+    let engine = &mut job.devices[1].engine;
+    let key = crate::adi::lists::Key { context: CONTEXT, source: 0, tag: 5 };
+    let too_much = [0; LONGEST];
+    for forged in [
+        Unasked::Part { at: 0, bytes: b"again" },
+        Unasked::Part { at: u64::MAX, bytes: b"beyond" },
+        Unasked::Part { at: 8_192, bytes: &too_much },
+        Unasked::Begin { key, len: u64::MAX, bytes: b"long" },
+        Unasked::Begin { key, len: 64 << 10, bytes: b"beyond the credit" },
+        Unasked::Begin { key, len: 3, bytes: b"short" },
+    ] {
+        let before = engine.counters.malformed;
+        engine.handle_unasked(0, forged);
+        assert_eq!(engine.counters.malformed, before + 1, "{forged:?}");
+    }
+    let receive = early.unwrap();
+    let (status, got) = job.finish_recv(1, receive);
+    assert_eq!((status.error, got), (None, &bytes(2, LONGEST)[..]));
+}
