@@ -22,18 +22,22 @@ pub(crate) struct Display {
 impl Display {
     /// A page for the endpoint on `nic`, unless `config` wants none or the time is not that of other processes.
     pub fn new<N: Nic>(nic: &N, config: &Config, am: Option<am::Counters>) -> Self {
-        let addr = nic.caps().addr;
+        Self::of(N::NAME, nic.caps().addr, nic.now(), config, am)
+    }
+
+    /// For all drivers: compiled once.
+    fn of(driver: &str, addr: LinkAddr, now: Instant, config: &Config, am: Option<am::Counters>) -> Self {
         if !config.display || matches!(addr, LinkAddr::Mem { .. }) {
             return Self { page: None, due: Instant::FAR_FUTURE, am, values: Vec::new() };
         }
         let mut fields = vec![Field { name: "peers", counts: false }, Field { name: "turns", counts: true }];
         let counter = |name, _| fields.push(Field { name, counts: true });
         each(&Counters::default(), am.as_ref(), &sidelane_nic::Counters::default(), counter);
-        let page = Page::new(&fields, &[("driver", N::NAME), ("address", &addr.to_string())]);
+        let page = Page::new(&fields, &[("driver", driver), ("address", &addr.to_string())]);
         if let Err(error) = &page {
             tracing::debug!(%error, "no page for counters");
         }
-        let due = if page.is_ok() { nic.now() } else { Instant::FAR_FUTURE };
+        let due = if page.is_ok() { now } else { Instant::FAR_FUTURE };
         Self { page: page.ok(), due, am, values: Vec::with_capacity(fields.len()) }
     }
 
@@ -45,11 +49,11 @@ impl Display {
 
     /// Writes the page.
     #[cold]
-    pub fn show<N: Nic>(&mut self, now: Instant, nic: &N, router: &Router, turns: u64) {
+    pub fn show(&mut self, now: Instant, nics: &sidelane_nic::Counters, router: &Router, turns: u64) {
         let Some(page) = &mut self.page else { return };
         self.values.clear();
         self.values.extend([router.peers.len() as u64, turns]);
-        each(&router.turn.counters, self.am.as_ref(), &nic.counters(), |_, value| self.values.push(value));
+        each(&router.turn.counters, self.am.as_ref(), nics, |_, value| self.values.push(value));
         page.publish(&self.values);
         self.due = now + PERIOD;
     }

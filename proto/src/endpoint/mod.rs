@@ -170,7 +170,7 @@ impl<N: Nic> Endpoint<N> {
     /// Shows the counters to other processes.
     #[cold]
     pub(crate) fn show(&mut self) {
-        self.display.show(self.router.turn.now, &self.nic, &self.router, self.turns);
+        self.display.show(self.router.turn.now, &self.nic.counters(), &self.router, self.turns);
     }
 
     /// Shows, from now on, the counts of Active Messages too.

@@ -3,7 +3,7 @@
 use super::job::{CONTEXT, Job, Receive, bytes, pattern};
 use super::messages::quick_to_notice;
 use crate::adi::record::Unasked;
-use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode};
+use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode, Pattern};
 use sidelane_nic::mem::{Config as NodeConfig, LineModel, LinkModel};
 
 /// Frames of nine KB, so parts of 8 KiB.
@@ -44,13 +44,19 @@ fn check_credit(job: &mut Job) {
     while job.devices[1].engine.peers[0].incomplete.is_some() {
         job.step();
     }
-    for context in [CONTEXT + 1, CONTEXT + 1] {
+    for waits in [false, true] {
+        let context = CONTEXT + 1;
         // The credit travels back.
         job.steps(100);
         let lent = job.lend(&bytes(3, LONGEST));
         let send = job.devices[0].send(1, Envelope { context, source: 0, tag: 2 }, lent, Mode::Standard);
+        let wanted = Pattern { context, ..pattern(Some(0), Some(2)) };
+        while waits && job.devices[1].probe(wanted).is_none() {
+            assert_eq!(*job.devices[1].counters(), Counters::default());
+            job.step();
+        }
         let (room, lent) = job.room(LONGEST);
-        let receive = job.devices[1].recv(crate::adi::Pattern { context, ..pattern(Some(0), Some(2)) }, lent);
+        let receive = job.devices[1].recv(wanted, lent);
         let (status, got) = job.finish_recv(1, Receive { request: receive, room });
         assert_eq!((status.error, got), (None, &bytes(3, LONGEST)[..]));
         assert_eq!(job.finish(0, send).error, None);
