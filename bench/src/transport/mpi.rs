@@ -266,6 +266,7 @@ fn config(limits: Option<Limits>) -> Config {
     let usual = Config::default();
     Config {
         on_host: limits.unwrap_or(usual.on_host),
+        paired: limits.unwrap_or(usual.paired),
         off_host: limits.unwrap_or(usual.off_host),
         endpoint: sidelane_proto::Config { keep_alive: endpoint_config(Sealing::None).keep_alive, ..usual.endpoint },
         ..usual

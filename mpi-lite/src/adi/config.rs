@@ -10,6 +10,8 @@ pub struct Config {
     pub endpoint: sidelane_proto::Config,
     /// For peers on this host.
     pub on_host: Limits,
+    /// For the peer at the other end of a pair of DPDK's (memif).
+    pub paired: Limits,
     /// For all others.
     pub off_host: Limits,
     /// Bytes that a peer may send before a receive takes them.
@@ -45,6 +47,8 @@ impl Limits {
     /// two parts at most, then put, by which both processors copy at once too, at the cost of asking (bench/NOTES.md 66). Pulling is
     /// for machines where `sidelane tune` finds that it is quicker. A prefix gains nothing there.
     pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: Self::NEVER };
+    /// On memif with frames of 9 KB (bench/NOTES.md 66): in parts, which gains less the longer the message is, then put.
+    pub const PAIR: Self = Self { eager_max: 128 << 10, ..Self::NETWORK };
     /// On `uring` over a veth with frames of 61 KiB (at 32, 64 and 128 KiB: eager 8.5, 15.5 and 29.7 us; announced with a prefix of
     /// 4 KiB and put 13.9, 16.5 and 26.9; with one of 16 KiB 15.4, 18.5 and 29.6; asked for and sent as data 13.3, 19.5 and 35.4).
     pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: Self::NEVER };
@@ -104,6 +108,7 @@ impl Default for Config {
         Self {
             endpoint: endpoint(),
             on_host: Limits::SHARED_MEMORY,
+            paired: Limits::PAIR,
             off_host: Limits::NETWORK,
             credit: 512 << 10,
             single_copy: true,

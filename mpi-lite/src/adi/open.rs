@@ -47,12 +47,21 @@ impl Device {
             if way == Way::None {
                 return Err(OpenError::NoWay { process: number, description: process.to_string() });
             }
-            let on_host = matches!(way, Way::Own) || matches!(way, Way::Port { port, .. } if ports[port].is_on_host());
+            let limits = match way {
+                Way::Port { port, .. } if !ports[port].is_on_host() => {
+                    if ports[port].is_pair() {
+                        config.paired
+                    } else {
+                        config.off_host
+                    }
+                }
+                _ => config.on_host,
+            };
             Ok(Peer {
                 way,
                 id: None,
                 gone: false,
-                limits: if on_host { config.on_host } else { config.off_host },
+                limits,
                 credit: Credit::new(config.credit),
                 waiting: Default::default(),
                 stirred: false,

@@ -94,6 +94,11 @@ impl Port {
         matches!(self, Self::Shm(_))
     }
 
+    /// True of a reliable pair of DPDK's.
+    pub(super) const fn is_pair(&self) -> bool {
+        matches!(self, Self::Pair(_))
+    }
+
     /// How long a turn without news takes, in turns of a driver that looks into memory for it (some 20 ns).
     pub(super) const fn turn_cost(&self) -> u32 {
         match self {

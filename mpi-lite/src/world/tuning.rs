@@ -116,9 +116,11 @@ impl Tuning {
     /// `config` with the limits of the drivers that a process opens.
     pub fn apply(&self, config: &Config, on_host: Option<&Spec>, off_host: Option<&Spec>) -> Config {
         let of = |spec: Option<&Spec>| spec.and_then(|spec| self.limits.get(driver(spec))).copied();
+        let off = of(off_host);
         Config {
             on_host: of(on_host).unwrap_or(config.on_host),
-            off_host: of(off_host).unwrap_or(config.off_host),
+            paired: off.unwrap_or(config.paired),
+            off_host: off.unwrap_or(config.off_host),
             ..*config
         }
     }
@@ -235,7 +237,7 @@ mod tests {
         let (shm, uring): (Spec, Spec) = ("shm:x".parse().unwrap(), "uring:x".parse().unwrap());
         let config = Config::default();
         let tuned = tuning().apply(&config, Some(&shm), Some(&uring));
-        assert_eq!((tuned.on_host, tuned.off_host.eager_max), (config.on_host, 1000));
+        assert_eq!((tuned.on_host, tuned.paired.eager_max, tuned.off_host.eager_max), (config.on_host, 1000, 1000));
         assert_eq!(tuning().apply(&config, Some(&shm), None).off_host, config.off_host);
     }
 

@@ -77,7 +77,7 @@ impl Dpdk {
         if len > self.caps.mtu {
             return None;
         }
-        if self.tx.is_full() {
+        if self.tx.is_due() {
             self.transmit_rest();
         }
         let gone = self.port.peers_gone();

@@ -7,6 +7,8 @@ use super::sys::{Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
 pub const BURST: usize = 32;
+/// Bytes that wait for a flush, before they go without one: three frames of 9 KB.
+const STAGED_MAX: usize = 24 << 10;
 
 const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
 
@@ -169,6 +171,12 @@ impl TxBatch {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.staged_count == BURST
+    }
+
+    /// True when what waits is to go before more is written: the other side copies it meanwhile (bench/NOTES.md 67).
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.is_full() || self.staged_bytes >= STAGED_MAX
     }
 
     /// True when nothing waits to be sent.
