@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `device`, `open`, `envelope` | the calls, how they become possible, what they ask for |
 //! | `engine` | what is under way, and its turns |
-//! | `eager`, `rendezvous`, `own` | how a message travels: at once, by announcement, to oneself |
+//! | `eager`, `parts`, `rendezvous`, `own` | how a message travels: at once, in several frames at once, by announcement, to oneself |
 //! | `service` | what is done for others within turns |
 //! | `living` | who of this host has ended, by its process number |
 //! | `pull` | reading another process's memory |

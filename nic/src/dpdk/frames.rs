@@ -7,8 +7,8 @@ use super::sys::{Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
 pub const BURST: usize = 32;
-/// Bytes that wait for a flush, before they go without one: three frames of 9 KB.
-const STAGED_MAX: usize = 24 << 10;
+/// Bytes that wait for a flush, before they go without one: four frames of 9 KB.
+const STAGED_MAX: usize = 32 << 10;
 
 const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
 
