@@ -71,7 +71,7 @@ pub struct Size {
 impl Effort {
     /// Good for a comparison.
     pub const USUAL: Self = Self { rounds: 5, warm_ns: WARM_NS, measure_ns: 15_000_000 };
-    /// Good for a look, in half of the time.
+    /// Good for a look, in less than half of the time.
     pub const QUICK: Self = Self { rounds: 2, warm_ns: WARM_NS, measure_ns: 6_000_000 };
 
     /// Measurements that [`driver`] takes.

@@ -52,7 +52,7 @@ impl Engine {
         if sync || bytes.len() > peer.limits.eager_max || !peer.credit.allows(bytes.len()) {
             return self.announce(ports, request, to, key, bytes);
         }
-        if bytes.len() > peer.whole_max && bytes.len() > self.whole_max(ports, to) {
+        if bytes.len() > peer.whole_max && bytes.len() > self.learn_whole_max(ports, to) {
             return self.begin_parts(ports, request, to, key, bytes);
         }
         self.emit(ports, to, |credit| record::eager(key, credit), bytes.bytes())?;
@@ -91,11 +91,10 @@ impl Engine {
     #[inline]
     pub fn fill(&mut self, request: u32, process: u32, key: Key, bytes: &[u8]) {
         let slot = self.requests.at(request);
-        let taken = slot.incoming.fill(bytes);
-        let error = (taken < bytes.len()).then_some(Error::Truncated);
+        slot.incoming.fill(bytes);
         slot.process = process;
-        self.requests
-            .complete(request, Status { source: key.source, tag: key.tag, bytes: taken, cancelled: false, error });
+        let status = Status::of_message(key, bytes.len(), slot.incoming.len());
+        self.requests.complete(request, status);
     }
 
     /// A message of the peer's is taken: its credit goes back.

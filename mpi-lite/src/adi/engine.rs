@@ -360,7 +360,7 @@ impl Engine {
         true
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn handle_unasked(&mut self, process: u32, unasked: Unasked<'_>) {
         match unasked {
             Unasked::Eager { key, bytes } => self.handle_eager(process, key, bytes),
@@ -392,10 +392,8 @@ impl Engine {
         for request in self.requests.filter(|slot| slot.process == process) {
             self.fail(ports, request, Error::ProcFailed);
         }
-        let incomplete = self
-            .matching
-            .unexpected
-            .filter(|_, message| message.process == process && message.bytes.len() < message.len);
+        let incomplete =
+            self.matching.unexpected.filter(|_, message| message.process == process && message.is_incomplete());
         for found in incomplete {
             if let Some((_, message)) = self.matching.unexpected.take(found) {
                 self.buffers.give(message.bytes);
@@ -408,7 +406,7 @@ impl Engine {
         self.revoked.insert(context);
         for request in self.requests.filter(|slot| slot.key.context == context) {
             match self.requests.at(request).state {
-                // What is being sent goes on: the receiver ends it.
+                // What is being sent goes on: the receiver ends it, or the last part.
                 State::Streaming { .. } | State::Parting { .. } => {}
                 // The receiver may read it from where it is, until it says that it will not.
                 State::Announced { .. } => self.cancel_announced(request),
@@ -421,11 +419,8 @@ impl Engine {
                 if message.send.is_none() {
                     self.release_own(message.bytes.len());
                 }
-            } else if message.send.is_none() && message.bytes.len() < message.len {
-                // Its credit is released when the rest has come.
-            } else if message.send.is_none() || !message.bytes.is_empty() {
-                // What was announced without bytes has taken no credit.
-                self.release(message.process, message.bytes.len());
+            } else if let Some(held) = message.held() {
+                self.release(message.process, held);
             }
             if let (Some(send), false) = (message.send, message.process == self.own) {
                 self.say(message.process, Item::Note { note: Note::Refused, request: send });

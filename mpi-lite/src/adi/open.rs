@@ -48,13 +48,8 @@ impl Device {
                 return Err(OpenError::NoWay { process: number, description: process.to_string() });
             }
             let limits = match way {
-                Way::Port { port, .. } if !ports[port].is_on_host() => {
-                    if ports[port].is_pair() {
-                        config.paired
-                    } else {
-                        config.off_host
-                    }
-                }
+                Way::Port { port, .. } if ports[port].is_pair() => config.paired,
+                Way::Port { port, .. } if !ports[port].is_on_host() => config.off_host,
                 _ => config.on_host,
             };
             Ok(Peer {

@@ -18,7 +18,7 @@ use super::request::{Error, Request, State, Status};
 use super::unexpected::Found;
 
 /// A peer's message of which parts are missing. There is one at a time: its parts follow each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Incomplete {
     whose: Whose,
     /// Bytes that have come.
@@ -29,7 +29,7 @@ pub(super) struct Incomplete {
 }
 
 /// Where the parts of a message go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Whose {
     /// Into the room of a receive.
     Receive(Request),
@@ -40,18 +40,18 @@ enum Whose {
 }
 
 impl Engine {
-    /// Longest message that goes to a process as one record, if it may go unasked.
-    pub fn whole_max(&mut self, ports: &mut [Port], to: u32) -> usize {
+    /// Longest message that goes to a process as one record, if it may go unasked. Kept once there is a connection.
+    pub fn learn_whole_max(&mut self, ports: &mut [Port], to: u32) -> usize {
         let peer = &mut self.peers[to as usize];
         let (Way::Port { port, .. }, Some(id)) = (peer.way, peer.id) else { return peer.limits.eager_max };
         let Some(frame) = ports[port].record_max(id) else { return peer.limits.eager_max };
         // In shorter frames the protocol below sends it from where it is.
-        let is_parted = frame >= record::BEGIN_LEN + PAGE;
+        let is_parted = ports[port].gains_by_parts() && frame >= record::BEGIN_LEN + PAGE;
         peer.whole_max = peer.limits.eager_max.min(if is_parted { frame - record::EAGER_LEN } else { usize::MAX });
         peer.whole_max
     }
 
-    /// Sends the first part of a message; the others are what is to be said next.
+    /// Sends the first part of a message; the others are what is said next, before anything that waits.
     pub fn begin_parts(
         &mut self,
         ports: &mut [Port],
@@ -95,7 +95,13 @@ impl Engine {
     /// The first part of a message of `len` bytes has come.
     pub fn handle_begin(&mut self, process: u32, key: Key, len: u64, bytes: &[u8]) {
         let peer = &self.peers[process as usize];
-        let Some(len) = usize::try_from(len).ok().filter(|len| *len >= bytes.len() && peer.credit.covers(*len)) else {
+        if peer.gone {
+            // Its other parts will not come.
+            self.counters.stale += 1;
+            return;
+        }
+        let len = usize::try_from(len).ok().filter(|len| *len >= bytes.len() && peer.credit.covers(*len));
+        let Some(len) = len.filter(|_| peer.incomplete.is_none()) else {
             self.counters.malformed += 1;
             return;
         };
@@ -113,17 +119,17 @@ impl Engine {
             self.counters.beyond_credit += 1;
             return;
         };
-        let begun = Incomplete { whose, at: 0, len, is_held };
-        if self.peers[process as usize].incomplete.replace(begun).is_some() {
-            self.counters.malformed += 1;
-        }
-        self.advance(process, begun, bytes.len());
+        self.advance(process, Incomplete { whose, at: 0, len, is_held }, bytes.len());
     }
 
     /// The next part of a message has come.
     pub fn handle_part(&mut self, process: u32, at: u64, bytes: &[u8]) {
-        let begun = self.peers[process as usize].incomplete;
-        let Some(begun) = begun.filter(|it| it.at as u64 == at && bytes.len() <= it.len - it.at) else {
+        let peer = &self.peers[process as usize];
+        if peer.gone {
+            self.counters.stale += 1;
+            return;
+        }
+        let Some(begun) = peer.incomplete.filter(|it| it.at as u64 == at && bytes.len() <= it.len - it.at) else {
             self.counters.malformed += 1;
             return;
         };
@@ -146,7 +152,7 @@ impl Engine {
     /// A receive takes a message of which parts are missing.
     pub fn match_incomplete(&mut self, request: u32, process: u32, key: Key, len: usize, bytes: &[u8]) {
         if self.peers[process as usize].incomplete.is_none() {
-            // It ended before the rest came.
+            // Its sender ended before the rest came.
             return self.requests.complete(request, Status::failed(Error::ProcFailed));
         }
         let whose = self.fill_begun(request, process, key, len, bytes);
@@ -159,9 +165,7 @@ impl Engine {
     fn fill_begun(&mut self, request: u32, process: u32, key: Key, len: usize, bytes: &[u8]) -> Whose {
         let receive = self.requests.handle(request);
         let slot = self.requests.at(request);
-        let wanted = len.min(slot.incoming.len());
-        let error = (wanted < len).then_some(Error::Truncated);
-        slot.status = Status { source: key.source, tag: key.tag, bytes: wanted, cancelled: false, error };
+        slot.status = Status::of_message(key, len, slot.incoming.len());
         slot.incoming.fill(bytes);
         slot.process = process;
         slot.state = State::Filling;
@@ -179,7 +183,7 @@ impl Engine {
         }
         peer.incomplete = None;
         match whose {
-            // It is until a receive takes it.
+            // Its credit is held until a receive takes it.
             Whose::Kept(found) if self.matching.unexpected.get(found).is_some() => return,
             Whose::Receive(request) => {
                 let slot = self.requests.get(request).filter(|slot| slot.state == State::Filling);

@@ -26,7 +26,8 @@ pub(super) struct Peer {
     pub stirred: bool,
     /// What it has may be read straight from its memory: as long as the system has not said otherwise.
     pub pull: Pull,
-    /// Longest message that goes as one record; longer ones ask [`super::Engine::whole_max`] first.
+    /// Longest message that goes as one record, as far as is known: 0 until there is a connection, and longer ones ask
+    /// `Engine::learn_whole_max`.
     pub whole_max: usize,
     /// Its message of which parts are missing.
     pub incomplete: Option<Incomplete>,
@@ -58,7 +59,7 @@ pub(super) enum Pull {
 pub(super) enum Item {
     /// A message of ours: whole, or announced.
     Send(Request),
-    /// The next parts of a message of ours, which nothing comes between.
+    /// The next parts of a message of ours. It stands first, and waits there: nothing comes between two parts.
     Parts(Request),
     /// Its message, which its request `send` is for, was matched by our receive.
     Accept { receive: Request, send: u64 },

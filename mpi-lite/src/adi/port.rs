@@ -99,6 +99,14 @@ impl Port {
         matches!(self, Self::Pair(_))
     }
 
+    /// True where parts of a message gain by being copied while the next is written. A system call a part costs more than that.
+    pub(super) const fn gains_by_parts(&self) -> bool {
+        match self {
+            Self::Shm(_) | Self::Dpdk(_) | Self::Pair(_) | Self::Mem(_) => true,
+            Self::Uring(_) | Self::Xdp(_) | Self::Udp(_) => false,
+        }
+    }
+
     /// How long a turn without news takes, in turns of a driver that looks into memory for it (some 20 ns).
     pub(super) const fn turn_cost(&self) -> u32 {
         match self {

@@ -19,7 +19,7 @@
 //! | kind | bytes | behind it |
 //! | --- | --- | --- |
 //! | Eager | 16 | the whole message |
-//! | Begin | 24 | length (8), then the message's first part; the others follow at once |
+//! | Begin | 24 | length (8), then the message's first part; no other message begins before its last Part |
 //! | Part | 16 | offset (8), then the bytes from there on of the message that was begun |
 //! | Announce | 40 | send, length (8), address of what is missing (8; 0: none is told), then the message's first bytes |
 //! | Accept | 64 | send, receive, offset (8), bytes wanted from there on (8), zeros (4), key to put them by (20; zeros: send Data) |
@@ -59,7 +59,8 @@ mod kind {
 pub(super) const EAGER_LEN: usize = 16;
 /// Bytes before the first part of a message in parts.
 pub(super) const BEGIN_LEN: usize = EAGER_LEN + 8;
-const ANNOUNCE_LEN: usize = EAGER_LEN + 24;
+/// Bytes before what comes along with an announcement.
+pub(super) const ANNOUNCE_LEN: usize = EAGER_LEN + 24;
 const ACCEPT_LEN: usize = NOTE_LEN + 28 + RemoteKey::LEN;
 const DATA_LEN: usize = NOTE_LEN + 8;
 const NOTE_LEN: usize = 16;
@@ -125,6 +126,9 @@ pub(super) fn parse(message: &[u8]) -> Option<(u16, Record<'_>)> {
         let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
         return Some((credit, Record::Unasked(Unasked::Eager { key: key_of(head)?, bytes })));
     }
+    if matches!(head[0], kind::BEGIN | kind::PART) {
+        return parse_shared(message).map(|(credit, unasked)| (credit, Record::Unasked(unasked)));
+    }
     parse_other(head[0], message).map(|record| (credit, record))
 }
 
@@ -151,7 +155,6 @@ fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
         (message.len() == NOTE_LEN).then_some(Record::Note { note, request })
     };
     match kind {
-        kind::BEGIN | kind::PART => parse_shared(message).map(|(_, unasked)| Record::Unasked(unasked)),
         kind::ANNOUNCE => {
             let (head, bytes) = message.split_first_chunk::<ANNOUNCE_LEN>()?;
             let announce = Announce { send: word(head, 16)?, len: word(head, 24)?, address: word(head, 32)? };
@@ -325,8 +328,9 @@ mod tests {
 
     #[test]
     fn a_wildcard_on_the_wire_is_refused() {
-        assert_eq!(parse(&eager(Key { tag: ANY_TAG, ..KEY }, 0)), None);
-        assert_eq!(parse(&eager(Key { source: u32::MAX, ..KEY }, 0)), None);
+        for key in [Key { tag: ANY_TAG, ..KEY }, Key { source: u32::MAX, ..KEY }] {
+            assert_eq!((parse(&eager(key, 0)), parse(&begin(key, 0, 9))), (None, None));
+        }
     }
 
     proptest! {

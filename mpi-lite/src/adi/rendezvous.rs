@@ -33,10 +33,26 @@ pub(super) struct Message {
     pub len: usize,
     /// Those that are here.
     pub bytes: Vec<u8>,
-    /// The sender's request, of a message that was announced.
+    /// The sender's request, of a message that was announced; of others what is missing is on its way.
     pub send: Option<u64>,
     /// Where the bytes that are not here are in its memory; 0 if that is not known.
     pub address: u64,
+}
+
+impl Message {
+    /// More of it is to come.
+    pub const fn is_incomplete(&self) -> bool {
+        self.bytes.len() < self.len
+    }
+
+    /// Bytes whose credit is given back when it is taken. `None`: it has taken none, or gives it back when its last part has come.
+    pub const fn held(&self) -> Option<usize> {
+        match self.send {
+            None if self.is_incomplete() => None,
+            Some(_) if self.bytes.is_empty() => None,
+            _ => Some(self.bytes.len()),
+        }
+    }
 }
 
 impl Engine {
@@ -49,9 +65,11 @@ impl Engine {
         key: Key,
         bytes: Outgoing,
     ) -> Result<(), Stuck> {
-        let whole_max = self.whole_max(ports, to);
+        let whole_max = self.learn_whole_max(ports, to);
         let peer = &self.peers[to as usize];
-        let most = if bytes.len() <= whole_max { bytes.len() } else { peer.limits.prefix };
+        // One that waits for its receive comes as a whole, where it fits the frame that announces it.
+        let fits = bytes.len() + record::ANNOUNCE_LEN <= whole_max + record::EAGER_LEN;
+        let most = if fits { bytes.len() } else { peer.limits.prefix };
         let prefix = peer.credit.most(most.min(bytes.len()));
         let told = self.single_copy && self.is_on_host(ports, to);
         let announce = Announce {
@@ -96,18 +114,16 @@ impl Engine {
 
     /// A receive takes a message that was kept.
     pub fn match_kept(&mut self, request: u32, key: Key, message: Message) {
+        let (is_incomplete, held) = (message.is_incomplete(), message.held());
         let Message { process, len, bytes, send, address } = message;
+        if let Some(held) = held.filter(|_| process != self.own) {
+            self.release(process, held);
+        }
         match send {
             _ if process == self.own => self.match_own(request, key, &bytes, send),
-            None if bytes.len() < len => self.match_incomplete(request, process, key, len, &bytes),
-            None => {
-                self.release(process, bytes.len());
-                self.fill(request, process, key, &bytes);
-            }
+            None if is_incomplete => self.match_incomplete(request, process, key, len, &bytes),
+            None => self.fill(request, process, key, &bytes),
             Some(send) => {
-                if !bytes.is_empty() {
-                    self.release(process, bytes.len());
-                }
                 self.match_announced(request, process, key, Announce { send, len: len as u64, address }, &bytes);
             }
         }
@@ -117,9 +133,8 @@ impl Engine {
     fn match_announced(&mut self, request: u32, process: u32, key: Key, announce: Announce, bytes: &[u8]) {
         let slot = self.requests.at(request);
         let (len, here) = (announce.len as usize, bytes.len().min(slot.incoming.len()));
-        let wanted = len.min(slot.incoming.len());
-        let error = (wanted < len).then_some(Error::Truncated);
-        let status = Status { source: key.source, tag: key.tag, bytes: wanted, cancelled: false, error };
+        let status = Status::of_message(key, len, slot.incoming.len());
+        let wanted = status.bytes;
         let mut room = slot.incoming;
         copy(&mut room.bytes_mut()[..here], &bytes[..here]);
         slot.process = process;
@@ -328,8 +343,8 @@ impl Engine {
         let found =
             self.matching.unexpected.filter(|_, message| message.process == process && message.send == Some(send));
         let Some((_, message)) = found.first().and_then(|found| self.matching.unexpected.take(*found)) else { return };
-        if !message.bytes.is_empty() {
-            self.release(process, message.bytes.len());
+        if let Some(held) = message.held() {
+            self.release(process, held);
         }
         self.buffers.give(message.bytes);
         self.say(process, Item::Note { note: Note::Cancelled, request: send });

@@ -46,6 +46,13 @@ pub struct Status {
 impl Status {
     pub(super) const SENT: Self = Self { source: 0, tag: 0, bytes: 0, cancelled: false, error: None };
 
+    /// Of a message of `len` bytes that is received into `room`.
+    #[inline]
+    pub(super) fn of_message(key: Key, len: usize, room: usize) -> Self {
+        let error = (room < len).then_some(Error::Truncated);
+        Self { source: key.source, tag: key.tag, bytes: len.min(room), cancelled: false, error }
+    }
+
     pub(super) const fn failed(error: Error) -> Self {
         Self { error: Some(error), ..Self::SENT }
     }

@@ -7,8 +7,11 @@ use super::sys::{Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
 pub const BURST: usize = 32;
-/// Bytes that wait for a flush, before they go without one: four frames of 9 KB.
+/// Bytes of large frames that wait for a flush, before they go without one: four frames of 9 KB. The other side copies them meanwhile
+/// (bench/NOTES.md 24c).
 const STAGED_MAX: usize = 32 << 10;
+/// Room of a large frame: as many small ones as `BURST` are less than `STAGED_MAX`, or a network's.
+const LARGE_MIN: usize = 4 << 10;
 
 const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
 
@@ -146,6 +149,8 @@ pub struct TxBatch {
     staged_count: usize,
     /// Of all that is staged.
     staged_bytes: usize,
+    /// Bytes from which on they go without a flush.
+    due_at: usize,
     room: usize,
 }
 
@@ -164,8 +169,14 @@ impl TxBatch {
             staged: [NO_FRAME; BURST],
             staged_count: 0,
             staged_bytes: 0,
+            due_at: Self::due_at(room, 0),
             room,
         }
+    }
+
+    /// Not at once after the device has left `kept` bytes here: its ring is full.
+    const fn due_at(room: usize, kept: usize) -> usize {
+        if room < LARGE_MIN { usize::MAX } else { kept + STAGED_MAX }
     }
 
     #[inline]
@@ -173,10 +184,10 @@ impl TxBatch {
         self.staged_count == BURST
     }
 
-    /// True when what waits is to go before more is written: the other side copies it meanwhile (bench/NOTES.md 67).
+    /// True when what waits is to go before more is written.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.is_full() || self.staged_bytes >= STAGED_MAX
+        self.is_full() || self.staged_bytes >= self.due_at
     }
 
     /// True when nothing waits to be sent.
@@ -252,6 +263,7 @@ impl TxBatch {
             return self.keep_after(sent);
         }
         self.staged_count = 0;
+        self.due_at = Self::due_at(self.room, 0);
         (sent, std::mem::take(&mut self.staged_bytes))
     }
 
@@ -263,6 +275,7 @@ impl TxBatch {
         self.staged.copy_within(sent..self.staged_count, 0);
         self.staged_count -= sent;
         self.staged_bytes -= bytes;
+        self.due_at = Self::due_at(self.room, self.staged_bytes);
         (sent, bytes)
     }
 }

@@ -2,12 +2,15 @@
 
 use super::job::{CONTEXT, Job, Receive, bytes, pattern};
 use super::messages::quick_to_notice;
+use crate::adi::lists::Key;
 use crate::adi::record::Unasked;
-use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode, Pattern};
+use crate::adi::request::State;
+use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode, Pattern, Request};
 use sidelane_nic::mem::{Config as NodeConfig, LineModel, LinkModel};
 
 /// Frames of nine KB, so parts of 8 KiB.
 const FRAME: usize = 9_000;
+const KEY: Key = Key { context: CONTEXT, source: 0, tag: 5 };
 /// The longest that is sent unasked, and most of the credit.
 const LONGEST: usize = 50_000;
 
@@ -29,14 +32,21 @@ fn job_on(link: LinkModel) -> Job {
 
 /// A message of which only the first parts have come to the second process.
 fn half_a_message(posted_first: bool) -> (Job, Option<Receive>) {
+    let (job, early, _) = half_sent(posted_first);
+    (job, early)
+}
+
+/// The same, and the send, of which the last part is not handed over.
+fn half_sent(posted_first: bool) -> (Job, Option<Receive>, Request) {
     let slow = LineModel { rate_bits_per_s: Some(100_000_000), ..LineModel::default() };
     let mut job = job_on(LinkModel { line: slow, ..LinkModel::default() });
     let early = posted_first.then(|| job.recv(1, Some(0), Some(2), LONGEST));
-    job.send(0, 1, 2, &bytes(2, LONGEST));
+    let send = job.send(0, 1, 2, &bytes(2, LONGEST));
     while job.devices[1].engine.peers[0].incomplete.is_none() {
         job.step();
     }
-    (job, early)
+    assert!(!job.devices[0].is_complete(send));
+    (job, early, send)
 }
 
 /// All of the credit is there: what is sent goes unasked.
@@ -165,15 +175,15 @@ fn a_message_whose_sender_is_gone_between_two_parts_ends_its_receive_and_is_not_
 fn parts_that_break_the_rules_are_counted_and_change_nothing() {
     let (mut job, early) = half_a_message(true);
     let engine = &mut job.devices[1].engine;
-    let key = crate::adi::lists::Key { context: CONTEXT, source: 0, tag: 5 };
     let too_much = [0; LONGEST];
     for forged in [
         Unasked::Part { at: 0, bytes: b"again" },
         Unasked::Part { at: u64::MAX, bytes: b"beyond" },
         Unasked::Part { at: 8_192, bytes: &too_much },
-        Unasked::Begin { key, len: u64::MAX, bytes: b"long" },
-        Unasked::Begin { key, len: 64 << 10, bytes: b"beyond the credit" },
-        Unasked::Begin { key, len: 3, bytes: b"short" },
+        Unasked::Begin { key: KEY, len: 10, bytes: b"too early" },
+        Unasked::Begin { key: KEY, len: u64::MAX, bytes: b"long" },
+        Unasked::Begin { key: KEY, len: 64 << 10, bytes: b"beyond the credit" },
+        Unasked::Begin { key: KEY, len: 3, bytes: b"short" },
     ] {
         let before = engine.counters.malformed;
         engine.handle_unasked(0, forged);
@@ -182,4 +192,67 @@ fn parts_that_break_the_rules_are_counted_and_change_nothing() {
     let receive = early.unwrap();
     let (status, got) = job.finish_recv(1, receive);
     assert_eq!((status.error, got), (None, &bytes(2, LONGEST)[..]));
+}
+
+#[test]
+fn what_begins_when_its_sender_counts_as_gone_is_left_out() {
+    let mut job = job_on(LinkModel::default());
+    let from_anybody = job.recv(1, None, None, 8);
+    let device = &mut job.devices[1];
+    device.engine.lose(&mut device.ports, 0);
+    device.engine.handle_unasked(0, Unasked::Begin { key: KEY, len: 10, bytes: b"first" });
+    device.engine.handle_unasked(0, Unasked::Part { at: 5, bytes: b"later" });
+    assert_eq!(*device.counters(), Counters { stale: 2, ..Counters::default() });
+    let state = device.engine.requests.at(from_anybody.request.index).state;
+    assert!(matches!(state, State::Posted { .. }), "{state:?}");
+}
+
+#[test]
+fn a_send_in_parts_ends_with_its_last_part_whatever_is_asked_meanwhile() {
+    let (mut job, early, send) = half_sent(true);
+    job.devices[0].cancel(send);
+    job.devices[0].revoke(CONTEXT);
+    let receive = early.unwrap();
+    job.devices[1].cancel(receive.request);
+    assert!(!job.devices[0].is_complete(send) && !job.devices[1].is_complete(receive.request));
+    let (status, got) = job.finish_recv(1, receive);
+    assert_eq!((status.error, got), (None, &bytes(2, LONGEST)[..]));
+    let status = job.finish(0, send);
+    assert_eq!((status.error, status.cancelled), (None, false));
+    check_credit(&mut job);
+}
+
+#[test]
+fn a_send_in_parts_fails_when_its_receiver_is_gone() {
+    let (mut job, _, send) = half_sent(true);
+    job.fabric.crash(1);
+    assert_eq!(job.finish(0, send).error, Some(Error::ProcFailed));
+}
+
+#[test]
+fn a_receive_that_is_freed_or_too_short_takes_what_it_can_of_a_message_that_has_begun() {
+    let (mut job, early) = half_a_message(true);
+    job.devices[1].free(early.unwrap().request);
+    check_credit(&mut job);
+
+    let (mut job, _) = half_a_message(false);
+    let receive = job.recv(1, Some(0), Some(2), 20_000);
+    let (status, got) = job.finish_recv(1, receive);
+    assert_eq!((status.error, got), (Some(Error::Truncated), &bytes(2, LONGEST)[..20_000]));
+    check_credit(&mut job);
+}
+
+#[test]
+fn who_waits_for_the_receive_announces_what_fits_no_frame() {
+    let mut job = job_on(LinkModel::default());
+    for (len, announced_whole) in [(8_000, true), (20_000, false)] {
+        let before = *job.devices[1].counters();
+        let send = job.send_as(0, 1, 2, &bytes(4, len), Mode::Synchronous);
+        job.steps(100);
+        assert!(!job.devices[0].is_complete(send));
+        let receive = job.recv(1, Some(0), Some(2), len);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(4, len));
+        assert_eq!(job.finish(0, send).error, None);
+        assert_eq!(*job.devices[1].counters() == before, announced_whole, "{len} bytes");
+    }
 }
