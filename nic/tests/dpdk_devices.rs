@@ -11,6 +11,7 @@ use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::{Link, Nic, TxSlot};
 
 use namespace::{ip, run_inside, veth};
+use patience::until;
 
 macro_rules! inside_a_namespace {
     ($($name:ident)*) => {
@@ -121,6 +122,28 @@ fn a_ring_brings_its_frames_back() {
     for number in 0..1_000u32 {
         send(&mut nic, link, &number.to_le_bytes());
         assert_eq!(receive(&mut nic), number.to_le_bytes());
+    }
+}
+
+#[test]
+fn large_frames_go_before_a_flush_and_small_ones_wait_for_it() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let name = format!("memif:sidelane-early-{}", std::process::id());
+    let open = |device: String| Dpdk::open(&Config { mtu: Some(9_000), ..Config::new(device) }).unwrap();
+    let (mut a, b) = (open(format!("{name},server")), open(name));
+    until("the two meet", || a.link_is_up() && b.link_is_up());
+    let link = a.link(b.caps().addr).unwrap();
+    // The fifth frame of 8 KiB is lent when the four before it, more than 32 KiB with their headers, are gone.
+    for (len, frames, early) in [(8 << 10, 5, 4), (64, 31, 0)] {
+        let before = a.counters().tx_frames;
+        for _ in 0..frames {
+            a.tx_slot(link, len).expect("a slot").commit();
+        }
+        assert_eq!(a.counters().tx_frames - before, early, "{len} bytes");
+        a.flush();
+        assert_eq!(a.counters().tx_frames - before, frames, "{len} bytes");
     }
 }
 

@@ -360,6 +360,7 @@ impl Engine {
         true
     }
 
+    /// Takes in what is sent unasked.
     // Few instructions between the first look at a message and its copy, and the processor begins that while the first line is on its way:
     // 512 B on `shm` 440 to 470 ns, with a call here 540 (bench/NOTES.md 66).
     #[inline(always)]

@@ -10,7 +10,7 @@ pub const BURST: usize = 32;
 /// Bytes of large frames that wait for a flush, before they go without one: four frames of 9 KB. The other side copies them meanwhile
 /// (bench/NOTES.md 24c).
 const STAGED_MAX: usize = 32 << 10;
-/// Room of a large frame: as many small ones as `BURST` are less than `STAGED_MAX`, or a network's.
+/// Room of a large frame. Those of a network's usual MTU go in whole bursts.
 const LARGE_MIN: usize = 4 << 10;
 
 const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
