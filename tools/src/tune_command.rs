@@ -33,7 +33,7 @@ pub struct TuneArgs {
     /// first within each host and then between hosts; 0 leaves that out [default: 2x4,4x4, with --quick 2x4, and 0 with --ranks 0]
     #[arg(long, value_delimiter = ',', value_name = "HxR", value_parser = shape)]
     pub two_level: Vec<Option<Shape>>,
-    /// Fewer and shorter rounds: two minutes instead of five
+    /// Fewer and shorter rounds: two to three minutes instead of four
     #[arg(long)]
     pub quick: bool,
     /// Where jobs shall find it [default: ~/.config/sidelane/tuning.json]
