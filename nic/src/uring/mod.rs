@@ -12,6 +12,7 @@ mod datapath;
 mod early;
 mod filter;
 mod open;
+mod pace;
 mod rx_ring;
 mod steering;
 mod sys;
@@ -27,6 +28,7 @@ use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use pace::Pace;
 use rx_ring::RxRing;
 use steering::Steering;
 use tx_queue::TxQueue;
@@ -63,6 +65,8 @@ pub struct Uring {
     seen_early: u64,
     /// Those in the shape of IP packets, where the interface carries such.
     dressed: Option<(RxRing, Offload)>,
+    /// How we keep behind those that are cut on the way.
+    pace: Pace,
     tx: TxQueue,
     links: LinkTable<Headers>,
     mac: [u8; 6],

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use super::pace::Pace;
 use super::rx_ring::RxRing;
 use super::steering::Steering;
 use super::sys;
@@ -117,6 +118,7 @@ impl Uring {
             steering: Steering::START,
             seen_early: 0,
             dressed,
+            pace: Pace::START,
             tx,
             links: LinkTable::new(),
             mac: port.mac,
