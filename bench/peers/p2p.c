@@ -177,6 +177,9 @@ int main(int argc, char **argv)
     warm_ns = strtoull(argv[4], NULL, 10);
     measure_ns = strtoull(argv[5], NULL, 10);
 
+    char host[64] = "", hosts[2][sizeof host];
+    gethostname(host, sizeof host - 1);
+    MPI_Gather(host, sizeof host, MPI_CHAR, hosts, sizeof host, MPI_CHAR, 0, MPI_COMM_WORLD);
     if (rank == 0) {
         char library[MPI_MAX_LIBRARY_VERSION_STRING];
         int length;
@@ -185,7 +188,7 @@ int main(int argc, char **argv)
         for (char *c = library; *c; c++)
             if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
                 *c = ' ';
-        printf("{\"library\":\"%s\"}\n", library);
+        printf("{\"library\":\"%s\",\"hosts\":[\"%s\",\"%s\"]}\n", library, hosts[0], hosts[1]);
     }
     uint64_t whole_ns = measure_ns;
     for (int counts = 0; counts <= 1; counts++) {

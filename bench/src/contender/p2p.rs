@@ -26,15 +26,26 @@ pub fn limit(patterns: &[Pattern]) -> Duration {
     STARTS_WITHIN + 2 * patterns.iter().map(|pattern| Duration::from_nanos(pattern.limit_ns)).sum::<Duration>()
 }
 
-/// What it has said: the version of the library, and one outcome for each of `patterns`. `Err`: what does not fit.
-pub fn read(output: &str, patterns: &[Pattern]) -> Result<(String, Vec<Outcome>), String> {
-    let mut library = None;
+/// What it has said.
+#[derive(Debug)]
+pub struct Report {
+    /// The library's version.
+    pub library: String,
+    /// The name of the host that each rank ran on.
+    pub hosts: [String; 2],
+    /// One for each pattern.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// Reads what it has said about `patterns`. `Err`: what does not fit.
+pub fn read(output: &str, patterns: &[Pattern]) -> Result<Report, String> {
+    let mut first = None;
     let mut outcomes = Vec::new();
     // A launcher may add lines of its own.
     for line in output.lines().filter(|line| line.starts_with('{')) {
         let line: Line = serde_json::from_str(line).map_err(|error| format!("`{line}`: {error}"))?;
         match line {
-            Line::Library { library: name } => library = Some(name),
+            Line::Library { library, hosts } => first = Some((library, hosts)),
             Line::Measured { kind, size, half_rtt_ns, msgs_per_s } => {
                 let asked = patterns.get(outcomes.len()).map(|pattern| (pattern.kind, pattern.size));
                 if asked != Some((kind, size)) {
@@ -44,8 +55,8 @@ pub fn read(output: &str, patterns: &[Pattern]) -> Result<(String, Vec<Outcome>)
             }
         }
     }
-    match library {
-        Some(library) if outcomes.len() == patterns.len() => Ok((library, outcomes)),
+    match first {
+        Some((library, hosts)) if outcomes.len() == patterns.len() => Ok(Report { library, hosts, outcomes }),
         _ => Err(format!("it has played {} of {} patterns", outcomes.len(), patterns.len())),
     }
 }
@@ -53,7 +64,7 @@ pub fn read(output: &str, patterns: &[Pattern]) -> Result<(String, Vec<Outcome>)
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Library { library: String },
+    Library { library: String, hosts: [String; 2] },
     Measured { kind: Kind, size: usize, half_rtt_ns: Option<Summary>, msgs_per_s: Option<f64> },
 }
 
@@ -77,20 +88,20 @@ mod tests {
 
     #[test]
     fn its_lines_are_outcomes() {
-        let output = "a launcher's word\n{\"library\":\"Some MPI 5\"}\n\
+        let output = "a launcher's word\n{\"library\":\"Some MPI 5\",\"hosts\":[\"a\",\"b\"]}\n\
             {\"half_rtt_ns\":{\"min\":1.0,\"p50\":2.0,\"p99\":3.0,\"p999\":4.0,\"n\":9},\"kind\":\"ping-pong\",\"size\":8}\n\
             {\"msgs_per_s\":1e6,\"kind\":\"bandwidth\",\"size\":4096}\n";
-        let (library, outcomes) = read(output, &patterns()).unwrap();
-        assert_eq!(library, "Some MPI 5");
-        assert_eq!(outcomes[0].half_rtt_ns.unwrap().p50, 2.0);
-        assert_eq!(outcomes[1].msgs_per_s, Some(1e6));
+        let report = read(output, &patterns()).unwrap();
+        assert_eq!((&*report.library, report.hosts), ("Some MPI 5", ["a".to_owned(), "b".to_owned()]));
+        assert_eq!(report.outcomes[0].half_rtt_ns.unwrap().p50, 2.0);
+        assert_eq!(report.outcomes[1].msgs_per_s, Some(1e6));
     }
 
     #[test]
     fn what_is_missing_or_was_not_asked_for_is_no_result() {
-        let one = "{\"library\":\"x\"}\n{\"msgs_per_s\":1,\"kind\":\"flood\",\"size\":8}\n";
+        let one = "{\"library\":\"x\",\"hosts\":[\"a\",\"a\"]}\n{\"msgs_per_s\":1,\"kind\":\"flood\",\"size\":8}\n";
         assert!(read(one, &patterns()).unwrap_err().contains("flood of 8 B"));
-        assert_eq!(read("{\"library\":\"x\"}\n", &patterns()).unwrap_err(), "it has played 0 of 2 patterns");
+        assert_eq!(read(&one[..one.find('\n').unwrap()], &patterns()).unwrap_err(), "it has played 0 of 2 patterns");
         assert!(read("{\"what\":1}\n", &patterns()).is_err());
     }
 }

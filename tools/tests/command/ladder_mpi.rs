@@ -21,7 +21,7 @@ cat >"$2" <<'END'
 [ "$3" -ge 20 ] || exit 1
 [ "$(cat /proc/sys/net/ipv4/tcp_congestion_control)" = reno ] || exit 1
 shift 5
-echo '{"library":"False MPI 5"}'
+echo "{\"library\":\"False MPI 5\",\"hosts\":[\"$(hostname)\",\"$SECOND\"]}"
 for one; do
     tail="\"kind\":\"${one%:*}\",\"size\":${one#*:}}"
     case $one in
@@ -44,10 +44,13 @@ while [ "$1" != -n ]; do
     shift
 done
 shift 2
+export SECOND=sidelane-a
 if [ -n "$ssh" ]; then
+    [ "$("$ssh" -x 10.79.0.1 'hostname; ls /dev/shm/left-behind*' | tr '\n' ' ')" = "sidelane-a /dev/shm/left-behind-SIDELANE " ] || complain "where are we?"
     there=$("$ssh" -x 10.79.0.2 'echo "$(hostname) $(readlink /proc/self/ns/net) $(ls /dev/shm)"') || complain "no ssh"
     [ "${there%% *}" = sidelane-b ] || complain "the other host is $there"
     case $there in *"$(readlink /proc/self/ns/net)"*|*left-behind*) complain "one host is both: $there" ;; esac
+    SECOND=sidelane-b
 fi
 exec "$@"
 "#;
@@ -105,11 +108,13 @@ fn an_mpi_that_fails_is_quoted() {
     }
     let compiler = "#!/bin/sh\necho 'mpicc: no compiler here' >&2\nexit 1\n";
     let launcher = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho 'cannot reach the other host' >&2\nexit 3\n";
-    let silent = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho '{\"library\":\"x\"}'\n";
+    let silent = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho '{\"library\":\"x\",\"hosts\":[\"a\",\"b\"]}'\n";
+    let on_one_host = MPIEXEC.replace("SECOND=sidelane-b", "");
     for (mpicc, mpiexec, reasons) in [
         (compiler, MPIEXEC, ["its mpicc has failed", "no compiler here"]),
         (MPICC, launcher, ["exit status: 3", "cannot reach the other host"]),
         (MPICC, silent, ["other-mpi", "played 0 of 1 patterns"]),
+        (MPICC, &on_one_host, ["mpich", "put the ranks on sidelane-a and sidelane-a"]),
     ] {
         let prefix = prefix(&stage, mpicc, mpiexec);
         let output = ladder(&stage, &prefix, &["--nic", "uring", "--patterns", "ping-pong"]).output().unwrap();

@@ -13,10 +13,13 @@ if [ "$other" != alone ]; then
     : >/dev/shm/host-b
     mount --no-canonicalize --bind /proc/self/fd/0 /dev/shm/host-b
     # What launchers call in the place of ssh: options, a host's name, a command that runs there.
-    cat >/dev/shm/ssh <<'END'
-#!/bin/sh
+    # Some call it for the host that they are on, too.
+    printf '#!/bin/sh\nother=%s\n' "$other" >/dev/shm/ssh
+    cat >>/dev/shm/ssh <<'END'
 while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
 shift
+[ "$host" = "$other" ] || exec sh -c "$*"
 exec nsenter --net=/dev/shm/host-b unshare --uts --ipc --mount sh -c '
     set -e
     hostname sidelane-b

@@ -102,9 +102,14 @@ impl Contender for Launch<'_> {
         let stages = self.stages.borrow();
         let (_, lab) = stages.iter().find(|(one, _)| *one == regime).ok_or("it has no lab")?;
         let mut command = self.command(lab, patterns).map_err(|error| error.to_string())?;
-        let (version, outcomes) = output_of(&mut command, p2p::limit(patterns), |output| p2p::read(output, patterns))?;
-        self.version = Some(version);
-        Ok(outcomes)
+        let report = output_of(&mut command, p2p::limit(patterns), |output| p2p::read(output, patterns))?;
+        let [first, second] = &report.hosts;
+        // Two on one host measure another wire than the one that is asked for.
+        if (first == second) != self.alone {
+            return Err(format!("its launcher has put the ranks on {first} and {second}"));
+        }
+        self.version = Some(report.library);
+        Ok(report.outcomes)
     }
 }
 
