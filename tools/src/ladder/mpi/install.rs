@@ -1,6 +1,7 @@
 //! An installed MPI: which one it is, and a C program of ours compiled by its compiler.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
@@ -24,7 +25,7 @@ pub struct Installation {
     /// The program that it runs.
     pub program: PathBuf,
     /// What its commands need to find its other files, unless the user has set it.
-    pub environment: Vec<(&'static str, PathBuf)>,
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 /// What an MPI is to run.
@@ -90,17 +91,26 @@ impl Installation {
 }
 
 /// What Intel's `vars.sh` would set, and the wheels of PyPI have nobody to.
-fn environment(prefix: &Path) -> Vec<(&'static str, PathBuf)> {
-    let mut environment = vec![("I_MPI_ROOT", prefix.to_owned())];
-    let mut first_with = |file: &str, folders: [&str; 2], variable| {
-        let folder = folders.map(|folder| prefix.join(folder)).into_iter().find(|folder| folder.join(file).exists());
-        environment.extend(folder.map(|folder| (variable, folder)));
+fn environment(prefix: &Path) -> Vec<(&'static str, OsString)> {
+    let of_user = |name: &str| std::env::var_os(name);
+    let folder_with = |file: &str, folders: [&str; 2]| {
+        folders.map(|folder| prefix.join(folder)).into_iter().find(|folder| folder.join(file).exists())
     };
-    first_with("libtcp-fi.so", ["lib", "opt/mpi/libfabric/lib/prov"], "FI_PROVIDER_PATH");
-    first_with("libfabric.so.1", ["lib", "opt/mpi/libfabric/lib"], "LD_LIBRARY_PATH");
-    environment.retain(|(name, _)| std::env::var_os(name).is_none());
+    let mut environment = vec![("I_MPI_ROOT", prefix.into())];
+    if let Some(folder) = folder_with("libtcp-fi.so", ["lib", "opt/mpi/libfabric/lib/prov"]) {
+        environment.push(("FI_PROVIDER_PATH", folder.into()));
+    }
+    environment.retain(|(name, _)| of_user(name).is_none());
+    if let Some(folder) = folder_with("libfabric.so.1", ["lib", "opt/mpi/libfabric/lib"]) {
+        // Behind the user's own: it may be set for anything.
+        let own = of_user(LIBRARIES).into_iter().flat_map(|own| std::env::split_paths(&own).collect::<Vec<_>>());
+        environment.extend(std::env::join_paths(own.chain([folder])).ok().map(|path| (LIBRARIES, path)));
+    }
     environment
 }
+
+/// Where the dynamic linker looks first.
+const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
 /// The name and the launcher of an MPI whose mpiexec says this of itself.
 fn recognise(version: &str) -> (&'static str, Family) {
@@ -117,7 +127,7 @@ fn recognise(version: &str) -> (&'static str, Family) {
 
 /// Has the program compiled; one file an installation is kept, and overwritten each time, since compiling takes no longer than
 /// finding out whether it must be done.
-fn compile(prefix: &Path, program: Program, environment: &[(&str, PathBuf)]) -> Result<PathBuf, InstallError> {
+fn compile(prefix: &Path, program: Program, environment: &[(&str, OsString)]) -> Result<PathBuf, InstallError> {
     let (name, source) = match program {
         Program::P2p => ("p2p", p2p::SOURCE),
         Program::Collectives => ("collectives", collectives::SOURCE),
