@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The ladder's patterns over whatever MPI this is compiled with: one line of JSON a measurement, by rank 0.
+ * The ladder's patterns over whatever MPI this is compiled with: one line of JSON of the library and of
+ * each rank's host, and one a measurement, by rank 0.
  *
  *     p2p CORE_A CORE_B LIMIT_S WARM_NS MEASURE_NS PATTERN:SIZE...
  *
@@ -189,6 +190,7 @@ int main(int argc, char **argv)
             if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
                 *c = ' ';
         printf("{\"library\":\"%s\",\"hosts\":[\"%s\",\"%s\"]}\n", library, hosts[0], hosts[1]);
+        fflush(stdout);
     }
     uint64_t whole_ns = measure_ns;
     for (int counts = 0; counts <= 1; counts++) {

@@ -39,13 +39,13 @@ pub struct Report {
 
 /// Reads what it has said about `patterns`. `Err`: what does not fit.
 pub fn read(output: &str, patterns: &[Pattern]) -> Result<Report, String> {
-    let mut first = None;
+    let mut greeting = None;
     let mut outcomes = Vec::new();
     // A launcher may add lines of its own.
     for line in output.lines().filter(|line| line.starts_with('{')) {
         let line: Line = serde_json::from_str(line).map_err(|error| format!("`{line}`: {error}"))?;
         match line {
-            Line::Library { library, hosts } => first = Some((library, hosts)),
+            Line::Library { library, hosts } => greeting = Some((library, hosts)),
             Line::Measured { kind, size, half_rtt_ns, msgs_per_s } => {
                 let asked = patterns.get(outcomes.len()).map(|pattern| (pattern.kind, pattern.size));
                 if asked != Some((kind, size)) {
@@ -55,7 +55,7 @@ pub fn read(output: &str, patterns: &[Pattern]) -> Result<Report, String> {
             }
         }
     }
-    match first {
+    match greeting {
         Some((library, hosts)) if outcomes.len() == patterns.len() => Ok(Report { library, hosts, outcomes }),
         _ => Err(format!("it has played {} of {} patterns", outcomes.len(), patterns.len())),
     }
@@ -101,7 +101,8 @@ mod tests {
     fn what_is_missing_or_was_not_asked_for_is_no_result() {
         let one = "{\"library\":\"x\",\"hosts\":[\"a\",\"a\"]}\n{\"msgs_per_s\":1,\"kind\":\"flood\",\"size\":8}\n";
         assert!(read(one, &patterns()).unwrap_err().contains("flood of 8 B"));
-        assert_eq!(read(&one[..one.find('\n').unwrap()], &patterns()).unwrap_err(), "it has played 0 of 2 patterns");
+        let alone = "{\"library\":\"x\",\"hosts\":[\"a\",\"a\"]}\n";
+        assert_eq!(read(alone, &patterns()).unwrap_err(), "it has played 0 of 2 patterns");
         assert!(read("{\"what\":1}\n", &patterns()).is_err());
     }
 }

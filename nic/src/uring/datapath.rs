@@ -16,7 +16,7 @@ impl Uring {
     /// hold the caller.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        if budget == 0 || !self.small.settle() || self.pace.is_away(clock::monotonic) {
+        if budget == 0 || !self.small.settle() || self.pace.rests(clock::monotonic) {
             return 0;
         }
         // A turn of the layers above takes as long as many looks, and what comes meanwhile waits for the next.
@@ -59,7 +59,7 @@ impl Uring {
     /// Shows what the kernel has handed over.
     #[inline]
     fn show_waiting(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        let (mut shown, mut of_trains, mut filter) = (0, 0, None);
+        let (mut shown, mut train_frames, mut filter) = (0, 0, None);
         let own = (self.mac, self.endpoint);
         for _ in 0..budget {
             let (ring, dress) = match next_ring(&mut self.small, self.dressed.as_mut()) {
@@ -67,7 +67,7 @@ impl Uring {
                 None => break,
             };
             let Some(frame) = ring.frame() else { break };
-            of_trains += u32::from(dress == Some(Offload::Trains));
+            train_frames += u32::from(dress == Some(Offload::Trains));
             match parse(dress, &frame) {
                 Ok((to, from, payload)) if to.is_none_or(|to| to == own) => {
                     self.counters.rx_frames += 1;
@@ -97,12 +97,8 @@ impl Uring {
         if let Some(on) = filter {
             self.set_filter(on);
         }
-        if of_trains > 0 {
-            if self.has_frame() {
-                self.pace.on_shown(of_trains);
-            } else {
-                self.pace.on_caught_up(of_trains, clock::monotonic());
-            }
+        if train_frames > 0 {
+            self.pace.on_shown(train_frames, self.has_frame(), clock::monotonic());
         }
         shown
     }

@@ -97,6 +97,11 @@ impl Uring {
     pub fn seen_early(&self) -> u64 {
         self.seen_early
     }
+
+    /// Times so far that it was asked for frames and did not look, to keep behind a train that comes.
+    pub fn rested(&self) -> u64 {
+        self.pace.rested()
+    }
 }
 
 /// A peer's headers, built once. Only the length changes from frame to frame.

@@ -2,43 +2,57 @@
 //!
 //! A train is cut on its sender's core, which writes frame after frame into our ring, each in about a microsecond. A reader that has
 //! caught up, and looks for the next one, takes the lines away that are being written, and each frame takes a fifth longer
-//! (`bench/NOTES.md` 67). So it stays away, for a share of the time in which they have come.
+//! (`bench/NOTES.md` 67). So it rests, for a share of the time in which they have come.
 
 use crate::time::{Duration, Instant};
 
 /// How a reader keeps behind the trains that come.
 #[derive(Debug)]
 pub struct Pace {
-    /// Frames since they come one behind the other; none while none come.
+    /// Frames that came one behind the other, until now or some time ago.
     frames: u32,
-    /// When the last one was seen.
+    /// When the last of them was shown.
     last: Instant,
     /// When to look again.
     until: Instant,
+    /// Times that it was too early.
+    rested: u64,
 }
 
 impl Pace {
     /// No train comes.
-    pub const START: Self = Self { frames: 0, last: Instant::ZERO, until: Instant::ZERO };
+    pub const START: Self = Self { frames: 0, last: Instant::ZERO, until: Instant::ZERO, rested: 0 };
 
     /// True when it is too early to look. `now` is asked only while trains come.
     #[inline]
-    pub fn is_away(&self, now: impl FnOnce() -> Instant) -> bool {
-        self.frames > 0 && now() < self.until
+    pub fn rests(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        if self.frames == 0 {
+            return false;
+        }
+        let now = now();
+        // Longer than it rests is a clock that went back.
+        let rests = now < self.until && self.until.since(now) <= REST_MAX;
+        self.rested += u64::from(rests);
+        rests
     }
 
-    /// So many `frames` of trains were shown, and those are all that have come.
-    #[inline]
-    pub fn on_caught_up(&mut self, frames: u32, now: Instant) {
-        self.on_shown(frames);
-        self.last = now;
-        self.leave(now);
+    /// Times so far that it was too early.
+    pub const fn rested(&self) -> u64 {
+        self.rested
     }
 
-    /// So many `frames` of trains were shown, and more have come.
+    /// So many `frames` of trains were shown; `more` wait.
     #[inline]
-    pub fn on_shown(&mut self, frames: u32) {
+    pub fn on_shown(&mut self, frames: u32, more: bool, now: Instant) {
+        // Those before are another train's when nobody has looked for so long.
+        if now.since(self.last.max(self.until)) > GAP_MAX {
+            self.frames = 0;
+        }
         self.frames = self.frames.saturating_add(frames);
+        (self.last, self.until) = (now, now);
+        if !more {
+            self.rest(now);
+        }
     }
 
     /// It has looked, and nothing was there. `now` is asked only while trains come.
@@ -51,19 +65,19 @@ impl Pace {
         if now.since(self.last) > GAP_MAX {
             self.frames = 0;
         } else {
-            self.leave(now);
+            self.rest(now);
         }
     }
 
-    fn leave(&mut self, now: Instant) {
-        self.until = now + AWAY_PER_FRAME.saturating_mul(u64::from(self.frames)).min(AWAY_MAX);
+    fn rest(&mut self, now: Instant) {
+        self.until = now + REST_PER_FRAME.saturating_mul(u64::from(self.frames)).min(REST_MAX);
     }
 }
 
-/// A seventh of what a frame takes to come.
-const AWAY_PER_FRAME: Duration = Duration::from_nanos(150);
+/// A seventh of what a frame takes to come. (These three: `bench/NOTES.md` 67.)
+const REST_PER_FRAME: Duration = Duration::from_nanos(150);
 /// Longer ones make trains no faster.
-const AWAY_MAX: Duration = Duration::from_micros(8);
+const REST_MAX: Duration = Duration::from_micros(8);
 /// Between two trains of one stream, and less than it takes to send a short train back and get another.
 const GAP_MAX: Duration = Duration::from_micros(4);
 
@@ -77,33 +91,56 @@ mod tests {
         panic!("the time was asked for")
     }
 
-    fn is_away_for(pace: &Pace, nanos: u64) -> bool {
-        let ends = AT + Duration::from_nanos(nanos);
-        pace.is_away(|| Instant::from_nanos(ends.as_nanos() - 1)) && !pace.is_away(|| ends)
+    fn after(nanos: u64) -> Instant {
+        AT + Duration::from_nanos(nanos)
+    }
+
+    /// Whether it rests for so long from `at` on.
+    fn rests_for(pace: &mut Pace, at: Instant, nanos: u64) -> bool {
+        let end = at + Duration::from_nanos(nanos);
+        pace.rests(|| Instant::from_nanos(end.as_nanos() - 1)) && !pace.rests(|| end)
     }
 
     #[test]
-    fn who_has_caught_up_stays_away_for_a_share_of_the_time_in_which_frames_came() {
+    fn who_has_caught_up_rests_for_a_share_of_the_time_in_which_frames_came() {
         let mut pace = Pace::START;
-        assert!(!pace.is_away(never));
-        pace.on_caught_up(1, AT);
-        assert!(is_away_for(&pace, 150));
-        pace.on_shown(32);
-        pace.on_caught_up(7, AT);
-        assert!(is_away_for(&pace, 40 * 150));
-        pace.on_caught_up(u32::MAX, AT);
-        assert!(is_away_for(&pace, 8_000));
+        assert!(!pace.rests(never));
+        pace.on_shown(1, false, AT);
+        assert!(rests_for(&mut pace, AT, 150));
+        pace.on_shown(32, true, AT);
+        assert!(!pace.rests(|| AT), "more wait");
+        pace.on_shown(7, false, AT);
+        assert!(rests_for(&mut pace, AT, 40 * 150));
+        pace.on_shown(u32::MAX, false, AT);
+        assert!(rests_for(&mut pace, AT, 8_000));
     }
 
     #[test]
     fn a_look_in_vain_ends_it_when_nothing_has_come_for_a_gap() {
         let mut pace = Pace::START;
         pace.on_nothing(never);
-        pace.on_caught_up(10, AT);
-        let late = AT + GAP_MAX;
-        pace.on_nothing(|| late);
-        assert!(pace.is_away(|| late), "a train that is late is still one");
-        pace.on_nothing(|| late + Duration::from_nanos(1));
-        assert!(!pace.is_away(never));
+        pace.on_shown(10, false, AT);
+        pace.on_nothing(|| after(4_000));
+        assert!(rests_for(&mut pace, after(4_000), 1_500), "a train that is late is still one");
+        pace.on_nothing(|| after(4_001));
+        assert!(!pace.rests(never));
+    }
+
+    #[test]
+    fn who_has_not_looked_for_a_gap_begins_anew() {
+        let mut pace = Pace::START;
+        pace.on_shown(40, false, AT);
+        // A rest is no gap.
+        pace.on_shown(10, false, after(6_000));
+        assert!(rests_for(&mut pace, after(6_000), 7_500));
+        pace.on_shown(1, false, after(1_000_000));
+        assert!(rests_for(&mut pace, after(1_000_000), 150));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_keeps_nobody_from_looking() {
+        let mut pace = Pace::START;
+        pace.on_shown(100, false, AT);
+        assert!(!pace.rests(|| Instant::from_nanos(AT.as_nanos() - 1)));
     }
 }

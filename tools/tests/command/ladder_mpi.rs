@@ -46,11 +46,13 @@ done
 shift 2
 export SECOND=sidelane-a
 if [ -n "$ssh" ]; then
-    [ "$("$ssh" -x 10.79.0.1 'hostname; ls /dev/shm/left-behind*' | tr '\n' ' ')" = "sidelane-a /dev/shm/left-behind-SIDELANE " ] || complain "where are we?"
+    here=$("$ssh" -x -l root 10.79.0.1 'echo "$(hostname) $(ls /dev/shm/left-behind*)"')
+    [ "$here" = "sidelane-a /dev/shm/left-behind-SIDELANE" ] || complain "this host is $here"
+    nowhere=$("$ssh" 10.79.0.3 hostname 2>&1) && complain "there is a third host: $nowhere"
     there=$("$ssh" -x 10.79.0.2 'echo "$(hostname) $(readlink /proc/self/ns/net) $(ls /dev/shm)"') || complain "no ssh"
     [ "${there%% *}" = sidelane-b ] || complain "the other host is $there"
     case $there in *"$(readlink /proc/self/ns/net)"*|*left-behind*) complain "one host is both: $there" ;; esac
-    SECOND=sidelane-b
+    SECOND=$("$ssh" someone@10.79.0.2 hostname)
 fi
 exec "$@"
 "#;
@@ -109,7 +111,7 @@ fn an_mpi_that_fails_is_quoted() {
     let compiler = "#!/bin/sh\necho 'mpicc: no compiler here' >&2\nexit 1\n";
     let launcher = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho 'cannot reach the other host' >&2\nexit 3\n";
     let silent = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho '{\"library\":\"x\",\"hosts\":[\"a\",\"b\"]}'\n";
-    let on_one_host = MPIEXEC.replace("SECOND=sidelane-b", "");
+    let on_one_host = MPIEXEC.replace("SECOND=$", ": $");
     for (mpicc, mpiexec, reasons) in [
         (compiler, MPIEXEC, ["its mpicc has failed", "no compiler here"]),
         (MPICC, launcher, ["exit status: 3", "cannot reach the other host"]),

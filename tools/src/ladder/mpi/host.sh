@@ -1,9 +1,9 @@
-# Runs a command as host A of two, or alone. Arguments: `alone` or the address of host B, then the command. Standard
+# Runs a command as host A of two, or alone. Arguments: A's address, `alone` or the address of host B, then the command. Standard
 # input: the network namespace of host B. Everything that an MPI may leave behind is in namespaces that end with the
 # command: files below /dev/shm (where its temporary files go too), processes, System V shared memory.
 set -e
-other=$1
-shift
+own=$1 other=$2
+shift 2
 hostname sidelane-a
 mount -t tmpfs none /dev/shm
 # A container may forbid a fresh /proc; without one some MPIs complain, and work.
@@ -13,13 +13,24 @@ if [ "$other" != alone ]; then
     : >/dev/shm/host-b
     mount --no-canonicalize --bind /proc/self/fd/0 /dev/shm/host-b
     # What launchers call in the place of ssh: options, a host's name, a command that runs there.
-    # Some call it for the host that they are on, too.
-    printf '#!/bin/sh\nother=%s\n' "$other" >/dev/shm/ssh
+    printf '#!/bin/sh\nown=%s other=%s\n' "$own" "$other" >/dev/shm/ssh
     cat >>/dev/shm/ssh <<'END'
-while [ "${1#-}" != "$1" ]; do shift; done
-host=$1
+while :; do
+    case $1 in
+    # These have a value behind them.
+    -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+    -*) shift ;;
+    *) break ;;
+    esac
+done
+host=${1##*@}
 shift
-[ "$host" = "$other" ] || exec sh -c "$*"
+case $host in
+"$other") ;;
+# Some call it for the host that they are on, too.
+"$own" | sidelane-a | localhost) exec sh -c "$*" ;;
+*) echo "ssh of the lab: no host '$host' (it has $own and $other)" >&2 && exit 255 ;;
+esac
 exec nsenter --net=/dev/shm/host-b unshare --uts --ipc --mount sh -c '
     set -e
     hostname sidelane-b

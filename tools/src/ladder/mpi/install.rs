@@ -24,7 +24,7 @@ pub struct Installation {
     pub mpiexec: PathBuf,
     /// The program that it runs.
     pub program: PathBuf,
-    /// What its commands need to find its other files, unless the user has set it.
+    /// What its commands need to find its other files. What the user has set stays, or stands before it.
     pub environment: Vec<(&'static str, OsString)>,
 }
 
@@ -84,15 +84,15 @@ impl Installation {
         let mpiexec = prefix.join("bin/mpiexec");
         let version = run(Command::new(&mpiexec).arg("--version"), "").map_err(failed("mpiexec"))?;
         let (name, family) = recognise(&version.said);
-        let environment = if family == Family::IntelHydra { environment(prefix) } else { Vec::new() };
+        let environment =
+            if family == Family::IntelHydra { environment(prefix, |name| std::env::var_os(name)) } else { Vec::new() };
         let program = compile(prefix, program, &environment)?;
         Ok(Self { name: name.to_owned(), family, mpiexec, program, environment })
     }
 }
 
 /// What Intel's `vars.sh` would set, and the wheels of PyPI have nobody to.
-fn environment(prefix: &Path) -> Vec<(&'static str, OsString)> {
-    let of_user = |name: &str| std::env::var_os(name);
+fn environment(prefix: &Path, of_user: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
     let folder_with = |file: &str, folders: [&str; 2]| {
         folders.map(|folder| prefix.join(folder)).into_iter().find(|folder| folder.join(file).exists())
     };
@@ -103,8 +103,12 @@ fn environment(prefix: &Path) -> Vec<(&'static str, OsString)> {
     environment.retain(|(name, _)| of_user(name).is_none());
     if let Some(folder) = folder_with("libfabric.so.1", ["lib", "opt/mpi/libfabric/lib"]) {
         // Behind the user's own: it may be set for anything.
-        let own = of_user(LIBRARIES).into_iter().flat_map(|own| std::env::split_paths(&own).collect::<Vec<_>>());
-        environment.extend(std::env::join_paths(own.chain([folder])).ok().map(|path| (LIBRARIES, path)));
+        let mut path = of_user(LIBRARIES).unwrap_or_default();
+        if !path.is_empty() {
+            path.push(":");
+        }
+        path.push(folder);
+        environment.push((LIBRARIES, path));
     }
     environment
 }
@@ -182,6 +186,26 @@ const LINES_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_user_has_set_stays_or_stands_before_it() {
+        let prefix = tempfile::tempdir().unwrap();
+        let lib = prefix.path().join("lib");
+        fs::create_dir(&lib).unwrap();
+        ["libtcp-fi.so", "libfabric.so.1"].iter().for_each(|file| fs::write(lib.join(file), "").unwrap());
+        let environment = |own: &[(&str, &str)]| {
+            let of_user = |name: &str| own.iter().find(|each| each.0 == name).map(|each| each.1.into());
+            environment(prefix.path(), of_user).into_iter().collect::<std::collections::HashMap<_, _>>()
+        };
+        for own in [&[][..], &[(LIBRARIES, "")]] {
+            let all = environment(own);
+            assert_eq!(all["I_MPI_ROOT"], prefix.path());
+            assert_eq!((&*all["FI_PROVIDER_PATH"], &*all[LIBRARIES]), (lib.as_os_str(), lib.as_os_str()));
+        }
+        let all = environment(&[("I_MPI_ROOT", "/opt"), (LIBRARIES, "/a:/b")]);
+        assert!(!all.contains_key("I_MPI_ROOT"));
+        assert_eq!(all[LIBRARIES].to_str().unwrap(), format!("/a:/b:{}", lib.display()));
+    }
 
     #[test]
     fn launchers_are_known_by_what_they_say() {

@@ -154,9 +154,11 @@ pub fn alone(lab: &Lab) -> Command {
 }
 
 fn host(lab: &Lab, other: &str) -> Command {
+    let own = lab.host(0).address().ip.to_string();
     let mut command = lab.host(0).command("unshare");
     // The end of a PID namespace's first process is the end of all of them.
-    command.args(["--pid", "--fork", "--kill-child", "--uts", "--ipc", "--mount", "sh", "-c", HOST, "host", other]);
+    command.args(["--pid", "--fork", "--kill-child", "--uts", "--ipc", "--mount"]);
+    command.args(["sh", "-c", HOST, "host", &own, other]);
     command
 }
 
