@@ -16,7 +16,11 @@ impl Uring {
     /// hold the caller.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        if budget == 0 || !self.small.settle() || self.pace.rests(clock::monotonic) {
+        if budget == 0 || !self.small.settle() {
+            return 0;
+        }
+        // What waits in the other ring, such as an ack of our own stream, ends a rest.
+        if self.pace.rests(clock::monotonic) && !self.small.has_frame() {
             return 0;
         }
         // A turn of the layers above takes as long as many looks, and what comes meanwhile waits for the next.
