@@ -222,6 +222,9 @@ mod cases {
             });
             // In a moment in which it may rest.
             assert_eq!(b.rx_burst(64, |_, _| panic!("one too many")), 0);
+            // Which a small frame ends.
+            send(a, to_b, &[1]);
+            assert_eq!(b.rx_burst(64, |_, _| ()), 1);
         };
         let play = |(mut a, mut b): (Uring, Uring), len, count| {
             (0..50).for_each(|_| exchange(&mut a, &mut b, len, count));

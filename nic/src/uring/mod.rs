@@ -98,7 +98,7 @@ impl Uring {
         self.seen_early
     }
 
-    /// Times so far that it was asked for frames and did not look, to keep behind a train that comes.
+    /// Times so far that it was asked for frames while it kept behind a train that comes.
     pub fn rested(&self) -> u64 {
         self.pace.rested()
     }
