@@ -1,0 +1,123 @@
+//! One endpoint and its interface: errors, rings, what comes and goes.
+
+use std::process::Command;
+
+use sidelane_nic::Nic;
+use sidelane_nic::time::Duration;
+use sidelane_nic::uring::{Config, OpenError, Uring};
+
+use crate::namespace::ip;
+use crate::patience::until;
+use crate::stage::{commit, open, receive_one, send, veth_pair};
+
+pub fn open_errors_say_what_to_do() {
+    let refusal = |interface: &str| Uring::open(&Config::new(interface, 1)).err().expect("a refusal");
+    ip("link add vA type veth peer name vB");
+
+    let error = refusal("vX");
+    assert!(matches!(error, OpenError::NoSuchInterface { .. }));
+    assert!(error.to_string().contains("vA") && error.to_string().contains("lo"), "{error}");
+
+    let error = refusal("vA");
+    assert!(matches!(error, OpenError::InterfaceDown(_)));
+    assert!(error.to_string().contains("ip link set vA up"), "{error}");
+
+    ip("link set vA up");
+    let first = open("vA", 1);
+    assert!(matches!(refusal("vA"), OpenError::EndpointTaken { endpoint: 1, .. }));
+    drop(first);
+    drop(open("vA", 1));
+}
+
+pub fn full_rings_drop_and_count() {
+    let (mut a, mut b, to_b) = veth_pair();
+    for (len, slots) in [(8, 256), (a.caps().mtu, 64)] {
+        let dropped_before = b.counters().rx_dropped;
+        for _ in 0..slots + 40 {
+            send(&mut a, to_b, &vec![7; len]);
+        }
+        let mut received = 0;
+        while b.rx_burst(1_000, |_, _| {}) > 0 {
+            received += 1;
+        }
+        assert!(received > 0);
+        assert_eq!(b.counters().rx_dropped - dropped_before, 40, "{len} B");
+        assert_eq!(b.counters().rx_dropped - dropped_before, 40, "reading the counters changes nothing");
+    }
+}
+
+pub fn removed_interface_is_gone() {
+    let (mut a, mut b, to_b) = veth_pair();
+    send(&mut a, to_b, b"up");
+    receive_one(&mut b);
+    assert!(!a.is_gone(to_b));
+    ip("link del vA");
+    let deadline = a.now() + Duration::from_millis(2_000);
+    a.wait(Some(deadline)).unwrap();
+    assert!(a.is_gone(to_b), "noticed by waiting");
+
+    let to_a = b.link(a.caps().addr).unwrap();
+    send(&mut b, to_a, b"to nobody");
+    assert!(b.is_gone(to_a), "noticed by sending");
+    assert_eq!(b.counters().tx_failed, 1);
+    assert!(commit(&mut b, to_a, b"again"), "no slot is stuck");
+}
+
+pub fn interface_that_was_down_carries_frames_again() {
+    let (mut a, mut b, to_b) = veth_pair();
+    ip("link set vA down");
+    for count in [1, 2] {
+        for _ in 0..count {
+            assert!(commit(&mut a, to_b, b"lost"));
+        }
+        a.flush();
+    }
+    assert_eq!(a.counters().tx_failed, 3);
+    assert!(!a.is_gone(to_b));
+    // The socket's pending error wakes a sleeper once, not for ever.
+    for _ in 0..2 {
+        a.wait(Some(a.now())).unwrap();
+    }
+    let (before, span) = (a.now(), Duration::from_millis(20));
+    a.wait(Some(before + span)).unwrap();
+    a.wait(Some(before + span)).unwrap();
+    assert!(a.now() >= before + span);
+    ip("link set vA up");
+    until("a frame crosses the interface", || {
+        send(&mut a, to_b, b"found");
+        b.rx_burst(1, |frame, _| assert_eq!(frame, b"found")) > 0
+    });
+}
+
+pub fn lost_offload_fails_large_frames_only() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let Ok(status) = Command::new("ethtool").args(["-K", "vA", "tso", "off"]).status() else {
+        return println!("skipped: wants ethtool");
+    };
+    assert!(status.success());
+    let large = vec![1; a.caps().mtu];
+    send(&mut a, to_b, &large);
+    for number in 0..20u8 {
+        send(&mut a, to_b, &[number]);
+        assert_eq!(receive_one(&mut b), [number], "small frames pass by");
+    }
+    // More flushes than the driver tries.
+    for _ in 0..10_000 {
+        a.flush();
+    }
+    assert_eq!(a.counters().tx_failed, 1);
+    assert!(!matches!(Uring::open(&Config::new("vA", 2)), Ok(nic) if nic.caps().mtu > nic.caps().mtu_safe));
+}
+
+pub fn mtu_follows_the_interface() {
+    ip("link add vA mtu 9000 type veth peer name vB mtu 9000");
+    ip("link set vA up");
+    ip("link set vB up");
+    let config = Config { real_frames: true, ..Config::new("vA", 1) };
+    let mut a = Uring::open(&config).unwrap();
+    assert_eq!((a.caps().mtu, a.caps().mtu_safe), (8_992, 8_992));
+    let mut b = open("vB", 1);
+    let to_b = a.link(b.caps().addr).unwrap();
+    send(&mut a, to_b, &[5; 8_992]);
+    assert_eq!(receive_one(&mut b), [5; 8_992]);
+}

@@ -1,0 +1,70 @@
+//! The `uring` driver on real interfaces of the kernel: veth pairs, a bridge, the loopback.
+
+mod contract;
+mod foreign;
+mod interface;
+#[path = "../namespace/mod.rs"]
+mod namespace;
+mod order;
+#[path = "../patience/mod.rs"]
+mod patience;
+#[allow(dead_code, reason = "some of it is for tests of another driver")]
+#[path = "../raw_socket/mod.rs"]
+mod raw_socket;
+mod stage;
+mod trains;
+
+use namespace::run_inside;
+
+/// Tests of these modules, each in a network namespace of its own.
+macro_rules! inside_a_namespace {
+    ($($topic:ident { $($name:ident)* })*) => {
+        $($(
+            #[test]
+            fn $name() {
+                run_inside(concat!("inside::", stringify!($name)));
+            }
+        )*)*
+
+        mod inside {
+            $($(
+                #[test]
+                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+                fn $name() {
+                    crate::$topic::$name();
+                }
+            )*)*
+        }
+    };
+}
+
+inside_a_namespace! {
+    contract {
+        veth_keeps_the_contract
+        real_frames_on_veth_keep_the_contract
+        trains_on_veth_keep_the_contract
+        bridge_keeps_the_contract
+        loopback_keeps_the_contract
+    }
+    trains {
+        trains_and_lone_frames_come_in_the_order_of_sending
+        readers_rest_behind_trains_alone_and_miss_nothing
+    }
+    order {
+        frames_of_both_rings_come_in_the_order_of_sending
+        short_frames_that_come_alone_and_many_at_once_are_whole
+        short_frames_that_follow_large_ones_come_after_them
+    }
+    foreign {
+        foreign_protocols_are_not_seen
+        others_frames_are_not_seen_and_put_the_filter_back
+    }
+    interface {
+        open_errors_say_what_to_do
+        full_rings_drop_and_count
+        removed_interface_is_gone
+        interface_that_was_down_carries_frames_again
+        lost_offload_fails_large_frames_only
+        mtu_follows_the_interface
+    }
+}
