@@ -8,6 +8,9 @@ use super::pending::Transfer;
 /// What a message costs besides its bytes: the standard ABI's `MPI_BSEND_OVERHEAD`.
 pub const OVERHEAD: usize = 512;
 
+/// Turns that a send without room takes at most: others may bring something for ever.
+const TURNS: u32 = 1000;
+
 /// Messages that were sent for the program, and the room for them.
 #[derive(Debug, Default)]
 pub(super) struct Buffered {
@@ -50,10 +53,15 @@ impl Buffered {
             |used: usize, capacity: usize| bytes.checked_add(used + OVERHEAD).is_some_and(|needed| needed <= capacity);
         let capacity = self.capacity.ok_or(ErrorClass::Buffer)?;
         if !fits(self.used, capacity) {
-            // A receiver may have said already that it has taken one.
             device.flush();
-            device.progress();
             self.reap(device);
+            for _ in 0..TURNS {
+                // A receiver may have said already that it has taken one, behind what others have said.
+                if fits(self.used, capacity) || !device.progress() {
+                    break;
+                }
+                self.reap(device);
+            }
         }
         if fits(self.used, capacity) { Ok(()) } else { Err(ErrorClass::Buffer) }
     }
