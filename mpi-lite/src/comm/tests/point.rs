@@ -280,6 +280,8 @@ fn elements_apart_are_packed_on_the_way() {
 
 #[test]
 fn room_for_buffered_sends_is_free_again_when_they_were_received() {
+    // More than one turn brings.
+    const BEFORE: usize = 200;
     let received = std::sync::Barrier::new(2);
     // The receiver takes the messages from our memory, without a turn of ours.
     let config = Config { on_host: Limits { pull_min: 0, ..Limits::SHARED_MEMORY }, ..Config::default() };
@@ -293,9 +295,15 @@ fn room_for_buffered_sends_is_free_again_when_they_were_received() {
             received.wait();
             comm.bsend(&data, 1, 0).unwrap();
             comm.detach_buffer().unwrap();
+            for _ in 0..BEFORE {
+                comm.recv(&mut [0u8], 1, 2).unwrap();
+            }
         } else {
             let mut room = vec![0; data.len()];
             comm.sendrecv(&[0u8], 0, 1, &mut [0u8], 0, 1).unwrap();
+            for _ in 0..BEFORE {
+                comm.send(&[0u8], 0, 2).unwrap();
+            }
             comm.recv(&mut room, 0, 0).unwrap();
             received.wait();
             comm.recv(&mut room, 0, 0).unwrap();
