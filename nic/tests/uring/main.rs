@@ -2,6 +2,8 @@
 
 mod contract;
 mod foreign;
+#[path = "../frames/mod.rs"]
+mod frames;
 mod interface;
 #[path = "../namespace/mod.rs"]
 mod namespace;

@@ -1,6 +1,8 @@
 //! The `xdp` driver on real interfaces of the kernel: veth pairs, a bridge, the loopback. As root; who is not is told so.
 
 mod contract;
+#[path = "../frames/mod.rs"]
+mod frames;
 mod interface;
 mod kernel;
 #[path = "../namespace/mod.rs"]

@@ -1,9 +1,9 @@
 //! Endpoints on interfaces of this namespace, and frames between them.
 
-use sidelane_nic::time::Duration;
 use sidelane_nic::xdp::{Config, OpenError, Xdp};
-use sidelane_nic::{Link, Nic, TxSlot};
+use sidelane_nic::{Link, Nic};
 
+pub use crate::frames::{commit, receive_one, send};
 use crate::namespace::{ip, veth};
 
 /// Where it is forbidden, the test says why and passes.
@@ -27,28 +27,6 @@ pub fn veth_pair() -> (Xdp, Xdp, Link) {
     let (mut a, b) = (open("vA", 1), open("vB", 1));
     let to_b = a.link(b.caps().addr).unwrap();
     (a, b, to_b)
-}
-
-pub fn commit(nic: &mut impl Nic, link: Link, bytes: &[u8]) -> bool {
-    let Some(mut slot) = nic.tx_slot(link, bytes.len()) else { return false };
-    slot.copy_from_slice(bytes);
-    slot.commit();
-    true
-}
-
-pub fn send(nic: &mut impl Nic, link: Link, bytes: &[u8]) {
-    assert!(commit(nic, link, bytes), "no slot");
-    nic.flush();
-}
-
-pub fn receive_one(nic: &mut impl Nic) -> Vec<u8> {
-    let deadline = nic.now() + Duration::from_millis(5_000);
-    let mut got = None;
-    while nic.rx_burst(1, |frame, _| got = Some(frame.to_vec())) == 0 {
-        assert!(nic.now() < deadline, "no frame came");
-        nic.wait(Some(deadline)).unwrap();
-    }
-    got.unwrap()
 }
 
 /// Sends a few frames one way and checks that they come.
