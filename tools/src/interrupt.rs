@@ -1,5 +1,7 @@
 //! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
+#![allow(unsafe_code)] // sigaction(2).
+
 use std::collections::HashSet;
 use std::fs;
 use std::io;
@@ -37,12 +39,12 @@ pub const fn code_of(signal: i32) -> i32 {
 /// Starts a thread, so nothing after it can enter a user namespace.
 pub fn end_children_on_signal() -> io::Result<Interrupted> {
     let interrupted = Interrupted(Arc::default());
-    for signal in ENDING {
+    for signal in ending() {
         signal_hook::flag::register_usize(signal, Arc::clone(&interrupted.0), code_of(signal) as usize)?;
     }
     // A shell that became this command may have started them.
     let others: HashSet<u32> = process::children().into_iter().collect();
-    let mut signals = Signals::new(ENDING)?;
+    let mut signals = Signals::new(ending())?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             process::kill_children_but(&others);
@@ -54,7 +56,19 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
     Ok(interrupted)
 }
 
-const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// The signals that end a command: SIGHUP too, but under nohup(1).
+pub fn ending() -> impl Iterator<Item = i32> {
+    [SIGINT, SIGTERM].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP))
+}
+
+/// Whether whoever has started us wants it to be ignored. To be asked before it is handled.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeroes is a valid sigaction; the old one is only asked for, and is a valid place for the answer.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    }
+}
 
 /// A file that is not yet what it shall be: it goes with this value, or with the command that a signal ends.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use sidelane::lab::guard::{self, Guard};
 use sidelane::lab::keeper::{self, KeepError, Kept};
 use sidelane::lab::{Lab, LabError, LabSpec, process};
 use sidelane::qemu::QemuError;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::iterator::Signals;
 
-use crate::interrupt::code_of;
+use crate::interrupt::{code_of, ending};
 use crate::{qemu_command, say};
 pub use args::{EXAMPLES, LabCommand, QemuArgs, SpecArgs, lab_name};
 
@@ -165,7 +165,7 @@ fn exec(name: &str, host: &str, command: &[OsString]) -> Result<i32, Failure> {
 
 fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     let signals = |error| Failure::System("watch for signals", error);
-    let mut watched = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGHUP]).map_err(signals)?;
+    let mut watched = Signals::new(ending().chain([SIGCHLD])).map_err(signals)?;
     let lab = Lab::build(spec)?;
     let _guard = Guard::post(&lab).map_err(|e| Failure::System("guard the lab", e))?;
     let (program, arguments) = split(command);

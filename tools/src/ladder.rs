@@ -52,7 +52,7 @@ pub enum Failure {
     NoStamps(String),
     #[error("--core is of a measurement with another machine: name that with --peer")]
     NoPeerForCore,
-    #[error("standard output has room for one: give a file to --json or to --csv")]
+    #[error("there is room for one: give different files to --json and --csv")]
     OneOutput,
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
@@ -95,7 +95,9 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
     }
     // Before the minute of measuring, not after it.
     let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
-    if [&json, &csv].iter().all(|file| file.as_ref().is_some_and(OutFile::is_output)) {
+    if let (Some(json), Some(csv)) = (&json, &csv)
+        && json.is_same(csv)
+    {
         return Err(Failure::OneOutput);
     }
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;

@@ -21,6 +21,7 @@ mod study_command;
 mod tune_command;
 mod variable;
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(has_colours())
         .log_internal_errors(false)
         .init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
@@ -79,6 +80,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether what is written to standard error may be coloured: by a terminal that can, of a user who wants it (no-color.org).
+fn has_colours() -> bool {
+    let is = |name, unwanted: fn(&OsStr) -> bool| std::env::var_os(name).is_some_and(|value| unwanted(&value));
+    io::stderr().is_terminal() && !is("NO_COLOR", |value| !value.is_empty()) && !is("TERM", |value| value == "dumb")
 }
 
 /// Prints the doctor's report; 0 when there is a driver to work with.

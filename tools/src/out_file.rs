@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::interrupt::Unfinished;
@@ -20,8 +20,10 @@ pub struct OutFile {
 enum Way {
     /// Written beside it, and put in its place by a rename.
     Beside { place: PathBuf, part: PathBuf },
-    /// What is no file (`/dev/stdout`, a pipe) is written to.
+    /// What is no file (a pipe, a terminal), or stands where nothing can be put beside it, is written to.
     Through,
+    /// A descriptor of ours (`/dev/fd/3`): whoever opened it may have begun the file that it leads to.
+    Descriptor,
     /// `-`: our standard output.
     Output,
 }
@@ -38,12 +40,17 @@ impl OutFile {
     /// Finds out whether `file` can be written, and leaves everything as it is.
     pub fn new(file: &Path) -> Result<Self, WriteError> {
         let failed = |source| WriteError { file: file.to_owned(), source };
-        let way = match fs::metadata(file) {
-            Ok(there) if there.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
-            Ok(there) if !there.is_file() => Way::Through,
-            Ok(_) => Way::beside(fs::canonicalize(file).map_err(failed)?).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Way::beside(file.to_owned()).map_err(failed)?,
-            Err(error) => return Err(failed(error)),
+        let way = match (descriptor(file), fs::metadata(file)) {
+            (Some(1), Ok(_)) => Way::Output,
+            (Some(_), Ok(_)) => Way::Descriptor,
+            (_, Ok(there)) if there.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
+            (_, Ok(there)) if !there.is_file() => Way::Through,
+            (_, Ok(_)) => match Way::beside(fs::canonicalize(file).map_err(failed)?) {
+                Err(_) if File::options().write(true).open(file).is_ok() => Way::Through,
+                way => way.map_err(failed)?,
+            },
+            (_, Err(error)) if error.kind() == ErrorKind::NotFound => Way::beside(led_to(file)).map_err(failed)?,
+            (_, Err(error)) => return Err(failed(error)),
         };
         Ok(Self { named: file.to_owned(), way })
     }
@@ -57,6 +64,15 @@ impl OutFile {
         file.map(new).transpose()
     }
 
+    /// True when what is written to the one takes the place of what is written to the other, or stands among it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.way, &other.way) {
+            (Way::Beside { place: one, .. }, Way::Beside { place: other, .. }) => one == other,
+            (Way::Output, Way::Output) => true,
+            _ => false,
+        }
+    }
+
     /// True when nothing else may stand in our standard output.
     pub fn is_output(&self) -> bool {
         matches!(self.way, Way::Output)
@@ -66,13 +82,23 @@ impl OutFile {
     pub fn write(&self, text: &str) -> Result<(), WriteError> {
         let written = match &self.way {
             Way::Through => fs::write(&self.named, text),
+            Way::Descriptor => {
+                File::options().append(true).open(&self.named).and_then(|mut file| file.write_all(text.as_bytes()))
+            }
             Way::Output => {
                 crate::say(text.trim_end());
                 Ok(())
             }
             Way::Beside { place, part } => {
                 let part = Unfinished::new(part.clone());
-                fs::write(part.path(), text).and_then(|()| fs::rename(part.path(), place))
+                let write = || {
+                    fs::write(part.path(), text)?;
+                    if let Ok(former) = fs::metadata(place) {
+                        fs::set_permissions(part.path(), former.permissions())?;
+                    }
+                    fs::rename(part.path(), place)
+                };
+                write()
             }
         };
         written.map_err(|source| WriteError { file: self.named.clone(), source })
@@ -86,6 +112,28 @@ pub fn show(text: impl Display, files: &[&Option<OutFile>]) {
         false => crate::say(text),
     }
 }
+
+/// Which descriptor of this process `file` is a name of: `/dev/stdout`, `/dev/fd/3`, and what links to them.
+fn descriptor(file: &Path) -> Option<u32> {
+    let mut file = file.to_owned();
+    for _ in 0..LINKS_MAX {
+        let folder = fs::canonicalize(file.parent()?).ok()?;
+        if folder == fs::canonicalize("/proc/self/fd").ok()? {
+            return file.file_name()?.to_str()?.parse().ok();
+        }
+        file = folder.join(fs::read_link(&file).ok()?);
+    }
+    None
+}
+
+/// Where the file of a link that leads nowhere yet shall be; any other as it is.
+fn led_to(file: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    fs::read_link(file).map_or_else(|_| file.to_owned(), |to| folder.join(to))
+}
+
+/// As many as the kernel follows (path_resolution(7)).
+const LINKS_MAX: usize = 40;
 
 impl Way {
     fn beside(place: PathBuf) -> io::Result<Self> {
@@ -117,6 +165,43 @@ mod tests {
         again.write("later").unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names()), ("later", 2));
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_file_keeps_who_may_read_it_and_a_link_leads_to_a_new_one() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("out.json"), folder.path().join("link"));
+        symlink("out.json", &link).unwrap();
+        OutFile::new(&link).unwrap().write("new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        OutFile::new(&link).unwrap().write("again").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn what_a_descriptor_leads_to_is_added_to() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        fs::write(&file, "precious\n").unwrap();
+        let opened = File::options().append(true).open(&file).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(format!("/dev/fd/{}", opened.as_raw_fd()), &link).unwrap();
+        OutFile::new(&link).unwrap().write("text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious\ntext");
+        assert!(OutFile::new(Path::new("/dev/stdout")).unwrap().is_output());
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("x"), folder.path().join("link"));
+        std::os::unix::fs::symlink("x", &link).unwrap();
+        let [one, other, third] = [&file, &link, &folder.path().join("y")].map(|file| OutFile::new(file).unwrap());
+        assert!(one.is_same(&other) && !one.is_same(&third));
     }
 
     #[test]

@@ -216,8 +216,12 @@ fn names_another_program(arguments: &[OsString]) -> bool {
 }
 
 fn ranks(text: &str) -> Result<NonZero<usize>, String> {
-    text.parse().map_err(|_| "a number of ranks, at least 1".to_owned())
+    let ranks = text.parse().ok().filter(|ranks: &NonZero<usize>| ranks.get() <= RANKS_MAX);
+    ranks.ok_or_else(|| format!("1 to {RANKS_MAX} ranks"))
 }
+
+/// More than a host has descriptors for, and few enough that a slip of the finger does not take all of its memory.
+const RANKS_MAX: usize = 1 << 16;
 
 /// A driver, or the kind of one.
 fn nic(text: &str) -> Result<String, String> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use sidelane::lab::LabSpec;
 use sidelane::lab::keeper::USUAL_NAME;
 use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
@@ -138,7 +138,7 @@ pub struct QemuArgs {
     #[arg(long, value_name = "FOLDER")]
     pub kernel: Option<PathBuf>,
     /// Longest time of one run of the guests, boot included
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// The command for guest A and its arguments
     #[arg(last = true, value_name = "CMD")]

@@ -1,5 +1,4 @@
 //! What wakes a job's loop: threads that hear what ranks say and write, and signals for this command.
-#![allow(unsafe_code)] // sigaction(2).
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -12,6 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SI
 use signal_hook::iterator::Signals;
 
 use super::output::{Sink, Stream};
+use crate::interrupt::is_ignored;
 
 /// What wakes the loop.
 pub enum Event {
@@ -84,15 +84,6 @@ pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
             }
         }
     })
-}
-
-/// Whether whoever has started us wants it to be ignored.
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeroes is a valid sigaction; the old one is only asked for, and is a valid place for the answer.
-    unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
-    }
 }
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -72,6 +72,8 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["ladder", "serve", "--nic", "shm:here"]).contains("name a driver of a network"));
     assert!(error(&["ladder", "collectives", "--ranks", "0"]).contains("1 to 256 ranks"));
     assert!(error(&["tune", "--nic", "mem"]).contains("no job runs on `mem`"));
+    assert!(error(&["run", "-n", "18446744073709551615", "true"]).contains("1 to 65536 ranks"));
+    assert!(error(&["lab", "qemu", "--timeout", "18446744073709551615"]).contains("1..=86400"));
     assert!(error(&["lab", "qemu", "--kernel", "/nosuch"]).contains("name the folder with --kernel"));
 }
 

@@ -159,6 +159,20 @@ fn a_run_ends_with_its_command_and_takes_its_exit_code() {
     });
 }
 
+/// As nohup(1) has it, by what is run and by the command.
+#[test]
+fn a_run_goes_on_after_a_hangup_that_is_ignored() {
+    for_each_user(|stage| {
+        let ignores = "for pid in $$ $PPID; do
+                           mask=$(sed -n 's/^SigIgn:[[:space:]]*//p' /proc/$pid/status); [ $((0x$mask & 1)) = 1 ] || exit 1
+                       done";
+        let mut command = stage.command("sh");
+        command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(stage.program());
+        let output = command.args(["lab", "run", "--", "sh", "-c", ignores]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    });
+}
+
 #[test]
 fn what_a_run_leaves_in_the_background_is_ended() {
     for_each_user(|stage| {

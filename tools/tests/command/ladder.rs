@@ -1,6 +1,6 @@
 //! The ladder as a user runs it: figures come out, and nothing is left however it ends.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
@@ -76,7 +76,14 @@ fn figures_on_standard_output_stand_there_alone() {
     let (out, errors) = run(&barrier, &["--json", "-"]);
     assert!(serde_json::from_str::<Value>(&out).unwrap().is_object() && errors.contains("barrier"), "{errors}");
     let both = stage.output(&[&ladder[..], &["--json", "-", "--csv", "-"]].concat());
-    assert!(String::from_utf8_lossy(&both.stderr).contains("standard output has room for one"), "{both:?}");
+    assert!(String::from_utf8_lossy(&both.stderr).contains("there is room for one"), "{both:?}");
+    let log = stage.runtime().join("log");
+    fs::write(&log, "precious\n").unwrap();
+    let mut appending = stage.sidelane(&[&ladder[..], &["--json", "/dev/stdout"]].concat());
+    let appended = appending.stdout(OpenOptions::new().append(true).open(&log).unwrap()).output().unwrap();
+    assert!(String::from_utf8_lossy(&appended.stderr).contains("raw"), "the table: {appended:?}");
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(serde_json::from_str::<Value>(text.strip_prefix("precious\n").unwrap()).is_ok(), "{text}");
 }
 
 #[test]
@@ -230,6 +237,21 @@ fn two_machines_measure_with_each_other() {
     signal(&server, libc::SIGINT);
     assert_eq!(server.wait().unwrap().code(), Some(130));
     stage.assert_nothing_is_left();
+}
+
+/// As nohup(1) has it.
+#[test]
+fn a_server_goes_on_after_a_hangup_that_is_ignored() {
+    let stage = Stage::own_user();
+    let mut shell = stage.command("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(stage.program());
+    shell.args(["ladder", "serve", "--listen", "127.0.0.1:0", "--nic", "udp:127.0.0.1:0"]);
+    let mut server = shell.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().starts_with("serving "));
+    signal(&server, libc::SIGHUP);
+    signal(&server, libc::SIGTERM);
+    assert_eq!(server.wait().unwrap().code(), Some(143));
 }
 
 /// A shell that became the command may have children, such as what reads its output.
