@@ -1,6 +1,10 @@
-//! How long who waits lets others run before it sleeps, when their turns are long.
+//! What calls do for others beside their own work: how long who waits lets others run before it sleeps, when their turns are long,
+//! and how often who need not wait takes a turn.
 
 use sidelane_nic::time::{Duration, Instant};
+
+/// Calls that find all they need in memory, and so take no turns, between two turns: so many that a turn costs each of them little.
+pub const TURNLESS_MAX: u32 = 32;
 
 /// Since when a wait lets others run after each of its turns.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
 //! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way` |
-//! | `giving_way` | how long who waits lets others run before it sleeps | nothing |
+//! | `giving_way` | how long who waits lets others run before it sleeps, and how often who need not wait serves them | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host`, `giving_way` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |

@@ -95,8 +95,7 @@ impl Config {
         Self { endpoint, ..self }
     }
 
-    /// Of a port to other processes of this host only. They answer when they call, and may compute before; that they have ended is
-    /// known otherwise (`living`).
+    /// Of a port to other processes of this host only. They answer when they call, and may compute before.
     pub(crate) fn on_this_host(self) -> Self {
         let connect_timeout = self.endpoint.connect_timeout.max(COMPUTES_MAX);
         Self { endpoint: sidelane_proto::Config { connect_timeout, ..self.endpoint }, ..self }
@@ -132,7 +131,7 @@ fn endpoint() -> sidelane_proto::Config {
         recv_fifo: 256 << 10,
         // A process that computes does not poll, and is not dead for it: launchers notice the death of a process sooner.
         keep_alive: Duration::from_nanos(COMPUTES_MAX.as_nanos() / 4),
-        connect_timeout: Duration::from_millis(60_000),
+        connect_timeout: COMPUTES_MAX,
         ..sidelane_proto::Config::default()
     }
 }

@@ -1,7 +1,7 @@
 //! How a device begins: which port leads to which process.
 
-use sidelane_nic::affinity;
 use sidelane_nic::time::Instant;
+use sidelane_nic::{LinkAddr, affinity};
 
 use super::config::{Config, Patience};
 use super::credit::Credit;
@@ -67,11 +67,17 @@ impl Device {
         });
         let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
         for (at, port) in ports.iter_mut().enumerate() {
-            let of_this_port = |peer: &Peer| match peer.way {
-                Way::Port { port, addr } if port == at => Some(addr),
+            let of_this_port = |(peer, process): (&Peer, _)| match peer.way {
+                Way::Port { port, addr } if port == at => Some((addr, process)),
                 _ => None,
             };
-            port.expect_only(peers.iter().filter_map(of_this_port));
+            let others: Vec<(LinkAddr, &Process)> = peers.iter().zip(&processes).filter_map(of_this_port).collect();
+            let own = &processes[own as usize];
+            // A rank that is a thread may end without its process.
+            if others.iter().all(|(_, other)| own.sees(other) && own.pid != other.pid) {
+                port.wait_for_answers();
+            }
+            port.expect_only(others.into_iter().map(|(addr, _)| addr));
         }
         let now = ports.first().map_or(Instant::ZERO, Port::now);
         let living = Living::new(own, &processes, now);

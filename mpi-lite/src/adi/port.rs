@@ -9,7 +9,7 @@ use sidelane_nic::dpdk::{Dpdk, Pair};
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
-use sidelane_nic::time::Instant;
+use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::udp::Udp;
 use sidelane_nic::uring::Uring;
 use sidelane_nic::xdp::Xdp;
@@ -135,6 +135,11 @@ impl Port {
     /// Lets only those at `addrs` connect, and has a place for each.
     pub(super) fn expect_only(&mut self, addrs: impl IntoIterator<Item = LinkAddr>) {
         on!(self, endpoint => endpoint.expect_only(addrs));
+    }
+
+    /// Whoever is connected to may answer after hours: that it has ended is known otherwise.
+    pub(super) fn wait_for_answers(&mut self) {
+        on!(self, endpoint => endpoint.set_connect_timeout(Duration::from_millis(365 * 24 * 3_600_000)));
     }
 
     #[cold]

@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ErrorClass;
+use super::operator::lock;
 
 /// What is stored under a key. Shared, since a copy may be the same value.
 pub type Value = Arc<dyn Any + Send + Sync>;
@@ -25,8 +26,10 @@ type CopyFn<O> = dyn Fn(&O, &Value) -> Result<Option<Value>, ErrorClass> + Send 
 /// Called before a value is dropped or replaced. An error keeps it.
 type DeleteFn<O> = dyn Fn(&O, &Value) -> Result<(), ErrorClass> + Send + Sync;
 
-/// All attributes of one object.
-pub struct Attributes<O>(Vec<(Keyval<O>, Value)>);
+/// All attributes of one object. Nothing is locked while a callback runs: it may look at them, and change them.
+pub struct Attributes<O>(Mutex<Vec<Entry<O>>>);
+
+type Entry<O> = (Keyval<O>, Value);
 
 impl<O> Keyval<O> {
     /// A key whose values are copied and deleted so.
@@ -51,50 +54,65 @@ impl<O> Keyval<O> {
 impl<O> Attributes<O> {
     /// None.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(Mutex::new(Vec::new()))
     }
 
     /// The value under a key.
-    pub fn get(&self, key: &Keyval<O>) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    pub fn get(&self, key: &Keyval<O>) -> Option<Value> {
+        lock(&self.0).iter().find(|(known, _)| known == key).map(|(_, value)| Arc::clone(value))
     }
 
     /// Stores a value, after the old one was deleted.
-    pub fn set(&mut self, object: &O, key: &Keyval<O>, value: Value) -> Result<(), ErrorClass> {
-        self.delete(object, key)?;
-        self.0.push((key.clone(), value));
-        Ok(())
+    pub fn set(&self, object: &O, key: &Keyval<O>, value: Value) -> Result<(), ErrorClass> {
+        loop {
+            self.delete(object, key)?;
+            let mut all = lock(&self.0);
+            // Another thread, or the callback, may have set one.
+            if all.iter().all(|(known, _)| known != key) {
+                all.push((key.clone(), value));
+                return Ok(());
+            }
+        }
     }
 
     /// Takes a value out; returns whether there was one.
-    pub fn delete(&mut self, object: &O, key: &Keyval<O>) -> Result<bool, ErrorClass> {
-        let Some(at) = self.0.iter().position(|(known, _)| known == key) else { return Ok(false) };
-        (key.0.delete)(object, &self.0[at].1)?;
-        self.0.remove(at);
-        Ok(true)
+    pub fn delete(&self, object: &O, key: &Keyval<O>) -> Result<bool, ErrorClass> {
+        let found = self.get(key);
+        found.map_or(Ok(false), |value| self.take_out(object, &(key.clone(), value)).map(|()| true))
     }
 
     /// What a duplicate of `object` gets. On an error the values copied so far are the caller's to delete, with what it has
     /// of the new object.
     pub fn copied(&self, object: &O) -> (Self, Result<(), ErrorClass>) {
-        let mut copies = Self::new();
-        for (key, value) in &self.0 {
-            match (key.0.copy)(object, value) {
-                Ok(Some(copy)) => copies.0.push((key.clone(), copy)),
-                Ok(None) => {}
-                Err(class) => return (copies, Err(class)),
-            }
-        }
-        (copies, Ok(()))
+        let (all, mut copies) = (lock(&self.0).clone(), Vec::new());
+        let result = all.into_iter().try_for_each(|(key, value)| {
+            let copy = (key.0.copy)(object, &value)?;
+            copies.extend(copy.map(|copy| (key, copy)));
+            Ok(())
+        });
+        (Self(Mutex::new(copies)), result)
+    }
+
+    /// Has what was [`copied`](Self::copied) for its object, which nobody has seen yet.
+    pub fn begin_with(&self, copies: Self) {
+        *lock(&self.0) = copies.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Deletes all, the last one set first, which the standard demands of `MPI_COMM_SELF` at the end (MPI-4.1 11.2.4). Ends
     /// at the first error, and keeps the rest.
-    pub fn clear(&mut self, object: &O) -> Result<(), ErrorClass> {
-        while let Some((key, value)) = self.0.last() {
-            (key.0.delete)(object, value)?;
-            self.0.pop();
+    pub fn clear(&self, object: &O) -> Result<(), ErrorClass> {
+        let last = || lock(&self.0).last().cloned();
+        while let Some(entry) = last() {
+            self.take_out(object, &entry)?;
         }
+        Ok(())
+    }
+
+    /// It is there until its callback has agreed.
+    fn take_out(&self, object: &O, entry: &Entry<O>) -> Result<(), ErrorClass> {
+        let (key, value) = entry;
+        (key.0.delete)(object, value)?;
+        lock(&self.0).retain(|(known, there)| known != key || !Arc::ptr_eq(there, value));
         Ok(())
     }
 }
@@ -125,7 +143,7 @@ impl<O> fmt::Debug for Keyval<O> {
 
 impl<O> fmt::Debug for Attributes<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(key, _)| key)).finish()
+        f.debug_list().entries(lock(&self.0).iter().map(|(key, _)| key)).finish()
     }
 }
 
@@ -144,7 +162,7 @@ mod tests {
         let next: Keyval<&str> =
             Keyval::new(|_, value| Ok(Some(Arc::new(value.downcast_ref::<i32>().unwrap() + 1))), |_, _| Ok(()));
         let (local, shared) = (Keyval::local(), Keyval::shared());
-        let mut old = Attributes::new();
+        let old = Attributes::new();
         for key in [&next, &local, &shared] {
             old.set(&"old", key, Arc::new(7)).unwrap();
         }
@@ -168,7 +186,7 @@ mod tests {
             )
         };
         let (first, second) = (key(), key());
-        let mut attributes = Attributes::new();
+        let attributes = Attributes::new();
         attributes.set(&"it", &first, Arc::new(1)).unwrap();
         attributes.set(&"it", &second, Arc::new(2)).unwrap();
         attributes.set(&"it", &first, Arc::new(3)).unwrap();
@@ -179,9 +197,36 @@ mod tests {
     }
 
     #[test]
+    fn callbacks_see_what_is_there_and_may_change_it() {
+        type Object = Arc<Attributes<()>>;
+        let (other, made) = (Keyval::local(), Keyval::local());
+        let object: Object = Arc::default();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let key = Keyval::<Object>::new(
+            {
+                let (seen, other) = (Arc::clone(&seen), other.clone());
+                move |object, value| {
+                    seen.lock().unwrap().push(object.get(&other).is_some());
+                    Ok(Some(Arc::clone(value)))
+                }
+            },
+            {
+                let made = made.clone();
+                move |object, _| object.set(&(), &made, Arc::new(3))
+            },
+        );
+        let all = Attributes::new();
+        object.set(&(), &other, Arc::new(1)).unwrap();
+        all.set(&object, &key, Arc::new(2)).unwrap();
+        all.copied(&object).1.unwrap();
+        assert_eq!(all.delete(&object, &key), Ok(true));
+        assert_eq!((&seen.lock().unwrap()[..], object.get(&made).is_some()), (&[true][..], true));
+    }
+
+    #[test]
     fn a_refused_deletion_keeps_the_value() {
         let stays: Keyval<&str> = Keyval::new(|_, _| Err(ErrorClass::Other), |_, _| Err(ErrorClass::Keyval));
-        let mut attributes = Attributes::new();
+        let attributes = Attributes::new();
         attributes.set(&"it", &stays, Arc::new(1)).unwrap();
         assert_eq!(attributes.set(&"it", &stays, Arc::new(2)), Err(ErrorClass::Keyval));
         assert_eq!(attributes.clear(&"it"), Err(ErrorClass::Keyval));

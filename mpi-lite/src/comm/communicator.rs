@@ -40,7 +40,7 @@ pub(super) struct Inner {
     pub in_failures: failure::Name,
     name: Mutex<String>,
     handler: Mutex<ErrorHandler>,
-    attributes: Mutex<Attributes<Communicator>>,
+    attributes: Attributes<Communicator>,
     info: Mutex<Info>,
 }
 
@@ -270,22 +270,22 @@ impl Communicator {
 
     /// What is stored under a key.
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<Value> {
-        lock(&self.0.attributes).get(key).cloned()
+        self.0.attributes.get(key)
     }
 
     /// Stores a value, after the old one was deleted.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: Value) -> Result<(), ErrorClass> {
-        self.change_attributes(|attributes| attributes.set(self, key, value))
+        self.0.attributes.set(self, key, value)
     }
 
     /// Takes a value out; returns whether there was one.
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<bool, ErrorClass> {
-        self.change_attributes(|attributes| attributes.delete(self, key))
+        self.0.attributes.delete(self, key)
     }
 
     /// What a duplicate has of this one but its context and name: no hints (MPI-4.1 7.4.2), and attributes as they are copied.
     pub(super) fn settings(&self) -> Result<Settings, ErrorClass> {
-        let (attributes, result) = self.change_attributes(|attributes| attributes.copied(self));
+        let (attributes, result) = self.0.attributes.copied(self);
         let settings = Settings { handler: self.error_handler(), attributes };
         match result {
             Ok(()) => Ok(settings),
@@ -298,12 +298,12 @@ impl Communicator {
 
     /// Gives a new duplicate what was copied for it.
     pub(super) fn set_settings(&self, settings: Settings) {
-        *lock(&self.0.attributes) = settings.attributes;
+        self.0.attributes.begin_with(settings.attributes);
         self.set_error_handler(settings.handler);
     }
 
     /// What was copied is deleted, since the duplicate is never seen.
-    pub(super) fn drop_settings(&self, mut settings: Settings) {
+    pub(super) fn drop_settings(&self, settings: Settings) {
         let _ = settings.attributes.clear(self);
     }
 
@@ -311,7 +311,7 @@ impl Communicator {
     ///
     /// Its context is free for others when the last clone is dropped and what was begun is over.
     pub fn free(self) -> Result<(), ErrorClass> {
-        self.change_attributes(|attributes| attributes.clear(&self))
+        self.0.attributes.clear(&self)
     }
 
     /// Runs the error handler, which in a part of a call is left to the whole; what failed returns the same.
@@ -361,14 +361,6 @@ impl Communicator {
             "" => format!("communicator {}", self.0.id),
             name => name.to_owned(),
         }
-    }
-
-    /// Callbacks may look at the communicator's attributes, so nothing is locked while they run; they see none.
-    fn change_attributes<T>(&self, change: impl FnOnce(&mut Attributes<Self>) -> T) -> T {
-        let mut attributes = std::mem::take(&mut *lock(&self.0.attributes));
-        let result = change(&mut attributes);
-        *lock(&self.0.attributes) = attributes;
-        result
     }
 }
 

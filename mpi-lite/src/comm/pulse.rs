@@ -42,7 +42,7 @@ impl Local {
         match self.try_lock() {
             Ok(mut state) => state.device.stay_alive(),
             Err(TryLockError::Poisoned(state)) => state.into_inner().device.stay_alive(),
-            // Somebody is in a call, which takes turns.
+            // Somebody is in a call, which takes turns, but while it runs a user's operator.
             Err(TryLockError::WouldBlock) => {}
         }
     }

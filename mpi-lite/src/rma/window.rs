@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::adi::{self, Device, Incoming, Turns};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
+use crate::giving_way::TURNLESS_MAX;
 
 use super::direct::Mapped;
 use super::epoch::{Epoch, Exposed};
@@ -257,9 +258,6 @@ impl Window {
         Ok(lock(&self.ranks).call(turns, Call::Barrier, None, &mut [], &mut |_, _| ())?)
     }
 }
-
-/// So many that a turn costs each of them little.
-const TURNLESS_MAX: u32 = 32;
 
 impl State {
     /// No epoch is open.

@@ -99,6 +99,11 @@ impl<N: Nic> Endpoint<N> {
         self.router.expected = Some(addrs.into_iter().collect());
     }
 
+    /// From now on whoever is connected to has so long to answer ([`Config::connect_timeout`]).
+    pub fn set_connect_timeout(&mut self, timeout: Duration) {
+        self.router.turn.config.connect_timeout = timeout;
+    }
+
     /// Puts on the wire what waits in the FIFOs, as far as windows and credits go.
     #[inline]
     pub fn flush(&mut self) {

@@ -1,7 +1,8 @@
 //! Messages whose context or process ends while they are on the way.
 
 use super::job::{CONTEXT, Job, bytes, small_limits};
-use crate::adi::{Config, Error};
+use crate::adi::{Config, Error, Port, Process};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric};
 use sidelane_nic::time::Duration;
 
 #[test]
@@ -48,6 +49,26 @@ fn a_message_that_has_come_as_a_whole_outlives_its_sender() {
     assert_eq!(status.map(|status| status.error), Some(None));
     assert_eq!(job.received(receive), bytes(1, 50_000));
     assert_eq!(job.devices[1].gone(), [0]);
+}
+
+/// The first one sees that it lives, by its number.
+#[test]
+fn a_process_of_this_host_may_compute_for_hours_before_its_first_call() {
+    let fabric = Fabric::new(1);
+    let config = Config { single_copy: false, ..Config::default() };
+    let ports: Vec<_> = (0..2).map(|_| Port::new(fabric.nic(NodeConfig::default()), &config).unwrap()).collect();
+    let mut processes: Vec<_> = ports.iter().map(|port| Process::here("here", std::slice::from_ref(port))).collect();
+    processes[1].pid += 1;
+    let mut job = Job::of(fabric, ports, processes, &config);
+    let send = job.send(0, 1, 2, &bytes(1, 100));
+    for _ in 0..2_000 {
+        job.devices[0].progress();
+        job.fabric.advance_to(job.fabric.now() + Duration::from_millis(10_000));
+    }
+    assert!(job.devices[0].gone().is_empty());
+    let receive = job.recv(1, Some(0), Some(2), 100);
+    assert_eq!(job.finish_recv(1, receive).1, bytes(1, 100));
+    assert_eq!(job.finish(0, send).error, None);
 }
 
 /// The second process does nothing for so many times ten microseconds.

@@ -61,13 +61,18 @@ impl Job {
             .collect();
         // Hosts of their own: nobody reads another's memory.
         let hosts = 0..size;
-        let processes: Vec<_> = hosts
+        let processes = hosts
             .zip(&ports)
             .map(|(host, port)| Process::here(&format!("host{host}"), std::slice::from_ref(port)))
             .collect();
+        Self::of(fabric, ports, processes, &config)
+    }
+
+    /// Of these processes, which have these ports.
+    pub fn of(fabric: Fabric, ports: Vec<Port>, processes: Vec<Process>, config: &Config) -> Self {
         let devices = ports.into_iter().zip(0u32..);
         let devices =
-            devices.map(|(port, own)| Device::open(own, processes.clone(), vec![port], &config).unwrap()).collect();
+            devices.map(|(port, own)| Device::open(own, processes.clone(), vec![port], config).unwrap()).collect();
         Self { fabric, devices, outgoing: Vec::new(), incoming: Vec::new() }
     }
 

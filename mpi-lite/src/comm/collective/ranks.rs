@@ -14,6 +14,7 @@ use super::on_host::{Members, Waiting, give_up, make, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
 use crate::coll::{Buffers, Call, Hosts, Table, WithinHosts};
+use crate::giving_way::TURNLESS_MAX;
 use crate::host::{Host, at_once};
 use crate::op::Function;
 
@@ -51,6 +52,8 @@ pub struct Ranks {
     wake: Option<Request>,
     /// In the call that failed last others may wait for us, and do not know of it.
     left_others: bool,
+    /// Calls by memory that the ranks share.
+    turnless: u32,
 }
 
 /// Memory that the ranks share.
@@ -111,6 +114,7 @@ impl Ranks {
             groups: None,
             wake: None,
             left_others: false,
+            turnless: 0,
         }
     }
 
@@ -174,6 +178,7 @@ impl Ranks {
             let mut peers = Waiting::new(turns, members, &mut self.wake);
             let done = at_once(make(host, &mut peers, call, (send, receive), combine));
             if let Ok(Ok(())) = done {
+                self.serve_now_and_then(turns);
                 return Ok(());
             }
             self.host = Shared::Failed(done.as_ref().map_or(Error::ProcFailed, |ended| ended.err().unwrap()));
@@ -219,7 +224,17 @@ impl Ranks {
         if let Err(error) = done {
             self.host = Shared::Failed(error);
         }
+        self.serve_now_and_then(turns);
         Some(done)
+    }
+
+    /// Of calls by shared memory a few take a turn: who finds that the others have come takes none, and has to serve others too.
+    #[inline]
+    fn serve_now_and_then(&mut self, turns: &mut impl Turns) {
+        self.turnless = self.turnless.wrapping_add(1);
+        if self.turnless.is_multiple_of(TURNLESS_MAX) {
+            turns.turn();
+        }
     }
 
     /// Nobody makes any more calls here. What is under way ends by itself, and words that are still to come are for nobody.

@@ -40,6 +40,28 @@ fn threads_of_one_rank_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn threads_keep_what_they_hang_on_a_communicator() {
+    use super::attribute::Keyval;
+    use std::sync::Arc;
+    in_threads(1, &Config::default(), true, |comm| {
+        let kept = Keyval::local();
+        comm.set_attribute(&kept, Arc::new(7u32)).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for round in 0..2_000u32 {
+                        let own = Keyval::local();
+                        comm.set_attribute(&own, Arc::new(round)).unwrap();
+                        assert!(comm.attribute(&own).is_some() && comm.attribute(&kept).is_some());
+                        assert_eq!(comm.delete_attribute(&own), Ok(true));
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
 fn who_waits_among_threads_notices_who_has_left() {
     let soon = Config::default().noticing_silence(sidelane_nic::time::Duration::from_millis(100));
     in_threads(2, &soon, true, |comm| {

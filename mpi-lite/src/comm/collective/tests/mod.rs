@@ -14,6 +14,7 @@ use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
+use crate::giving_way::TURNLESS_MAX;
 use crate::host::FEW;
 
 /// Runs `each` as every rank of a job on one host, or each on a host of its own as far as it knows.
@@ -243,6 +244,45 @@ impl Turns for Beside<'_> {
         for (call, over) in self.calls.iter_mut().zip(&mut self.over).rev() {
             *over = *over || call.advance(self.device).unwrap();
         }
+        self.device.progress()
+    }
+}
+
+/// Others may wait for a turn of who always finds in memory what it looks for.
+#[test]
+fn of_many_calls_in_memory_some_take_a_turn() {
+    job(2, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let mut turns = Counted { device, turns: 0 };
+        for few in [true, false] {
+            let before = turns.turns;
+            for _ in 0..1_000 {
+                if few {
+                    ranks
+                        .call_few(&mut turns, &Call::Barrier, None, &mut [], None)
+                        .expect("it is of few bytes")
+                        .unwrap();
+                } else {
+                    ranks.call(&mut turns, Call::Barrier, None, &mut [], &mut compose).unwrap();
+                }
+            }
+            assert!(turns.turns - before >= 1_000 / TURNLESS_MAX);
+        }
+    });
+}
+
+struct Counted<'a> {
+    device: &'a mut Device,
+    turns: u32,
+}
+
+impl Turns for Counted<'_> {
+    fn device(&mut self) -> &mut Device {
+        self.device
+    }
+
+    fn turn(&mut self) -> bool {
+        self.turns += 1;
         self.device.progress()
     }
 }
