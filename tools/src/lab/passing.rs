@@ -49,7 +49,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> io::
 }
 
 /// Receives one message into `bytes`; returns its length (0: the other side closed) and the descriptors beside it,
-/// which are closed on exec.
+/// which are closed on exec. An error when this process has no room for all of them.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; CONTROL_LEN]);
     let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -85,6 +85,10 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
+    }
+    // `control` holds all that `send` sends, so what was cut found no free descriptor (unix(7)).
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     Ok((received, descriptors))
 }

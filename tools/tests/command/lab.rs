@@ -144,6 +144,20 @@ fn a_keeper_ends_cleanly_when_asked_by_a_signal() {
 }
 
 #[test]
+fn who_is_short_of_descriptors_is_told_so() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--hosts", "26"]);
+        for arguments in ["exec Z -- true", "status", "down"] {
+            let line = format!("ulimit -n 20; exec \"$0\" lab {arguments}");
+            let output = stage.command("sh").args(["-c", &line, &stage.program()]).output().unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success() && errors.contains("Too many open files"), "{arguments}: {errors}");
+        }
+        stage.text(&["lab", "down"]);
+    });
+}
+
+#[test]
 fn a_run_ends_with_its_command_and_takes_its_exit_code() {
     for_each_user(|stage| {
         assert_eq!(stage.output(&["lab", "run", "--", "sh", "-c", "exit 3"]).status.code(), Some(3));
