@@ -128,16 +128,23 @@ fn down(name: &str) -> Result<i32, Failure> {
 }
 
 fn status(json: bool) -> Result<i32, Failure> {
-    let labs = Kept::all()?;
+    let (mut labs, mut failures) = (Vec::new(), Vec::new());
+    for found in Kept::all()? {
+        match found {
+            Ok(lab) => labs.push(lab),
+            Err(error) => failures.push(error),
+        }
+    }
     if json {
         let labs: Vec<_> = labs.iter().map(|lab| &lab.description).collect();
         say(serde_json::json!({ "schema": "sidelane-labs/1", "labs": labs }));
-    } else if labs.is_empty() {
+    } else if labs.is_empty() && failures.is_empty() {
         say("no lab is up; make one with `sidelane lab up`");
     } else {
         print_labs(&labs);
     }
-    Ok(0)
+    failures.iter().for_each(|error| tell!("error: {error}"));
+    Ok(i32::from(!failures.is_empty()))
 }
 
 fn print_labs(labs: &[Kept]) {

@@ -75,6 +75,9 @@ pub enum KeepError {
     /// No such host.
     #[error("this lab has no host `{0}`: its hosts are {first} to {last}", first = 'A', last = .1)]
     NoHost(String, char),
+    /// Its keeper cannot be asked.
+    #[error("cannot ask the keeper of lab `{0}`: {1}")]
+    Keeper(String, io::Error),
     /// The system failed.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -123,25 +126,19 @@ pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce()) -> Result<(), KeepError
 impl Kept {
     /// Finds the lab `name`. Removes its socket if its keeper is gone.
     pub fn find(name: &str) -> Result<Self, KeepError> {
-        let system = |error| KeepError::System("ask the lab's keeper", error);
+        let failed = |error| KeepError::Keeper(name.to_owned(), error);
         let path = place::socket(name).map_err(|e| KeepError::System("find this user's labs", e))?;
-        let Some(mut keeper) = connect(&path).map_err(system)? else {
+        let Some(keeper) = connect(&path).map_err(failed)? else {
             return Err(KeepError::NotUp(name.to_owned()));
         };
-        keeper.set_read_timeout(Some(KEEPER_WAIT)).map_err(system)?;
-        keeper.write_all(&[DESCRIBE]).map_err(system)?;
-        let mut text = vec![0; DESCRIPTION_MAX];
-        let (len, descriptors) = super::passing::receive(keeper.as_fd(), &mut text).map_err(system)?;
-        text.truncate(len);
-        keeper.read_to_end(&mut text).map_err(system)?;
-        let mut description: Description = serde_json::from_slice(&text).map_err(|e| system(e.into()))?;
+        let (mut description, descriptors) = ask(keeper, KEEPER_WAIT).map_err(failed)?;
         let mut descriptors = descriptors.into_iter().map(Arc::new);
         let user = if description.user_namespace { descriptors.next() } else { None };
         // A process that is inside already can't enter once more (setns(2): EINVAL), and need not.
         let user = user.filter(|user| !is_own_user_namespace(user));
         let entries: Vec<Entry> = descriptors.map(|net| Entry { user: user.clone(), net }).collect();
         if entries.len() != description.hosts.len() {
-            return Err(system(io::ErrorKind::InvalidData.into()));
+            return Err(failed(io::ErrorKind::InvalidData.into()));
         }
         for (host, entry) in description.hosts.iter_mut().zip(&entries) {
             host.processes = process::inhabitants(&entry.net);
@@ -149,11 +146,11 @@ impl Kept {
         Ok(Self { description, entries })
     }
 
-    /// All kept labs of this user. Stale ones are removed on the way.
-    pub fn all() -> Result<Vec<Self>, KeepError> {
+    /// All kept labs of this user, each as it is found. Stale ones are removed on the way.
+    pub fn all() -> Result<Vec<Result<Self, KeepError>>, KeepError> {
         let names = place::names().map_err(|e| KeepError::System("find this user's labs", e))?;
         let found = names.iter().map(|name| Self::find(name)).filter(|lab| !matches!(lab, Err(KeepError::NotUp(_))));
-        found.collect()
+        Ok(found.collect())
     }
 
     /// The place of `host` (`A`, `a`, `B`...) among its hosts.
@@ -278,6 +275,25 @@ fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
+/// Asks a keeper for its description and the descriptors beside it.
+fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Vec<OwnedFd>)> {
+    keeper.set_read_timeout(Some(at_most))?;
+    keeper.write_all(&[DESCRIBE])?;
+    let mut text = vec![0; DESCRIPTION_MAX];
+    let mut read = || {
+        let (len, descriptors) = super::passing::receive(keeper.as_fd(), &mut text)?;
+        text.truncate(len);
+        keeper.read_to_end(&mut text)?;
+        Ok(descriptors)
+    };
+    let descriptors = read().map_err(|error: io::Error| match error.kind() {
+        // SO_RCVTIMEO, socket(7).
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
+        _ => error,
+    })?;
+    Ok((serde_json::from_slice(&text)?, descriptors))
+}
+
 fn answer(client: UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     super::passing::send(client.as_fd(), &text[..1], descriptors)?;
     (&client).write_all(&text[1..])
@@ -322,5 +338,17 @@ fn wait(listener: &UnixListener, ended: &UnixStream) -> Wake {
         [signal, _] if signal.revents != 0 => Wake::Signal,
         [_, client] if client.revents != 0 => Wake::Client,
         _ => Wake::Time,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_that_is_stopped_does_not_answer() {
+        let (client, _keeper) = UnixStream::pair().unwrap();
+        let error = ask(client, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "it does not answer");
     }
 }

@@ -1,7 +1,10 @@
 //! Labs from the command line, as root and as an ordinary user: they work, and nothing of them is left.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -140,6 +143,27 @@ fn a_keeper_ends_cleanly_when_asked_by_a_signal() {
         keeper.signal(libc::SIGTERM).unwrap();
         assert!(keeper.wait(Duration::from_secs(30)));
         stage.assert_nothing_is_left();
+    });
+}
+
+#[test]
+fn a_keeper_that_fails_hides_no_other_lab() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--name", "after"]);
+        let path = stage.runtime().join("sidelane/before.lab");
+        let failing = UnixListener::bind(&path).unwrap();
+        // Nobody may connect to it too.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        // Ends with the test program; each client is hung up on.
+        std::thread::spawn(move || failing.incoming().for_each(drop));
+        let output = stage.output(&["lab", "status", "--json"]);
+        let labs: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(labs["labs"][0]["name"], "after", "{labs}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("cannot ask the keeper of lab `before`"), "{errors}");
+        assert_eq!(output.status.code(), Some(1));
+        fs::remove_file(path).unwrap();
+        stage.text(&["lab", "down", "--name", "after"]);
     });
 }
 
