@@ -180,8 +180,15 @@ fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     inside.args(arguments).envs(keeper::environment(&keeper::describe_hosts(&lab), 0));
     let mut child = inside.spawn().map_err(|e| Failure::Run(program.to_string_lossy().into_owned(), e))?;
     let code = watch(&mut child, &mut watched).map_err(signals)?;
-    lab.end_inhabitants();
-    Ok(code)
+    match lab.end_inhabitants() {
+        Ok(_) => Ok(code),
+        // The command's own failure says more.
+        Err(error) if code != 0 => {
+            tell!("error: {}", Failure::System("end what the command left running", error));
+            Ok(code)
+        }
+        Err(error) => Err(Failure::System("end what the command left running", error)),
+    }
 }
 
 /// Waits for the command, which the first ending signal kills. On a terminal Ctrl-C reaches the command by itself, and

@@ -141,10 +141,10 @@ impl Lab {
         self.bridge.is_some()
     }
 
-    /// Ends whatever still runs inside: what a command put in the background and left there.
-    pub fn end_inhabitants(&self) {
+    /// Ends whatever still runs inside: what a command put in the background and left there. Returns how many there were.
+    pub fn end_inhabitants(&self) -> std::io::Result<usize> {
         let namespaces: Vec<_> = self.hosts.iter().map(|host| &*host.entry.net).collect();
-        let _ = process::end_all(&namespaces, END_PATIENCE);
+        process::end_all(&namespaces, END_PATIENCE)
     }
 
     /// True when the lab is in a user namespace of its own: made without root's rights.

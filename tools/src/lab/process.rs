@@ -1,51 +1,120 @@
 //! Other processes: who is inside a namespace, and how to end one and know that it is gone.
-#![allow(unsafe_code)] // pidfd_open(2) and pidfd_send_signal(2) have no safe interface.
+#![allow(unsafe_code)] // pidfd_open(2), pidfd_send_signal(2) and kill(2) have no safe interface.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A process that cannot be taken for another one that got its number later.
 #[derive(Debug)]
-pub struct Process(OwnedFd);
+pub struct Process {
+    pid: u32,
+    known_by: KnownBy,
+}
+
+/// What tells a process from a later one of its number.
+#[derive(Debug)]
+enum KnownBy {
+    Pidfd(OwnedFd),
+    /// Where there is no pidfd: when it started, in clock ticks since boot. A number is used again only after all others.
+    Start(u64),
+}
 
 impl Process {
     /// `None` when there is no such process.
     pub fn open(pid: u32) -> Option<Self> {
         // SAFETY: Takes no pointer.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        // SAFETY: The call just opened the descriptor for us, so nobody else owns it.
-        (fd >= 0).then(|| Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        if fd >= 0 {
+            // SAFETY: The call just opened the descriptor for us, so nobody else owns it.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+            return Some(Self { pid, known_by: KnownBy::Pidfd(pidfd) });
+        }
+        if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+            return None;
+        }
+        // Linux before 5.3, a filter of system calls, or no free descriptor.
+        Some(Self { pid, known_by: KnownBy::Start(start(pid)?) })
     }
 
     /// Sends a signal. A process that is already gone is no error.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
-        let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: A null siginfo is allowed and means that of kill(2).
-        let outcome = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, none, 0) };
-        match io::Error::last_os_error() {
-            error if outcome < 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-            _ => Ok(()),
-        }
+        let sent = match &self.known_by {
+            KnownBy::Pidfd(pidfd) => match send_by(pidfd, signal) {
+                // Not in Linux 5.3's predecessors either, or filtered: by number, then.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => self.kill(signal),
+                sent => sent,
+            },
+            KnownBy::Start(_) => self.kill(signal),
+        };
+        sent.or_else(|error| if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) })
     }
 
     /// Waits until it has ended; false when that took longer.
     pub fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        loop {
-            let left = until.saturating_duration_since(Instant::now()).as_millis();
-            // SAFETY: One pollfd, alive during the call.
-            let ended = unsafe { libc::poll(&raw mut poll, 1, i32::try_from(left).unwrap_or(i32::MAX)) };
-            // The end of another child, say, interrupts whichever thread the kernel chooses.
-            if ended >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return ended > 0;
-            }
+        match &self.known_by {
+            KnownBy::Pidfd(pidfd) => ends(pidfd, until),
+            KnownBy::Start(at) => loop {
+                if start(self.pid) != Some(*at) {
+                    return true;
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return false;
+                }
+                thread::sleep(left.min(LOOK_EVERY));
+            },
         }
     }
+
+    /// Its number is its own for as long as it has not ended, so only the moment between look and call is open.
+    fn kill(&self, signal: i32) -> io::Result<()> {
+        if self.wait(Duration::ZERO) {
+            return Ok(());
+        }
+        // SAFETY: Takes no pointer.
+        check(unsafe { libc::kill(self.pid as i32, signal) }.into())
+    }
+}
+
+/// How often a process without a descriptor is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+fn send_by(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: A null siginfo is allowed and means that of kill(2).
+    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) })
+}
+
+fn ends(pidfd: &OwnedFd, until: Instant) -> bool {
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).as_millis();
+        // SAFETY: One pollfd, alive during the call.
+        let ended = unsafe { libc::poll(&raw mut poll, 1, i32::try_from(left).unwrap_or(i32::MAX)) };
+        // The end of another child, say, interrupts whichever thread the kernel chooses.
+        if ended >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return ended > 0;
+        }
+    }
+}
+
+fn check(outcome: libc::c_long) -> io::Result<()> {
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// When a process started, `None` when it has ended: field 22 of /proc/PID/stat (proc(5)), which says so of a zombie too.
+fn start(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may have spaces and parentheses.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
 /// A killed process is gone as soon as it is next scheduled; only one stuck in a device lasts longer.
@@ -88,7 +157,7 @@ pub fn end_all(namespaces: &[&OwnedFd], patience: Duration) -> io::Result<usize>
         }
         // Those that have ended take no signal any more.
         let killed: Vec<_> = inside.iter().map(|(_, process)| process.signal(libc::SIGKILL)).collect();
-        for (_, process) in &inside {
+        for ((_, process), _) in inside.iter().zip(&killed).filter(|(_, killed)| killed.is_ok()) {
             process.wait(KILL_WAIT);
         }
         killed.into_iter().collect::<io::Result<()>>()?;
@@ -156,6 +225,21 @@ mod tests {
 
     use super::*;
     use crate::patience::{PATIENCE, until};
+
+    #[test]
+    fn a_process_is_ended_without_a_pidfd_and_one_of_its_number_is_not() {
+        let mut child = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
+        let started = start(child.id()).unwrap();
+        let known_by = |start| Process { pid: child.id(), known_by: KnownBy::Start(start) };
+        let (process, predecessor) = (known_by(started), known_by(started - 1));
+        assert!(predecessor.wait(Duration::ZERO), "the number is another's");
+        predecessor.signal(libc::SIGKILL).unwrap();
+        assert!(!process.wait(Duration::ZERO), "nobody has ended it");
+        process.signal(libc::SIGKILL).unwrap();
+        assert!(process.wait(PATIENCE), "a zombie has ended");
+        child.wait().unwrap();
+        process.signal(libc::SIGKILL).unwrap();
+    }
 
     #[test]
     fn a_signal_does_not_end_the_wait_for_a_process() {

@@ -2,6 +2,7 @@
 
 mod cli;
 mod examples;
+mod filter;
 mod killed;
 mod lab;
 mod ladder;
@@ -16,3 +17,4 @@ mod survivors;
 mod threads;
 mod tune;
 mod without_netlink;
+mod without_pidfd;
