@@ -59,9 +59,7 @@ fn obey(command: LabCommand) -> Result<i32, Failure> {
         LabCommand::Exec { host, name, command } => exec(&name.name, &host, &command),
         LabCommand::Run { spec, command } => run_in(&spec.spec(), &command),
         LabCommand::Qemu(args) => Ok(qemu_command::run(&args)?),
-        LabCommand::Guard { namespaces } => {
-            guard::stand(&namespaces).map_err(|e| Failure::System("guard the lab", e)).map(|()| 0)
-        }
+        LabCommand::Guard => guard::stand().map_err(|e| Failure::System("guard the lab", e)).map(|()| 0),
         LabCommand::Keep { spec, name } => Ok(keep(&spec.spec(), &name.name)),
     }
 }

@@ -1,45 +1,50 @@
 //! A killed tool ends nothing any more. So a process of its own waits for the tool's end, and ends what is left inside.
 //!
-//! The tool holds the writing end of a pipe that the guard reads: its end, however it comes, closes the pipe. The guard holds the
-//! namespaces open, so that none of their inode numbers can be another namespace's by then.
+//! The tool holds one end of a socket of which the guard reads the other: its end, however it comes, closes the socket. The guard
+//! holds the namespaces open, so that none of their inode numbers can be another namespace's by then. They are sent to it: a tool
+//! with file capabilities (`setcap`) has its descriptors in /proc where only root may open them.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::Lab;
-use super::process;
+use super::{Lab, passing, process};
 
 /// The guard of a lab, for as long as this value lives. Then it ends by itself.
 #[derive(Debug)]
-pub struct Guard(Child);
+pub struct Guard {
+    process: Child,
+    /// `None` when the guard shall end.
+    held: Option<UnixStream>,
+}
 
 impl Guard {
     /// Posts a guard; returns once it is on duty.
     pub fn post(lab: &Lab) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
-        command.args(["lab", "guard"]).args(lab.hosts.iter().map(|host| host.entry.net.as_raw_fd().to_string()));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        child.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
-        Ok(Self(child))
+        command.args(["lab", "guard"]).stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::null());
+        let namespaces: Vec<RawFd> = lab.hosts.iter().map(|host| host.entry.net.as_raw_fd()).collect();
+        passing::send(ours.as_fd(), b"n", &namespaces)?;
+        let mut process = command.spawn()?;
+        process.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
+        Ok(Self { process, held: Some(ours) })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.held.take());
+        let _ = self.process.wait();
     }
 }
 
-/// The life of a guard, whose parent has the namespaces at these descriptors.
-pub fn stand(descriptors: &[i32]) -> io::Result<()> {
+/// The life of a guard, whose standard input is the socket.
+pub fn stand() -> io::Result<()> {
     process::detach()?;
-    let tool = std::os::unix::process::parent_id();
-    let open = |fd| File::open(format!("/proc/{tool}/fd/{fd}")).map(OwnedFd::from);
-    let namespaces: Vec<OwnedFd> = descriptors.iter().map(open).collect::<io::Result<_>>()?;
+    let (_, namespaces) = passing::receive(io::stdin().as_fd(), &mut [0])?;
     io::stdout().write_all(b"r")?;
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;

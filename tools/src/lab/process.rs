@@ -45,7 +45,7 @@ impl Process {
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         let sent = match &self.known_by {
             KnownBy::Pidfd(pidfd) => match send_by(pidfd, signal) {
-                // Not in Linux 5.3's predecessors either, or filtered: by number, then.
+                // A filter of system calls, unless this user may not: kill(2) tells.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => self.kill(signal),
                 sent => sent,
             },

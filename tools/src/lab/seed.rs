@@ -119,6 +119,7 @@ fn unshare_all(out: BorrowedFd<'_>, count: usize, uid_map: &[u8], gid_map: &[u8]
         let mut made = unshare(libc::CLONE_NEWNET);
         if i == 0 && made == Err(libc::EPERM) {
             unshare(libc::CLONE_NEWUSER).map_err(|errno| (Step::User, errno))?;
+            own_files_in_proc().map_err(|errno| (Step::Map, errno))?;
             // An unprivileged process may map its group only after giving up setgroups (user_namespaces(7)).
             write(c"/proc/self/setgroups", b"deny").map_err(|errno| (Step::Map, errno))?;
             write(c"/proc/self/uid_map", uid_map).map_err(|errno| (Step::Map, errno))?;
@@ -139,6 +140,13 @@ fn unshare_all(out: BorrowedFd<'_>, count: usize, uid_map: &[u8], gid_map: &[u8]
     let report = [0, in_user_namespace, 0, 0, 0, 0];
     passing::send(out, &report, &descriptors[..filled])
         .map_err(|error| (Step::Start, error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// A program with file capabilities (`setcap`) may not be dumped, and then they are root's, in /proc (proc(5)). This child may: with
+/// its user namespace it has given up those capabilities, and in its memory is nothing that the user must not see.
+fn own_files_in_proc() -> Result<(), i32> {
+    // SAFETY: Takes numbers only; it changes only the calling process, which is our own short-lived child.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) }).map(drop)
 }
 
 fn unshare(flags: libc::c_int) -> Result<(), i32> {

@@ -51,10 +51,7 @@ pub enum LabCommand {
     Qemu(QemuArgs),
     /// Ends what is inside a lab when its tool is killed; started by `run`
     #[command(hide = true)]
-    Guard {
-        /// The tool's descriptors of the namespaces
-        namespaces: Vec<i32>,
-    },
+    Guard,
     /// Holds a lab; started by `up`
     #[command(hide = true)]
     Keep {

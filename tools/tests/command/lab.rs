@@ -121,6 +121,24 @@ fn a_kept_lab_goes_through_its_whole_life() {
 }
 
 #[test]
+fn a_command_that_was_given_raw_frames_has_labs_too() {
+    for stage in Stage::each_user().iter().filter(|stage| stage.has_labs() && stage.give_raw_frames()) {
+        let inside = ["lab", "run", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 3"];
+        let output = stage.output(&inside);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let (mut tool, inside) = start_idle(stage);
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        assert!(inside.wait(Duration::from_secs(30)), "the command is killed with the tool");
+        stage.text(&["lab", "up"]);
+        stage.text(&["lab", "exec", "B", "--", "true"]);
+        assert_eq!(status(stage)[0]["name"], "lab");
+        stage.text(&["lab", "down"]);
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_lab_whose_keeper_was_killed_is_noticed_and_cleaned() {
     for_each_user(|stage| {
         stage.text(&["lab", "up"]);

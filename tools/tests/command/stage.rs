@@ -1,8 +1,9 @@
 //! Runs the command as each user that is to be had, in a place of its own, and knows what it left behind.
-#![allow(unsafe_code)] // What happens between fork and exec.
+#![allow(unsafe_code)] // What happens between fork and exec; setxattr(2).
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -127,6 +128,22 @@ impl Stage {
     /// The path of the command, where every user can execute it.
     pub fn program(&self) -> String {
         self.place.path().join("sidelane").to_str().unwrap().to_owned()
+    }
+
+    /// What `setcap cap_net_raw+ep` does with the command; false, with the reason printed, where that is not possible.
+    pub fn give_raw_frames(&self) -> bool {
+        let program = CString::new(self.program()).unwrap();
+        // vfs_cap_data of linux/capability.h: revision 2, effective; CAP_NET_RAW is permitted; nothing is inherited.
+        let value: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        // SAFETY: Two C strings, and a value that is as long as it says, alive during the call.
+        let outcome = unsafe {
+            let name = c"security.capability".as_ptr();
+            libc::setxattr(program.as_ptr(), name, value.as_ptr().cast(), value.len(), 0)
+        };
+        if outcome < 0 {
+            println!("skipped as {}: file capabilities: {}", self.who(), io::Error::last_os_error());
+        }
+        outcome == 0
     }
 
     /// For messages.
