@@ -120,6 +120,36 @@ fn a_kept_lab_goes_through_its_whole_life() {
     });
 }
 
+/// As after su(1), in cron(8) and in containers.
+#[test]
+fn users_without_a_runtime_directory_find_their_own_labs_from_inside_too() {
+    let Some(users) = Stage::two_ordinary_users() else { return };
+    let common = tempfile::tempdir().unwrap();
+    fs::set_permissions(common.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let users: Vec<&Stage> = users.iter().filter(|stage| stage.has_labs()).collect();
+    let text = |stage: &Stage, line: &str| {
+        let program = stage.program();
+        let arguments = line.split(' ').map(|word| if word == "sidelane" { &program } else { word });
+        let mut command = stage.sidelane(&arguments.collect::<Vec<_>>());
+        let output = command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", common.path()).output().unwrap();
+        assert!(output.status.success(), "{line} as {}: {output:?}", stage.who());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for stage in &users {
+        // Inside they have the same number, and now their directories.
+        assert!(text(stage, "lab run -- sidelane lab status").contains("no lab is up"));
+        text(stage, "lab up");
+    }
+    for stage in &users {
+        for line in ["lab status", "lab exec A -- sidelane lab status", "lab exec A -- unshare -Ur sidelane lab status"]
+        {
+            assert_eq!(text(stage, line).matches("lab `lab`").count(), 1, "{line} as {}", stage.who());
+        }
+        text(stage, "lab down");
+        stage.assert_nothing_is_left();
+    }
+}
+
 #[test]
 fn a_command_that_was_given_raw_frames_has_labs_too() {
     for stage in Stage::each_user().iter().filter(|stage| stage.has_labs() && stage.give_raw_frames()) {

@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -29,12 +29,14 @@ pub struct Stage {
 /// `nobody` everywhere (Debian policy 9.2.2, and the kernel's overflow id).
 const NOBODY: u32 = 65_534;
 
+/// Of a service that nobody has any more (base-passwd(8); `bin` elsewhere).
+const DAEMON: u32 = 1;
+
 impl Stage {
     /// Root and nobody when root runs the tests, else only whoever does.
     pub fn each_user() -> Vec<Self> {
         let own = Self::set(None);
-        let is_root = fs::metadata(own.place.path()).is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-        if is_root {
+        if is_root() {
             vec![own, Self::set(Some(NOBODY))]
         } else {
             println!("not root: tested as this user only");
@@ -45,6 +47,15 @@ impl Stage {
     /// Whoever runs the tests.
     pub fn own_user() -> Self {
         Self::set(None)
+    }
+
+    /// Two users that are not root; `None`, with the reason printed, when root does not run the tests.
+    pub fn two_ordinary_users() -> Option<[Self; 2]> {
+        if !is_root() {
+            println!("skipped: not root, so there is no other user");
+            return None;
+        }
+        Some([NOBODY, DAEMON].map(|uid| Self::set(Some(uid))))
     }
 
     fn set(uid: Option<u32>) -> Self {
@@ -184,6 +195,10 @@ impl Stage {
         let sockets: Vec<_> = fs::read_dir(self.runtime().join("sidelane")).into_iter().flatten().flatten().collect();
         assert!(sockets.is_empty(), "left behind as {}: {sockets:?}", self.who());
     }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// The processes that have this mark in their environment.
