@@ -47,7 +47,9 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
     let mut signals = Signals::new(ending())?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            process::kill_children_but(&others);
+            if let Err(error) = process::kill_children_but(&others) {
+                tell!("error: cannot end a child: {error}");
+            }
             // Nobody else goes on with them: the lock is kept.
             let _kept = remove_unfinished();
             std::process::exit(code_of(signal));

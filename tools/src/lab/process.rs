@@ -37,7 +37,7 @@ impl Process {
         if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
             return None;
         }
-        // Linux before 5.3, a filter of system calls, or no free descriptor.
+        // Linux before 5.3, or a filter of system calls.
         Some(Self { pid, known_by: KnownBy::Start(start(pid)?) })
     }
 
@@ -110,8 +110,8 @@ fn check(outcome: libc::c_long) -> io::Result<()> {
 
 /// When a process started, `None` when it has ended: field 22 of /proc/PID/stat (proc(5)), which says so of a zombie too.
 fn start(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may have spaces and parentheses.
+    let stat = String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
+    // The name before it may be any bytes.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
@@ -155,12 +155,7 @@ pub fn end_all(namespaces: &[&OwnedFd], patience: Duration) -> io::Result<usize>
                 process.wait(kill_from.saturating_duration_since(Instant::now()));
             }
         }
-        // Those that have ended take no signal any more.
-        let killed: Vec<_> = inside.iter().map(|(_, process)| process.signal(libc::SIGKILL)).collect();
-        for ((_, process), _) in inside.iter().zip(&killed).filter(|(_, killed)| killed.is_ok()) {
-            process.wait(KILL_WAIT);
-        }
-        killed.into_iter().collect::<io::Result<()>>()?;
+        kill_each(inside.iter().map(|(_, process)| process))?;
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "processes inside start others faster than they can be ended"))
 }
@@ -179,22 +174,34 @@ pub fn children() -> Vec<u32> {
         .collect()
 }
 
-/// Kills every direct child that is not among `others`, and whatever else becomes one meanwhile, and waits until each is gone.
-pub fn kill_children_but(others: &HashSet<u32>) {
+/// Kills every direct child that is not among `others`, and whatever else becomes one meanwhile, and waits until each is gone. One
+/// that may not be killed is an error, when the others are gone.
+pub fn kill_children_but(others: &HashSet<u32>) -> io::Result<()> {
     let mut seen = others.clone();
+    let mut outcome = Ok(());
     for _ in 0..LOOKS_MAX {
         let found: Vec<u32> = children().into_iter().filter(|pid| seen.insert(*pid)).collect();
         if found.is_empty() {
-            return;
+            break;
         }
         let found: Vec<Process> = found.into_iter().filter_map(Process::open).collect();
-        for child in &found {
-            let _ = child.signal(libc::SIGKILL);
-        }
-        for child in &found {
-            child.wait(KILL_WAIT);
-        }
+        outcome = outcome.and(kill_each(&found));
     }
+    outcome
+}
+
+/// Kills all, waits until they are gone, and returns the first refusal. Who is refused is not waited for.
+fn kill_each<'a>(processes: impl IntoIterator<Item = &'a Process>) -> io::Result<()> {
+    // All are told before one is waited for.
+    let killed: Vec<_> = processes.into_iter().map(|process| (process, process.signal(libc::SIGKILL))).collect();
+    let mut outcome = Ok(());
+    for (process, killed) in killed {
+        if killed.is_ok() {
+            process.wait(KILL_WAIT);
+        }
+        outcome = outcome.and(killed);
+    }
+    outcome
 }
 
 fn parent(pid: u32) -> Option<u32> {

@@ -12,8 +12,10 @@ use crate::run::verdict::Verdict;
 
 impl Job {
     /// Kills what ranks have left behind: all of it has become our child.
-    pub(super) fn end_leftovers(&self) {
-        process::kill_children_but(&self.others);
+    pub(super) fn end_leftovers(&mut self) {
+        if let Err(error) = process::kill_children_but(&self.others) {
+            self.tell(format!("sidelane run: cannot end what ranks left behind: {error}\n"));
+        }
     }
 
     /// Waits until everything that the ranks wrote has been written, and says how the job ended. A reader may take its time,
