@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         beside_a_contender_mpi_sends_in_windows
         the_study_of_chang_has_every_figure
         a_side_stays_open_until_the_other_has_played
+        a_side_refuses_an_order_without_end
         a_side_that_dies_ends_the_run_with_its_name
         a_side_that_is_silent_ends_the_run_with_its_name
         a_run_can_be_called_off
@@ -213,6 +214,18 @@ fn a_side_stays_open_until_the_other_has_played() {
     }
     drop(orders);
     assert!(side.wait().unwrap().success());
+}
+
+fn a_side_refuses_an_order_without_end() {
+    let Reach::Command(mut command) = this_program(0).reach else { unreachable!() };
+    let mut side = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut orders = side.stdin.take().unwrap();
+    // It may be gone before it has taken all.
+    let _ = orders.write_all(&vec![b'x'; 1 << 20]);
+    let answer = BufReader::new(side.stdout.take().unwrap()).lines().next().expect("it says why").unwrap();
+    let Ok(Answer::Failed { reason }) = serde_json::from_str(&answer) else { panic!("{answer}") };
+    assert!(reason.contains("longer than"), "{reason}");
+    assert!(!side.wait().unwrap().success());
 }
 
 fn a_side_that_dies_ends_the_run_with_its_name() {
