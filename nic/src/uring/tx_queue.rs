@@ -351,11 +351,20 @@ fn open_ring(entries: usize, lanes: &[Option<Lane>; 2]) -> Option<IoUring> {
     match open() {
         Ok(ring) => Some(ring),
         Err(error) => {
-            tracing::warn!(
-                "no io_uring ({error}): every frame takes a system call of its own. Wants Linux 5.18; where it is \
-                 forbidden, `sysctl kernel.io_uring_disabled=0` or the container's seccomp profile allow it"
-            );
+            tracing::warn!("no io_uring ({error}): every frame takes a system call of its own. {}", advice(&error));
             None
+        }
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            "Its memory counts as locked: `ulimit -l unlimited` lifts the limit, `LimitMEMLOCK=infinity` that of a service"
+        }
+        _ => {
+            "Wants Linux 5.18; where it is forbidden, `sysctl kernel.io_uring_disabled=0` or the container's seccomp \
+             profile allow it"
         }
     }
 }
@@ -369,6 +378,13 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+
+    #[test]
+    fn whoever_may_lock_no_memory_is_told_so_and_not_of_what_is_forbidden() {
+        let advice = |errno| advice(&io::Error::from_raw_os_error(errno));
+        assert!(advice(libc::ENOMEM).contains("ulimit -l unlimited") && !advice(libc::ENOMEM).contains("seccomp"));
+        assert!(advice(libc::EPERM).contains("seccomp") && !advice(libc::EPERM).contains("ulimit"));
+    }
 
     #[test]
     fn frames_behind_one_that_must_wait_are_not_sent() {
