@@ -25,3 +25,8 @@ pub struct Caps {
     /// others fill too: memory shared with the peer.
     pub host_delay: Option<Duration>,
 }
+
+impl Caps {
+    /// Least `mtu_safe` of any driver, so that no protocol with a header has to ask.
+    pub const MTU_MIN: usize = 128;
+}

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::c_int;
 
+use crate::Caps;
 use crate::socket::check;
 
 /// A network interface by number and name.
@@ -181,6 +182,21 @@ impl Interface {
         check(unsafe { libc::ioctl(socket.as_raw_fd(), call as _, std::ptr::from_mut(request)) })?;
         Ok(())
     }
+}
+
+/// Frames that the layers above can use do not fit the interface.
+#[derive(Debug, thiserror::Error)]
+#[error("interface `{name}` has an MTU of {mtu}, and frames need {least} at least: `ip link set {name} mtu 1500`")]
+pub struct MtuTooSmall {
+    name: String,
+    mtu: usize,
+    least: usize,
+}
+
+/// Payload of a frame on interface `name`, where its headers take `cost` of the MTU.
+pub(crate) fn payload_of(name: &str, mtu: usize, cost: usize) -> Result<usize, MtuTooSmall> {
+    let least = Caps::MTU_MIN + cost;
+    if mtu < least { Err(MtuTooSmall { name: name.to_owned(), mtu, least }) } else { Ok(mtu - cost) }
 }
 
 /// The IP address in a socket address, if it is of such a family.

@@ -6,6 +6,7 @@ use sidelane_nic::time::Duration;
 use crate::Config;
 use crate::congestion::Slack;
 use crate::in_flight::WINDOW_MAX;
+use crate::seal::TAG_LEN;
 use crate::wire::{FULL_LEN, Hello, PLAIN_LEN, RECORD_LEN};
 
 /// Sizes in bytes of whole frames, unless said otherwise.
@@ -48,6 +49,7 @@ pub(crate) struct Path {
 const MTU_MIN: usize = 1200;
 /// Body that every frame can have, on whatever driver.
 const BODY_MIN: usize = 64;
+const _: () = assert!(FULL_LEN + BODY_MIN + TAG_LEN <= Caps::MTU_MIN, "every driver's frames have that room");
 /// Everybody takes messages of this length: they are sent before a peer can say otherwise.
 const MESSAGE_MIN: usize = BODY_MIN - RECORD_LEN;
 /// Largest FIFO: half of what the credit field spans, so that the order of two limits is never in doubt.

@@ -5,12 +5,14 @@ use super::traffic::{check, expect, link, open, pause, payload, receive, receive
 use super::{Stop, Verdict};
 use crate::rng::Rng;
 use crate::time::Duration;
-use crate::{LinkAddr, LinkError};
+use crate::{Caps, LinkAddr, LinkError};
 
 pub(super) fn caps_make_sense(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
     let [a, b] = open(stage)?;
     for caps in [a.caps(), b.caps()] {
-        check(MTU_MIN <= caps.mtu_safe && caps.mtu_safe <= caps.mtu && caps.mtu <= 65_535, || format!("{caps:?}"))?;
+        check(Caps::MTU_MIN <= caps.mtu_safe && caps.mtu_safe <= caps.mtu && caps.mtu <= 65_535, || {
+            format!("{caps:?}")
+        })?;
         check(caps.rx_frames > 0 && caps.burst > 0 && caps.rto_floor > Duration::ZERO, || format!("{caps:?}"))?;
     }
     check(a.caps().addr != b.caps().addr, || format!("two endpoints are both {}", a.caps().addr))
@@ -119,6 +121,3 @@ pub(super) fn garbage_harms_nobody(stage: &mut dyn Stage<dyn Driver>) -> Verdict
     }
     Ok(())
 }
-
-/// Smallest MTU that the cases, and any protocol with a header, can work with.
-const MTU_MIN: usize = 128;

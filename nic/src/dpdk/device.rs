@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::pci::Card;
 use super::sharing::ENDPOINTS_MAX;
 use super::{Config, OpenError};
+use crate::Caps;
 use crate::encap::ether;
 
 /// A device in DPDK's terms.
@@ -270,8 +271,8 @@ pub fn clear_stale(socket: &Path) {
 
 /// What Ethernet carries unless both sides agree on more (IEEE 802.3 clause 3.2.7).
 const MTU_DEFAULT: u16 = 1500;
-/// What IPv4 demands of every link (RFC 791), and more than the smallest frame that the layers above can use.
-const MTU_MIN: u16 = 136;
+/// More than IPv4 demands of every link (RFC 791).
+const MTU_MIN: u16 = (Caps::MTU_MIN + ether::MTU_COST) as u16;
 
 #[cfg(test)]
 mod tests {

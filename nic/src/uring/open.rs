@@ -14,7 +14,7 @@ use super::tx_queue::{LaneConfig, TxQueue};
 use super::{Config, Offload, Uring, filter};
 use crate::encap::{ether, gso, train};
 use crate::event::Alarm;
-use crate::interface::Interface;
+use crate::interface::{Interface, MtuTooSmall, payload_of};
 use crate::link_table::LinkTable;
 use crate::rights::{Capability, Who, refusal};
 use crate::time::Duration;
@@ -40,6 +40,9 @@ pub enum OpenError {
     /// The interface carries no Ethernet frames (a tunnel, for example).
     #[error("interface `{0}` is no Ethernet interface; use `udp:` over it")]
     NotEthernet(String),
+    /// The interface's packets are too short.
+    #[error(transparent)]
+    MtuTooSmall(#[from] MtuTooSmall),
     /// Another process has this endpoint.
     #[error("endpoint {endpoint} on `{interface}` is taken by another process; give this one another number")]
     EndpointTaken {
@@ -169,7 +172,8 @@ impl Port {
         let mtu = interface.mtu(socket)?;
         let offload = offload_of(&interface, socket, mtu, config.real_frames);
         let headers = if offload == Some(Offload::Trains) { train::MTU_COST } else { ether::MTU_COST };
-        let mtu_safe = mtu.saturating_sub(headers).min(LARGE_PAYLOAD_MAX);
+        let payload = payload_of(name, mtu, headers).map_err(|error| PortError::Open(error.into()))?;
+        let mtu_safe = payload.min(LARGE_PAYLOAD_MAX);
         let segment = mtu.saturating_sub(IP_TCP_LEN).min(usize::from(u16::MAX)) as u16;
         Ok(Self { interface, mac, mtu_safe, segment, offload })
     }

@@ -15,7 +15,7 @@ use super::sys::{self, RingKind};
 use super::{Config, Mode, Preference, Xdp, program};
 use crate::encap::ether;
 use crate::event::Alarm;
-use crate::interface::Interface;
+use crate::interface::{Interface, MtuTooSmall, payload_of};
 use crate::link_table::LinkTable;
 use crate::rights::{Capability, refusal};
 use crate::time::Duration;
@@ -47,6 +47,9 @@ pub enum OpenError {
     /// The interface carries no Ethernet frames (a tunnel, for example).
     #[error("interface `{0}` is no Ethernet interface; use `udp:` over it")]
     NotEthernet(String),
+    /// The interface's packets are too short.
+    #[error(transparent)]
+    MtuTooSmall(#[from] MtuTooSmall),
     /// The interface has fewer queues.
     #[error("interface `{interface}` has no queue {queue}, only {count}: `ethtool -l {interface}` shows them")]
     NoSuchQueue {
@@ -246,6 +249,7 @@ impl Port {
         }
         let mac = interface.mac(any).map_err(system)?.ok_or_else(|| OpenError::NotEthernet(name.clone()))?;
         let mtu = interface.mtu(any).map_err(system)?;
+        payload_of(name, mtu, ether::MTU_COST)?;
         let queues = interface.rx_queues(any).unwrap_or(1).max(1);
         if config.queue >= queues {
             return Err(OpenError::NoSuchQueue { interface: name.clone(), queue: config.queue, count: queues });

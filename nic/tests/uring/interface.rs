@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{Config, OpenError, Uring};
+use sidelane_nic::{Caps, Nic};
 
-use crate::namespace::ip;
+use crate::namespace::{ip, veth};
 use crate::patience::until;
-use crate::stage::{commit, open, receive_one, send, veth_pair};
+use crate::stage::{commit, open, receive_one, send, turn_offloads_off, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
     let refusal = |interface: &str| Uring::open(&Config::new(interface, 1)).err().expect("a refusal");
@@ -120,4 +120,26 @@ pub fn mtu_follows_the_interface() {
     let to_b = a.link(b.caps().addr).unwrap();
     send(&mut a, to_b, &[5; 8_992]);
     assert_eq!(receive_one(&mut b), [5; 8_992]);
+}
+
+pub fn an_interface_that_is_too_narrow_is_refused_with_the_least_mtu() {
+    veth("vA", "vB");
+    let real = |interface: &str| Uring::open(&Config { real_frames: true, ..Config::new(interface, 1) });
+    for interface in ["vA", "vB"] {
+        ip(&format!("link set {interface} mtu 135"));
+        let error = real(interface).err().expect("a refusal").to_string();
+        assert!(error.contains("136") && error.contains(&format!("ip link set {interface} mtu")), "{error}");
+        assert!(Uring::open(&Config::new(interface, 1)).is_err(), "small frames have no super-packets");
+        ip(&format!("link set {interface} mtu 136"));
+    }
+    let (mut a, mut b) = (real("vA").unwrap(), real("vB").unwrap());
+    assert_eq!((a.caps().mtu, a.caps().mtu_safe), (Caps::MTU_MIN, Caps::MTU_MIN));
+    let to_b = a.link(b.caps().addr).unwrap();
+    send(&mut a, to_b, &[5; Caps::MTU_MIN]);
+    assert_eq!(receive_one(&mut b), [5; Caps::MTU_MIN]);
+    drop((a, b));
+    if turn_offloads_off(&["vA"]) {
+        let error = real("vA").err().expect("trains have longer headers").to_string();
+        assert!(error.contains("156"), "{error}");
+    }
 }

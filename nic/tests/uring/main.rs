@@ -68,5 +68,6 @@ inside_a_namespace! {
         interface_that_was_down_carries_frames_again
         lost_offload_fails_large_frames_only
         mtu_follows_the_interface
+        an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
     }
 }

@@ -5,7 +5,7 @@ use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
 
-use crate::namespace::ip;
+use crate::namespace::{ip, veth};
 use crate::patience::until;
 use crate::stage::{exchange, open, receive_one, send, veth_pair};
 
@@ -128,4 +128,15 @@ pub fn mtu_follows_the_interface_as_far_as_chunks_go() {
         drop((a, b));
         ip("link del vA");
     }
+}
+
+pub fn an_interface_that_is_too_narrow_is_refused_with_the_least_mtu() {
+    veth("vA", "vB");
+    for interface in ["vA", "vB"] {
+        ip(&format!("link set {interface} mtu 135"));
+        let error = Xdp::open(&Config::new(interface, 1)).err().expect("a refusal").to_string();
+        assert!(error.contains("136") && error.contains(&format!("ip link set {interface} mtu")), "{error}");
+        ip(&format!("link set {interface} mtu 136"));
+    }
+    exchange(&mut open("vA", 1), &mut open("vB", 1));
 }

@@ -61,6 +61,7 @@ inside_a_namespace! {
         removed_interface_is_gone
         interface_that_was_down_carries_frames_again
         mtu_follows_the_interface_as_far_as_chunks_go
+        an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
     }
     sharing {
         uring_and_xdp_share_an_interface
