@@ -32,6 +32,7 @@ pub mod fault;
 pub mod interface;
 mod link_table;
 pub mod mem;
+mod names;
 mod own_slot;
 pub mod page;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::cells::Cells;
 use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair};
 use super::sys;
+use crate::names;
 
 /// What one endpoint tells the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Greeting {
 
 /// Refuses connections with other users' processes: shared memory is shared trust.
 pub(super) fn same_user(socket: &OwnedFd) -> io::Result<()> {
-    if sys::peer_uid(socket)? == sys::own_uid() { Ok(()) } else { Err(refusal("a process of another user")) }
+    if sys::peer_uid(socket)? == names::own_user() { Ok(()) } else { Err(refusal("a process of another user")) }
 }
 
 fn receive<const FDS: usize>(socket: &OwnedFd) -> io::Result<(Hello, [OwnedFd; FDS])> {

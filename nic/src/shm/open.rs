@@ -10,6 +10,7 @@ use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, RING_BYTES};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
 use super::sys;
+use crate::names;
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
 
@@ -83,7 +84,7 @@ impl ShmNic {
 
 /// The abstract socket of an endpoint. The user is part of it, so that users do not take each other's names.
 pub(super) fn socket_name(domain: &str, endpoint: u16) -> String {
-    format!("sidelane-shm-{}-{domain}-{endpoint}", sys::own_uid())
+    format!("sidelane-shm-{}-{domain}-{endpoint}", names::own_user())
 }
 
 fn claim(domain: &str, endpoint: u16) -> Result<OwnedFd, OpenError> {

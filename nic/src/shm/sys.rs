@@ -134,12 +134,6 @@ pub(super) fn peer_uid(socket: &OwnedFd) -> io::Result<u32> {
     Ok(cred.uid)
 }
 
-/// Our own effective user.
-pub(super) fn own_uid() -> u32 {
-    // SAFETY: a plain call that cannot fail.
-    unsafe { libc::geteuid() }
-}
-
 /// Sends all of `bytes` with descriptors beside them, or fails: never waits, and a message this small is never cut.
 pub(super) fn send_with_fds(socket: &OwnedFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
     let mut control = Control::new();

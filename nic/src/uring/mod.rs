@@ -20,12 +20,12 @@ mod trains;
 mod tx_queue;
 
 use std::cell::Cell;
-use std::os::unix::net::UnixDatagram;
 use std::task::Waker;
 
 use crate::encap::{ether, gso};
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
+use crate::names::Name;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use pace::Pace;
@@ -80,7 +80,7 @@ pub struct Uring {
     /// The interface no longer exists, so nothing arrives any more on any link.
     gone: bool,
     /// Its name reserves the endpoint's number on the interface.
-    _reservation: UnixDatagram,
+    _reservation: Name,
 }
 
 /// What an interface makes of packets that are to be cut into segments later.

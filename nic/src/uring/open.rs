@@ -2,8 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::pace::Pace;
 use super::rx_ring::RxRing;
@@ -16,6 +14,7 @@ use crate::encap::{ether, gso, train};
 use crate::event::Alarm;
 use crate::interface::{Interface, MtuTooSmall, payload_of};
 use crate::link_table::LinkTable;
+use crate::names::{self, Name, process_of};
 use crate::rights::{Capability, Who, refusal};
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr, socket};
@@ -44,12 +43,14 @@ pub enum OpenError {
     #[error(transparent)]
     MtuTooSmall(#[from] MtuTooSmall),
     /// Another process has this endpoint.
-    #[error("endpoint {endpoint} on `{interface}` is taken by another process; give this one another number")]
+    #[error("endpoint {endpoint} on `{interface}` is taken by {}; give this one another number", process_of(*.stranger))]
     EndpointTaken {
         /// The interface.
         interface: String,
         /// The endpoint's number on it.
         endpoint: u16,
+        /// The other user whose process it is, where it is known to be another's.
+        stranger: Option<u32>,
     },
     /// The system refused one step.
     #[error("{step} on `{interface}`: {source}")]
@@ -88,10 +89,13 @@ impl Uring {
             PortError::Open(error) => error,
             PortError::System(source) => system("reading the interface's properties")(source),
         })?;
-        let reservation = reserve(&port, config.endpoint).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                OpenError::EndpointTaken { interface: config.interface.clone(), endpoint: config.endpoint }
-            }
+        let name = names::of_endpoint(port.interface.index(), config.endpoint);
+        let reservation = Name::take(&name).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => OpenError::EndpointTaken {
+                interface: config.interface.clone(),
+                endpoint: config.endpoint,
+                stranger: names::stranger(&name),
+            },
             _ => system("reserving the endpoint")(error),
         })?;
 
@@ -256,12 +260,6 @@ fn prepare(socket: BorrowedFd) -> io::Result<()> {
     // Not the frames that we and our neighbours send (Linux 4.20): on `lo` each would appear twice.
     set(libc::PACKET_IGNORE_OUTGOING, 1)?;
     set(libc::PACKET_QDISC_BYPASS, 1)
-}
-
-/// Holds a name that only one process of this network namespace can have, until it ends.
-fn reserve(port: &Port, endpoint: u16) -> io::Result<UnixDatagram> {
-    let name = format!("sidelane/ether/{}/{endpoint}", port.interface.index());
-    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
 /// `enum tpacket_versions` (linux/if_packet.h). Version 3 hands frames over in blocks, after a timer: 500 µs.

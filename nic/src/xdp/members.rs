@@ -1,20 +1,18 @@
 //! Who shares a queue of an interface: how endpoints find one another, and how each is held by nobody but itself.
 //!
 //! Every endpoint has an abstract Unix name that says where its descriptors are: the process, and the numbers of socket,
-//! memory, map and link in it. A newcomer reads the names (`/proc/thread-self/net/unix`), takes copies of the descriptors of anyone
+//! memory, map and link in it. A newcomer reads the names, takes copies of the descriptors of anyone of its own user
 //! that is there (pidfd_getfd(2)), and becomes a member like all others. So there is no first among them and no server:
 //! what they share lives as long as one of them, and the kernel takes it away with the last, however that one ends.
 //! A name lasts as long as its process, too, and is seen in one network namespace only, as the interface is.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use super::shared::MEMBERS_MAX;
 use super::sys;
+use crate::names::{self, Name};
 
 /// A queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,9 +22,6 @@ pub struct Queue {
     /// Which of its queues.
     pub number: u32,
 }
-
-/// A name that only one process of this network namespace can have, until it ends.
-pub struct Name(#[allow(dead_code)] UnixDatagram);
 
 /// An endpoint that shares the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,12 +46,17 @@ pub struct Descriptors {
 }
 
 impl Queue {
-    /// Keeps everybody else from joining or leaving while the name is held. Waits for whoever has it.
+    /// Keeps everybody else of our user from joining or leaving while the name is held. Waits for whoever has it.
     pub fn hold(self) -> io::Result<Name> {
         let until = Instant::now() + PATIENCE;
+        let turn = format!("{}/turn/{}", self.prefix(), names::own_user());
         loop {
-            match name(&format!("{}/turn", self.prefix())) {
+            match Name::take(&turn) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                    if let Some(user) = names::stranger(&turn) {
+                        let told = format!("user {user} keeps `@{turn}` from us (`ss -xap` names the process)");
+                        return Err(io::Error::new(error.kind(), told));
+                    }
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 result => return result,
@@ -64,18 +64,17 @@ impl Queue {
         }
     }
 
-    /// Who is there.
+    /// Who of our user is there. What others say leads nowhere: they could say anything.
     pub fn members(self) -> Vec<Member> {
-        let names = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-        let start = format!("@{}/", self.prefix());
-        names.lines().filter_map(|line| parse(line.split_once(&start)?.1)).collect()
+        let names = names::taken(&format!("{}/", self.prefix())).into_iter();
+        names.filter(|name| name.stranger.is_none()).filter_map(|name| parse(&name.rest)).collect()
     }
 
     /// Says that we are there, at `place`.
     pub fn publish(self, place: u32, shared: [BorrowedFd; 4]) -> io::Result<Name> {
         let [socket, memory, map, link] = shared.map(|fd| fd.as_raw_fd());
         let pid = std::process::id();
-        name(&format!("{}/{place}/{pid}.{socket}.{memory}.{map}.{link}", self.prefix()))
+        Name::take(&format!("{}/{place}/{pid}.{socket}.{memory}.{map}.{link}", self.prefix()))
     }
 
     fn prefix(self) -> String {
@@ -95,25 +94,22 @@ impl Member {
 
 /// How many endpoints of any queue are on the interface with this number.
 pub fn endpoints_on(interface: u32) -> usize {
-    let names = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-    let start = format!("@sidelane/xdp/{interface}/");
-    let of_any_queue = |line: &str| line.split_once(&start).and_then(|(_, name)| parse(name.split_once('/')?.1));
-    names.lines().filter_map(of_any_queue).count()
+    users_on(interface).len()
 }
 
-/// Holds the endpoint's number on the interface; `uring` uses the same name, so that an endpoint is one driver's only.
-pub fn reserve(interface: i32, endpoint: u16) -> io::Result<Name> {
-    name(&format!("sidelane/ether/{interface}/{endpoint}"))
+/// Of each of these the other user who says to have it.
+pub fn users_on(interface: u32) -> Vec<Option<u32>> {
+    let names = names::taken(&format!("sidelane/xdp/{interface}/")).into_iter();
+    names
+        .filter(|name| name.rest.split_once('/').and_then(|(_, rest)| parse(rest)).is_some())
+        .map(|name| name.stranger)
+        .collect()
 }
 
 /// A place that none of `members` has, far from the last one given.
 pub fn free_place(members: &[Member], last: u32) -> Option<u32> {
     let places = (1..=MEMBERS_MAX as u32).map(|step| (last.wrapping_add(step)) % MEMBERS_MAX as u32);
     places.into_iter().find(|place| members.iter().all(|member| member.place != *place))
-}
-
-fn name(text: &str) -> io::Result<Name> {
-    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(text)?).map(Name)
 }
 
 /// `PLACE/PID.SOCKET.MEMORY.MAP.LINK`
@@ -138,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_member_is_found_while_it_is_there() {
-        let file = fs::File::open("/dev/null").unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
         assert_eq!(QUEUE.members(), []);
         let name = QUEUE.publish(5, [file.as_fd(); 4]).unwrap();
         let members = QUEUE.members();
@@ -152,9 +148,24 @@ mod tests {
 
     #[test]
     fn names_of_others_are_no_members() {
-        for text in ["turn", "", "1/2", "1/2.3.4.5", "16/1.2.3.4.5", "x/1.2.3.4.5", "1/1.2.3.4.-"] {
+        for text in ["turn/0", "", "1/2", "1/2.3.4.5", "16/1.2.3.4.5", "x/1.2.3.4.5", "1/1.2.3.4.-"] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn another_user_s_names_are_no_members_and_keep_nobody_waiting() {
+        let queue = Queue { interface: i32::MAX - 9, number: 0 };
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let (member, turn) = (queue.publish(3, [file.as_fd(); 4]).unwrap(), queue.hold().unwrap());
+        if member.give_to(65_534).and_then(|()| turn.give_to(65_534)).is_err() {
+            return println!("skipped: wants root");
+        }
+        let began = Instant::now();
+        let refused = queue.hold().map(drop).unwrap_err().to_string();
+        assert!(refused.contains("user 65534") && began.elapsed() < PATIENCE, "{refused}");
+        assert_eq!(queue.members(), []);
+        assert_eq!(users_on(queue.interface as u32), [Some(65_534)]);
     }
 
     #[test]

@@ -27,11 +27,12 @@ use std::task::Waker;
 use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
+use crate::names::Name;
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
 use chunks::Chunks;
 use datapath::{RxRing, TxRing};
-use members::{Name, Queue};
+use members::Queue;
 
 pub use members::endpoints_on;
 pub use open::OpenError;

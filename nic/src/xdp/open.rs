@@ -17,6 +17,7 @@ use crate::encap::ether;
 use crate::event::Alarm;
 use crate::interface::{Interface, MtuTooSmall, payload_of};
 use crate::link_table::LinkTable;
+use crate::names::{self, Name, process_of};
 use crate::rights::{Capability, refusal};
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
@@ -61,12 +62,14 @@ pub enum OpenError {
         count: u32,
     },
     /// Another process has this endpoint.
-    #[error("endpoint {endpoint} on `{interface}` is taken by another process; give this one another number")]
+    #[error("endpoint {endpoint} on `{interface}` is taken by {}; give this one another number", process_of(*.stranger))]
     EndpointTaken {
         /// The interface.
         interface: String,
         /// The endpoint's number on it.
         endpoint: u16,
+        /// The other user whose process it is, where it is known to be another's.
+        stranger: Option<u32>,
     },
     /// A program that is not ours decides on the interface's frames.
     #[error(
@@ -74,6 +77,17 @@ pub enum OpenError {
          `xdpgeneric off`, or use `uring:{0}`"
     )]
     ProgramAttached(String),
+    /// Another user's endpoints are there, or so they say.
+    #[error(
+        "`{interface}` has an XDP program and endpoints of user {user}, and only endpoints of one user share an interface: run \
+         as that user, or use `uring:{interface}`"
+    )]
+    OtherUser {
+        /// The interface.
+        interface: String,
+        /// The user.
+        user: u32,
+    },
     /// Our own endpoints are there, but on another queue.
     #[error("`{0}` has endpoints of ours on another queue: all endpoints of an interface use the same `queue=N`")]
     OtherQueue(String),
@@ -120,13 +134,15 @@ impl Xdp {
             _ => system("opening an AF_XDP socket")(error),
         })?;
         let port = Port::find(config)?;
-        let reservation =
-            members::reserve(port.queue.interface, config.endpoint).map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    OpenError::EndpointTaken { interface: config.interface.clone(), endpoint: config.endpoint }
-                }
-                _ => system("reserving the endpoint")(error),
-            })?;
+        let name = names::of_endpoint(port.queue.interface, config.endpoint);
+        let reservation = Name::take(&name).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => OpenError::EndpointTaken {
+                interface: config.interface.clone(),
+                endpoint: config.endpoint,
+                stranger: names::stranger(&name),
+            },
+            _ => system("reserving the endpoint")(error),
+        })?;
 
         let turn = port.queue.hold().map_err(system("waiting for other endpoints"))?;
         let create = |kind, entries| sys::create_ring(socket.as_fd(), kind, entries).map_err(system("making rings"));
@@ -346,9 +362,13 @@ fn attach(
                 Ok(link) => return Ok((link, attachment)),
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                     if Instant::now() > until {
-                        let ours = members::endpoints_on(port.interface.index() as u32) > 0;
-                        let taken = if ours { OpenError::OtherQueue } else { OpenError::ProgramAttached };
-                        return Err(taken(config.interface.clone()));
+                        let users = members::users_on(port.interface.index() as u32);
+                        let interface = config.interface.clone();
+                        return Err(match users.first() {
+                            _ if users.contains(&None) => OpenError::OtherQueue(interface),
+                            Some(Some(user)) => OpenError::OtherUser { interface, user: *user },
+                            _ => OpenError::ProgramAttached(interface),
+                        });
                     }
                     std::thread::sleep(Span::from_millis(1));
                 }

@@ -68,6 +68,7 @@ inside_a_namespace! {
         the_first_endpoint_may_leave_first
         killed_endpoints_leave_nothing_behind
         endpoints_come_and_go_without_end
+        names_that_another_user_takes_keep_nobody_out
     }
     kernel {
         foreign_frames_are_the_kernels

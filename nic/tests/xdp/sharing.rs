@@ -1,11 +1,14 @@
 //! Several endpoints of one interface, in one process and in several.
 
 use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::fchown;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Child, Command, Stdio};
 
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{self, Uring};
-use sidelane_nic::xdp::Xdp;
+use sidelane_nic::xdp::{Config, Xdp};
 use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::veth;
@@ -81,6 +84,26 @@ pub fn endpoints_come_and_go_without_end() {
         exchange(&mut peer, &mut stays);
     }
     assert_eq!(stays.counters().rx_dropped, 0);
+}
+
+pub fn names_that_another_user_takes_keep_nobody_out() {
+    veth("vA", "vB");
+    let output = Command::new("ip").args(["-o", "link", "show", "vA"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let index = text.split(':').next().unwrap();
+    let take = |name: String| {
+        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        fchown(&socket, Some(65_534), None).unwrap();
+        socket
+    };
+    // As if process 1 had an endpoint.
+    let _member = take(format!("sidelane/xdp/{index}/0/3/1.0.0.0.0"));
+    exchange(&mut open("vA", 1), &mut open("vB", 1));
+    let _endpoint = take(format!("sidelane/ether/{index}/2"));
+    let (by_xdp, by_uring) = (Xdp::open(&Config::new("vA", 2)), Uring::open(&uring::Config::new("vA", 2)));
+    for error in [by_xdp.err().unwrap().to_string(), by_uring.err().unwrap().to_string()] {
+        assert!(error.contains("taken by a process of user 65534"), "{error}");
+    }
 }
 
 /// Another process with an endpoint on `interface`.

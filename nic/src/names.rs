@@ -1,0 +1,219 @@
+//! Abstract Unix names (unix(7)): each is one process's of a network namespace, until it ends. By them endpoints of an
+//! interface are told apart, and find one another.
+//!
+//! Any user can take any name. So whoever meets one asks the kernel whose socket has it (sock_diag(7)), and by what others
+//! have taken is kept out, but never misled.
+#![allow(unsafe_code)] // A socket of a family that std has none of, and who we are.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::socket::check;
+
+/// A name that is ours until this is dropped.
+pub struct Name(#[allow(dead_code)] UnixDatagram);
+
+/// A name that somebody has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// What stands behind the beginning that was asked for.
+    pub rest: String,
+    /// The other user whose it is; `None`: our own, or a kernel that does not tell.
+    pub stranger: Option<u32>,
+}
+
+impl Name {
+    /// Fails with `AddrInUse` where somebody has it.
+    pub fn take(name: &str) -> io::Result<Self> {
+        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?).map(Self)
+    }
+
+    /// As if another user had taken it. Only root may.
+    #[cfg(test)]
+    pub fn give_to(&self, user: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(&self.0, Some(user), None)
+    }
+}
+
+/// By which an endpoint is one driver's and one process's only.
+pub fn of_endpoint(interface: i32, endpoint: u16) -> String {
+    format!("sidelane/ether/{interface}/{endpoint}")
+}
+
+/// All names that begin with `start`.
+pub fn taken(start: &str) -> Vec<Taken> {
+    let of = |(name, user): (String, Option<u32>)| {
+        let stranger = user.filter(|user| *user != own_user());
+        name.strip_prefix(start).map(|rest| Taken { rest: rest.to_owned(), stranger })
+    };
+    let names = told_by_kernel().unwrap_or_else(|error| {
+        tracing::debug!(%error, "nobody tells whose names are");
+        listed()
+    });
+    names.into_iter().filter_map(of).collect()
+}
+
+/// The other user who has `name`.
+pub fn stranger(name: &str) -> Option<u32> {
+    taken(name).into_iter().find(|taken| taken.rest.is_empty())?.stranger
+}
+
+/// Our own effective user, whose our sockets are.
+pub fn own_user() -> u32 {
+    // SAFETY: a plain call that cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// For errors: whose process has what is wanted.
+pub fn process_of(stranger: Option<u32>) -> String {
+    stranger.map_or_else(|| "another process".to_owned(), |user| format!("a process of user {user}"))
+}
+
+/// Names with their users (linux/unix_diag.h).
+fn told_by_kernel() -> io::Result<Vec<(String, Option<u32>)>> {
+    // SAFETY: plain calls; the descriptor is nobody else's.
+    let mut kernel = unsafe {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        File::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG))?)
+    };
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let request = [
+        // `struct nlmsghdr`: length, type, flags, number and sender.
+        &40u32.to_ne_bytes()[..],
+        &SOCK_DIAG_BY_FAMILY.to_ne_bytes(),
+        &flags.to_ne_bytes(),
+        &[0; 8],
+        // `struct unix_diag_req`: family, all states, any inode, what to show, no cookie.
+        &[libc::AF_UNIX as u8, 0, 0, 0],
+        &[0xff; 4],
+        &[0; 4],
+        &(SHOW_NAME | SHOW_UID).to_ne_bytes(),
+        &[0xff; 8],
+    ];
+    kernel.write_all(&request.concat())?;
+    let (mut names, mut answers) = (Vec::new(), vec![0; ANSWERS_LEN_MAX]);
+    loop {
+        let len = kernel.read(&mut answers)?;
+        let mut rest = &answers[..len];
+        while let Some((message, behind)) = rest.get(..4).and_then(|len| first(rest, number(len), NLMSG_LEN)) {
+            match number(&message[4..6]) as libc::c_int {
+                libc::NLMSG_DONE => return Ok(names),
+                libc::NLMSG_ERROR => {
+                    let errno = message.get(NLMSG_LEN..NLMSG_LEN + 4).map_or(0, number) as i32;
+                    return Err(io::Error::from_raw_os_error(-errno));
+                }
+                _ => names.extend(message.get(NLMSG_LEN + UNIX_DIAG_LEN..).and_then(name_of)),
+            }
+            rest = behind;
+        }
+    }
+}
+
+/// The abstract name that a socket's attributes tell, and its user.
+fn name_of(mut attributes: &[u8]) -> Option<(String, Option<u32>)> {
+    let (mut name, mut user) = (None, None);
+    while let Some((attribute, behind)) = attributes.get(..2).and_then(|len| first(attributes, number(len), 4)) {
+        match (number(&attribute[2..4]), &attribute[4..]) {
+            (UNIX_DIAG_NAME, [0, text @ ..]) => name = std::str::from_utf8(text).ok().map(str::to_owned),
+            (UNIX_DIAG_UID, uid) => user = (uid.len() == 4).then(|| number(uid) as u32),
+            _ => {}
+        }
+        attributes = behind;
+    }
+    Some((name?, user))
+}
+
+/// The first of parts that begin with their lengths, if it has `least` bytes, and what is behind it.
+fn first(parts: &[u8], len: usize, least: usize) -> Option<(&[u8], &[u8])> {
+    let part = parts.get(..len).filter(|part| part.len() >= least)?;
+    Some((part, parts.get(len.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+/// Two or four bytes in the machine's order.
+fn number(bytes: &[u8]) -> usize {
+    match *bytes {
+        [a, b] => u16::from_ne_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]) as usize,
+        _ => 0,
+    }
+}
+
+/// The same without users, from a kernel without `CONFIG_UNIX_DIAG`.
+fn listed() -> Vec<(String, Option<u32>)> {
+    let names = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    names.lines().filter_map(|line| Some((line.split_once(" @")?.1.to_owned(), None))).collect()
+}
+
+/// linux/sock_diag.h
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `UDIAG_SHOW_NAME` (linux/unix_diag.h)
+const SHOW_NAME: u32 = 1;
+/// `UDIAG_SHOW_UID` (linux/unix_diag.h; Linux 5.3)
+const SHOW_UID: u32 = 0x40;
+/// linux/unix_diag.h
+const UNIX_DIAG_NAME: usize = 0;
+/// linux/unix_diag.h
+const UNIX_DIAG_UID: usize = 7;
+/// `struct nlmsghdr`
+const NLMSG_LEN: usize = 16;
+/// `struct unix_diag_msg`
+const UNIX_DIAG_LEN: usize = 16;
+/// What the kernel tells at a time at most (`netlink_recvmsg`).
+const ANSWERS_LEN_MAX: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_by_one_until_it_is_dropped() {
+        let start = format!("sidelane-test/{}/", std::process::id());
+        let both = [Name::take(&format!("{start}a")).unwrap(), Name::take(&format!("{start}b/c")).unwrap()];
+        let again = Name::take(&format!("{start}a")).map(drop).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+        let mut rests: Vec<_> = taken(&start).into_iter().map(|taken| (taken.rest, taken.stranger)).collect();
+        rests.sort();
+        assert_eq!(rests, [("a".to_owned(), None), ("b/c".to_owned(), None)]);
+        drop(both);
+        assert_eq!(taken(&start), []);
+        drop(Name::take(&format!("{start}a")).unwrap());
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_users_lists_names() {
+        let name = format!("sidelane-test/{}/listed", std::process::id());
+        let _name = Name::take(&name).unwrap();
+        assert!(listed().contains(&(name, None)));
+    }
+
+    #[test]
+    fn another_user_s_name_is_known_as_such() {
+        let name = format!("sidelane-test/{}/stranger", std::process::id());
+        let held = Name::take(&name).unwrap();
+        assert_eq!(stranger(&name), None);
+        if held.give_to(65_534).is_err() || told_by_kernel().is_err() {
+            return println!("skipped: wants root, and a kernel with CONFIG_UNIX_DIAG");
+        }
+        assert_eq!(stranger(&name), Some(65_534));
+        assert_eq!(stranger(&name[..name.len() - 1]), None, "only a whole name counts");
+        assert_eq!(process_of(stranger(&name)), "a process of user 65534");
+    }
+
+    #[test]
+    fn no_bytes_are_read_beyond_their_end() {
+        for bytes in [&[][..], &[5], &[9, 0, 0, 0], &[4, 0, 0, 0], &[3, 0, 7, 0], &[8, 0, 7, 0, 1], &[0; 12]] {
+            assert_eq!(name_of(bytes), None, "{bytes:?}");
+        }
+        let name = [
+            &7u16.to_ne_bytes()[..],
+            &[0, 0, 0, b'a', b'b', 0],
+            &8u16.to_ne_bytes(),
+            &7u16.to_ne_bytes(),
+            &9u32.to_ne_bytes(),
+        ];
+        assert_eq!(name_of(&name.concat()), Some(("ab".to_owned(), Some(9))));
+    }
+}
