@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         our_rungs_run_on_udp_sockets
         our_rungs_run_on_shared_memory
         rungs_that_answer_have_floods_with_a_depth
+        no_more_messages_are_unanswered_than_a_path_without_flow_control_holds
         beside_a_contender_mpi_sends_in_windows
         the_study_of_chang_has_every_figure
         a_side_stays_open_until_the_other_has_played
@@ -120,6 +121,24 @@ fn rungs_that_answer_have_floods_with_a_depth() {
             assert_eq!(row.msgs_per_s.is_some(), row.name != Rung::Put, "{row:?}");
         }
         assert!(report.to_table().contains("8 B, 8 deep"));
+    }
+}
+
+fn no_more_messages_are_unanswered_than_a_path_without_flow_control_holds() {
+    for nic in [NicKind::Mem, NicKind::Shm, NicKind::Udp] {
+        // Each is of 44 frames on the fabric, and 64 are more than any socket buffer holds.
+        let plan =
+            Plan { depth: Some(64), sizes: vec![65_536], ..tiny(nic, vec![Rung::UdpPoll, Rung::Raw, Rung::Proto]) };
+        let plan = Plan { regimes: vec![(Regime::DefaultOffloads, vec![Kind::Flood])], ..plan };
+        let report = ladder::run(&plan, |_| Ok((place(nic, 0), place(nic, 1))), |_| true).unwrap();
+        for row in &report.rungs {
+            assert!(row.msgs_per_s.is_some() && row.again.is_empty(), "{row:?}");
+            // How much the driver's socket holds is the system's to say.
+            if row.nic != Some(NicKind::Udp) || row.name != Rung::Raw {
+                let holds_few = row.name == Rung::UdpPoll || row.nic == Some(NicKind::Mem) && row.name == Rung::Raw;
+                assert_eq!(row.depth_held.is_some(), holds_few, "{row:?}");
+            }
+        }
     }
 }
 

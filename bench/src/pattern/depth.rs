@@ -31,11 +31,12 @@ pub(super) struct Answerer {
 }
 
 impl Requester {
-    pub(super) fn new(pattern: &Pattern, depth: usize) -> Self {
+    /// Fewer than `depth` where `transport` holds fewer.
+    pub(super) fn new<T: Transport>(pattern: &Pattern, depth: usize, transport: &T) -> Self {
         let now = now_ns();
         Self {
             size: pattern.size,
-            depth: depth as u64,
+            depth: depth.min(transport.unanswered_max()) as u64,
             outgoing: buffer(pattern.size),
             incoming: buffer(pattern.size),
             warm_until: now + pattern.warm_ns,
@@ -88,7 +89,8 @@ impl Part for Requester {
     }
 
     fn outcome(self) -> Outcome {
-        Outcome { messages: self.messages, msgs_per_s: self.marks.rate(), ..Outcome::default() }
+        let depth = Some(self.depth as usize);
+        Outcome { messages: self.messages, msgs_per_s: self.marks.rate(), depth, ..Outcome::default() }
     }
 }
 

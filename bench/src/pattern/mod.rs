@@ -50,7 +50,8 @@ pub struct Pattern {
     pub kind: Kind,
     /// Bytes of a message, at least one.
     pub size: usize,
-    /// Of a flood: each message is answered, and so many may be unanswered. `None`: as many go as go, and none is answered.
+    /// Of a flood: each message is answered, and so many may be unanswered, or as many as the path holds. `None`: as many
+    /// go as go, and none is answered.
     pub depth: Option<usize>,
     /// Time at the beginning that does not count.
     pub warm_ns: u64,
@@ -69,6 +70,9 @@ pub struct Outcome {
     pub half_rtt_ns: Option<Summary>,
     /// Messages a second: at the receiver of a one-way pattern, answers at the initiator of a flood with a depth.
     pub msgs_per_s: Option<f64>,
+    /// Messages that could be unanswered, at the initiator of a flood with a depth: fewer than that where the path holds fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
     /// What calls cost, in the study of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
@@ -162,7 +166,7 @@ impl Pattern {
 pub fn play<T: Transport>(pattern: &Pattern, role: Role, transport: &mut T) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
         return match role {
-            Role::Initiator => drive(pattern, Requester::new(pattern, depth), transport),
+            Role::Initiator => drive(pattern, Requester::new(pattern, depth, transport), transport),
             Role::Responder => drive(pattern, Answerer::new(pattern), transport),
         };
     }
@@ -183,7 +187,7 @@ pub fn play_both<A: Transport, B: Transport>(
     pass: impl FnMut(),
 ) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
-        let requester = Requester::new(pattern, depth);
+        let requester = Requester::new(pattern, depth, a);
         return Ok(drive_both(pattern, (requester, a), (Answerer::new(pattern), b), pass)?.0);
     }
     match pattern.kind {

@@ -62,9 +62,12 @@ pub struct Row {
     pub faster_than_tcp_poll: Option<f64>,
     /// Messages a second one way, at the receiver: median over rounds. With a depth, messages that were answered.
     pub msgs_per_s: Option<f64>,
-    /// Messages of the flood that might be unanswered; null where none was answered.
+    /// Messages of the flood that were to be unanswered; null where none was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
+    /// Those that were, where the path holds fewer: one that drops what overruns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth_held: Option<usize>,
     /// The same for TCP that gathers small writes (no TCP_NODELAY).
     pub msgs_per_s_gathered: Option<f64>,
     /// Message size of the bandwidth in bytes.
@@ -176,6 +179,7 @@ impl Row {
             faster_than_tcp_poll: None,
             msgs_per_s: None,
             depth: None,
+            depth_held: None,
             msgs_per_s_gathered: None,
             gbit_size: None,
             gbit_per_s: None,
@@ -213,6 +217,8 @@ impl Row {
         for (round, outcome) in rounds.iter().enumerate() {
             self.round(round).msgs_per_s = outcome.msgs_per_s;
         }
+        self.depth_held =
+            rounds.iter().filter_map(|outcome| outcome.depth).min().filter(|held| Some(*held) < self.depth);
         self.msgs_per_s = median(&mut rates);
     }
 

@@ -27,6 +27,13 @@ pub(super) fn write(report: &Report) -> String {
         rest = behind;
         let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows));
         for row in rows {
+            if let Some(held) = row.depth_held {
+                let name = name(row, drivers(rows).len() > 1);
+                let _ = writeln!(
+                    text,
+                    "{name}: {held} deep, since its path holds no more of them and drops what overruns it"
+                );
+            }
             if let Some(last) = row.again.last() {
                 let (name, times) = (name(row, drivers(rows).len() > 1), row.again.len());
                 let _ = writeln!(text, "{name}: {times} failed and made again; {last}");

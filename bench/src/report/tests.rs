@@ -190,6 +190,21 @@ fn what_was_measured_again_is_told() {
 }
 
 #[test]
+fn a_depth_that_the_path_does_not_hold_is_told() {
+    let mut plan = Plan { rungs: vec![Rung::Raw, Rung::Proto], depth: Some(64), ..Plan::new(&[NicKind::Mem]) };
+    plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::Flood])];
+    let saw = |depth| vec![Outcome { msgs_per_s: Some(1e6), depth: Some(depth), ..Outcome::default() }];
+    let cells = plan.cells().into_iter().zip([2, 64]);
+    let measured: Vec<_> = cells.map(|(cell, held)| Measured { rounds: saw(held), ..Measured::new(cell) }).collect();
+    let report = Report::new(&plan, &measured, &[], BTreeMap::new());
+    let depths: Vec<_> = report.rungs.iter().map(|row| (row.depth, row.depth_held)).collect();
+    assert_eq!(depths, [(Some(64), Some(2)), (Some(64), None)]);
+    let table = report.to_table();
+    assert!(table.contains("64 deep") && table.contains("\nraw: 2 deep, since"), "{table}");
+    assert!(!table.contains("proto: "), "{table}");
+}
+
+#[test]
 fn a_bandwidth_of_all_sizes_has_a_row_for_each() {
     let mut plan = Plan { rungs: vec![Rung::Raw], sizes: vec![4096, 65_536], ..Plan::new(&[NicKind::Shm]) };
     plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::Bandwidth])];

@@ -41,6 +41,11 @@ pub trait Transport {
     /// [`SLACK`] bytes behind a message, or a buffer that this read has filled. With a budget of zero only what lets `send` go on is done.
     fn recv(&mut self, budget: usize, into: &mut [u8], each: impl FnMut(&[u8])) -> Result<usize, Broken>;
 
+    /// Messages that may be unanswered at a time: more could overrun the other end, on a path that drops what does.
+    fn unanswered_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Stays until everything handed over has arrived, or nothing more can be done about it.
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken>;
 
@@ -54,7 +59,7 @@ pub trait Transport {
 /// Which way messages go, seen from one end. Paths that lose frames need to know how their sender is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Every message is the answer to one: nothing can overrun.
+    /// Every message is answered by one, so that who has its answers has overrun nothing ([`Transport::unanswered_max`]).
     Alternating,
     /// We send; the other end returns counts.
     Outward,

@@ -122,6 +122,10 @@ impl<N: Nic> Transport for Raw<N> {
         Ok(messages)
     }
 
+    fn unanswered_max(&self) -> usize {
+        if N::RELIABLE { usize::MAX } else { (self.nic.caps().rx_frames / self.size.div_ceil(self.chunk)).max(1) }
+    }
+
     fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
         self.nic.flush();
         Ok(())

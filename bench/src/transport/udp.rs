@@ -21,6 +21,7 @@ pub struct Udp {
     /// Bytes of the message under way that were received.
     filled: usize,
     windows: Windows,
+    unanswered_max: usize,
 }
 
 impl Udp {
@@ -50,7 +51,8 @@ impl Udp {
         let unit = chunk.min(size);
         let window = unit * (room / (2 * (unit + DATAGRAM_OVERHEAD))).min(WINDOW_BYTES / unit).clamp(1, WINDOW_MAX);
         let windows = Windows::new(flow, window, size);
-        Ok(Self { socket, size, chunk, segmented, sent: 0, filled: 0, windows })
+        let unanswered_max = (window / size).max(1);
+        Ok(Self { socket, size, chunk, segmented, sent: 0, filled: 0, windows, unanswered_max })
     }
 
     /// Sends one datagram or train. False when the socket's buffer is full.
@@ -152,6 +154,10 @@ impl Transport for Udp {
             self.send_report(bytes)?;
         }
         Ok(messages)
+    }
+
+    fn unanswered_max(&self) -> usize {
+        self.unanswered_max
     }
 
     fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {

@@ -15,8 +15,8 @@ impl Windows {
         Self { send: None, recv: None }
     }
 
-    /// For a path that holds `window` units, of which a message has `message`. Messages that alternate need no window
-    /// as long as a whole one fits.
+    /// For a path that holds `window` units, of which a message has `message`. Messages that are answered need no window
+    /// as long as a whole one fits: no more than fit are unanswered ([`super::Transport::unanswered_max`]).
     pub(super) fn new(flow: Flow, window: usize, message: usize) -> Self {
         let both_ways = flow == Flow::Alternating && message > window;
         Self {
