@@ -123,16 +123,19 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
             without.extend(group);
             continue;
         }
-        let mut report = match measure(&plan, &place, &mpis, &interrupted) {
+        // The connection to another machine ends with its run.
+        let left_out_max = if matches!(place, Place::Peer(_)) { 0 } else { LEFT_OUT_MAX };
+        let (report, failed) = measure_what_goes(plan, left_out_max, |plan| {
+            let outcome = measure(plan, &place, &mpis, &interrupted);
             // Its sides are gone by now, whoever ended them.
-            _ if interrupted.is_set() => return Ok(interrupted.code()),
-            Ok(report) => report,
-            // What was measured before is kept.
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
-        };
+            if interrupted.is_set() { None } else { Some(outcome) }
+        });
+        if interrupted.is_set() {
+            return Ok(interrupted.code());
+        }
+        failure = failure.or(failed);
+        // What was measured before is kept.
+        let Some(mut report) = report else { break };
         report.peer = place.peer_machine();
         out_file::show(report.to_table(), &[&json, &csv]);
         match &mut whole {
@@ -218,6 +221,43 @@ fn names(nics: &[NicKind]) -> String {
     nics.iter().map(NicKind::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// Measures `plan`, and where a rung fails the others without it, `left_out_max` times: what there is, and the first failure.
+/// `measure` gives `None` when nothing more is wanted.
+fn measure_what_goes(
+    mut plan: Plan,
+    left_out_max: usize,
+    mut measure: impl FnMut(&Plan) -> Option<Result<Report, Failure>>,
+) -> (Option<Report>, Option<Failure>) {
+    let mut first = None;
+    for left in (0..=left_out_max).rev() {
+        let failure = match measure(&plan) {
+            None => break,
+            Some(Ok(report)) => return (Some(report), first),
+            Some(Err(failure)) => failure,
+        };
+        let goes_on = left > 0 && leave_out(&mut plan, &failure);
+        if goes_on {
+            tell!("{failure}; once more without that rung");
+        }
+        first = first.or(Some(failure));
+        if !goes_on {
+            break;
+        }
+    }
+    (None, first)
+}
+
+/// Leaves the rung out that has failed. False where that is none's fault, as when a side was killed, or where nothing is left.
+fn leave_out(plan: &mut Plan, failure: &Failure) -> bool {
+    match failure {
+        Failure::Ladder(_, LadderError::Rung { rung, error, .. }) if error.is_report() => {
+            plan.rungs.retain(|one| one != rung);
+            !plan.cells().is_empty()
+        }
+        _ => false,
+    }
+}
+
 fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &Interrupted) -> Result<Report, Failure> {
     let steps = Steps::start(plan);
     let stages: Stages = RefCell::default();
@@ -284,5 +324,44 @@ impl Steps {
     }
 }
 
+/// Rungs that fail by themselves; where more do it is the driver's fault, or the machine's.
+const LEFT_OUT_MAX: usize = 2;
 /// Redraws while a measurement lasts, so that the time left goes down.
 const TICK: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use sidelane_bench::ladder::PairError;
+    use sidelane_bench::pattern::{Kind, Role};
+
+    use super::*;
+
+    /// Measures `asked`, of which `bad` fail: what is in the report, how often it was tried, and whether a failure is told.
+    fn outcome(asked: &[Rung], bad: &[Rung]) -> (Option<Vec<Rung>>, usize, bool) {
+        let (mut tries, plan) = (0, Plan { rungs: asked.to_vec(), ..Plan::new(&[NicKind::Mem]) });
+        let (report, failure) = measure_what_goes(plan, LEFT_OUT_MAX, |plan| {
+            tries += 1;
+            let Some(rung) = plan.rungs.iter().find(|rung| bad.contains(rung)) else {
+                return Some(Ok(Report::new(plan, &[], &[], BTreeMap::new())));
+            };
+            let error = PairError::Failed(Role::Initiator, "a frame was lost".to_owned());
+            let (rung, regime) = (*rung, Regime::DefaultOffloads);
+            let error = LadderError::Rung { rung, kind: Kind::Flood, size: 8, regime, error };
+            Some(Err(Failure::Ladder("mem".to_owned(), error)))
+        });
+        let rungs = report.map(|report| report.rungs.iter().filter_map(|row| row.name.rung()).collect());
+        (rungs, tries, failure.is_some())
+    }
+
+    #[test]
+    fn a_rung_that_fails_leaves_the_others_their_figures() {
+        let (raw, proto, am, mpi) = (Rung::Raw, Rung::Proto, Rung::Am, Rung::Mpi);
+        assert_eq!(outcome(&[raw, proto], &[]), (Some(vec![raw, proto]), 1, false));
+        assert_eq!(outcome(&[raw, proto], &[raw]), (Some(vec![proto]), 2, true));
+        assert_eq!(outcome(&[raw, proto, am], &[raw, am]), (Some(vec![proto]), 3, true));
+        assert_eq!(outcome(&[raw], &[raw]), (None, 1, true), "nothing is left");
+        assert_eq!(outcome(&[raw, proto, am, mpi], &[raw, proto, am]), (None, 3, true), "more than rungs' own faults");
+    }
+}
