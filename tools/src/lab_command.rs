@@ -98,8 +98,14 @@ fn keep(spec: &LabSpec, name: &str) -> i32 {
         let mut out = io::stdout();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
-    let lab = match process::detach().map_err(|e| Failure::System("detach", e)).and_then(|()| Ok(Lab::build(spec)?)) {
-        Ok(lab) => lab,
+    let guarded = || {
+        process::detach().map_err(|e| Failure::System("detach", e))?;
+        let lab = Lab::build(spec)?;
+        let guard = Guard::post(&lab).map_err(|e| Failure::System("guard the lab", e))?;
+        Ok::<_, Failure>((lab, guard))
+    };
+    let (lab, _guard) = match guarded() {
+        Ok(guarded) => guarded,
         Err(error) => {
             tell(&error);
             return 1;

@@ -49,7 +49,7 @@ pub enum LabCommand {
     /// Run a command beside emulated PCI NICs, or prove all drivers on them
     #[command(after_help = QEMU_EXAMPLES)]
     Qemu(QemuArgs),
-    /// Ends what is inside a lab when its tool is killed; started by `run`
+    /// Ends what is inside a lab when its tool is killed; started by `run` and for `up`
     #[command(hide = true)]
     Guard,
     /// Holds a lab; started by `up`

@@ -172,9 +172,12 @@ fn a_command_that_was_given_raw_frames_has_labs_too() {
 fn a_lab_whose_keeper_was_killed_is_noticed_and_cleaned() {
     for_each_user(|stage| {
         stage.text(&["lab", "up"]);
+        let idle = ["lab", "exec", "B", "--", "sh", "-c", "sleep 1000 & echo at $$; wait"];
+        let (mut exec, _) = start(&mut stage.sidelane(&idle), "at ");
         let keeper = Process::open(status(stage)[0]["pid"].as_u64().unwrap() as u32).unwrap();
         keeper.signal(libc::SIGKILL).unwrap();
         assert!(keeper.wait(Duration::from_secs(30)));
+        assert!(!exec.wait().unwrap().success(), "what was inside was ended");
         let error = String::from_utf8(stage.output(&["lab", "exec", "A", "--", "true"]).stderr).unwrap();
         assert!(error.contains("no lab named `lab` is up"), "{error}");
         stage.assert_nothing_is_left();
