@@ -239,15 +239,21 @@ fn two_machines_measure_with_each_other() {
     stage.assert_nothing_is_left();
 }
 
+/// A server that a shell became, and the lines that it writes for people.
+fn serve_from_shell(stage: &Stage, script: &str) -> (Child, impl Iterator<Item = String>) {
+    let mut shell = stage.command("sh");
+    shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\"")]).arg(stage.program());
+    shell.args(["ladder", "serve", "--listen", "127.0.0.1:0", "--nic", "udp:127.0.0.1:0"]);
+    let mut server = shell.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    (server, lines)
+}
+
 /// As nohup(1) has it.
 #[test]
 fn a_server_goes_on_after_a_hangup_that_is_ignored() {
     let stage = Stage::own_user();
-    let mut shell = stage.command("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(stage.program());
-    shell.args(["ladder", "serve", "--listen", "127.0.0.1:0", "--nic", "udp:127.0.0.1:0"]);
-    let mut server = shell.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (mut server, mut lines) = serve_from_shell(&stage, "trap '' HUP");
     assert!(lines.next().unwrap().starts_with("serving "));
     signal(&server, libc::SIGHUP);
     signal(&server, libc::SIGTERM);
@@ -258,11 +264,7 @@ fn a_server_goes_on_after_a_hangup_that_is_ignored() {
 #[test]
 fn a_signal_ends_nothing_that_was_there_before() {
     let stage = Stage::own_user();
-    let mut shell = stage.command("sh");
-    shell.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $! >&2; exec \"$0\" \"$@\""]).arg(stage.program());
-    shell.args(["ladder", "serve", "--listen", "127.0.0.1:0", "--nic", "udp:127.0.0.1:0"]);
-    let mut server = shell.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (mut server, mut lines) = serve_from_shell(&stage, "sleep 1000 >/dev/null 2>&1 & echo $! >&2");
     let before = Process::open(lines.next().unwrap().parse().unwrap()).unwrap();
     assert!(lines.next().unwrap().starts_with("serving "));
     signal(&server, libc::SIGTERM);
