@@ -39,6 +39,12 @@ impl<N: Nic> Endpoint<N> {
             if conn.is_unconfirmed() && !known {
                 // The earlier Hello was never confirmed: the newer one stands.
                 self.forget(index, link);
+            } else if !known && self.nic.is_gone(link) {
+                // It lives anew, and the driver knows that its last life is over: nobody is left to be asked.
+                if let Some((conn, turn)) = self.router.conn_turn(index) {
+                    conn.handle_link_gone(turn);
+                }
+                self.router.after_change(index);
             } else {
                 let answered = conn.handle_hello(hello, seen_len);
                 self.router.activate(index);

@@ -105,6 +105,37 @@ fn an_endpoint_on_the_memory_of_one_before_is_met_anew() {
     assert!(taken);
 }
 
+/// A process that dies tells nobody, and its peer looks for that once a keep-alive.
+#[test]
+fn the_successor_of_one_that_died_is_met_at_once() {
+    let domain = format!("died-{}", std::process::id());
+    let config = Config { display: false, ..Config::default() };
+    let patient = Config { keep_alive: Duration::from_millis(3_600_000), ..config };
+    let mut b = Endpoint::new(ShmNic::open(&domain, Some(1)).unwrap(), patient);
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    for life in 0..3 {
+        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), Config { seed: 100 + life, ..config });
+        let to_b = a.connect(LinkAddr::Shm { endpoint: 1 }).unwrap();
+        let event = loop {
+            a.poll();
+            b.poll();
+            if let Some(event) = a.poll_event() {
+                break event;
+            }
+            assert!(clock::monotonic() < patience, "life {life}: no answer");
+        };
+        assert!(matches!(event, Event::Connected { peer, .. } if peer == to_b), "life {life}: {event:?}");
+        if life > 0 {
+            let told = [b.poll_event(), b.poll_event()];
+            assert!(
+                matches!(told, [Some(Event::Connected { .. }), Some(Event::Gone { reason: GoneReason::LinkGone, .. })]),
+                "life {life}: {told:?}"
+            );
+        }
+        drop(a);
+    }
+}
+
 /// A new connection, and a message on it; who the sender is to the receiver.
 fn reach(from: &mut Endpoint<Reliable>, to: &mut Endpoint<Reliable>) -> PeerId {
     let peer = from.connect(to.nic().caps().addr).unwrap();
