@@ -160,7 +160,8 @@ impl Conn {
             one_sided.wind_up(peer, turn);
         }
         turn.events.extend(self.fifo.drain_lent().map(|buffer| Event::Unsent { peer, buffer }));
-        self.fifo = SendFifo::new(0, 0);
+        // Messages that had arrived may be answered still, and then there is no room for any record that fits a frame.
+        self.fifo = SendFifo::new(0, self.path.frame_max);
         self.in_flight = InFlight::new(Seq(0));
         self.noted = None;
         self.owed = Owed::default();

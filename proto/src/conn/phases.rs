@@ -370,3 +370,18 @@ fn a_sealed_ping_tells_the_key_that_it_is_under() {
         assert_eq!(job.check_lost_ping(Tokens { from: US, to: THEM }, header.seq.0, &frame), Ok(()));
     }
 }
+
+/// A peer that breaks the rules: its message comes behind its Close, which ends the connection while what we sent is not acknowledged.
+#[test]
+fn a_message_behind_the_close_finds_no_room_for_an_answer() {
+    let mut stage = in_phase("Open, unacknowledged");
+    let mut body = [0; 2 * RECORD_LEN + 8];
+    put_close(&mut body[..RECORD_LEN]);
+    put_message(&mut body[RECORD_LEN..], b"8 bytes.");
+    stage.arrive(Kind::Data, 0, &body).expect("it is taken in");
+    stage.take().expect("the Close");
+    assert_eq!(stage.phase(), "Gone");
+    let (conn, turn) = stage.turn();
+    let has_room = conn.recv(turn, |_, answer| answer.fifo.spot(RECORD_LEN + 8, true).is_some());
+    assert_eq!(has_room, Some(false));
+}
