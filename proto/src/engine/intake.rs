@@ -17,8 +17,9 @@ use crate::{Event, PeerId, Refused, RmaError, SendError};
 pub(super) struct Intake {
     /// By the peer's index; none is empty.
     backlogs: HashMap<u16, Backlog>,
-    /// Buffers that were lent to peers that are gone, operations that could not be begun, and what found no room at the port.
-    pub returned: VecDeque<Event>,
+    /// What the port is to hear, as soon as there is room: of the endpoint's, with the port's numbers; of buffers that were lent to peers
+    /// that are gone; of operations that could not be begun.
+    pub events: VecDeque<Event>,
     /// The port's one-sided operations that were begun.
     pub underway: Underway,
     /// Room was made for the port since this was last looked at.
@@ -93,7 +94,7 @@ impl Intake {
         match operation.begin(driven.endpoint(), bytes) {
             Ok(op) => self.underway.on_begun(op, number),
             Err(RmaError::Full) => return false,
-            Err(error) => self.returned.push_back(self.underway.on_failed(peer, number, failure(error))),
+            Err(error) => self.events.push_back(self.underway.on_failed(peer, number, failure(error))),
         }
         if let Some(gauge) = shared.gauge(peer) {
             add(&gauge.operations_taken, cost);
@@ -160,7 +161,7 @@ impl Intake {
         if reason == SendError::Full {
             *place = buffer;
         } else if lent {
-            self.returned.push_back(Event::Unsent { peer, buffer });
+            self.events.push_back(Event::Unsent { peer, buffer });
         }
         reason
     }

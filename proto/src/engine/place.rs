@@ -147,11 +147,27 @@ impl<D: Driven> Core<D> {
         });
     }
 
+    /// Takes the endpoint's events. What applications are to know of a peer they know from here on, before they hear of the event.
+    fn take_events(&mut self) {
+        let Self { driven, shared, intake, untold, .. } = self;
+        while let Some(event) = driven.poll_event() {
+            note(driven, shared, &event);
+            if let Event::Connected { peer, .. } = event
+                && D::REPLIES
+            {
+                untold.push(peer);
+            }
+            intake.events.push_back(intake.underway.translate(event));
+        }
+    }
+
     /// Puts what came where the application finds it, as far as there is room.
     fn deliver(&mut self) -> bool {
-        let Self { driven, lane, shared, intake, .. } = self;
         self.stuck = Stuck::default();
         let mut told = false;
+        // First: whoever takes a message may answer it at once.
+        self.take_events();
+        let Self { driven, lane, shared, .. } = self;
         let endpoint = driven.endpoint();
         while endpoint.has_messages() {
             self.stuck.large = shared.large.is_full();
@@ -161,27 +177,19 @@ impl<D: Driven> Core<D> {
             endpoint.recv(|peer, message| put(lane, shared, peer, message));
             told = true;
         }
+        // Behind the last message may stand its peer's close.
+        self.take_events();
+        let Self { driven, shared, intake, .. } = self;
         loop {
             self.stuck.events = shared.events.is_full();
             if self.stuck.events {
                 break;
             }
-            let event = intake.returned.pop_front().or_else(|| Some(intake.underway.translate(driven.poll_event()?)));
-            let Some(event) = event else { break };
-            note(driven, shared, &event);
-            if let Event::Connected { peer, .. } = event
-                && D::REPLIES
-            {
-                self.untold.push(peer);
-            }
+            let Some(event) = intake.events.pop_front() else { break };
             let _ = shared.events.push(event);
             told = true;
         }
         if intake.underway.is_busy() {
-            // Events that found no room too, before what they tell of is forgotten.
-            while let Some(event) = driven.poll_event() {
-                intake.returned.push_back(intake.underway.translate(event));
-            }
             told |= intake.underway.publish(driven.endpoint(), shared);
         }
         if told {

@@ -185,6 +185,36 @@ fn room_wakes_who_was_refused() {
     });
 }
 
+/// It takes no events meanwhile, among them the one that tells of the sender.
+#[test]
+fn whoever_has_a_message_can_answer_it() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    // One of each buffer that has left: more than find room.
+    for _ in 0..1_100 {
+        a.until("room", |a| {
+            while Face::recv(&mut b).is_some() {}
+            a.send_owned(to_b, vec![1; 8]).is_ok().then_some(())
+        });
+    }
+    a.until("all of it leaving", |a| {
+        while Face::recv(&mut b).is_some() {}
+        a.is_settled(to_b).unwrap().then_some(())
+    });
+    let mut c = Endpoint::new(domain.open(), config());
+    let to_a = c.connect(a.addr()).unwrap();
+    c.send(to_a, b"a question").unwrap();
+    let (from, _) = a.until("a question", |a| {
+        c.poll();
+        Face::recv(a)
+    });
+    assert_eq!(a.send(from, b"an answer"), Ok(()));
+    a.flush();
+    let (_, got) = c.until("an answer", Face::recv);
+    assert_eq!(got, b"an answer");
+}
+
 #[test]
 fn a_panic_on_the_engine_is_an_error_to_the_application() {
     let domain = Domain::new();
