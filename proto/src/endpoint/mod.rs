@@ -205,6 +205,14 @@ impl<N: Nic> Endpoint<N> {
         (self.router.turn.config.peers_max + expected).min(usize::from(NO_PEER))
     }
 
+    /// The peers that messages may be sent to.
+    #[cold]
+    pub(crate) fn living(&mut self) -> Vec<PeerId> {
+        let mut living = Vec::new();
+        self.router.peers.each(|conn| living.extend(conn.takes_messages().then_some(conn.id)));
+        living
+    }
+
     /// True while there is a connection, open or not.
     pub(crate) fn has_peer(&mut self, peer: PeerId) -> bool {
         self.router.peers.get(peer).is_some_and(|conn| conn.takes_messages())

@@ -62,14 +62,19 @@ struct Stuck {
 
 impl<D: Driven> Core<D> {
     /// `back` is how the application gets `driven` again.
-    pub fn new(driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<D>) -> Self {
+    pub fn new(mut driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<D>) -> Self {
+        // It may have peers already, of whom no event will tell.
+        let known = driven.endpoint().living();
+        for peer in &known {
+            shared.open(&mut driven, *peer);
+        }
         Self {
             driven,
             lane,
             shared,
             intake: Intake::default(),
             stuck: Stuck::default(),
-            untold: Vec::new(),
+            untold: if D::REPLIES { known } else { Vec::new() },
             ends_at: None,
             back,
         }
@@ -273,11 +278,7 @@ fn put<D>(lane: &mut End, shared: &Shared<D>, peer: PeerId, message: &[u8]) {
 /// What applications are to know of a peer before they hear of the event.
 fn note<D: Driven>(driven: &mut D, shared: &Shared<D>, event: &Event) {
     match event {
-        Event::Connected { peer, .. } => {
-            if let Some(gauge) = shared.gauge(*peer) {
-                gauge.open(*peer, driven.kept_max(*peer));
-            }
-        }
+        Event::Connected { peer, .. } => shared.open(driven, *peer),
         Event::Gone { peer, .. } | Event::Closed { peer } => {
             if let Some(gauge) = shared.gauge(*peer) {
                 gauge.close(*peer);

@@ -57,9 +57,7 @@ impl<D: Driven> Port<D> {
         let shared = Arc::clone(&self.shared);
         let connected = self.call(move |driven| {
             let peer = driven.connect(to)?;
-            if let Some(gauge) = shared.gauge(peer) {
-                gauge.open(peer, driven.kept_max(peer));
-            }
+            shared.open(driven, peer);
             Ok::<_, crate::ConnectError>(peer)
         })?;
         Ok(connected?)

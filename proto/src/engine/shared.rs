@@ -9,6 +9,7 @@ use sidelane_nic::shm::lane::{Doorbell, Want};
 
 use super::Ended;
 use super::company::Ring;
+use super::driven::Driven;
 use super::gauge::Gauge;
 use super::order::Order;
 use crate::{Event, PeerId};
@@ -124,6 +125,15 @@ impl<D> Shared<D> {
         match self.ended.get() {
             None => Ok(()),
             Some(panic) => Err(panic.clone().unwrap_or_else(|| Ended("it was stopped".into()))),
+        }
+    }
+}
+
+impl<D: Driven> Shared<D> {
+    /// From now on applications may send to `peer`, as much as `driven` knows that it takes.
+    pub fn open(&self, driven: &mut D, peer: PeerId) {
+        if let Some(gauge) = self.gauge(peer) {
+            gauge.open(peer, driven.kept_max(peer));
         }
     }
 }

@@ -179,6 +179,9 @@ fn an_endpoint_that_is_taken_back_leaves_the_others() {
     assert_eq!(receive(&mut other), b"by hand");
     let mut ours = engine.drive(by_hand).unwrap();
     assert_eq!(ours.call(|endpoint| endpoint.peers()).unwrap(), 1);
+    send(&mut ours, to_other, b"by the engine again", || {});
+    ours.flush();
+    assert_eq!(receive(&mut other), b"by the engine again");
 }
 
 #[test]
