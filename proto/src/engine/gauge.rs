@@ -32,9 +32,10 @@ pub(super) fn cost(len: usize) -> u64 {
 }
 
 impl Gauge {
-    /// From now on `peer` may be sent messages of at most `message_max` bytes, unless it was closed before.
-    pub fn open(&self, peer: PeerId, message_max: usize) {
-        self.room_max.store(NO_BOUND, Ordering::Relaxed);
+    /// From now on `peer` may be sent messages of at most `message_max` bytes, unless it was closed before; and may be asked for
+    /// `room_max` for a reply, if it has told.
+    pub fn open(&self, peer: PeerId, message_max: usize, room_max: Option<ReplyRoom>) {
+        self.room_max.store(room_max.map_or(NO_BOUND, |most| most.units().into()), Ordering::Relaxed);
         let max = u64::from(u32::try_from(message_max).unwrap_or(u32::MAX));
         let number = u64::from(peer.generation) + 1;
         let opened = |life| (life != number).then_some(number << 32 | max);

@@ -133,7 +133,7 @@ impl<D: Driven> Shared<D> {
     /// From now on applications may send to `peer`, as much as `driven` knows that it takes.
     pub fn open(&self, driven: &mut D, peer: PeerId) {
         if let Some(gauge) = self.gauge(peer) {
-            gauge.open(peer, driven.kept_max(peer));
+            gauge.open(peer, driven.kept_max(peer), driven.room_max(peer));
         }
     }
 }

@@ -177,6 +177,22 @@ fn a_request_that_the_peer_cannot_take_is_refused_and_harms_nothing() {
     assert_eq!(a.request(to_b, 1, &[0, 0], &[], none), Err(SendError::NoPeer));
 }
 
+/// It names the connection that there is.
+#[test]
+fn connecting_again_forgets_nothing_of_the_peer() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), engine(&domain));
+    let at_b = b.call(|on| on.am.endpoint().nic().caps().addr).unwrap();
+    let to_b = connected(&mut a, at_b);
+    let too_much = ReplyRoom::medium(16, 1 << 20);
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    while a.call(move |on| on.am.room_max(to_b)).unwrap() == ReplyRoom::NONE {
+        assert!(sidelane_nic::clock::monotonic() < give_up, "it tells of no room for replies");
+    }
+    assert_eq!(a.connect(at_b).unwrap(), to_b);
+    assert_eq!(a.request(to_b, 1, &[0, 0], &[], too_much), Err(SendError::TooLong));
+}
+
 #[test]
 fn what_is_requested_before_the_peer_has_answered_is_handled() {
     let domain = Domain::new();
