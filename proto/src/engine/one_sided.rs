@@ -141,7 +141,6 @@ impl<D: Driven> Port<D> {
     ) -> Result<Op, RmaError> {
         self.admit_operation(peer, cost)?;
         if !self.has_room_beside(bytes.len()) {
-            self.was_full = true;
             return Err(RmaError::Full);
         }
         let ordered = &mut self.operations[peer.index()];

@@ -33,8 +33,10 @@ pub struct Port<D: Driven> {
     sent: Box<[u64]>,
     /// The same of one-sided operations.
     pub(super) operations: Box<[Ordered]>,
-    /// Something was refused for want of room.
-    pub(super) was_full: bool,
+    /// Something was refused for want of room at its peer or among the orders: the engine is asked to tell of some.
+    was_full: bool,
+    /// Bytes of the shortest record that the ring had no room for: its other end tells of some unasked.
+    unfit: Option<usize>,
     /// Gives the endpoint back when the engine has ended with it; nothing, after a panic.
     returned: mpsc::Receiver<D>,
     engine: Engine,
@@ -44,7 +46,7 @@ impl<D: Driven> Port<D> {
     pub(super) fn new(lane: End, shared: Arc<Shared<D>>, returned: mpsc::Receiver<D>, engine: Engine) -> Self {
         let sent = vec![0; shared.gauges.len()].into();
         let operations = vec![Ordered::default(); shared.gauges.len()].into();
-        Self { lane, shared, sent, operations, was_full: false, returned, engine }
+        Self { lane, shared, sent, operations, was_full: false, unfit: None, returned, engine }
     }
 
     /// The engine, for more endpoints.
@@ -123,9 +125,11 @@ impl<D: Driven> Port<D> {
     /// Flushes first. May return for nothing. The error says that the engine is no more, once everything that came is taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
-        let Self { lane, shared, was_full, .. } = self;
-        let has_room = *was_full && (!shared.port_wants.is_asked() || lane.may_have_room());
-        *was_full &= !has_room;
+        let Self { lane, shared, was_full, unfit, .. } = self;
+        let has_room = has_room_again(lane, shared, *was_full, *unfit);
+        if has_room {
+            (*was_full, *unfit) = (false, None);
+        }
         if shared.take_any_done() || has_room || lane.is_ready() || !shared.events.is_empty() {
             return Ok(());
         }
@@ -135,7 +139,7 @@ impl<D: Driven> Port<D> {
                 || !shared.events.is_empty()
                 || shared.has_any_done()
                 || shared.has_ended()
-                || *was_full && (!shared.port_wants.is_asked() || lane.may_have_room())
+                || has_room_again(lane, shared, *was_full, *unfit)
         };
         shared.port_bell.sleep(ready, deadline)
     }
@@ -192,10 +196,19 @@ impl<D: Driven> Port<D> {
 
     /// True when the next order has room, with so many bytes; only this thread pushes.
     pub(super) fn has_room_beside(&mut self, len: usize) -> bool {
-        let (lane, shared) = (&mut self.lane, &self.shared);
-        lane.has_room(HEAD_LEN + len)
-            && (!shared.port_orders.is_full()
-                || !is_full_after_all(shared, &mut self.was_full, || !shared.port_orders.is_full()))
+        if !self.lane.has_room(HEAD_LEN + len) {
+            self.note_unfit(HEAD_LEN + len);
+            return false;
+        }
+        let shared = &self.shared;
+        !shared.port_orders.is_full()
+            || !is_full_after_all(shared, &mut self.was_full, || !shared.port_orders.is_full())
+    }
+
+    /// The ring has no room for a record of so many bytes.
+    #[cold]
+    fn note_unfit(&mut self, len: usize) {
+        self.unfit = Some(self.unfit.map_or(len, |shortest| shortest.min(len)));
     }
 
     /// There is room for it, and for the bytes that go with it.
@@ -232,7 +245,7 @@ impl<D: Driven> Port<D> {
             write(&mut record[HEAD_LEN..]);
         });
         if !pushed {
-            self.was_full = true;
+            self.note_unfit(HEAD_LEN + len);
             return Err(SendError::Full);
         }
         self.sent[usize::from(peer.index)] += cost;
@@ -270,7 +283,6 @@ impl<D: Driven> Port<D> {
     #[cold]
     fn send_beside(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool, cost: u64) -> Result<(), Refused> {
         if !self.has_room_beside(0) {
-            self.was_full = true;
             return Err(Refused { reason: SendError::Full, buffer });
         }
         self.order(Order::Large { peer, buffer, lent }, &[]);
@@ -346,6 +358,12 @@ fn is_full_after_all<D>(shared: &Shared<D>, was_full: &mut bool, has_room: impl 
     }
     *was_full |= full;
     full
+}
+
+/// True when there is room for something that was refused: see the fields of these names.
+#[inline]
+fn has_room_again<D>(lane: &mut End, shared: &Shared<D>, was_full: bool, unfit: Option<usize>) -> bool {
+    was_full && !shared.port_wants.is_asked() || unfit.is_some_and(|len| lane.has_room(len))
 }
 
 impl<D: Driven> Drop for Port<D> {

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::mpsc;
 use std::task::Waker;
 use std::thread;
 
@@ -13,6 +14,7 @@ use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 use sidelane_proto::engine::{ConnectError, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
 
+use crate::KEPT_MAX;
 use crate::face::{Domain, Face, PATIENCE, Until, config, join, send, udp};
 
 fn engine<N: Nic + Send + 'static>(nic: N) -> Port<Endpoint<N>> {
@@ -300,6 +302,41 @@ fn expected_peers_beyond_the_most_are_served_too() {
     send(&mut a, to_c, b"for c", || {});
     assert_eq!(b.until("a message", Face::recv).1, b"for b");
     assert_eq!(c.until("a message", Face::recv), (to_a, b"for c".to_vec()));
+}
+
+/// The engine is held up meanwhile.
+#[test]
+fn whoever_waits_for_room_in_the_ring_sleeps() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    let (release, held) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let hold = move |_: &mut Endpoint<ShmNic>| {
+        begin.send(()).unwrap();
+        let _ = held.recv();
+    };
+    assert!(a.run(hold).is_ok());
+    a.flush();
+    begun.recv().unwrap();
+    let message = vec![7; KEPT_MAX];
+    let mut sent = 0;
+    while a.send(to_b, &message) == Ok(()) {
+        sent += 1;
+    }
+    let until = clock::monotonic() + Duration::from_millis(100);
+    let mut waits = 0;
+    while clock::monotonic() < until {
+        Port::wait(&mut a, Some(until)).unwrap();
+        assert_eq!(a.send(to_b, &message), Err(SendError::Full));
+        waits += 1;
+    }
+    drop(release);
+    assert!(waits < 100, "{waits} waits within 100 ms ended, and nothing had changed");
+    for _ in 0..sent {
+        b.until("what was sent", Face::recv);
+    }
+    a.until("room", |a| a.send(to_b, &message).is_ok().then_some(()));
 }
 
 #[test]
