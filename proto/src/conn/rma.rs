@@ -60,6 +60,11 @@ impl Conn {
         self.one_sided.as_ref().is_none_or(|one_sided| one_sided.is_settled())
     }
 
+    /// True while answers to the peer wait for room, and so may not go out behind our Close.
+    pub(super) fn has_answers_waiting(&self) -> bool {
+        self.one_sided.as_ref().is_some_and(|one_sided| one_sided.has_answers_waiting())
+    }
+
     /// The turn has come to tell the peer what is done.
     pub fn push_done(&mut self, turn: &mut TurnContext) {
         let serves = self.serves();

@@ -290,10 +290,16 @@ impl OneSided {
         self.served.is_crowded(stalled)
     }
 
+    /// True while answers wait for room in the outbox.
+    #[inline]
+    pub fn has_answers_waiting(&self) -> bool {
+        self.served.has_replies()
+    }
+
     /// True when there is something to transmit.
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.outbox.has_unsent() || self.served.has_replies()
+        self.outbox.has_unsent() || self.has_answers_waiting()
     }
 
     /// True when nothing waits here that would have to go first, or could go along.

@@ -2,6 +2,7 @@
 //! an oracle.
 
 mod company;
+mod full_ring;
 mod pair;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;

@@ -1,0 +1,92 @@
+//! A reliable driver whose ring is full for a while, since the other side is slow.
+
+use std::cell::Cell;
+use std::io;
+use std::task::Waker;
+
+use sidelane_nic::time::Instant;
+use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_proto::{Config, Event, Rights};
+
+use crate::pair::{Pair, good_link};
+use crate::reliable_nic::Reliable;
+
+/// Has no room while `full`.
+struct Narrow {
+    nic: Reliable,
+    full: Cell<bool>,
+}
+
+impl Nic for Narrow {
+    const RELIABLE: bool = true;
+
+    fn caps(&self) -> &Caps {
+        self.nic.caps()
+    }
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        self.nic.link(to)
+    }
+    fn unlink(&mut self, link: Link) {
+        self.nic.unlink(link);
+    }
+    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.nic.rx_burst(budget, each)
+    }
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        if self.full.get() { None } else { self.nic.tx_slot(link, len) }
+    }
+    fn flush(&mut self) {
+        self.nic.flush();
+    }
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.nic.wait(deadline)
+    }
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.nic.waker()
+    }
+    fn is_gone(&self, link: Link) -> bool {
+        self.nic.is_gone(link)
+    }
+    fn counters(&self) -> Counters {
+        self.nic.counters()
+    }
+    fn now(&self) -> Instant {
+        self.nic.now()
+    }
+}
+
+/// With outboxes of two frames.
+fn pair() -> Pair<Narrow> {
+    let config = Config { send_fifo: 0, ..Config::default() };
+    Pair::new(1, good_link(), 512, config, |nic| Narrow { nic: Reliable(nic), full: Cell::new(false) })
+}
+
+#[test]
+fn answers_that_wait_for_room_go_before_a_close() {
+    let mut pair = pair();
+    let region = pair.b().endpoint.register(vec![7; 64]);
+    let key = pair.b().endpoint.publish(region, Rights::READ, None).unwrap();
+    let (to_b, to_a) = (pair.a().peer, pair.b().peer);
+    let landing = pair.a().endpoint.register(vec![0; 64]);
+    pair.b().endpoint.nic().full.set(true);
+    for _ in 0..GETS {
+        pair.a().endpoint.get(to_b, &key, 0, landing, 0..52).unwrap();
+        pair.a().endpoint.flush();
+    }
+    pair.until(|pair| pair.b().endpoint.counters().operations_taken == GETS);
+    pair.b().endpoint.close(to_a);
+    pair.b().endpoint.flush();
+    pair.b().endpoint.nic().full.set(false);
+    // Until A's user has come to the Close.
+    pair.until(|pair| {
+        while pair.a().endpoint.recv(|_, _| ()).is_some() {}
+        matches!(pair.a().events.last(), Some(Event::Closed { .. } | Event::Gone { .. }))
+    });
+    let events = pair.a().take_events();
+    let got = events.iter().filter(|event| matches!(event, Event::Got { .. })).count() as u64;
+    assert_eq!((got, events.last()), (GETS, Some(&Event::Closed { peer: to_b })), "{events:?}");
+    pair.until(|pair| pair.b().events.contains(&Event::Closed { peer: to_a }));
+}
+
+/// As many as may be unanswered.
+const GETS: u64 = 64;
