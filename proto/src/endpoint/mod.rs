@@ -248,7 +248,7 @@ impl<N: Nic> Endpoint<N> {
     }
 
     /// Sleeps until a frame may be there, a timer is due, or `deadline`. Flushes first; returns at once when something
-    /// is still to be sent or taken.
+    /// is still to be sent or taken, and on a reliable driver when the flush has sent something: then there may be room where there was none.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let waits = |router: &Router| router.has_messages() || !router.turn.events.is_empty();
         self.sleep_unless(waits, deadline)
@@ -261,6 +261,7 @@ impl<N: Nic> Endpoint<N> {
     }
 
     fn sleep_unless(&mut self, ready: impl FnOnce(&Router) -> bool, deadline: Option<Instant>) -> io::Result<()> {
+        let sent_before = self.router.turn.counters.frames_sent;
         if !self.router.turn.rma.owing.is_empty() {
             self.router.tell_done();
         }
@@ -268,9 +269,11 @@ impl<N: Nic> Endpoint<N> {
         if !N::RELIABLE {
             self.router.catch_up();
         }
+        // What a reliable driver has taken has left its room at once: no frame will come that tells whoever waits for some.
+        let made_room = N::RELIABLE && self.router.turn.counters.frames_sent != sent_before;
         let waits_for_room = !self.router.active.is_empty() || !self.router.strangers.is_empty();
         // A reliable driver has no room where the other side is slow, or not there yet: that may be for long.
-        if ready(&self.router) || waits_for_room && (!N::RELIABLE || std::mem::take(&mut self.has_more)) {
+        if ready(&self.router) || made_room || waits_for_room && (!N::RELIABLE || std::mem::take(&mut self.has_more)) {
             return Ok(());
         }
         let look_again = waits_for_room.then(|| self.nic.now() + ROOM_LATE_MAX);

@@ -440,20 +440,26 @@ impl Nic for RoomBeforeSleep {
     }
 }
 
-/// No timer comes to its help.
-#[test]
-fn what_the_flush_before_a_sleep_tells_is_told_before_it() {
-    let domain = Domain::new();
+/// An engine on such a driver whose timers are far, and its peer, which takes 1 MiB without a word.
+fn before_sleep(domain: &Domain) -> (Port<Endpoint<RoomBeforeSleep>>, Port<Endpoint<ShmNic>>, PeerId) {
     let nic = RoomBeforeSleep { nic: domain.open(), begun: false, in_turn: Cell::new(false), refused: false };
     let patient = Config { keep_alive: Duration::from_millis(3_600_000), ..config() };
     let mut a = start(Endpoint::new(nic, patient), Options::default()).unwrap();
-    let mut b = engine(domain.open());
+    let silent = Config { recv_fifo: 1 << 20, ..config() };
+    let mut b = start(Endpoint::new(domain.open(), silent), Options::default()).unwrap();
     let (to_b, _) = join(&mut a, &mut b);
     // The one of the handshake has fired.
     a.until("quiet", |a| {
         let next = a.call(|endpoint| endpoint.poll_timeout()).unwrap();
         next.is_none_or(|next| next > clock::monotonic() + PATIENCE + PATIENCE).then_some(())
     });
+    (a, b, to_b)
+}
+
+#[test]
+fn what_the_flush_before_a_sleep_tells_is_told_before_it() {
+    let domain = Domain::new();
+    let (mut a, _b, to_b) = before_sleep(&domain);
     a.call(|endpoint| endpoint.nic_mut().begun = true).unwrap();
     let buffer = vec![7; 1000];
     a.send_owned(to_b, buffer.clone()).unwrap();
@@ -468,4 +474,29 @@ fn what_the_flush_before_a_sleep_tells_is_told_before_it() {
         thread::yield_now();
     };
     assert_eq!(event, Event::Sent { peer: to_b, buffer });
+}
+
+#[test]
+fn what_the_flush_before_a_sleep_makes_room_for_goes_on() {
+    let domain = Domain::new();
+    let (mut a, mut b, to_b) = before_sleep(&domain);
+    let (release, held) = mpsc::channel::<()>();
+    let hold = move |endpoint: &mut Endpoint<RoomBeforeSleep>| {
+        endpoint.nic_mut().begun = true;
+        let _ = held.recv();
+    };
+    assert!(a.run(hold).is_ok());
+    a.flush();
+    // The endpoint's FIFO holds two of them.
+    for _ in 0..5 {
+        a.send(to_b, &[7; 32 << 10]).unwrap();
+    }
+    drop(release);
+    let give_up = clock::monotonic() + PATIENCE;
+    let mut came = 0;
+    while came < 5 {
+        came += usize::from(Face::recv(&mut b).is_some());
+        assert!(clock::monotonic() < give_up, "the engine sleeps on the rest: {came} of five came");
+        thread::yield_now();
+    }
 }
