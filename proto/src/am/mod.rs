@@ -299,11 +299,13 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         }
     }
 
-    /// What may have room since the last turn need not wait for the next one.
+    /// What has room since the last turn flushed does not wait for the next one; what the sleep's own flush makes room for ends the sleep.
     fn before_sleep(&mut self) {
         if !self.replying.is_empty() {
-            self.endpoint.flush();
             self.send_long_replies();
+        }
+        if !self.owing.is_empty() {
+            self.tell();
         }
         self.endpoint.note_am(&self.counters);
     }

@@ -1,6 +1,7 @@
 //! Active Messages on the simulated fabric in virtual time.
 
 mod calls;
+mod credit;
 mod flood;
 mod hostile;
 mod long_replies;
