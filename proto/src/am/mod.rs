@@ -121,7 +121,13 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         };
         let mut words = [0; ARGS_MAX];
         words.iter_mut().zip(args.iter()).for_each(|(word, arg)| *word = arg);
-        self.request(to, head.handler, &words[..args.len()], payload, ReplyRoom::of_units(head.room))
+        let sent = self.request(to, head.handler, &words[..args.len()], payload, ReplyRoom::of_units(head.room));
+        if matches!(sent, Err(SendError::NoPeer | SendError::TooLong))
+            && let Some(peer) = self.peers.get(to)
+        {
+            peer.lost = true;
+        }
+        sent
     }
 
     /// Longest record for [`Self::request_kept`], which may add a credit; `None` while `peer` is not connected.
@@ -223,7 +229,7 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         self.endpoint.close(peer);
     }
 
-    /// Requests sent to `peer`; 0 for one that never was connected.
+    /// Requests sent to `peer`; 0 for one that never was connected, and for one whose place in the table another has taken.
     pub fn sent(&self, peer: PeerId) -> u64 {
         self.peers.seen(peer).map_or(0, |peer| peer.budget.sent)
     }
@@ -232,6 +238,15 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// now and then; at once after [`Self::ask`].
     pub fn handled(&self, peer: PeerId) -> u64 {
         self.peers.seen(peer).map_or(0, |peer| peer.budget.handled)
+    }
+
+    /// Whether [`Self::handled`] has reached [`Self::sent`], and nothing of [`Self::request_kept`] was lost. Never of one that is forgotten.
+    pub(crate) fn is_all_handled(&mut self, peer: PeerId) -> bool {
+        match self.peers.seen(peer) {
+            Some(peer) => peer.budget.handled == peer.budget.sent && !peer.lost,
+            // Before it has answered nothing is sent.
+            None => self.endpoint.has_peer(peer),
+        }
     }
 
     /// Asks `peer` to tell once it has handled everything that was sent so far. Asking twice for the same costs nothing.

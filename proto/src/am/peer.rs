@@ -14,6 +14,8 @@ pub(super) struct Peer {
     pub owing: bool,
     /// Longest record that fits a frame.
     pub record_max: usize,
+    /// A request was accepted for it, by an engine, that never could be sent.
+    pub lost: bool,
     /// [`Budget::sent`] when we last asked.
     pub asked_at: Option<u64>,
     pub budget: Budget,
@@ -28,6 +30,7 @@ impl Peer {
             open: true,
             owing: true,
             record_max,
+            lost: false,
             asked_at: None,
             budget: Budget::new(reserve, record_max),
             long_replies: LongReplies::default(),

@@ -28,8 +28,8 @@ impl<N: Nic + Send + 'static, S: Send + 'static> Port<WithState<N, S>> {
         self.keep(to, len, |record| keep_request(record, handler, args, payload, reply))
     }
 
-    /// Whether the handlers of all requests that were made here have run at `peer`, as far as it has told; asks it to tell. Waits for
-    /// the engine's answer.
+    /// Whether the handlers of all requests that were made here have run at `peer`, as far as it has told; asks it to tell. One that is gone
+    /// tells no more: what it had not told stays false. Waits for the engine's answer.
     pub fn is_handled(&mut self, peer: PeerId) -> Result<bool, Ended> {
         if !self.is_taken(peer) {
             self.flush();
@@ -38,7 +38,7 @@ impl<N: Nic + Send + 'static, S: Send + 'static> Port<WithState<N, S>> {
         self.call(move |on| {
             // A full FIFO is asked again with the next call.
             let _ = on.am.ask(peer);
-            on.am.handled(peer) == on.am.sent(peer)
+            on.am.is_all_handled(peer)
         })
     }
 }

@@ -177,6 +177,34 @@ fn a_request_that_the_peer_cannot_take_is_refused_and_harms_nothing() {
     assert_eq!(a.request(to_b, 1, &[0, 0], &[], none), Err(SendError::NoPeer));
 }
 
+/// Also when another one has its place.
+#[test]
+fn what_a_peer_that_is_gone_has_not_handled_it_never_has() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(&domain), messages(&domain));
+    let at_a = a.call(|on| on.am.endpoint().nic().caps().addr).unwrap();
+    let to_b = a.connect(b.endpoint().nic().caps().addr).unwrap();
+    let (mut state, give_up) = (State::default(), sidelane_nic::clock::monotonic() + PATIENCE);
+    let mut next_event = |a: &mut Port<On>, peer: &mut ActiveMessages<ShmNic, State>| loop {
+        peer.poll(&mut state);
+        if let Some(event) = a.poll_event() {
+            break event;
+        }
+        assert!(sidelane_nic::clock::monotonic() < give_up, "nothing happened");
+    };
+    assert!(a.is_handled(to_b).unwrap(), "nothing is requested");
+    assert!(matches!(next_event(&mut a, &mut b), Event::Connected { .. }));
+    a.request(to_b, 1, &[0, 0], &payload(0, 0), ReplyRoom::NONE).unwrap();
+    let mut c = messages(&domain);
+    drop(b);
+    assert!(matches!(next_event(&mut a, &mut c), Event::Gone { peer, .. } if peer == to_b));
+    assert!(!a.is_handled(to_b).unwrap());
+    c.connect(at_a).unwrap();
+    let Event::Connected { peer: to_c, .. } = next_event(&mut a, &mut c) else { panic!("no connection") };
+    assert_eq!(to_c.index(), to_b.index());
+    assert_eq!((a.is_handled(to_b), a.is_handled(to_c)), (Ok(false), Ok(true)));
+}
+
 /// It names the connection that there is.
 #[test]
 fn connecting_again_forgets_nothing_of_the_peer() {
