@@ -200,6 +200,11 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         self.events.pop_front()
     }
 
+    /// Puts back the last event that was taken.
+    pub(crate) fn give_back(&mut self, event: Event) {
+        self.events.push_front(event);
+    }
+
     /// Sleeps until a frame may be there, a timer is due, or `deadline`; returns at once when an event waits.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         if !self.events.is_empty() {

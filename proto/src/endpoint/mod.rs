@@ -234,6 +234,11 @@ impl<N: Nic> Endpoint<N> {
         Some(event)
     }
 
+    /// Puts back the last event that was taken.
+    pub(crate) fn give_back(&mut self, event: Event) {
+        self.router.turn.events.push_front(event);
+    }
+
     /// The peer knows our token: no stranger has only written its address.
     #[cold]
     fn confirm(&mut self, peer: PeerId) {

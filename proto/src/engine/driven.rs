@@ -44,6 +44,8 @@ pub trait Turns {
     fn close(&mut self, peer: PeerId);
     /// Takes an event.
     fn poll_event(&mut self) -> Option<Event>;
+    /// Puts one back, before those that wait.
+    fn give_back(&mut self, event: Event);
     /// Sleeps.
     fn sleep(&mut self) -> io::Result<()>;
 }
@@ -98,6 +100,10 @@ impl<N: Nic> Turns for Endpoint<N> {
     fn poll_event(&mut self) -> Option<Event> {
         self.poll_event()
     }
+
+    fn give_back(&mut self, event: Event) {
+        self.give_back(event);
+    }
 }
 
 impl<N: Nic + Send + 'static, S: Send + 'static> Driven for WithState<N, S> {}
@@ -149,5 +155,9 @@ impl<N: Nic, S> Turns for WithState<N, S> {
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
         self.am.poll_event()
+    }
+
+    fn give_back(&mut self, event: Event) {
+        self.am.give_back(event);
     }
 }

@@ -250,8 +250,10 @@ impl<D: Driven> Place for Core<D> {
     }
 
     fn end(self: Box<Self>, why: Option<String>) {
-        let Self { driven, shared, back, .. } = *self;
+        let Self { mut driven, shared, intake, back, .. } = *self;
         if why.is_none() {
+            // What found no room at the port.
+            intake.events.into_iter().rev().for_each(|event| driven.give_back(event));
             let _ = back.try_send(driven);
         } else {
             drop(driven);

@@ -187,23 +187,40 @@ fn room_wakes_who_was_refused() {
     });
 }
 
+/// More than find room, of buffers that have left.
+const EVENTS: usize = 1_100;
+
+fn fill_events(a: &mut Port<Endpoint<ShmNic>>, to_b: PeerId, b: &mut Port<Endpoint<ShmNic>>) {
+    for _ in 0..EVENTS {
+        a.until("room", |a| {
+            while Face::recv(b).is_some() {}
+            a.send_owned(to_b, vec![1; 8]).is_ok().then_some(())
+        });
+    }
+    a.until("all of it leaving", |a| {
+        while Face::recv(b).is_some() {}
+        a.is_settled(to_b).unwrap().then_some(())
+    });
+}
+
+#[test]
+fn events_that_found_no_room_come_back_with_the_endpoint() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    fill_events(&mut a, to_b, &mut b);
+    let mut endpoint: Endpoint<ShmNic> = a.stop().unwrap();
+    let left = std::iter::from_fn(|| endpoint.poll_event()).count();
+    assert_eq!(left, EVENTS - 1_024, "the port had the first ones");
+}
+
 /// It takes no events meanwhile, among them the one that tells of the sender.
 #[test]
 fn whoever_has_a_message_can_answer_it() {
     let domain = Domain::new();
     let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
     let (to_b, _) = join(&mut a, &mut b);
-    // One of each buffer that has left: more than find room.
-    for _ in 0..1_100 {
-        a.until("room", |a| {
-            while Face::recv(&mut b).is_some() {}
-            a.send_owned(to_b, vec![1; 8]).is_ok().then_some(())
-        });
-    }
-    a.until("all of it leaving", |a| {
-        while Face::recv(&mut b).is_some() {}
-        a.is_settled(to_b).unwrap().then_some(())
-    });
+    fill_events(&mut a, to_b, &mut b);
     let mut c = Endpoint::new(domain.open(), config());
     let to_a = c.connect(a.addr()).unwrap();
     c.send(to_a, b"a question").unwrap();
