@@ -113,3 +113,35 @@ fn vhost_keeps_the_contract() {
     keeps_the_contract(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu: None }, 3);
     assert!(!std::fs::exists(&path).unwrap(), "its socket is still there");
 }
+
+#[test]
+fn a_server_leaves_a_file_that_is_no_socket() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    for kind in ["memif", "vhost"] {
+        let path = std::env::temp_dir().join(unique(&format!("file-{kind}")));
+        std::fs::write(&path, "years of work").unwrap();
+        let refusal = Dpdk::open(&Config::new(format!("{kind}:{},server", path.display()))).err();
+        let left = std::fs::read_to_string(&path);
+        let _ = std::fs::remove_file(&path);
+        assert!(matches!(refusal, Some(OpenError::NotASocket(_))), "{kind}: {refusal:?}");
+        assert_eq!(left.unwrap(), "years of work", "{kind}");
+    }
+}
+
+#[test]
+fn a_second_server_is_refused_and_the_first_keeps_its_name() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    for kind in ["memif", "vhost"] {
+        let (directory, file) = (std::env::temp_dir().display().to_string(), unique(&format!("served-{kind}")));
+        let first = Dpdk::open(&Config::new(format!("{kind}:{directory}/{file},server"))).unwrap();
+        // By another path, as no other device of this process: another process would name it as the first does.
+        let second = Dpdk::open(&Config::new(format!("{kind}:{directory}/./{file},server"))).err();
+        assert!(matches!(second, Some(OpenError::Served(_))), "{kind}: {second:?}");
+        Dpdk::open(&Config::new(format!("{kind}:{directory}/{file}"))).unwrap();
+        drop(first);
+    }
+}

@@ -1,5 +1,8 @@
 //! What a device's string means: which bus it is on, what DPDK is told, and what kind of wire is behind it.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use super::pci::Card;
@@ -261,11 +264,24 @@ fn pci_address(text: &str) -> Option<String> {
 }
 
 /// Makes way for a server's socket: a file of this name at which nobody listens is one that a killed process left.
-pub fn clear_stale(socket: &Path) {
-    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
-    if std::os::unix::net::UnixStream::connect(socket).is_err_and(refused) {
-        // If that fails, opening says why.
-        let _ = std::fs::remove_file(socket);
+///
+/// All else of that name is somebody's: DPDK's vhost library does not say that it could not bind there, and removes the name in the end
+/// (22.11: rte_vhost_driver_unregister). What is no socket refuses connections too (unix(7)), so its kind is asked for.
+pub fn make_way(socket: &Path) -> Result<(), OpenError> {
+    let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
+    let name = || socket.display().to_string();
+    if !there.file_type().is_socket() {
+        return Err(OpenError::NotASocket(name()));
+    }
+    // A memif's takes no streams, and says so.
+    match UnixStream::connect(socket) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            // If that fails, opening says why.
+            let _ = std::fs::remove_file(socket);
+            Ok(())
+        }
+        Ok(_) | Err(_) => Err(OpenError::Served(name())),
     }
 }
 

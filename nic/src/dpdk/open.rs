@@ -80,6 +80,12 @@ pub enum OpenError {
          and `lossy` as here; the end of a pair, and of no other, has to be another process of this user"
     )]
     NobodyThere(String),
+    /// A server's socket was to be made where something else is.
+    #[error("{0} is there already and is no socket: a server makes its own, under a name that is free")]
+    NotASocket(String),
+    /// Another process serves there, or another device of this one.
+    #[error("{0} is served already: give this server another name, or leave out `,server` to be the client there")]
+    Served(String),
     /// The device carries no such frames.
     #[error("{device} carries at most {max} bytes a frame: write mtu={max} or less, not {mtu}")]
     MtuTooLarge {

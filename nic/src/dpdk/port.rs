@@ -9,7 +9,7 @@ use sidelane_dpdk_sys::{SL_LEFT_MAX, sl_port_config, sl_state, sl_stats};
 
 use super::OpenError;
 use super::dealer::{Dealer, INBOX_FRAMES};
-use super::device::{Device, Wire, clear_stale};
+use super::device::{Device, Wire, make_way};
 use super::eal::{Eal, last_words};
 use super::frames::BURST;
 use super::sharing::{ENDPOINTS_MAX, Sharing};
@@ -43,7 +43,7 @@ impl Port {
     /// Makes the device and starts its port.
     pub fn open(eal: Eal, mut device: Device, shared: bool) -> Result<Self, OpenError> {
         if let Some(socket) = &device.socket {
-            clear_stale(socket);
+            make_way(socket)?;
         }
         if device.zero_copy_wanted && eal.hugepages {
             device.args.push_str(",zero-copy=yes");
