@@ -5,7 +5,7 @@ mod libdpdk;
 mod namespace;
 mod patience;
 
-use sidelane_nic::dpdk::{Config, Dpdk};
+use sidelane_nic::dpdk::{Config, Dpdk, OpenError};
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::{Link, Nic, TxSlot};
@@ -123,6 +123,23 @@ fn a_ring_brings_its_frames_back() {
         send(&mut nic, link, &number.to_le_bytes());
         assert_eq!(receive(&mut nic), number.to_le_bytes());
     }
+}
+
+#[test]
+fn a_device_that_is_open_is_not_ended_by_who_writes_it_otherwise() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let open = |device: &str, shared| Dpdk::open(&Config { shared, ..Config::new(device) });
+    let mut first = open("net_ring_twice", true).unwrap();
+    for shared in [false, true] {
+        let second = open("net_ring_twice,nodeaction=x:0:CREATE", shared);
+        assert!(matches!(second, Err(OpenError::InUse(_))));
+    }
+    let own = first.caps().addr;
+    let link = first.link(own).unwrap();
+    send(&mut first, link, b"still here");
+    assert_eq!(receive(&mut first), b"still here");
 }
 
 #[test]

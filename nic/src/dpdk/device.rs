@@ -14,6 +14,9 @@ use crate::encap::ether;
 /// A device in DPDK's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
+    /// What this process knows it by: its name on the bus, of which there is one however the string is written, or the string of a
+    /// short form, whose name is made up.
+    pub id: String,
     /// `pci` or `vdev`.
     pub bus: &'static str,
     /// Name on the bus.
@@ -82,6 +85,7 @@ impl Device {
                     if file { "no" } else { "yes" },
                 );
                 Ok(Self {
+                    id: config.device.clone(),
                     bus: "vdev",
                     name: format!("net_memif_sl{number}"),
                     args: joined(args, &others),
@@ -108,6 +112,7 @@ impl Device {
                     (format!("net_virtio_user_sl{number}"), format!("path={place},queue_size={slots},{fixed}"))
                 };
                 Ok(Self {
+                    id: config.device.clone(),
                     bus: "vdev",
                     name,
                     args: joined(args, &others),
@@ -125,6 +130,7 @@ impl Device {
                 let name = pci_address(head).ok_or_else(|| no("a PCI address is written 0000:00:04.0"))?;
                 let mtu = mtu(MTU_DEFAULT);
                 Ok(Self {
+                    id: name.clone(),
                     bus: "pci",
                     name,
                     args: args.to_owned(),
@@ -166,6 +172,7 @@ impl Device {
             _ => None,
         };
         Self {
+            id: name.to_owned(),
             bus: "vdev",
             name: name.to_owned(),
             args: args.to_owned(),
@@ -183,6 +190,11 @@ impl Device {
             zero_copy_wanted: false,
             is_pair: false,
         }
+    }
+
+    /// Whether who asks for `other`, of the same id, asks for this. Options of a short form are a part of its id.
+    pub fn is_as_asked(&self, other: &Self) -> bool {
+        self.id != self.name || self.args == other.args
     }
 
     /// Its driver can wake a sleeper. virtio_user's can too, but then crashes on its interrupt thread when the server goes
@@ -306,6 +318,7 @@ mod tests {
             assert_eq!((device.mtu, device.mbuf_room(), device.wire), (1500, 2048, Wire::Network));
         }
         assert_eq!(read("0000:3b:00.1,rx_vec=0").args, "rx_vec=0");
+        assert_eq!(read("0000:3b:00.1,rx_vec=0").id, read("3b:00.1").id);
         for text in ["0000:00:04", "0:0:0:0.0", "00:40.0", "00:04.8"] {
             assert!(Device::read(&Config::new(text), 0).is_err(), "{text}");
         }

@@ -97,7 +97,7 @@ pub enum OpenError {
         max: u16,
     },
     /// This process has the device open, and one of both is not to be shared.
-    #[error("{0} is open in this process already; to share it, write `,shared` in both places")]
+    #[error("{0} is open in this process already; to share it, write `,shared` and the same options in both places")]
     InUse(String),
     /// This process has the endpoint open.
     #[error("endpoint {endpoint} on {device} is taken: give this one another number")]
@@ -192,7 +192,8 @@ impl Drop for Dpdk {
 /// A device of this process: its port, locked while it is being opened, which may last seconds.
 type Opened = Arc<Mutex<Weak<Port>>>;
 
-/// Devices that are open in this process or being opened, by their strings.
+/// Devices that are open in this process or being opened, by their [`Device::id`]. To open one twice would be to end it: DPDK gives out the
+/// port that is there, and refuses to start it again.
 static OPEN: Mutex<Vec<(String, Opened)>> = Mutex::new(Vec::new());
 
 /// Their ports, but for those that are being opened.
@@ -204,29 +205,29 @@ pub fn ports() -> Vec<Arc<Port>> {
 /// The port of `config`'s device: one that is shared, or a new one.
 fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let opened = entry(&config.device);
+    let device = Device::read(config, NUMBER.fetch_add(1, Ordering::Relaxed))?;
+    let opened = entry(&device.id);
     let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(port) = opened.upgrade() {
-        let both = config.shared && port.sharing.is_some();
+        let both = config.shared && port.sharing.is_some() && port.device.is_as_asked(&device);
         return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
     }
-    let device = Device::read(config, NUMBER.fetch_add(1, Ordering::Relaxed))?;
     let eal = eal::up(&device, config.eal.as_deref())?;
     let port = Arc::new(Port::open(eal, device, config.shared)?);
     *opened = Arc::downgrade(&port);
     Ok(port)
 }
 
-/// The place of a device in the list, which forgets those that nobody has open or opens.
-fn entry(device: &str) -> Opened {
+/// The place of a device in the list, by its id, which forgets those that nobody has open or opens.
+fn entry(id: &str) -> Opened {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     // Whoever opens one holds its entry, and gets it here only.
     open.retain(|(_, opened)| Arc::strong_count(opened) > 1 || opened.lock().is_ok_and(|port| port.strong_count() > 0));
-    if let Some((_, opened)) = open.iter().find(|(name, _)| name == device) {
+    if let Some((_, opened)) = open.iter().find(|(known, _)| known == id) {
         return Arc::clone(opened);
     }
     let opened = Opened::default();
-    open.push((device.to_owned(), Arc::clone(&opened)));
+    open.push((id.to_owned(), Arc::clone(&opened)));
     opened
 }
 
