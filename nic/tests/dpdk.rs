@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
-use sidelane_nic::{LinkAddr, Nic};
+use sidelane_nic::{LinkAddr, Nic, TxSlot};
+
+use patience::until;
 
 /// A name that no other process uses.
 fn unique(name: &str) -> String {
@@ -144,4 +146,25 @@ fn a_second_server_is_refused_and_the_first_keeps_its_name() {
         Dpdk::open(&Config::new(format!("{kind}:{directory}/{file}"))).unwrap();
         drop(first);
     }
+}
+
+#[test]
+fn the_largest_mtu_carries_whole_frames_and_a_larger_one_is_refused() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let [server, client] = memif("largest");
+    let open = |device: &str, mtu| Pair::open(&Config { mtu: Some(mtu), ..Config::new(device) });
+    for mtu in [65_323, 65_535] {
+        assert!(matches!(open(&server, mtu), Err(OpenError::MtuTooLarge { max: 65_322, .. })), "{mtu}");
+    }
+    let (mut a, mut b) = (open(&server, 65_322).unwrap(), open(&client, 65_322).unwrap());
+    until("the two meet", || a.link_is_up() && b.link_is_up());
+    let to_b = a.link(b.caps().addr).unwrap();
+    let frame: Vec<u8> = (0..a.caps().mtu).map(|at| (at % 251) as u8).collect();
+    let mut slot = a.tx_slot(to_b, frame.len()).unwrap();
+    slot.copy_from_slice(&frame);
+    slot.commit();
+    a.flush();
+    until("it arrives", || b.rx_burst(1, |bytes, _| assert!(bytes == frame)) == 1);
 }

@@ -54,6 +54,15 @@ pub enum Wire {
 impl Device {
     /// Reads `config`. `number` makes names of devices of the short forms unique in this process.
     pub fn read(config: &Config, number: u32) -> Result<Self, OpenError> {
+        let device = Self::parse(config, number)?;
+        let max = if device.bus == "pci" { MTU_MAX_OF_CARDS } else { MTU_MAX };
+        if device.mtu > max {
+            return Err(OpenError::MtuTooLarge { device: config.device.clone(), mtu: device.mtu, max });
+        }
+        Ok(device)
+    }
+
+    fn parse(config: &Config, number: u32) -> Result<Self, OpenError> {
         let (head, args) = config.device.split_once(',').unwrap_or((&config.device, ""));
         let options = || args.split(',').filter(|option| !option.is_empty());
         let mtu = |default: u16| config.mtu.unwrap_or(default).max(MTU_MIN);
@@ -228,7 +237,7 @@ impl Device {
         if self.bus == "pci" {
             // Cards are told the size of buffers as a power of two (82574 datasheet 10.2.5.1, RCTL.BSIZE), rounded
             // down, and 2 KiB is what every one of them can do.
-            return (buffer(self.mtu).max(2048)).next_power_of_two().min(1 << 15);
+            return (buffer(self.mtu).max(2048)).next_power_of_two().min(CARD_ROOM_MAX);
         }
         match self.wire {
             // As small as they may be: frames of a pair stay in the cache.
@@ -241,7 +250,8 @@ impl Device {
 
 /// A frame with its Ethernet header, a VLAN tag and a checksum that a device may leave, in whole cache lines.
 fn buffer(mtu: u16) -> u16 {
-    (u32::from(mtu) + 14 + 4 + 4).next_multiple_of(64).min(u32::from(u16::MAX) - 63) as u16
+    (u32::from(mtu) + u32::from(AROUND)).next_multiple_of(u32::from(LINE)).min(u32::from(u16::MAX - u16::MAX % LINE))
+        as u16
 }
 
 /// Slots of a ring: 256, but at most about 1 MiB of frames, beyond which they leave the second-level cache and the
@@ -301,6 +311,17 @@ pub fn make_way(socket: &Path) -> Result<(), OpenError> {
 const MTU_DEFAULT: u16 = 1500;
 /// More than IPv4 demands of every link (RFC 791).
 const MTU_MIN: u16 = (Caps::MTU_MIN + ether::MTU_COST) as u16;
+/// An mbuf's room has 16 bits, DPDK's headroom in it (rte_mbuf_core.h, `buf_len`; rte_config.h, `RTE_PKTMBUF_HEADROOM`: 128). One byte more,
+/// and there would be no room at all, for frames that are written all the same.
+const MTU_MAX: u16 = (u16::MAX - 128) / LINE * LINE - AROUND;
+/// See [`Device::mbuf_room`].
+const MTU_MAX_OF_CARDS: u16 = CARD_ROOM_MAX - AROUND;
+/// The largest power of two that those 16 bits hold.
+const CARD_ROOM_MAX: u16 = 1 << 15;
+/// Ethernet's header, a VLAN tag, and a checksum.
+const AROUND: u16 = 14 + 4 + 4;
+/// A cache line.
+const LINE: u16 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -364,6 +385,17 @@ mod tests {
         assert_eq!((jumbo.descriptors, jumbo.mbuf_room()), (128, 9024));
         let card = Device::read(&Config { mtu: Some(9000), ..Config::new("00:04.0") }, 0).unwrap();
         assert_eq!((card.sets_mtu, card.mbuf_room()), (true, 16384));
+    }
+
+    #[test]
+    fn the_largest_mtu_is_the_largest_that_a_buffer_holds() {
+        for (text, max) in [("memif:x", 65_322), ("vhost:/x", 65_322), ("net_ring0", 65_322), ("00:04.0", 32_746)] {
+            let read = |mtu| Device::read(&Config { mtu: Some(mtu), ..Config::new(text) }, 0);
+            let room = read(max).unwrap().mbuf_room();
+            assert!(room.checked_add(128).is_some() && room >= max + 22, "{text}: {room}");
+            let refusal = read(max + 1).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("write mtu={max} or less")), "{refusal}");
+        }
     }
 
     #[test]
