@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
-use sidelane_nic::{LinkAddr, Nic, TxSlot};
+use sidelane_nic::{LinkAddr, Nic, TxSlot, time};
 
 use patience::until;
 
@@ -167,4 +167,33 @@ fn the_largest_mtu_carries_whole_frames_and_a_larger_one_is_refused() {
     slot.commit();
     a.flush();
     until("it arrives", || b.rx_burst(1, |bytes, _| assert!(bytes == frame)) == 1);
+}
+
+#[test]
+fn a_server_whose_client_has_gone_is_told_once_and_sleeps_until_the_next_one() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let path = std::env::temp_dir().join(unique("next")).display().to_string();
+    for name in [format!("memif:{}", unique("next")), format!("vhost:{path}")] {
+        let mut server = Dpdk::open(&Config::new(format!("{name},server"))).unwrap();
+        let to_server = server.caps().addr;
+        for _ in 0..2 {
+            let mut client = Dpdk::open(&Config { endpoint: 1, ..Config::new(&name) }).unwrap();
+            until("the two meet", || server.link_is_up() && client.link_is_up());
+            let link = client.link(to_server).unwrap();
+            client.tx_slot(link, 5).unwrap().commit();
+            client.flush();
+            let far = server.now() + time::Duration::from_millis(60_000);
+            server.wait(Some(far)).unwrap();
+            assert_eq!(server.rx_burst(8, |_, _| {}), 1, "{name}: woken by the frame");
+            drop(client);
+            server.wait(Some(far)).unwrap();
+            assert!(server.now() < far, "{name}: nobody told that the client has gone");
+            assert!(!server.link_is_up(), "{name}");
+            let end = server.now() + time::Duration::from_millis(5);
+            server.wait(Some(end)).unwrap();
+            assert!(server.now() >= end, "{name}: told again");
+        }
+    }
 }

@@ -184,7 +184,8 @@ impl Dpdk {
         Ok(())
     }
 
-    /// Time until the deadline; `None` when a frame is there, when none will come, and when the time has come.
+    /// Time until the deadline; `None` when a frame is there, when whoever would send one is gone and nobody was told, and when the
+    /// time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         if self.has_own() || self.fetch() && self.has_own() {
             return None;
@@ -194,7 +195,13 @@ impl Dpdk {
                 return None;
             }
         } else if self.device_is_gone() {
-            return None;
+            // Once: a server sleeps until the next one comes. One that came and went meanwhile is missed only by who had its frames.
+            let passed = Some(self.frames_passed());
+            if std::mem::replace(&mut self.told_gone, passed) != passed {
+                return None;
+            }
+        } else {
+            self.told_gone = None;
         }
         let left = deadline.map_or(Duration::from_nanos(u64::MAX), |deadline| deadline.since(clock::monotonic()));
         (left > Duration::ZERO).then_some(left)
@@ -220,9 +227,14 @@ impl Dpdk {
         }
         let up = self.port.link_is_up();
         // The other side may come and go between two of these questions: then it is known by its frames.
-        let met = self.counters.rx_frames + self.counters.tx_frames > 0;
+        let met = self.frames_passed() > 0;
         self.was_up.set(self.was_up.get() || up || met);
         self.was_up.get() && !up
+    }
+
+    /// Frames of ours, both ways.
+    fn frames_passed(&self) -> u64 {
+        self.counters.rx_frames + self.counters.tx_frames
     }
 
     /// The peer that a pair's link was made for is gone, and everything that it had sent was shown.

@@ -103,6 +103,8 @@ pub struct Dpdk {
     in_pieces: u64,
     /// The link was up once; on a pair, down means gone from then on.
     was_up: Cell<bool>,
+    /// Frames that had passed when a sleeper was told that the device is gone; `None`: it was not, since it was there last.
+    told_gone: Option<u64>,
     /// Where the device wakes sleepers.
     interrupt: Option<Interrupt>,
     /// Frames in a row that it did not wake for.

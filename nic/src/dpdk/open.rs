@@ -168,6 +168,7 @@ impl Dpdk {
             in_pieces: 0,
             // A client's end was not opened before its server answered.
             was_up: Cell::new(port.device.wire == Wire::PairClient),
+            told_gone: None,
             missed: 0,
             life: port.lives_before,
             received_life: port.lives_before,
