@@ -124,10 +124,12 @@ impl<N: Nic> phy::Device for Device<N> {
         if self.received.ends.is_empty() {
             self.received.refill(&mut self.nic, self.peer);
         }
-        // What is received may have to be answered: without room for that it stays where it is.
-        if self.received.ends.is_empty() || self.transmit(now).is_none() {
+        if self.received.ends.is_empty() {
             return None;
         }
+        // What is received may have to be answered, so room is made if there is any. Without it a packet is taken in all the same, and its
+        // answer forgotten: whoever left it would wait for a peer that may be waiting for just that.
+        let _ = self.transmit(now);
         let packet = self.received.next()?;
         let (nic, link) = (&mut self.nic, self.link);
         let answer = TxToken { nic, link, nowhere: &mut self.nowhere, unsent: &mut self.unsent };

@@ -6,7 +6,9 @@ use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic, tcpip};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{Device, RxToken, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
+use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
 /// One TCP/IP stack with one socket.
@@ -107,4 +109,50 @@ fn tcp_echoes_over_shared_memory() {
     let domain = format!("tcpip-{}", std::process::id());
     let open = || ShmNic::open(&domain, None).unwrap();
     echo(open(), open(), 3_000_000, |_, _| {});
+}
+
+/// Sends as many packets as there is room for.
+fn fill(device: &mut tcpip::Device<ShmNic>) -> usize {
+    let len = device.nic().caps().mtu;
+    let mut sent = 0;
+    while let Some(token) = device.transmit(Instant::ZERO) {
+        token.consume(len, |bytes| bytes.fill(0));
+        sent += 1;
+    }
+    device.nic_mut().flush();
+    sent
+}
+
+/// Takes one packet in, if there is one.
+fn take(device: &mut tcpip::Device<ShmNic>) -> usize {
+    device.receive(Instant::ZERO).map_or(0, |(packet, _)| packet.consume(|_| 1))
+}
+
+#[test]
+fn two_stacks_without_room_to_answer_take_in_what_the_other_has_sent() {
+    let domain = format!("tcpip-full-{}", std::process::id());
+    let [a, b] = [0, 1].map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap());
+    let (at_a, at_b) = (a.caps().addr, b.caps().addr);
+    let [mut a, mut b] = [(a, at_b), (b, at_a)].map(|(nic, peer)| tcpip::Device::new(nic, peer).unwrap());
+    let (mut sent, mut taken) = (0, 0);
+    let give_up = a.nic().now() + Duration::from_millis(60_000);
+    while sent == 0 || taken == 0 {
+        assert!(a.nic().now() < give_up, "no connection");
+        sent += fill(&mut a);
+        taken += take(&mut a) + take(&mut b);
+    }
+    // Each fills what room the other makes by looking for packets, and has some at hand.
+    for _ in 0..100 {
+        taken += take(&mut a);
+        sent += fill(&mut b);
+        taken += take(&mut b);
+        sent += fill(&mut a);
+    }
+    let mut idle = 0;
+    while taken < sent {
+        let more = take(&mut a) + take(&mut b);
+        taken += more;
+        idle = if more > 0 { 0 } else { idle + 1 };
+        assert!(idle < 1_000, "both stand still with {taken} of {sent} packets taken in");
+    }
 }
