@@ -251,6 +251,29 @@ fn refusals_are_counted_and_a_late_peer_is_reached() {
 }
 
 #[test]
+fn a_burst_behind_a_refusal_arrives_whole() {
+    // One run of equal frames, and several.
+    for lengths in [[500; 12], std::array::from_fn(|at| 500 + at)] {
+        let mut a = open();
+        let late = addr_of(&open());
+        let to_late = link_at(&mut a, late);
+        // On the loopback a refusal has come when the call returns.
+        for _ in 0..3 {
+            send(&mut a, to_late, b"nobody there");
+        }
+        let mut b = Udp::open(&Config::new(late)).unwrap();
+        for len in lengths {
+            assert!(commit(&mut a, to_late, &vec![len as u8; len]));
+        }
+        a.flush();
+        let mut got: Vec<usize> = lengths.iter().map(|_| receive(&mut b).0.len()).collect();
+        // What leaves again leaves last.
+        got.sort_unstable();
+        assert_eq!(got, lengths);
+    }
+}
+
+#[test]
 fn frames_of_a_forgotten_link_go_nowhere() {
     let (mut a, mut b) = (open(), open());
     let to_b = link(&mut a, &b);

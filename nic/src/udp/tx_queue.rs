@@ -148,9 +148,9 @@ impl TxQueue {
     fn flush_many(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
         self.form_runs(links, sockets);
         if self.messages.runs.len() > 1 && self.ring.is_some() {
-            self.submit();
+            self.submit(counters);
         } else {
-            self.send_each(0);
+            self.send_each(0, counters);
         }
         self.settle(counters);
     }
@@ -218,7 +218,7 @@ impl TxQueue {
     }
 
     /// One io_uring submission for all runs.
-    fn submit(&mut self) {
+    fn submit(&mut self, counters: &mut Counters) {
         let ring = self.ring.as_mut().expect("checked by the caller");
         let mut submission = ring.submission();
         for (at, (run, header)) in self.messages.runs.iter().zip(&self.messages.headers).enumerate() {
@@ -241,10 +241,15 @@ impl TxQueue {
                 Ok(taken) => break taken,
             }
         };
+        let mut unsent = Vec::new();
         for completion in ring.completion() {
-            if let Some(run) = self.messages.runs.get(completion.user_data() as usize) {
+            let (at, errno) = (completion.user_data() as usize, -completion.result());
+            if errno == libc::ECONNREFUSED {
+                counters.tx_failed += 1;
+                unsent.push(at);
+            } else if let Some(run) = self.messages.runs.get(at) {
                 let frames = &mut self.queue[run.start..run.end];
-                let fate = fate_of(-completion.result(), frames.len(), &mut self.segmentation);
+                let fate = fate_of(errno, frames.len(), &mut self.segmentation);
                 set_fate(frames, fate);
             }
         }
@@ -253,33 +258,46 @@ impl TxQueue {
             // when the buffers have other content: without the ring there is none.
             tracing::warn!("io_uring took {taken} of {} messages; going on without it", self.messages.runs.len());
             self.ring = None;
-            self.send_each(taken);
+            self.send_each(taken, counters);
+        }
+        for at in unsent {
+            self.send_run(at, counters);
         }
     }
 
     /// One system call per run, from the `from`th on, as long as the kernel takes them.
-    fn send_each(&mut self, from: usize) {
+    fn send_each(&mut self, from: usize, counters: &mut Counters) {
         let messages = &self.messages;
         // Those that io_uring did not take count as sent up to here.
         for run in &messages.runs[from..] {
             set_fate(&mut self.queue[run.start..run.end], Fate::Later);
         }
-        for (run, header) in messages.runs.iter().zip(&messages.headers).skip(from) {
-            // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
-            // caller for the whole flush.
-            let sent = unsafe { libc::sendmsg(run.fd, header, libc::MSG_DONTWAIT) };
-            let frames = &mut self.queue[run.start..run.end];
-            let fate = if sent >= 0 {
-                Fate::Sent
-            } else {
-                let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-                fate_of(errno, frames.len(), &mut self.segmentation)
-            };
-            set_fate(frames, fate);
-            if fate == Fate::Later {
+        for at in from..self.messages.runs.len() {
+            if self.send_run(at, counters) == Fate::Later {
                 break;
             }
         }
+    }
+
+    /// A system call for the run `at` that place.
+    fn send_run(&mut self, at: usize, counters: &mut Counters) -> Fate {
+        let (run, header) = (self.messages.runs[at], &raw const self.messages.headers[at]);
+        let send = || {
+            // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
+            // caller for the whole flush.
+            let sent = unsafe { libc::sendmsg(run.fd, header, libc::MSG_DONTWAIT) };
+            if sent >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+        };
+        let mut errno = send();
+        // This says that an earlier frame was refused, and sends nothing.
+        if errno == libc::ECONNREFUSED {
+            counters.tx_failed += 1;
+            errno = send();
+        }
+        let frames = &mut self.queue[run.start..run.end];
+        let fate = if errno == 0 { Fate::Sent } else { fate_of(errno, frames.len(), &mut self.segmentation) };
+        set_fate(frames, fate);
+        fate
     }
 
     /// Takes what has met its fate out of the queue.
@@ -400,8 +418,8 @@ mod tests {
         }
         // As when io_uring has taken none of them.
         tx.queue.iter_mut().for_each(|queued| queued.fate = Fate::Sent);
-        tx.send_each(0);
         let mut counters = Counters::default();
+        tx.send_each(0, &mut counters);
         tx.settle(&mut counters);
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1]).ok()).count();
         assert!(came > 0 && came < usize::from(FRAMES));
