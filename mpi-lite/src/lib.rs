@@ -10,7 +10,7 @@
 //! | `giving_way` | how long who waits lets others run before it sleeps, and how often who need not wait serves them | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies, attributes; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `datatype`, `op`, `coll`, `host`, `giving_way` |
-//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm` |
+//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm`, `giving_way` |
 //! | `window` | one-sided communication of slices: windows whose epochs are guards | `adi`, `datatype`, `op`, `comm`, `rma` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
 //! | `capi` | the C interface, MPI's standard ABI | all of these |
