@@ -3,6 +3,7 @@
 
 mod alone;
 mod am;
+mod before_sleep;
 #[macro_use]
 mod face;
 mod one_sided;
