@@ -27,7 +27,7 @@ fn a_credit_that_found_no_room_is_told_before_the_sleep() {
     fabric.set_default_link(good_link());
     let open = |nic: MemNic, config| {
         let handlers = Handlers::new().request(0, silent).request(1, longest).reply(0, came);
-        ActiveMessages::new(Endpoint::new(Reliable(nic), config), handlers)
+        ActiveMessages::new(Endpoint::new(Reliable::new(nic), config), handlers)
     };
     let mut a = open(fabric.nic(mtu(512)), fifos(64 << 10));
     let mut b = open(fabric.nic(mtu(512)), Config { send_fifo: 1024, ..fifos(64 << 10) });

@@ -25,7 +25,7 @@ fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
         let [of_a, of_b] = turns(&mut a.endpoint, &mut b.endpoint);
         told[0].extend(of_a);
         told[1].extend(of_b);
-        let fabric = &a.endpoint.nic().0.fabric();
+        let fabric = &a.endpoint.nic().node.fabric();
         assert!(fabric.now().since(begun) < Duration::from_millis(2_000), "it waits for ever");
         fabric.advance_to(fabric.now() + Duration::from_millis(10));
     }
@@ -48,7 +48,7 @@ fn a_close_long_after_the_peers_is_as_agreed() {
         b.endpoint.poll();
         a.endpoint.poll();
         let keep_alive = Config::default().keep_alive;
-        let fabric = a.endpoint.nic().0.fabric();
+        let fabric = a.endpoint.nic().node.fabric();
         fabric.advance_to(fabric.now() + keep_alive + keep_alive);
         // There is time for what is sent before it, too.
         (0..waits).for_each(|_| a.endpoint.send(a.peer, b"late").unwrap());

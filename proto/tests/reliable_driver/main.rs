@@ -34,7 +34,7 @@ fn side_with_room(fabric: &Fabric, seed: u64, fifo: usize, tx_frames: usize) -> 
 fn side_with(fabric: &Fabric, tx_frames: usize, config: Config) -> (Endpoint<Reliable>, LinkAddr) {
     let nic = fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, rx_frames: 1 << 20, tx_frames, ..Default::default() });
     let addr = nic.caps().addr;
-    (Endpoint::new(Reliable(nic), config), addr)
+    (Endpoint::new(Reliable::new(nic), config), addr)
 }
 
 fn connected(seed: u64, fifo: usize) -> [Side; 2] {

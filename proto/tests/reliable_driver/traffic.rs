@@ -259,7 +259,7 @@ fn answers_that_nobody_fetches_are_bounded() {
     let mut header = [0; 8];
     b.endpoint.nic_mut().rx_burst(1, |frame, _| header.copy_from_slice(&frame[..8]));
     // Nothing leaves `b` any more.
-    let (fabric, to_b) = (a.endpoint.nic().0.fabric(), b.endpoint.nic().caps().addr);
+    let (fabric, to_b) = (a.endpoint.nic().node.fabric(), b.endpoint.nic().caps().addr);
     let LinkAddr::Mem { node } = to_b else { unreachable!() };
     fabric.set_uplink(node, LineModel { rate_bits_per_s: Some(1), queue_limit_bytes: Some(0) });
     // A Get of a region that is not there, and an Atomic that is misaligned.

@@ -1,64 +1,15 @@
 //! A reliable driver whose ring is full for a while, since the other side is slow.
 
-use std::cell::Cell;
-use std::io;
-use std::task::Waker;
-
-use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, PutHow, Rights};
 
 use crate::pair::{Pair, good_link};
 use crate::reliable_nic::Reliable;
 
-/// Has no room while `full`.
-struct Narrow {
-    nic: Reliable,
-    full: Cell<bool>,
-}
-
-impl Nic for Narrow {
-    const RELIABLE: bool = true;
-
-    fn caps(&self) -> &Caps {
-        self.nic.caps()
-    }
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.nic.link(to)
-    }
-    fn unlink(&mut self, link: Link) {
-        self.nic.unlink(link);
-    }
-    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.nic.rx_burst(budget, each)
-    }
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        if self.full.get() { None } else { self.nic.tx_slot(link, len) }
-    }
-    fn flush(&mut self) {
-        self.nic.flush();
-    }
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.nic.wait(deadline)
-    }
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.nic.waker()
-    }
-    fn is_gone(&self, link: Link) -> bool {
-        self.nic.is_gone(link)
-    }
-    fn counters(&self) -> Counters {
-        self.nic.counters()
-    }
-    fn now(&self) -> Instant {
-        self.nic.now()
-    }
-}
-
 /// With outboxes of two frames.
-fn pair() -> Pair<Narrow> {
+fn pair() -> Pair<Reliable> {
     let config = Config { send_fifo: 0, ..Config::default() };
-    Pair::new(1, good_link(), 512, config, |nic| Narrow { nic: Reliable(nic), full: Cell::new(false) })
+    Pair::new(1, good_link(), 512, config, Reliable::new)
 }
 
 #[test]

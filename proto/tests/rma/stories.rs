@@ -376,7 +376,7 @@ fn what_is_begun_behind_a_close_that_arrived_ends_with_an_error_and_so_does_the_
     let gone = |peer| Event::Gone { peer, reason: GoneReason::ClosedByPeer };
     what_is_begun_behind_a_close_ends(Duration::from_millis(200), gone, |nic| nic);
     for linger in [10, 200] {
-        what_is_begun_behind_a_close_ends(Duration::from_millis(linger), closed, Reliable);
+        what_is_begun_behind_a_close_ends(Duration::from_millis(linger), closed, Reliable::new);
     }
 }
 

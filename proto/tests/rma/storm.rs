@@ -327,6 +327,6 @@ fn every_byte_is_where_it_belongs_whatever_the_link_does() {
 fn every_byte_is_where_it_belongs_on_a_reliable_driver() {
     for seed in 0..200 {
         println!("seed {seed}");
-        play(seed, good_link(), Reliable);
+        play(seed, good_link(), Reliable::new);
     }
 }
