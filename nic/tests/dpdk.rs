@@ -133,6 +133,15 @@ fn a_server_leaves_a_file_that_is_no_socket() {
 }
 
 #[test]
+fn a_client_that_asks_for_what_dpdk_does_not_know_is_told_so() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let error = Dpdk::open(&Config::new("vhost:/nobody,nonsense=1")).map(drop).unwrap_err().to_string();
+    assert!(error.contains("nonsense=1") && error.contains("(DPDK: ") && error.contains("parsing param"), "{error}");
+}
+
+#[test]
 fn a_second_server_is_refused_and_the_first_keeps_its_name() {
     if libdpdk::is_missing() {
         return;

@@ -76,8 +76,17 @@ fn start(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
 /// The last lines of a log, of those that say more than that something was tried.
 pub fn last_words(log: &str) -> String {
     const LINES: usize = 4;
-    // Said by every memif and tap, since there are no files shared with secondary processes.
-    let idle = |line: &str| line.is_empty() || line.contains("mp action");
+    const IDLE: [&str; 5] = [
+        // Said by every memif and tap, since there are no files shared with secondary processes.
+        "mp action",
+        // Said behind each reason why a device could not be attached.
+        "EAL: Driver cannot attach the device",
+        "EAL: Failed to attach device",
+        "EAL: Device is not probed",
+        // Said of a port that is put away before it was started.
+        "already stopped",
+    ];
+    let idle = |line: &str| line.is_empty() || IDLE.iter().any(|words| line.contains(words));
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !idle(line)).collect();
     lines[lines.len().saturating_sub(LINES)..].join("; ")
 }
@@ -128,6 +137,10 @@ mod tests {
     fn last_words_are_the_last_lines() {
         assert_eq!(last_words("a\nb\n\nc\nd\n e \n"), "b; c; d; e");
         assert_eq!(last_words(""), "");
+        assert_eq!(
+            last_words("why\nEAL: Failed to attach device on primary process\nEAL: Device is not probed\n"),
+            "why"
+        );
     }
 
     #[test]

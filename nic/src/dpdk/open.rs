@@ -76,10 +76,16 @@ pub enum OpenError {
     },
     /// The other end of a pair is not there.
     #[error(
-        "nobody serves the other end ({0}): start that first, with `,server` behind the same name, and with `mtu=`, `shared` \
-         and `lossy` as here; the end of a pair, and of no other, has to be another process of this user"
+        "nobody serves the other end ({args}): start that first, with `,server` behind the same name, and with `mtu=`, `shared` \
+         and `lossy` as here; the end of a pair, and of no other, has to be another process of this user{}",
+        and_of_dpdk(log)
     )]
-    NobodyThere(String),
+    NobodyThere {
+        /// What DPDK was told of the device.
+        args: String,
+        /// What it said.
+        log: String,
+    },
     /// A server's socket was to be made where something else is.
     #[error("{0} is there already and is no socket: a server makes its own, under a name that is free")]
     NotASocket(String),
@@ -127,6 +133,11 @@ pub enum OpenError {
         /// What it said.
         log: String,
     },
+}
+
+/// Its last words behind ours, if it had any.
+fn and_of_dpdk(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!(" (DPDK: {log})") }
 }
 
 impl Dpdk {

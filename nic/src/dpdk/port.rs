@@ -69,7 +69,7 @@ impl Port {
                         }
                         return Ok(port);
                     }
-                    false => return Err(OpenError::NobodyThere(device.args.clone())),
+                    false => return Err(nobody_there(&device)),
                 },
                 Err(refused) => refused,
             };
@@ -320,7 +320,7 @@ impl Refused {
             return OpenError::NoDriver { device: device.name.clone(), package };
         }
         if device.wire == Wire::PairClient {
-            return OpenError::NobodyThere(device.args.clone());
+            return nobody_there(device);
         }
         OpenError::Refused {
             device: device.name.clone(),
@@ -329,6 +329,11 @@ impl Refused {
             log: last_words(&take_log()),
         }
     }
+}
+
+/// Or DPDK did not get as far as asking, which only its log says: an option that it does not know, for one.
+fn nobody_there(device: &Device) -> OpenError {
+    OpenError::NobodyThere { args: device.args.clone(), log: last_words(&take_log()) }
 }
 
 /// The package of a virtual device's driver, when the driver is not installed.

@@ -193,7 +193,7 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
     let client = Config::new(device.clone());
     let nobody = |opened: Result<(), OpenError>| {
         let error = opened.unwrap_err();
-        assert!(matches!(error, OpenError::NobodyThere(_)), "{error}");
+        assert!(matches!(error, OpenError::NobodyThere { .. }), "{error}");
         assert!(error.to_string().contains("`lossy` as here"), "{error}");
     };
     let other_mtu = Config { mtu: Some(9000), ..client.clone() };

@@ -224,7 +224,7 @@ fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
     assert!(accept() >= 0);
     let _other = Pair::open(&Config::new(format!("{},server", device("beside")))).unwrap();
     assert!(!waiting.is_finished(), "opened only when the other had given up");
-    assert!(matches!(waiting.join().unwrap(), Err(OpenError::NobodyThere(_))));
+    assert!(matches!(waiting.join().unwrap(), Err(OpenError::NobodyThere { .. })));
     // SAFETY: a number of our own.
     assert_eq!(unsafe { libc::fcntl(listener, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
     assert_eq!(accept(), -1, "it came a second time");
