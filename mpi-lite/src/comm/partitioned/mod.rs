@@ -182,7 +182,7 @@ impl Partitioned {
 impl Array {
     fn new(memory: *mut u8, partitions: usize, count: usize, datatype: &Datatype) -> Result<Self, ErrorClass> {
         let bytes = datatype.pack_size(count).map_err(|_| ErrorClass::Count)?;
-        let fits = bytes.checked_mul(partitions).is_some() && i32::try_from(partitions).is_ok() && partitions > 0;
+        let fits = bytes.checked_mul(partitions).is_some() && i32::try_from(partitions).is_ok();
         let it = Self { memory: Memory(memory), partitions, count, bytes, datatype: datatype.clone() };
         if fits { Ok(it) } else { Err(ErrorClass::Count) }
     }

@@ -197,3 +197,35 @@ fn a_message_that_is_never_complete_gives_its_memory_back() {
         comm.barrier().unwrap();
     });
 }
+
+/// MPI-5.0 4.2.1: the number of partitions is not negative, and so is that of their elements.
+#[test]
+fn messages_of_no_partitions_are_over_when_they_are_begun() {
+    job(2, |comm| {
+        let (mut array, kind) = (Array(vec![7]), Predefined::Uint32.into());
+        for (sends, receives) in [((0, 3), (0, 1)), ((0, 0), (2, 0)), ((2, 0), (0, 5))] {
+            if comm.rank() == 0 {
+                // SAFETY: the array outlives the message.
+                let (mut message, parts) =
+                    unsafe { comm.psend_init(array.at(), sends.0, sends.1, &kind, 1.into(), 3) }.unwrap();
+                for _ in 0..2 {
+                    message.start().unwrap();
+                    assert_eq!(parts.ready(sends.0), Err(ErrorClass::Arg));
+                    parts.ready_list(0..sends.0).unwrap();
+                    assert_eq!(message.wait(), Ok(Status::EMPTY));
+                }
+            } else {
+                // SAFETY: as above.
+                let (mut message, arrivals) =
+                    unsafe { comm.precv_init(array.at(), receives.0, receives.1, &kind, 0, 3) }.unwrap();
+                for _ in 0..2 {
+                    message.start().unwrap();
+                    assert_eq!(arrivals.arrived(receives.0), Err(ErrorClass::Arg));
+                    let status = message.wait().unwrap();
+                    assert_eq!((status.source, status.tag, status.bytes), (Some(0), Some(3), 0));
+                }
+            }
+        }
+        assert_eq!(array.0, [7]);
+    });
+}
