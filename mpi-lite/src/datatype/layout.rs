@@ -66,7 +66,7 @@ impl Layout {
         self.widened(count, stride).unwrap_or_else(|| Self {
             at: self.at,
             size: self.size * count,
-            shape: Shape::Repeat { count, stride, body: Arc::new(self.clone().shifted(-self.at)) },
+            shape: Shape::Repeat { count, stride, body: Arc::new(Self { at: 0, ..self.clone() }) },
         })
     }
 
@@ -115,7 +115,8 @@ impl Layout {
         });
         let shape = if !joined.iter().all(Self::is_run) {
             let parts = joined.iter().zip(ends);
-            Shape::Sequence(parts.map(|(layout, end)| Part { layout: layout.clone().shifted(-at), end }).collect())
+            let relative = |layout: &Self| Self { at: layout.at - at, ..layout.clone() };
+            Shape::Sequence(parts.map(|(layout, end)| Part { layout: relative(layout), end }).collect())
         } else if joined.iter().all(|layout| layout.size == first.size) {
             Shape::Blocks { len: first.size, places: joined.iter().map(|layout| layout.at - at).collect() }
         } else {

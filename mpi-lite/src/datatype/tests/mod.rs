@@ -141,6 +141,20 @@ proptest! {
     }
 }
 
+/// MPI-5.0 2.5.6 and 5.1.2: displacements are all that `MPI_Aint` holds, also the lowest.
+#[test]
+fn the_lowest_displacement_is_one() {
+    let pair = Predefined::ShortInt.into();
+    let lowest = Datatype::hindexed(&[1], &[isize::MIN], &pair).unwrap();
+    let pairs = Datatype::contiguous(2, &lowest).unwrap();
+    assert_eq!((pairs.size(), pairs.lower_bound(), pairs.extent()), (12, isize::MIN, 16));
+    let apart = Datatype::hindexed(&[1, 1], &[isize::MIN, isize::MIN + 40], &pair).unwrap();
+    let mut runs = Vec::new();
+    pairs.each_run(1, &mut |at, len| runs.push((at - isize::MIN, len)));
+    apart.each_run(1, &mut |at, len| runs.push((at - isize::MIN, len)));
+    assert_eq!(runs, [(0, 2), (4, 4), (8, 2), (12, 4), (0, 2), (4, 4), (40, 2), (44, 4)]);
+}
+
 /// MPI-4.1 example 5.1: `{(double, 0), (char, 8)}` has an extent of 16, and example 5.2's copies stand 16 apart.
 #[test]
 fn a_struct_is_padded_to_its_alignment() {
