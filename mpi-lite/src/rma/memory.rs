@@ -69,7 +69,7 @@ impl Regions {
             return Ok(());
         }
         let (at, end) = bounds(memory).ok_or(RmaError::Attach)?;
-        let overlaps = |region: &Region| region.at < end && at < region.at + region.len as u64;
+        let overlaps = |region: &Region| region.at < end && at < region.end();
         if self.list.iter().any(overlaps) {
             return Err(RmaError::Attach);
         }
@@ -115,15 +115,31 @@ impl Regions {
             if len == 0 {
                 continue;
             }
-            let within = |region: &&Region| at >= region.at && at - region.at <= region.len as u64;
-            let fits = |region: &&Region| region.len as u64 - (at - region.at) >= run.len;
-            let region = self.list.iter().filter(within).find(fits)?;
-            // SAFETY: the offset is within the region, as was just found.
-            let start = unsafe { region.start.add((at - region.at) as usize) };
+            let region = self.list.iter().find(|region| at >= region.at && at < region.end())?;
+            let end = at.checked_add(run.len)?;
+            let start = if end <= region.end() {
+                // SAFETY: the offset is within the region, as was just found.
+                unsafe { region.start.add((at - region.at) as usize) }
+            } else if self.goes_on_to(region, end) {
+                // Only what was attached touches, and that is seen at its address.
+                NonNull::new(std::ptr::with_exposed_provenance_mut(at as usize))?
+            } else {
+                return None;
+            };
             places.list.push((start, len));
             places.len = places.len.checked_add(len)?;
         }
         Some(())
+    }
+
+    /// Whether there is memory without a gap from `region` to `end`, in regions that touch.
+    fn goes_on_to(&self, region: &Region, end: u64) -> bool {
+        let mut reached = region.end();
+        while reached < end {
+            let Some(next) = self.list.iter().find(|next| next.at == reached) else { return false };
+            reached = next.end();
+        }
+        true
     }
 
     /// # Safety
@@ -133,6 +149,13 @@ impl Regions {
         if len > 0 {
             self.list.push(Region { at, start, len });
         }
+    }
+}
+
+impl Region {
+    /// The offset behind its last byte.
+    const fn end(&self) -> u64 {
+        self.at + self.len as u64
     }
 }
 
@@ -267,6 +290,31 @@ mod tests {
         assert_eq!(find(&regions, at, &[(48, 2)]), Err(RmaError::Range));
         assert_eq!(find(&regions, other.as_ptr().expose_provenance() as i64, &[(0, 50)]), Ok(vec![2; 50]));
     }
+
+    /// MPI-5.0 12.2.4 and 12.6.2: what is refused is memory that is not attached, and all of this is.
+    #[test]
+    fn what_touches_is_found_as_one_run() {
+        let mut memory: Vec<u8> = (0..90).collect();
+        let start = memory.as_mut_ptr();
+        let at = start.expose_provenance() as i64;
+        let mut regions = Regions::dynamic();
+        for (begin, end) in [(50, 80), (0, 20), (20, 50)] {
+            let part = std::ptr::slice_from_raw_parts_mut(start.wrapping_add(begin), end - begin);
+            // SAFETY: the memory outlives the regions and is not used beside them.
+            unsafe { regions.attach(part) }.unwrap();
+        }
+        let bytes = |from: u8, to: u8| Ok((from..to).collect::<Vec<u8>>());
+        assert_eq!(find(&regions, at, &[(18, 4)]), bytes(18, 22));
+        assert_eq!(find(&regions, at, &[(20, 30)]), bytes(20, 50));
+        assert_eq!(find(&regions, at, &[(0, 80)]), bytes(0, 80));
+        assert_eq!(find(&regions, at, &[(0, 81)]), Err(RmaError::Range));
+        let mut places = Places::default();
+        regions.find(at, std::iter::once(Run { at: 10, len: 60 }), &mut places).unwrap();
+        assert_eq!(places.address().map(|run| run.len()), Some(60), "long puts and compare-and-swaps need one run");
+        regions.detach(start.wrapping_add(20)).unwrap();
+        assert_eq!(find(&regions, at, &[(18, 4)]), Err(RmaError::Range));
+    }
+
     #[test]
     fn nothing_is_attached_anywhere_and_detached_as_memory_is() {
         let mut memory = vec![1u8; 50];

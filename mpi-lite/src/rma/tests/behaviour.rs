@@ -324,3 +324,38 @@ fn who_fetches_and_gives_nothing_changes_nothing() {
         w.free(device).unwrap();
     });
 }
+
+/// MPI-5.0 12.2.4: a window has all that is attached, however it was attached.
+#[test]
+fn what_was_attached_in_parts_that_touch_is_accessed_as_one() {
+    const WORDS: usize = 3_000;
+    job(1, &Config::default(), |device, members| {
+        let mut kept = vec![0u64; WORDS];
+        let start = kept.as_mut_ptr().cast::<u8>();
+        let at = start.expose_provenance() as i64;
+        let w = Window::dynamic(device, members).unwrap();
+        // The fifth word is in both.
+        for (begin, end) in [(0, 35), (35, WORDS * 8)] {
+            let part = std::ptr::slice_from_raw_parts_mut(start.wrapping_add(begin), end - begin);
+            // SAFETY: `kept` outlives the window, and is not looked at before.
+            unsafe { w.attach(part) }.unwrap();
+        }
+        w.lock(device, 0, Lock::Shared).unwrap();
+        let words: Vec<u64> = (1..=WORDS as u64).collect();
+        put(&w, device, &words, 0, at).unwrap();
+        put(&w, device, &[u64::MAX; 3], 0, at + 24).unwrap();
+        assert_eq!(fetch_and_add(&w, device, 7, 0, at + 32), u64::MAX);
+        let (new, compare, mut found) = (5u64, 6u64, 0u64);
+        let of = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
+        // SAFETY: we wait until it is over.
+        let swapped = unsafe { w.compare_and_swap(device, of.0, of.1, of.2, Predefined::Uint64, 0, at + 32) };
+        w.wait(device, swapped.unwrap()).unwrap();
+        put(&w, device, &[4], 0, at + 24).unwrap();
+        put(&w, device, &[6], 0, at + 40).unwrap();
+        let mut all = vec![0; WORDS];
+        get(&w, device, &mut all, 0, at).unwrap();
+        assert_eq!(w.unlock(device, 0), Ok(()));
+        assert!(found == 6 && all == words);
+        w.free(device).unwrap();
+    });
+}
