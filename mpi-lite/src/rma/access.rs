@@ -103,7 +103,7 @@ impl Window {
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`, `MPI_Rget_accumulate`). With
-    /// [`Op::NoOp`] `from` may be empty.
+    /// [`Op::NoOp`] `from` means nothing.
     ///
     /// # Safety
     /// What is given can be read now, and the room is lent as for [`Self::get`].
@@ -281,11 +281,19 @@ impl State {
 
 impl Action {
     fn accumulate(kind: Kind, op: &Op, from: &Lent<'_>, target: &Datatype) -> Result<Self, RmaError> {
-        let element = target.element_kind().ok_or(RmaError::Op)?;
-        let same = from.is_empty() || from.datatype.element_kind() == Some(element);
-        let code = OPS.iter().position(|other| other == op).filter(|_| same && op.is_defined_on(element));
-        let op = code.ok_or(RmaError::Op)? as u8;
-        Ok(Self { kind, op, element: Some(element), grain: element.size() })
+        let op_at = OPS.iter().position(|other| other == op).ok_or(RmaError::Op)?;
+        let element = target.element_kind();
+        // What only fetches takes nothing, whatever it is given (MPI-4.1 12.3.4).
+        let takes_nothing = *op == Op::NoOp || from.is_empty();
+        let fits = match element {
+            Some(_) => takes_nothing || from.datatype.element_kind() == element,
+            // A type without elements is no type's that the operator is not defined for.
+            None => target.size() == 0,
+        };
+        if !fits || element.is_some_and(|element| !op.is_defined_on(element)) {
+            return Err(RmaError::Op);
+        }
+        Ok(Self { kind, op: op_at as u8, element, grain: element.map_or(1, Predefined::size) })
     }
 
     fn head(&self, target: &Target<'_>, len: usize) -> Head {

@@ -359,3 +359,47 @@ fn what_was_attached_in_parts_that_touch_is_accessed_as_one() {
         w.free(device).unwrap();
     });
 }
+
+/// MPI-5.0 12.3.4: with `MPI_NO_OP` the origin's arguments mean nothing.
+#[test]
+fn who_only_fetches_may_give_anything() {
+    job(1, &Config::default(), |device, members| {
+        let mut kept = vec![10; 4];
+        let w = window(device, members, Flavor::Create, &mut kept);
+        let (datatype, other) = (&word(), &Datatype::from(Predefined::Float));
+        let mut seen = [0u64; 4];
+        w.lock(device, 0, Lock::Shared).unwrap();
+        let anything = Lent { address: std::ptr::null(), count: 3, datatype: other };
+        let into = Room { address: seen.as_mut_ptr().cast(), count: 4, datatype };
+        let to = Target { rank: 0, displacement: 0, count: 4, datatype };
+        // SAFETY: we wait until it is over.
+        let operation = unsafe { w.get_accumulate(device, anything, into, to, &Op::NoOp).unwrap() };
+        w.wait(device, operation).unwrap();
+        w.unlock(device, 0).unwrap();
+        w.free(device).unwrap();
+        assert_eq!(seen, [10; 4]);
+    });
+}
+
+/// MPI-5.0 5.1.2 allows types without elements, and 12.3.4 accumulates of all types whose elements are of one type.
+#[test]
+fn an_accumulate_of_a_type_without_elements_does_nothing() {
+    job(1, &Config::default(), |device, members| {
+        let mut kept = vec![10; 4];
+        let w = window(device, members, Flavor::Create, &mut kept);
+        let nothing = &Datatype::indexed(&[0, 0], &[1, 3], &word()).unwrap();
+        let mut room = 0u64;
+        w.lock(device, 0, Lock::Shared).unwrap();
+        let from = Lent { address: (&raw const room).cast(), count: 1, datatype: nothing };
+        let into = Room { address: (&raw mut room).cast(), count: 1, datatype: nothing };
+        let to = Target { rank: 0, displacement: 0, count: 1, datatype: nothing };
+        // SAFETY: the unlock ends both.
+        unsafe {
+            w.accumulate(device, from, to, &Op::Sum).unwrap();
+            w.get_accumulate(device, from, into, to, &Op::Bxor).unwrap();
+        }
+        w.unlock(device, 0).unwrap();
+        w.free(device).unwrap();
+        assert_eq!(kept, [10; 4]);
+    });
+}
