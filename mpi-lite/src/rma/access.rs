@@ -32,8 +32,8 @@ impl Window {
     pub unsafe fn put(&self, turns: &mut impl Turns, from: Lent<'_>, to: Target<'_>) -> Result<Operation, RmaError> {
         let size = from.size()?;
         let mut state = self.state();
-        let operation = state.begin(&to, size)?;
-        if let Some(done) = state.mapped.put(&from, &to) {
+        let operation = state.begin(to.rank, size, to.size()?)?;
+        if let Some(done) = state.mapped.put(&from, &to, size) {
             self.serve_now_and_then(turns, state);
             return done.map(|()| Operation::done(operation.rank));
         }
@@ -41,7 +41,7 @@ impl Window {
         let run = to.datatype.contiguous_run(to.count).filter(|_| size > SHORT);
         let Some((at, _)) = run else {
             let action = Action { kind: Kind::Put, op: 0, element: None, grain: 1 };
-            return Ok(self.access(turns, operation, &action, Some(&from), None, &to));
+            return Ok(self.access(turns, operation, &action, Some(&from), None, &to, size));
         };
         let run = Run { at: at as i64, len: size as u64 };
         let action = Action { kind: Kind::PutLong, op: 0, element: None, grain: 1 };
@@ -62,15 +62,15 @@ impl Window {
         Ok(Operation { end: queue.end().messages, ..operation })
     }
 
-    /// Copies from the target (`MPI_Get`, `MPI_Rget`).
+    /// Copies from the target (`MPI_Get`, `MPI_Rget`). There may be more room than it needs.
     ///
     /// # Safety
     /// The room can be written, and nobody else uses it, until the operation is over.
     pub unsafe fn get(&self, turns: &mut impl Turns, into: Room<'_>, from: Target<'_>) -> Result<Operation, RmaError> {
-        let size = into.size()?;
+        let size = from.size()?;
         let mut state = self.state();
-        let operation = state.begin(&from, size)?;
-        if let Some(done) = state.mapped.get(&into, &from) {
+        let operation = state.begin(from.rank, size, into.size()?)?;
+        if let Some(done) = state.mapped.get(&into, &from, size) {
             self.serve_now_and_then(turns, state);
             return done.map(|()| Operation::done(operation.rank));
         }
@@ -82,7 +82,7 @@ impl Window {
                 let run = Run { at: at as i64, len: len as u64 };
                 self.access_part(turns, operation, &action, None, Some(&into), &from, &[run], (0, len))
             }
-            None => self.access(turns, operation, &action, None, Some(&into), &from),
+            None => self.access(turns, operation, &action, None, Some(&into), &from, size),
         })
     }
 
@@ -98,8 +98,9 @@ impl Window {
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::Accumulate, op, &from, to.datatype)?;
-        let operation = self.state().begin(&to, from.size()?)?;
-        Ok(self.access(turns, operation, &action, Some(&from), None, &to))
+        let size = from.size()?;
+        let operation = self.state().begin(to.rank, size, to.size()?)?;
+        Ok(self.access(turns, operation, &action, Some(&from), None, &to, size))
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`, `MPI_Rget_accumulate`). With
@@ -116,13 +117,13 @@ impl Window {
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::GetAccumulate, op, &from, to.datatype)?;
-        let size = into.size()?;
-        let operation = self.state().begin(&to, size)?;
+        let size = to.size()?;
+        let operation = self.state().begin(to.rank, size, into.size()?)?;
         let given = Some(&from).filter(|_| *op != Op::NoOp);
         if given.is_some() && from.size()? != size {
             return Err(RmaError::Mismatch);
         }
-        Ok(self.access(turns, operation, &action, given, Some(&into), &to))
+        Ok(self.access(turns, operation, &action, given, Some(&into), &to, size))
     }
 
     /// [`Self::get_accumulate`] of one element (`MPI_Fetch_and_op`).
@@ -169,7 +170,7 @@ impl Window {
         let datatype = &Datatype::from(element);
         let to = Target { rank, displacement, count: 1, datatype };
         let size = element.size();
-        let operation = self.state().begin(&to, size)?;
+        let operation = self.state().begin(rank, size, to.size()?)?;
         let mut both = Vec::new();
         for address in [compare, new] {
             Lent { address, count: 1, datatype }.pack(0, size, &mut both);
@@ -190,9 +191,9 @@ impl Window {
     /// The room can be written now, and nobody else uses it.
     pub unsafe fn load(&self, into: Room<'_>, displacement: i64) -> Result<(), RmaError> {
         let own = Target { rank: self.rank(), displacement, count: into.count, datatype: into.datatype };
-        own.size()?;
+        let size = own.size()?;
         self.sync();
-        self.state().mapped.get(&into, &own).unwrap_or(Err(RmaError::Flavor))
+        self.state().mapped.get(&into, &own, size).unwrap_or(Err(RmaError::Flavor))
     }
 
     /// Copies to this process's own part, as [`Self::load`] does from there.
@@ -201,13 +202,14 @@ impl Window {
     /// The buffer can be read now.
     pub unsafe fn store(&self, from: Lent<'_>, displacement: i64) -> Result<(), RmaError> {
         let own = Target { rank: self.rank(), displacement, count: from.count, datatype: from.datatype };
-        own.size()?;
-        let stored = self.state().mapped.put(&from, &own).unwrap_or(Err(RmaError::Flavor));
+        let size = own.size()?;
+        let stored = self.state().mapped.put(&from, &own, size).unwrap_or(Err(RmaError::Flavor));
         self.sync();
         stored
     }
 
-    /// Asks for all parts of it.
+    /// Asks for all parts of the target's first `len` bytes.
+    #[allow(clippy::too_many_arguments, reason = "both sides, and how much of them")]
     fn access(
         &self,
         turns: &mut impl Turns,
@@ -216,8 +218,9 @@ impl Window {
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
+        len: usize,
     ) -> Operation {
-        parts(target.datatype, target.count, action.grain).into_iter().fold(operation, |operation, part| {
+        parts(target.datatype, target.count, len, action.grain).into_iter().fold(operation, |operation, part| {
             self.access_part(turns, operation, action, from, into, target, &part.runs, (part.at, part.len))
         })
     }
@@ -265,14 +268,14 @@ impl Window {
 }
 
 impl State {
-    /// Checks what can be checked here: rank, epoch, sizes. Bounds are checked where the memory is.
-    fn begin(&mut self, target: &Target<'_>, size: usize) -> Result<Operation, RmaError> {
-        let rank = target.rank;
+    /// Checks what can be checked here: rank, epoch, and whether `len` bytes fit into `room`, as a message's into a receive's
+    /// (MPI-4.1 12.3.1). Bounds are checked where the memory is.
+    fn begin(&mut self, rank: usize, len: usize, room: usize) -> Result<Operation, RmaError> {
         let queue = self.queues.get_mut(rank).ok_or(RmaError::Rank)?;
         if !self.epoch.allows(rank) {
             return Err(RmaError::Sync);
         }
-        if target.size()? != size {
+        if len > room {
             return Err(RmaError::Mismatch);
         }
         Ok(Operation { rank, number: queue.begin(), end: 0 })

@@ -6,7 +6,7 @@ use sidelane_nic::share::Shared;
 use super::RmaError;
 use super::lent::{Lent, Room, Target};
 use super::memory::{Places, Regions};
-use super::runs::Run;
+use super::runs::{Run, each_run};
 
 /// What of every rank's memory is mapped here.
 #[derive(Debug, Default)]
@@ -48,35 +48,34 @@ impl Mapped {
         Some((share.whole.0, share.unit))
     }
 
-    /// Puts, if the target's memory is mapped; `None` if not.
-    pub fn put(&mut self, from: &Lent<'_>, to: &Target<'_>) -> Option<Result<(), RmaError>> {
+    /// Puts `len` bytes, if the target's memory is mapped; `None` if not.
+    pub fn put(&mut self, from: &Lent<'_>, to: &Target<'_>, len: usize) -> Option<Result<(), RmaError>> {
         let share = self.ranks.get(to.rank)?.as_ref()?;
-        if let Err(error) = find(&share.regions, to, &mut self.places) {
+        if let Err(error) = find(&share.regions, to, len, &mut self.places) {
             return Some(Err(error));
         }
         // The operand may be part of the window.
         let mut packed = Vec::new();
         match (from.slice(), self.places.address()) {
-            // SAFETY: the first is lent for reading, the second is within the mapping, and both have the same length, as
-            // was seen when the operation began.
+            // SAFETY: the first is lent for reading and has `len` bytes, the second has as many, within the mapping.
             (Some(bytes), Some(room)) => unsafe { room.cast::<u8>().copy_from(bytes.cast(), room.len()) },
             _ => {
-                from.pack(0, self.places.len(), &mut packed);
+                from.pack(0, len, &mut packed);
                 self.places.scatter(&packed);
             }
         }
         Some(Ok(()))
     }
 
-    /// Gets, if the target's memory is mapped; `None` if not.
-    pub fn get(&mut self, into: &Room<'_>, from: &Target<'_>) -> Option<Result<(), RmaError>> {
+    /// Gets `len` bytes, if the target's memory is mapped; `None` if not.
+    pub fn get(&mut self, into: &Room<'_>, from: &Target<'_>, len: usize) -> Option<Result<(), RmaError>> {
         let share = self.ranks.get(from.rank)?.as_ref()?;
-        if let Err(error) = find(&share.regions, from, &mut self.places) {
+        if let Err(error) = find(&share.regions, from, len, &mut self.places) {
             return Some(Err(error));
         }
         match (into.whole(), self.places.address()) {
-            // SAFETY: as in `put`, the other way.
-            (Some(room), Some(bytes)) => unsafe { room.cast::<u8>().copy_from(bytes.cast(), room.len()) },
+            // SAFETY: as in `put`, the other way; the room has at least as many bytes, as was seen when the operation began.
+            (Some(room), Some(bytes)) => unsafe { room.cast::<u8>().copy_from(bytes.cast(), bytes.len()) },
             _ => {
                 let mut packed = Vec::with_capacity(self.places.len());
                 self.places.gather(&mut packed);
@@ -87,12 +86,13 @@ impl Mapped {
     }
 }
 
-fn find(regions: &Regions, target: &Target<'_>, places: &mut Places) -> Result<(), RmaError> {
-    if let Some((at, len)) = target.datatype.contiguous_run(target.count) {
+/// Finds the first `len` bytes of a target's elements.
+fn find(regions: &Regions, target: &Target<'_>, len: usize, places: &mut Places) -> Result<(), RmaError> {
+    if let Some((at, _)) = target.datatype.contiguous_run(target.count) {
         let run = Run { at: at as i64, len: len as u64 };
         return regions.find(target.displacement, std::iter::once(run), places);
     }
     let mut runs = Vec::new();
-    target.datatype.each_run(target.count, &mut |at, len| runs.push(Run { at: at as i64, len: len as u64 }));
+    each_run(target.datatype, target.count, len, |run| runs.push(run));
     regions.find(target.displacement, runs.into_iter(), places)
 }

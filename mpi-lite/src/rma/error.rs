@@ -15,8 +15,8 @@ pub enum RmaError {
     /// The window has no such rank.
     #[error("the window has no such rank")]
     Rank,
-    /// Origin and target differ in their bytes, or a type is too large.
-    #[error("origin and target are not of the same bytes")]
+    /// More bytes than there is room for, operands that differ in theirs, or a type that is too large.
+    #[error("the operation's bytes do not fit")]
     Mismatch,
     /// The operator is not defined for these elements, or they are not all of one predefined type.
     #[error("the operator is not defined for these elements")]

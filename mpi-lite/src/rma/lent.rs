@@ -66,7 +66,7 @@ pub struct Room<'a> {
     pub datatype: &'a Datatype,
 }
 
-/// What an operation accesses at its target.
+/// What an operation accesses at its target. What is put or combined there has to fit, and may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The target's rank.

@@ -18,20 +18,34 @@ pub(super) struct Part {
     pub len: usize,
 }
 
-/// Cuts `count` elements into parts of about [`PART`] bytes, none of which ends within `grain` bytes that belong together.
-pub(super) fn parts(datatype: &Datatype, count: usize, grain: usize) -> Vec<Part> {
+/// Calls `each` with the runs that the first `len` bytes of `count` elements are, in the order in which they are packed.
+pub(super) fn each_run(datatype: &Datatype, count: usize, len: usize, mut each: impl FnMut(Run)) {
+    let mut left = len;
+    datatype.each_run(count, &mut |at, len| {
+        let now = len.min(left);
+        if now > 0 {
+            each(Run { at: at as i64, len: now as u64 });
+        }
+        left -= now;
+    });
+}
+
+/// Cuts the first `len` bytes of `count` elements into parts of about [`PART`] bytes, none of which ends within `grain` bytes that
+/// belong together.
+pub(super) fn parts(datatype: &Datatype, count: usize, len: usize, grain: usize) -> Vec<Part> {
     let grain = grain.max(1);
     let most = PART - PART % grain;
     let (mut parts, mut part) = (Vec::new(), Part::default());
-    datatype.each_run(count, &mut |mut at, mut len| {
+    each_run(datatype, count, len, |Run { mut at, len }| {
+        let mut len = len as usize;
         while len > 0 {
             let now = len.min(most - part.len);
             match part.runs.last_mut() {
-                Some(last) if last.at + last.len as i64 == at as i64 => last.len += now as u64,
-                _ => part.runs.push(Run { at: at as i64, len: now as u64 }),
+                Some(last) if last.at + last.len as i64 == at => last.len += now as u64,
+                _ => part.runs.push(Run { at, len: now as u64 }),
             }
             part.len += now;
-            (at, len) = (at + now as isize, len - now);
+            (at, len) = (at + now as i64, len - now);
             if part.len == most || part.runs.len() >= RUNS && part.len.is_multiple_of(grain) {
                 let next = Part { at: part.at + part.len, ..Part::default() };
                 parts.push(std::mem::replace(&mut part, next));
@@ -65,7 +79,7 @@ mod tests {
         let bytes = Datatype::from(Predefined::Byte);
         let spread = Datatype::hvector(9_000, 1, 24, &short).unwrap();
         for (datatype, count, grain) in [(short, 3_000, 6), (bytes, 100_000, 1), (spread, 2, 6)] {
-            let parts = parts(&datatype, count, grain);
+            let parts = parts(&datatype, count, datatype.pack_size(count).unwrap(), grain);
             assert!(parts.len() > 1);
             let mut end = 0;
             for part in &parts {

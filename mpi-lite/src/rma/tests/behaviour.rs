@@ -403,3 +403,61 @@ fn an_accumulate_of_a_type_without_elements_does_nothing() {
         assert_eq!(kept, [10; 4]);
     });
 }
+
+/// MPI-5.0 12.3.1 and 12.3.2: as a message has to fit into the buffer that receives it, what is moved has to fit, and may be shorter.
+#[test]
+fn what_is_moved_may_be_shorter_than_its_room() {
+    for flavor in [Flavor::Create, Flavor::Allocate] {
+        for words in [5, 2_001] {
+            job(2, &Config::default(), |device, members| {
+                let (own, mut kept) = (members.rank, vec![0; 6_100]);
+                let w = window(device, members, flavor, &mut kept);
+                let (datatype, every_third) = (&word(), &Datatype::vector(2, 1, 3, &word()).unwrap());
+                let spread = &every_third.resized(0, 48).unwrap();
+                w.lock_all(device).unwrap();
+                if own == 0 {
+                    let mine = vec![1u64; words];
+                    let from = Lent { address: mine.as_ptr().cast(), count: words, datatype };
+                    let run = Target { rank: 1, displacement: 0, count: words + 9, datatype };
+                    // Its last element is there by half.
+                    let blocks = Target { rank: 1, displacement: 0, count: words / 2 + 2, datatype: spread };
+                    // SAFETY: the flushes end them.
+                    unsafe {
+                        w.put(device, from, run).unwrap();
+                        w.accumulate(device, from, blocks, &Op::Sum).unwrap();
+                        w.put(device, from, Target { displacement: 1, ..blocks }).unwrap();
+                        w.flush(device, 1).unwrap();
+                        let fits = w.put(device, Lent { count: words + 10, ..from }, run);
+                        assert_eq!(fits.map(drop), Err(RmaError::Mismatch));
+                    }
+                    let (mut seen, mut rest) = (vec![9u64; words + 4], vec![9u64; 6_100]);
+                    let into = Room { address: seen.as_mut_ptr().cast(), count: words + 4, datatype };
+                    let gaps = Room { address: rest.as_mut_ptr().cast(), count: words / 2 + 2, datatype: spread };
+                    let part = Target { count: words, ..run };
+                    // SAFETY: the flush ends them.
+                    unsafe {
+                        w.get(device, into, part).unwrap();
+                        w.get(device, gaps, part).unwrap();
+                        assert_eq!(w.get(device, into, run).map(drop), Err(RmaError::Mismatch));
+                    }
+                    w.flush(device, 1).unwrap();
+                    let expected = |at: usize| match at % 3 {
+                        0 => 1 + u64::from(at < words),
+                        1 => 1,
+                        _ => u64::from(at < words),
+                    };
+                    let shown = (0..words).map(expected).chain([9; 4]);
+                    assert!(shown.eq(seen.iter().copied()), "{flavor:?} {:?}", &seen[..9]);
+                    let last = 3 * (words - 1);
+                    assert!((0..=last).step_by(3).all(|at| rest[at] == expected(at / 3)), "{rest:?}");
+                    assert_eq!((rest[1], rest[2], rest[last + 3]), (9, 9, 9));
+                    let mut behind = [7; 4];
+                    get(&w, device, &mut behind, 1, last as i64).unwrap();
+                    assert_eq!(behind, [1, 1, 0, 0]);
+                }
+                w.unlock_all(device).unwrap();
+                w.free(device).unwrap();
+            });
+        }
+    }
+}
