@@ -37,43 +37,45 @@ impl Times {
 
     /// The best limits with this prefix, and what they cost: the mean of the logarithms of what sizes take.
     fn with_prefix(&self, prefix: usize, eager: &[f64]) -> (f64, Limits) {
-        let data = self.of(|way| way == Way::Data { prefix }).expect("whatever is announced can be asked for");
-        let put_from = self.switch(data, self.of(|way| way == Way::Put { prefix }));
-        let without_pull: Vec<f64> = match (put_from, self.of(|way| way == Way::Put { prefix })) {
-            (Some(from), Some(put)) => data[..from].iter().chain(&put[from..]).copied().collect(),
-            _ => data.to_vec(),
+        let count = self.sizes.len();
+        // A way that there is none of takes for ever.
+        let of = |way| self.of(|one| one == way).map_or_else(|| vec![f64::INFINITY; count], <[f64]>::to_vec);
+        let [data, put, pull] = [Way::Data { prefix }, Way::Put { prefix }, Way::Pull { prefix }].map(of);
+        // Logarithms, so that a size of microseconds counts as much as one of milliseconds.
+        let cost = |taken: &[f64]| taken.iter().map(|taken| taken.ln()).sum::<f64>();
+        // Longer ones are announced, whatever the limit.
+        let unasked = self.sizes.iter().filter(|size| **size <= super::EAGER_MOST).count();
+        let mut best = None;
+        // The later of two that are equal: the way that begins is the simpler one. What is read is not put.
+        for pull_from in (0..=count).rev() {
+            for put_from in (0..=pull_from).rev() {
+                let announced = [&data[..put_from], &put[put_from..pull_from], &pull[pull_from..]].concat();
+                for announced_from in (0..=unasked).rev() {
+                    let taken = [&eager[..announced_from], &announced[announced_from..]].concat();
+                    // Shorter ones are announced too where a send is synchronous: of equals what is better for these.
+                    let costs = (cost(&taken), cost(&announced));
+                    if best.is_none_or(|(least, _)| costs < least) {
+                        best = Some((costs, (announced_from, put_from, pull_from)));
+                    }
+                }
+            }
+        }
+        let ((cost, _), (announced_from, put_from, pull_from)) = best.expect("one of these is all data");
+        let missing = |from: usize, end: usize| match from {
+            from if from == end => Limits::NEVER,
+            from => self.between(from).saturating_sub(prefix),
         };
-        let pull = self.of(|way| way == Way::Pull { prefix });
-        let pull_from = self.switch(&without_pull, pull);
-        let announced: Vec<f64> = match (pull_from, pull) {
-            (Some(from), Some(pull)) => without_pull[..from].iter().chain(&pull[from..]).copied().collect(),
-            _ => without_pull,
-        };
-        let announced_from = self.switch(eager, Some(&announced)).unwrap_or(self.sizes.len());
-        let missing =
-            |from: Option<usize>| from.map_or(Limits::NEVER, |from| self.between(from).saturating_sub(prefix));
         let limits = Limits {
             eager_max: match announced_from {
                 0 => 0,
-                from if from == self.sizes.len() => super::EAGER_MOST,
+                from if from == count => super::EAGER_MOST,
                 from => self.between(from).min(super::EAGER_MOST),
             },
             prefix,
-            put_min: missing(put_from),
-            pull_min: missing(pull_from),
+            put_min: missing(put_from, pull_from),
+            pull_min: missing(pull_from, count),
         };
-        let taken = eager[..announced_from].iter().chain(&announced[announced_from..]);
-        // Logarithms, so that a size of microseconds counts as much as one of milliseconds.
-        (taken.map(|taken| taken.ln()).sum::<f64>() / self.sizes.len() as f64, limits)
-    }
-
-    /// The first size from which on `other` is faster, by and large: where the switch costs least in all.
-    fn switch(&self, one: &[f64], other: Option<&[f64]>) -> Option<usize> {
-        let other = other?;
-        let cost = |from: usize| one[..from].iter().chain(&other[from..]).map(|taken| taken.ln()).sum::<f64>();
-        // The later of two that are equal: the way that begins is the simpler one.
-        let best = (0..=self.sizes.len()).rev().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))?;
-        (best < self.sizes.len()).then_some(best)
+        (cost / count as f64, limits)
     }
 
     /// A size between number `at` and the one before, in the middle of their logarithms, in whole 64 bytes.
@@ -146,5 +148,27 @@ mod tests {
         };
         assert_eq!(ways(1.001).prefix, 0);
         assert_eq!(ways(1.1).prefix, 4_096);
+    }
+
+    #[test]
+    fn what_goes_unasked_has_no_say_in_how_the_rest_goes() {
+        let limits = choose(&[
+            (Way::Eager, [1_000.0, 2_000.0, 9_000.0, 150_000.0]),
+            (Way::Data { prefix: 0 }, [4_000.0, 8_000.0, 7_000.0, 140_000.0]),
+            // Of the first two sizes, which are never announced, a put would be twice as fast.
+            (Way::Put { prefix: 0 }, [2_000.0, 4_000.0, 8_000.0, 100_000.0]),
+        ]);
+        assert_eq!(limits, Limits { eager_max: 32_768, prefix: 0, put_min: 262_144, pull_min: Limits::NEVER });
+    }
+
+    #[test]
+    fn what_is_read_from_the_sender_s_memory_is_not_put() {
+        let limits = choose(&[
+            (Way::Eager, [3_000.0, 6_000.0, 9_000.0, 150_000.0]),
+            (Way::Data { prefix: 0 }, [3_000.0, 5_000.0, 8_000.0, 140_000.0]),
+            (Way::Put { prefix: 0 }, [3_100.0, 4_000.0, 7_000.0, 130_000.0]),
+            (Way::Pull { prefix: 0 }, [1_000.0, 2_000.0, 3_000.0, 40_000.0]),
+        ]);
+        assert_eq!(limits, Limits { eager_max: 0, prefix: 0, put_min: Limits::NEVER, pull_min: 0 });
     }
 }
