@@ -19,12 +19,12 @@ pub struct Summary {
 
 impl Summary {
     /// Round trips in nanoseconds, each with `clock_cost` in it, as half round trips. `None` without a sample.
-    pub fn of_round_trips(samples: &mut [u32], clock_cost: f64) -> Option<Self> {
+    pub fn of_round_trips(samples: &mut [u64], clock_cost: f64) -> Option<Self> {
         if samples.is_empty() {
             return None;
         }
         samples.sort_unstable();
-        let half = |permille| (f64::from(at_rank(samples, permille)) - clock_cost).max(0.0) / 2.0;
+        let half = |permille| (at_rank(samples, permille) as f64 - clock_cost).max(0.0) / 2.0;
         Some(Self { min: half(0), p50: half(500), p99: half(990), p999: half(999), n: samples.len() as u64 })
     }
 
@@ -58,7 +58,7 @@ pub fn median(values: &mut [f64]) -> Option<f64> {
 }
 
 /// Nearest rank: the smallest sample that at least `permille` of a thousand samples do not exceed.
-fn at_rank(sorted: &[u32], permille: usize) -> u32 {
+fn at_rank(sorted: &[u64], permille: usize) -> u64 {
     let rank = (sorted.len() * permille).div_ceil(1000);
     sorted[rank.saturating_sub(1)]
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_nearest_ranks() {
-        let mut samples: Vec<u32> = (1..=1000).rev().collect();
+        let mut samples: Vec<u64> = (1..=1000).rev().collect();
         let summary = Summary::of_round_trips(&mut samples, 0.0).unwrap();
         assert_eq!(summary, Summary { min: 0.5, p50: 250.0, p99: 495.0, p999: 499.5, n: 1000 });
     }
