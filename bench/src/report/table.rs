@@ -151,9 +151,11 @@ fn column(heading: &str, rows: &[Row], figure: impl Fn(&Row) -> String) -> Vec<S
 }
 
 fn gbit(row: &Row) -> String {
+    // Of messages of a few bytes it is hundredths.
+    let text = |gbit: f64| if gbit < 1.0 { format!("{gbit:.3}") } else { format!("{gbit:.1}") };
     match (row.gbit_per_s, &row.congestion) {
-        (Some(gbit), Some(congestion)) => format!("{gbit:.1} ({congestion})"),
-        (Some(gbit), None) => format!("{gbit:.1}"),
+        (Some(gbit), Some(congestion)) => format!("{} ({congestion})", text(gbit)),
+        (Some(gbit), None) => text(gbit),
         (None, _) => NOTHING.to_owned(),
     }
 }
@@ -192,6 +194,7 @@ fn messages(row: &Row) -> String {
 fn rate(per_second: Option<f64>) -> String {
     match per_second {
         None => NOTHING.to_owned(),
+        Some(rate) if rate < 1e3 => format!("{rate:.1}"),
         Some(rate) if rate < 100e3 => format!("{:.1} k", rate / 1e3),
         Some(rate) => format!("{:.2} M", rate / 1e6),
     }

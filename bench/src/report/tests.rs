@@ -247,3 +247,14 @@ fn a_curve_of_whole_round_trips_says_so() {
     let table = curve::of(&rows).unwrap().to_string();
     assert!(table.contains("get, whole"), "{table}");
 }
+
+#[test]
+fn no_figure_is_rounded_to_nothing() {
+    let mut report = report();
+    report.rungs.truncate(1);
+    report.rungs[0].msgs_per_s = Some(3.25);
+    report.rungs[0].msgs_per_s_gathered = Some(1_250.0);
+    report.rungs[0].gbit_per_s = Some(0.016);
+    let table = report.to_table();
+    assert!(table.contains(" 3.2 (1.2 k) ") && table.contains(" 0.016 (cubic) "), "{table}");
+}
