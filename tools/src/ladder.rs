@@ -33,7 +33,7 @@ use peer::{Peer, PeerError};
 pub use place::Place;
 
 use args::PatternArg;
-pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg};
+pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg, distinct};
 pub use collectives::run as collectives;
 pub use serve::serve;
 
@@ -164,26 +164,38 @@ fn break_down(
     json: Option<OutFile>,
     interrupted: &Interrupted,
 ) -> Result<i32, Failure> {
-    let sizes = if args.sizes.is_empty() { vec![8] } else { args.distinct_sizes() };
-    let rungs = if args.rungs.is_empty() { &[Rung::Proto][..] } else { &args.rungs };
+    let sizes = if args.sizes.is_empty() { vec![8] } else { distinct(&args.sizes) };
+    let rungs = if args.rungs.is_empty() { vec![Rung::Proto] } else { distinct(&args.rungs) };
     let messages = |rung: &Rung| match rung {
         Rung::Proto => Ok(Messages::Plain),
         Rung::Am => Ok(Messages::Active),
         rung => Err(Failure::NoStamps(rung.to_string())),
     };
     let messages = rungs.iter().map(messages).collect::<Result<Vec<_>, _>>()?;
-    let mut all = Vec::new();
-    for (nic, messages) in nics.iter().flat_map(|nic| messages.iter().map(move |messages| (*nic, *messages))) {
-        match breakdown::measure(nic, messages, &sizes, place, |table| out_file::show(table, &[&json])) {
-            _ if interrupted.is_set() => return Ok(interrupted.code()),
-            measured => all.extend(measured?),
+    let (mut all, mut failure) = (Vec::new(), None);
+    let each = distinct(nics).into_iter().flat_map(|nic| messages.iter().map(move |messages| (nic, *messages)));
+    for ((nic, messages), size) in each.flat_map(|each| sizes.iter().map(move |size| (each, *size))) {
+        let measured = breakdown::measure(nic, messages, size, place);
+        if interrupted.is_set() {
+            return Ok(interrupted.code());
+        }
+        match measured {
+            Ok(breakdown) => {
+                out_file::show(format_args!("{breakdown}\n"), &[&json]);
+                all.push(breakdown);
+            }
+            // What was measured before is kept.
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
     }
-    if let Some(file) = json {
+    if let Some(file) = json.filter(|_| !all.is_empty()) {
         let (schema, machine) = ("sidelane-breakdown/1", Machine::describe());
         file.write(&format!("{:#}\n", json!({ "schema": schema, "machine": machine, "breakdowns": all })))?;
     }
-    Ok(0)
+    failure.map_or(Ok(0), Err)
 }
 
 /// Where to measure, and which drivers. Without labs there is still the loopback, which drivers on interfaces can't use.

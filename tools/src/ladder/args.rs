@@ -117,17 +117,17 @@ impl LadderArgs {
         }
         Ok(self)
     }
+}
 
-    /// The sizes that were asked for, each once.
-    pub fn distinct_sizes(&self) -> Vec<usize> {
-        let mut sizes = Vec::new();
-        for size in &self.sizes {
-            if !sizes.contains(size) {
-                sizes.push(*size);
-            }
+/// What was asked for, each once: nothing is measured twice.
+pub fn distinct<T: Copy + PartialEq>(asked: &[T]) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in asked {
+        if !once.contains(one) {
+            once.push(*one);
         }
-        sizes
     }
+    once
 }
 
 /// The folders of `--mpi`, or else of the variable.

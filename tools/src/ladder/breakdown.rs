@@ -1,6 +1,5 @@
 //! `sidelane ladder --breakdown`: white box beside black box.
 
-use std::fmt;
 use std::io;
 
 use sidelane_bench::breakdown::{self, Breakdown, Messages};
@@ -9,27 +8,14 @@ use sidelane_bench::ladder::{LadderError, NicKind, Regime};
 use super::Failure;
 use super::place::Place;
 
-/// Measures `nic` with `messages` of each of `sizes`, and has `show` print each table once it is there.
-pub fn measure(
-    nic: NicKind,
-    messages: Messages,
-    sizes: &[usize],
-    place: &Place,
-    show: impl Fn(fmt::Arguments<'_>),
-) -> Result<Vec<Breakdown>, Failure> {
+/// Measures `nic` with `messages` of `size` bytes.
+pub fn measure(nic: NicKind, messages: Messages, size: usize, place: &Place) -> Result<Breakdown, Failure> {
     let failed = |error| Failure::Ladder(nic.to_string(), error);
+    let none = |error| failed(LadderError::Hosts(Regime::DefaultOffloads, error));
     if nic == NicKind::Mem {
-        let none = io::Error::other("stamps are of real time, and the fabric has none");
-        return Err(failed(LadderError::Hosts(Regime::DefaultOffloads, none)));
+        return Err(none(io::Error::other("stamps are of real time, and the fabric has none")));
     }
-    let mut done = Vec::new();
-    for &size in sizes {
-        let mut labs = Vec::new();
-        let hosts = place.hosts(&[nic], Regime::DefaultOffloads, &mut labs);
-        let (a, b) = hosts.map_err(|error| failed(LadderError::Hosts(Regime::DefaultOffloads, error)))?;
-        let breakdown = breakdown::run(a, b, nic, messages, size).map_err(|error| failed(LadderError::Sides(error)))?;
-        show(format_args!("{breakdown}\n"));
-        done.push(breakdown);
-    }
-    Ok(done)
+    let mut labs = Vec::new();
+    let (a, b) = place.hosts(&[nic], Regime::DefaultOffloads, &mut labs).map_err(none)?;
+    breakdown::run(a, b, nic, messages, size).map_err(|error| failed(LadderError::Sides(error)))
 }

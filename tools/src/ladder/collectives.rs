@@ -11,7 +11,7 @@ use sidelane_bench::contender::collectives::{arguments, limit, read};
 use sidelane_nic::affinity;
 
 use super::Failure;
-use super::args::{CollectivesArgs, prefixes};
+use super::args::{CollectivesArgs, distinct, prefixes};
 use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
 use crate::out_file::{self, OutFile};
@@ -59,9 +59,9 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
 fn plan(args: &CollectivesArgs) -> Plan {
     let plan = Plan::default();
     Plan {
-        collectives: if args.only.is_empty() { plan.collectives } else { args.only.clone() },
-        ranks: args.ranks.clone(),
-        sizes: args.sizes.clone(),
+        collectives: if args.only.is_empty() { plan.collectives } else { distinct(&args.only) },
+        ranks: distinct(&args.ranks),
+        sizes: distinct(&args.sizes),
         rounds: args.rounds as usize,
         measure_ns: plan.measure_ns,
     }
@@ -137,5 +137,19 @@ impl Caller for Jobs<'_> {
         let (version, times) = output_of(&mut command, limit(measure_ns, cells), |output| read(output, cells))?;
         self.version = Some(version);
         Ok(times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidelane_bench::collectives::Collective;
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_twice_is_measured_once() {
+        let (only, ranks) = (vec![Collective::Scan, Collective::Barrier, Collective::Scan], vec![4, 2, 4]);
+        let plan = plan(&CollectivesArgs { only, ranks, sizes: vec![8, 8], mpi: Vec::new(), rounds: 1, json: None });
+        assert_eq!((&plan.ranks[..], plan.cells(2).len()), (&[4, 2][..], 2));
     }
 }

@@ -3,7 +3,7 @@
 use sidelane_bench::ladder::{NicKind, Plan, Regime, Rung};
 use sidelane_bench::pattern::Kind;
 
-use super::args::{LadderArgs, PatternArg};
+use super::args::{LadderArgs, PatternArg, distinct};
 use super::place::Place;
 
 /// What `args` asks for on these drivers, which share hosts, as far as `place` has it.
@@ -28,7 +28,7 @@ pub fn plan(args: &LadderArgs, nics: &[NicKind], place: &Place) -> Plan {
         plan.regimes.retain(|(_, kinds)| !kinds.is_empty());
     }
     if !args.sizes.is_empty() {
-        plan.sizes = args.distinct_sizes();
+        plan.sizes = distinct(&args.sizes);
         if args.patterns == [PatternArg::Bandwidth] {
             plan.bandwidth_size = None;
         }

@@ -109,6 +109,19 @@ fn what_was_written_before_stays_until_there_are_new_figures() {
 }
 
 #[test]
+fn what_was_broken_down_before_a_failure_is_kept_and_once() {
+    let stage = Stage::own_user();
+    let file = stage.runtime().join("out.json");
+    let nics = ["ladder", "--breakdown", "--nic", "shm,shm,mem", "--rungs", "proto,proto"];
+    let output = stage.output(&[&nics[..], &["--json", file.to_str().unwrap()]].concat());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("error: mem: "), "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let nics: Vec<_> = report["breakdowns"].as_array().unwrap().iter().map(|one| &one["nic"]).collect();
+    assert_eq!(nics, ["shm"]);
+}
+
+#[test]
 fn without_a_lab_the_ladder_says_why_and_measures_what_it_can() {
     // A user namespace has limits of its own: this forbids labs within, and nowhere else.
     let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
