@@ -17,8 +17,8 @@ use sidelane_mpi::world::tuning;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::ladder::Place;
-use crate::out_file::{OutFile, WriteError};
+use crate::ladder::{Place, distinct};
+use crate::out_file::{self, OutFile, WriteError};
 
 /// What to tune, and where to put it.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct TuneArgs {
     /// Fewer and shorter rounds: two to three minutes instead of four
     #[arg(long)]
     pub quick: bool,
-    /// Where jobs shall find it [default: ~/.config/sidelane/tuning.json]
+    /// Where jobs shall find it; `-` is standard output, where then nothing else stands [default: ~/.config/sidelane/tuning.json]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print all figures as JSON instead of tables
@@ -94,19 +94,18 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
     made.map_err(|source| Failure::Folder { folder: folder.unwrap_or(&file).to_owned(), source })?;
-    let output = OutFile::new(&file)?;
+    let output = OutFile::new_if_any(Some(&file))?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let outcome = measure(args, &interrupted);
     if interrupted.is_set() {
         return Ok(interrupted.code());
     }
     let tuned = outcome?;
-    output.write(&tuned.tuning().to_text())?;
+    output.as_ref().map_or(Ok(()), |output| output.write(&tuned.tuning().to_text()))?;
     if args.json {
-        crate::say(tuned.to_json().trim_end());
+        out_file::show(tuned.to_json().trim_end(), &[&output]);
     } else {
-        crate::say(&tuned);
-        crate::say(format_args!("\nwritten to {}", file.display()));
+        out_file::show(format_args!("{tuned}\n\nwritten to {}", file.display()), &[&output]);
     }
     Ok(0)
 }
@@ -150,9 +149,9 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     };
     let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
     let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp];
-    let nics = if args.nic.is_empty() { &usual[..] } else { &args.nic };
+    let nics = if args.nic.is_empty() { usual.to_vec() } else { distinct(&args.nic) };
     let mut drivers = Vec::new();
-    for &nic in nics {
+    for nic in nics {
         if !in_a_lab && matches!(nic, NicKind::Uring | NicKind::Xdp) {
             continue;
         }

@@ -161,3 +161,14 @@ fn where_nothing_can_be_written_nothing_is_measured() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && errors.contains("cannot make /proc/no/such"), "{errors}");
 }
+
+#[test]
+fn a_tuning_on_standard_output_stands_there_alone_and_is_measured_once() {
+    let stage = Stage::own_user();
+    let output = stage.output(&["tune", "--quick", "--nic", "shm,shm", "--ranks", "0", "--output", "-"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    let tuning = Tuning::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert!(tuning.limits.contains_key("shm"), "{tuning:?}");
+    assert_eq!(errors.matches("shm: built in: ").count(), 1, "the tables: {errors}");
+}
