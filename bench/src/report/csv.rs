@@ -29,7 +29,8 @@ pub(super) fn write(rows: &[Row]) -> String {
                 half.map_or_else(String::new, |half| half.n.to_string()),
                 of(row.msgs_per_s, 0),
                 row.gbit_size.map_or_else(String::new, |size| size.to_string()),
-                of(row.gbit_per_s, 3),
+                // Of messages of a byte it may be less than a thousandth.
+                of(row.gbit_per_s, if row.gbit_per_s.is_some_and(|gbit| gbit < 1.0) { 6 } else { 3 }),
                 row.congestion.clone().unwrap_or_default(),
             ])
             .expect("every row has the heading's fields");

@@ -151,8 +151,12 @@ fn column(heading: &str, rows: &[Row], figure: impl Fn(&Row) -> String) -> Vec<S
 }
 
 fn gbit(row: &Row) -> String {
-    // Of messages of a few bytes it is hundredths.
-    let text = |gbit: f64| if gbit < 1.0 { format!("{gbit:.3}") } else { format!("{gbit:.1}") };
+    // Of messages of a few bytes it is hundredths, and less.
+    let text = |gbit: f64| match gbit {
+        gbit if gbit < 0.01 => format!("{gbit:.6}"),
+        gbit if gbit < 1.0 => format!("{gbit:.3}"),
+        gbit => format!("{gbit:.1}"),
+    };
     match (row.gbit_per_s, &row.congestion) {
         (Some(gbit), Some(congestion)) => format!("{} ({congestion})", text(gbit)),
         (Some(gbit), None) => text(gbit),

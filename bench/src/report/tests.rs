@@ -257,4 +257,7 @@ fn no_figure_is_rounded_to_nothing() {
     report.rungs[0].gbit_per_s = Some(0.016);
     let table = report.to_table();
     assert!(table.contains(" 3.2 (1.2 k) ") && table.contains(" 0.016 (cubic) "), "{table}");
+    report.rungs[0].gbit_per_s = Some(0.0004);
+    let (table, csv) = (report.to_table(), report.to_csv());
+    assert!(table.contains(" 0.000400 (cubic) ") && csv.contains(",0.000400,cubic\n"), "{table}{csv}");
 }
