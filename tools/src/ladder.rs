@@ -80,6 +80,8 @@ pub enum Failure {
     Write(#[from] WriteError),
     #[error(transparent)]
     Variable(#[from] VariableError),
+    #[error("nothing to measure: no array of --sizes has an element for each of --ranks, who shall have a block of it")]
+    NothingToCut,
     #[error("nothing to measure: {0} has none of these rungs with these patterns here")]
     Nothing(String),
 }

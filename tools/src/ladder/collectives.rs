@@ -19,6 +19,7 @@ use crate::out_file::{self, OutFile};
 /// Runs the calls; returns the exit code.
 pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     args.mpi = prefixes(args.mpi)?;
+    let plan = plan(&args)?;
     let json = OutFile::new_if_any(args.json.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
@@ -39,7 +40,7 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     let mut jobs = vec![launcher(With::Ours(own))];
     jobs.extend(mpis.iter().map(|mpi| launcher(With::Mpi(mpi))));
     let mut callers: Vec<&mut dyn Caller> = jobs.iter_mut().map(|jobs| jobs as &mut dyn Caller).collect();
-    let report = collectives::run(&plan(&args), &mut callers, |progress| {
+    let report = collectives::run(&plan, &mut callers, |progress| {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
         tell!("{done}/{total}: {ranks} ranks, round {round}, {}", progress.caller);
@@ -56,15 +57,16 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-fn plan(args: &CollectivesArgs) -> Plan {
+fn plan(args: &CollectivesArgs) -> Result<Plan, Failure> {
     let plan = Plan::default();
-    Plan {
+    let plan = Plan {
         collectives: if args.only.is_empty() { plan.collectives } else { distinct(&args.only) },
         ranks: distinct(&args.ranks),
         sizes: distinct(&args.sizes),
         rounds: args.rounds as usize,
         measure_ns: plan.measure_ns,
-    }
+    };
+    if plan.ranks.iter().all(|ranks| plan.cells(*ranks).is_empty()) { Err(Failure::NothingToCut) } else { Ok(plan) }
 }
 
 /// Whose calls.
@@ -148,8 +150,19 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_twice_is_measured_once() {
-        let (only, ranks) = (vec![Collective::Scan, Collective::Barrier, Collective::Scan], vec![4, 2, 4]);
-        let plan = plan(&CollectivesArgs { only, ranks, sizes: vec![8, 8], mpi: Vec::new(), rounds: 1, json: None });
+        let plan = plan(&of(&[Collective::Scan, Collective::Barrier, Collective::Scan], &[4, 2, 4])).unwrap();
         assert_eq!((&plan.ranks[..], plan.cells(2).len()), (&[4, 2][..], 2));
+    }
+
+    #[test]
+    fn where_no_array_can_be_cut_there_is_nothing_to_measure() {
+        let is_nothing =
+            |ranks: &[usize]| matches!(plan(&of(&[Collective::ReduceScatter], ranks)), Err(Failure::NothingToCut));
+        assert_eq!([is_nothing(&[4]), is_nothing(&[2, 4])], [true, false]);
+    }
+
+    fn of(only: &[Collective], ranks: &[usize]) -> CollectivesArgs {
+        let (only, ranks, sizes) = (only.to_vec(), ranks.to_vec(), vec![8, 8]);
+        CollectivesArgs { only, ranks, sizes, mpi: Vec::new(), rounds: 1, json: None }
     }
 }
