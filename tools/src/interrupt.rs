@@ -1,6 +1,6 @@
 //! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
-#![allow(unsafe_code)] // sigaction(2).
+#![allow(unsafe_code)] // sigaction(2), pthread_sigmask(3).
 
 use std::collections::HashSet;
 use std::fs;
@@ -69,6 +69,20 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Lets these signals come to this thread, and to all that it starts from now on, also where whoever has started us blocks
+/// them, which execve(2) keeps.
+pub fn unblock(signals: &[i32]) {
+    // SAFETY: The set is a plain value, made empty before its use; the mask is this thread's alone.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
     }
 }
 

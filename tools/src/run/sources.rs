@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SI
 use signal_hook::iterator::Signals;
 
 use super::output::{Sink, Stream};
-use crate::interrupt::is_ignored;
+use crate::interrupt::{is_ignored, unblock};
 
 /// What wakes the loop.
 pub enum Event {
@@ -64,7 +64,7 @@ pub fn route(
 pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Result<()> {
     spawn("own-words".to_owned(), move || {
         // Nobody misses it who does not read it.
-        let _ = sink.write(OWN, line.as_bytes());
+        let _ = sink.write(&Stream { number: OWN, label: String::new(), eager: false }, line.as_bytes());
         let _ = sender.send(Event::Drained);
     })
 }
@@ -72,11 +72,11 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
 /// Hands on the signals that a job cares for. SIGCONT is none: the ranks, in groups of their own, were stopped only if we have
 /// done so, and then whoever has lets them go on; who handled it, too, would tell them twice.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
     // By nohup(1), and by shells that know no jobs. The ranks inherit that.
-    for signal in [SIGHUP, SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal)) {
-        signals.add_signal(signal)?;
-    }
+    let not_ignored = [SIGHUP, SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal));
+    let ours: Vec<i32> = [SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(not_ignored).collect();
+    let mut signals = Signals::new(&ours)?;
+    unblock(&ours);
     spawn("signals".to_owned(), move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {

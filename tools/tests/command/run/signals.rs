@@ -1,6 +1,7 @@
 //! How jobs are ended.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -143,6 +144,31 @@ fn a_hangup_that_is_ignored_ends_nothing() {
             (Some(0), "told"),
             "{output:?}"
         );
+    });
+}
+
+/// As some supervisors leave them to what they start.
+#[test]
+fn signals_that_were_blocked_before_the_command_end_the_job_all_the_same() {
+    own_stage(|stage| {
+        for (script, code) in [("true", 0), ("kill -TERM $PPID; sleep 60", 143)] {
+            let mut command = stage.sidelane(&["run", "-n", "1", "sh", "-c", script]);
+            // SAFETY: Async-signal-safe calls on a set of the closure's own.
+            unsafe {
+                command.pre_exec(|| {
+                    let mut all: libc::sigset_t = std::mem::zeroed();
+                    libc::sigfillset(&raw mut all);
+                    libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+                    Ok(())
+                });
+            }
+            let mut child = command.spawn().unwrap();
+            let ended = Process::open(child.id()).unwrap().wait(Duration::from_secs(30));
+            if !ended {
+                child.kill().unwrap();
+            }
+            assert_eq!((ended, child.wait().unwrap().code()), (true, Some(code)), "{script}");
+        }
     });
 }
 
