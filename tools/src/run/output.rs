@@ -1,7 +1,9 @@
 //! Whole lines out: what ranks write arrives line by line, each with its rank if that is asked for.
+#![allow(unsafe_code)] // poll(2).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
 /// Where lines of all ranks go: our standard output, or our standard error.
@@ -21,15 +23,37 @@ impl Sink {
     }
 
     /// Writes lines of `stream`. If the last one is not ended, the stream may go on with it, or others begin new lines.
-    pub fn write(&self, stream: usize, text: &[u8]) -> io::Result<()> {
+    pub fn write(&self, stream: &Stream, text: &[u8]) -> io::Result<()> {
         let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(last) = text.last() else { return Ok(()) };
-        if state.open.is_some_and(|open| open != stream) {
-            state.file.write_all(b"\n")?;
+        let within = state.open == Some(stream.number);
+        if state.open.is_some() && !within {
+            write_all(&state.file, b"\n")?;
         }
-        state.open = (*last != b'\n').then_some(stream);
-        state.file.write_all(text)
+        state.open = (*last != b'\n').then_some(stream.number);
+        write_all(&state.file, &stream.labelled(text, within))
     }
+}
+
+/// As [`Write::write_all`], but waits for readers also where somebody who shares the file with us has made it non-blocking.
+fn write_all(mut file: &File, mut text: &[u8]) -> io::Result<()> {
+    while !text.is_empty() {
+        match file.write(text) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => text = &text[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_room(file),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Also returns when nobody reads any more. Whatever it returns for, the next write tells.
+fn wait_for_room(file: &File) {
+    let mut polled = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: One pollfd, alive during the call.
+    unsafe { libc::poll(&raw mut polled, 1, -1) };
 }
 
 /// One rank's stream on its way to a sink.
@@ -48,8 +72,6 @@ impl Stream {
     pub fn route(&self, from: &mut impl Read, sink: &Sink) -> io::Result<()> {
         let mut buffer = vec![0; READ_LEN];
         let mut waiting = Vec::new();
-        // The line that `waiting` begins with has been begun already.
-        let mut within = false;
         loop {
             let count = match from.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -61,9 +83,7 @@ impl Stream {
             let at_once = self.eager || count == 0 || waiting.len() - whole > LINE_MAX;
             let ready = if at_once { waiting.len() } else { whole };
             if ready > 0 {
-                let ended = waiting[ready - 1] == b'\n';
-                sink.write(self.number, &self.labelled(&waiting[..ready], within))?;
-                within = !ended;
+                sink.write(self, &waiting[..ready])?;
                 waiting.drain(..ready);
             }
             if count == 0 {
@@ -72,6 +92,7 @@ impl Stream {
         }
     }
 
+    /// `within`: the line that `text` begins with has been begun already.
     fn labelled(&self, text: &[u8], mut within: bool) -> Vec<u8> {
         if self.label.is_empty() {
             return text.to_vec();
@@ -97,6 +118,8 @@ const LINE_MAX: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use std::io::Seek;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
     use std::thread;
 
@@ -143,6 +166,34 @@ mod tests {
     fn a_last_line_without_an_end_is_not_glued_to_the_next_streams() {
         let out = routed(&[(&[b"a\nb"], &stream(0, "")), (&[b"c\n"], &stream(1, "")), (&[b"d"], &stream(2, ""))]);
         assert_eq!(out, b"a\nb\nc\nd");
+    }
+
+    #[test]
+    fn a_line_that_goes_on_after_another_streams_gets_its_label_again() {
+        let mut file = tempfile::tempfile().unwrap();
+        let sink = Sink::new(file.try_clone().unwrap());
+        let (asking, other) = (stream(0, "[0] "), stream(1, "[1] "));
+        for (stream, text) in [(&asking, "name: "), (&other, "done\n"), (&asking, "x"), (&asking, "y\n")] {
+            sink.write(stream, text.as_bytes()).unwrap();
+        }
+        let mut out = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut out).unwrap();
+        assert_eq!(out, "[0] name: \n[1] done\n[0] xy\n");
+    }
+
+    #[test]
+    fn readers_of_an_output_that_was_made_non_blocking_are_waited_for() {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        writer.set_nonblocking(true).unwrap();
+        let sink = Sink::new(OwnedFd::from(writer).into());
+        let text = b"line\n".repeat(1 << 20);
+        let wanted = text.len();
+        let writing = thread::spawn(move || sink.write(&stream(0, ""), &text));
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        writing.join().unwrap().unwrap();
+        assert_eq!(read.len(), wanted);
     }
 
     #[test]
