@@ -222,9 +222,12 @@ impl Client {
     pub fn watch_ranks(&mut self) -> Result<Watch, PmiError> {
         self.ask(&Request::WatchRanks, |reply| (reply == Reply::Watching).then_some(Ok(())))?;
         let stream = self.stream.get_ref().try_clone().map_err(|error| PmiError::Io("watch ranks by", error))?;
-        // What has come behind the answer is news already.
-        let early = self.stream.buffer().to_vec();
-        self.stream.consume(early.len());
+        // What has come behind the answer is news already, of which the last may be on its way.
+        let mut early = Vec::new();
+        while !self.stream.buffer().is_empty() {
+            let read = self.stream.read_until(b'\n', &mut early);
+            read.map_err(|error| PmiError::Io("read from", error))?;
+        }
         Ok(Watch::new(stream, early))
     }
 

@@ -72,6 +72,43 @@ fn everybody_learns_what_everybody_said() {
     assert_eq!(events, []);
 }
 
+/// Answers rank 0 up to a line.
+fn serve_until(server: &mut Server, stream: &UnixStream, last: &[u8]) {
+    for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+        server.handle_line(0, &line);
+        let replies: String = std::iter::from_fn(|| server.poll_reply()).map(|(_, reply)| reply).collect();
+        (&*stream).write_all(replies.as_bytes()).unwrap();
+        if line == last {
+            return;
+        }
+    }
+}
+
+#[test]
+fn news_of_many_ranks_are_told_each_and_leave_later_answers_whole() {
+    watch("a launch with many deaths", SUITE_PATIENCE);
+    // More than is read at once, each: before anybody asks for it, and after.
+    let (before, all) = (1_000, 1_100);
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    let mut server = Server::new("test", &Mapping(vec![0; all]));
+    (1..before).for_each(|rank| server.handle_gone(rank));
+    let (client, mut news) = thread::scope(|scope| {
+        scope.spawn(|| serve_until(&mut server, &ours, b"cmd=watch_ranks"));
+        let mut client = Client::start(theirs, 0, all).unwrap();
+        let news = client.watch_ranks().unwrap();
+        (client, news)
+    });
+    assert_eq!((1..before).map_while(|_| news.poll()).collect::<Vec<_>>(), (1..before).collect::<Vec<_>>());
+    (before..all).for_each(|rank| server.handle_gone(rank));
+    let lines: String = std::iter::from_fn(|| server.poll_reply()).map(|(_, line)| line).collect();
+    (&ours).write_all(lines.as_bytes()).unwrap();
+    assert_eq!(news.poll(), Some(before));
+    thread::scope(|scope| {
+        scope.spawn(|| serve_until(&mut server, &ours, b"cmd=finalize"));
+        client.finalize().unwrap();
+    });
+}
+
 #[test]
 fn a_rank_that_replaces_a_value_of_the_launchers_harms_nobody() {
     let mut server = Server::new("job", &Mapping(vec![0; 2]));

@@ -11,11 +11,12 @@ use super::reply::Reply;
 #[derive(Debug)]
 pub struct Watch {
     stream: UnixStream,
-    /// Read, and not yet a line.
+    /// Read, and not yet told: whole lines only.
     bytes: Vec<u8>,
 }
 
 impl Watch {
+    /// `bytes` have come already, and are whole lines.
     pub(super) fn new(stream: UnixStream, bytes: Vec<u8>) -> Self {
         Self { stream, bytes }
     }
@@ -31,14 +32,19 @@ impl Watch {
                 }
             }
             let mut room = [0u8; 256];
-            let (fd, at) = (self.stream.as_raw_fd(), room.as_mut_ptr().cast());
-            // SAFETY: `room` has so many bytes, and the descriptor is ours.
-            let read = unsafe { libc::recv(fd, at, room.len(), libc::MSG_DONTWAIT) };
-            match usize::try_from(read) {
-                Ok(read @ 1..) => self.bytes.extend_from_slice(&room[..read]),
-                // Nothing, or the launcher has gone, which ends the job by itself.
-                _ => return None,
-            }
+            let seen = self.recv(&mut room, libc::MSG_PEEK)?;
+            // The rest stays: of a line that was begun here, the end would be taken for the answer to the next question.
+            let whole = room[..seen].iter().rposition(|byte| *byte == b'\n')? + 1;
+            let read = self.recv(&mut room[..whole], 0)?;
+            self.bytes.extend_from_slice(&room[..read]);
         }
+    }
+
+    /// `None` when there is nothing, or the launcher has gone, which ends the job by itself.
+    fn recv(&self, room: &mut [u8], flags: i32) -> Option<usize> {
+        let (fd, at) = (self.stream.as_raw_fd(), room.as_mut_ptr().cast());
+        // SAFETY: `room` has so many bytes, and the descriptor is ours.
+        let read = unsafe { libc::recv(fd, at, room.len(), libc::MSG_DONTWAIT | flags) };
+        usize::try_from(read).ok().filter(|read| *read > 0)
     }
 }
