@@ -138,7 +138,8 @@ fn a_client_that_asks_for_what_dpdk_does_not_know_is_told_so() {
         return;
     }
     let error = Dpdk::open(&Config::new("vhost:/nobody,nonsense=1")).map(drop).unwrap_err().to_string();
-    assert!(error.contains("nonsense=1") && error.contains("(DPDK: ") && error.contains("parsing param"), "{error}");
+    let (_, words) = error.split_once("(DPDK: ").unwrap_or_else(|| panic!("{error}"));
+    assert!(words.contains("parsing param"), "{error}");
 }
 
 #[test]

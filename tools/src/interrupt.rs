@@ -45,6 +45,7 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
     // A shell that became this command may have started them.
     let others: HashSet<u32> = process::children().into_iter().collect();
     let mut signals = Signals::new(ending())?;
+    unblock(&ending().collect::<Vec<_>>());
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             if let Err(error) = process::kill_children_but(&others) {

@@ -37,10 +37,11 @@ pub struct WriteError {
 }
 
 impl OutFile {
-    /// Finds out whether `file` can be written, and leaves everything as it is.
+    /// Finds out whether `file`, or standard output for `-`, can be written, and leaves everything as it is.
     pub fn new(file: &Path) -> Result<Self, WriteError> {
         let failed = |source| WriteError { file: file.to_owned(), source };
         let way = match (descriptor(file), fs::metadata(file)) {
+            _ if file.as_os_str() == "-" => Way::Output,
             (Some(1), Ok(_)) => Way::Output,
             (Some(_), Ok(_)) => Way::Descriptor,
             (_, Ok(there)) if there.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
@@ -55,13 +56,9 @@ impl OutFile {
         Ok(Self { named: file.to_owned(), way })
     }
 
-    /// The same of a file that may not be asked for, and may be `-`, for standard output.
+    /// The same of a file that may not be asked for.
     pub fn new_if_any(file: Option<&PathBuf>) -> Result<Option<Self>, WriteError> {
-        let new = |file: &PathBuf| match file.as_os_str().as_encoded_bytes() {
-            b"-" => Ok(Self { named: file.clone(), way: Way::Output }),
-            _ => Self::new(file),
-        };
-        file.map(new).transpose()
+        file.map(|file| Self::new(file)).transpose()
     }
 
     /// True when what is written to the one takes the place of what is written to the other, or stands among it.

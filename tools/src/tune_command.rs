@@ -36,7 +36,8 @@ pub struct TuneArgs {
     /// Fewer and shorter rounds: two to three minutes instead of four
     #[arg(long)]
     pub quick: bool,
-    /// Where jobs shall find it; `-` is standard output, where then nothing else stands [default: ~/.config/sidelane/tuning.json]
+    /// Where jobs shall find it; `-` is standard output, and tables and figures then go to standard error [default:
+    /// ~/.config/sidelane/tuning.json]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print all figures as JSON instead of tables
@@ -94,18 +95,22 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
     made.map_err(|source| Failure::Folder { folder: folder.unwrap_or(&file).to_owned(), source })?;
-    let output = OutFile::new_if_any(Some(&file))?;
+    let output = OutFile::new(&file)?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let outcome = measure(args, &interrupted);
     if interrupted.is_set() {
         return Ok(interrupted.code());
     }
     let tuned = outcome?;
-    output.as_ref().map_or(Ok(()), |output| output.write(&tuned.tuning().to_text()))?;
+    output.write(&tuned.tuning().to_text())?;
+    let (is_file, output) = (!output.is_output(), Some(output));
     if args.json {
         out_file::show(tuned.to_json().trim_end(), &[&output]);
     } else {
-        out_file::show(format_args!("{tuned}\n\nwritten to {}", file.display()), &[&output]);
+        out_file::show(&tuned, &[&output]);
+        if is_file {
+            crate::say(format_args!("\nwritten to {}", file.display()));
+        }
     }
     Ok(0)
 }

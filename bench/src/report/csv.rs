@@ -27,7 +27,7 @@ pub(super) fn write(rows: &[Row]) -> String {
                 of(half.map(|half| half.p99), 1),
                 of(half.map(|half| half.p999), 1),
                 half.map_or_else(String::new, |half| half.n.to_string()),
-                of(row.msgs_per_s, 0),
+                of(row.msgs_per_s, if row.msgs_per_s.is_some_and(|rate| rate < 1e3) { 1 } else { 0 }),
                 row.gbit_size.map_or_else(String::new, |size| size.to_string()),
                 // Of messages of a byte it may be less than a thousandth.
                 of(row.gbit_per_s, if row.gbit_per_s.is_some_and(|gbit| gbit < 1.0) { 6 } else { 3 }),

@@ -249,7 +249,7 @@ fn a_curve_of_whole_round_trips_says_so() {
 }
 
 #[test]
-fn no_figure_is_rounded_to_nothing() {
+fn small_figures_are_not_rounded_to_nothing() {
     let mut report = report();
     report.rungs.truncate(1);
     report.rungs[0].msgs_per_s = Some(3.25);

@@ -40,7 +40,8 @@ impl Times {
         let count = self.sizes.len();
         // A way that there is none of takes for ever.
         let of = |way| self.of(|one| one == way).map_or_else(|| vec![f64::INFINITY; count], <[f64]>::to_vec);
-        let [data, put, pull] = [Way::Data { prefix }, Way::Put { prefix }, Way::Pull { prefix }].map(of);
+        let [put, pull] = [Way::Put { prefix }, Way::Pull { prefix }].map(of);
+        let data = self.of(|way| way == Way::Data { prefix }).expect("whatever is announced can be asked for");
         // Logarithms, so that a size of microseconds counts as much as one of milliseconds.
         let cost = |taken: &[f64]| taken.iter().map(|taken| taken.ln()).sum::<f64>();
         // Longer ones are announced, whatever the limit.
@@ -60,7 +61,7 @@ impl Times {
                 }
             }
         }
-        let ((cost, _), (announced_from, put_from, pull_from)) = best.expect("one of these is all data");
+        let ((cost, _), (announced_from, put_from, pull_from)) = best.expect("all data is a way too");
         let missing = |from: usize, end: usize| match from {
             from if from == end => Limits::NEVER,
             from => self.between(from).saturating_sub(prefix),

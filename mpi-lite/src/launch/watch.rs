@@ -11,12 +11,12 @@ use super::reply::Reply;
 #[derive(Debug)]
 pub struct Watch {
     stream: UnixStream,
-    /// Read, and not yet told: whole lines only.
+    /// Read, and not yet told: whole lines only, but for the last one of a launcher that has gone.
     bytes: Vec<u8>,
 }
 
 impl Watch {
-    /// `bytes` have come already, and are whole lines.
+    /// `bytes` have come already.
     pub(super) fn new(stream: UnixStream, bytes: Vec<u8>) -> Self {
         Self { stream, bytes }
     }
@@ -31,7 +31,7 @@ impl Watch {
                     _ => continue,
                 }
             }
-            let mut room = [0u8; 256];
+            let mut room = [0u8; ROOM];
             let seen = self.recv(&mut room, libc::MSG_PEEK)?;
             // The rest stays: of a line that was begun here, the end would be taken for the answer to the next question.
             let whole = room[..seen].iter().rposition(|byte| *byte == b'\n')? + 1;
@@ -48,3 +48,6 @@ impl Watch {
         usize::try_from(read).ok().filter(|read| *read > 0)
     }
 }
+
+/// Some news: one is about 30 bytes.
+const ROOM: usize = 256;

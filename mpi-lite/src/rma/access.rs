@@ -287,7 +287,7 @@ impl Action {
         let op_at = OPS.iter().position(|other| other == op).ok_or(RmaError::Op)?;
         let element = target.element_kind();
         // What only fetches takes nothing, whatever it is given (MPI-4.1 12.3.4).
-        let takes_nothing = *op == Op::NoOp || from.is_empty();
+        let takes_nothing = (kind == Kind::GetAccumulate && *op == Op::NoOp) || from.is_empty();
         let fits = match element {
             Some(_) => takes_nothing || from.datatype.element_kind() == element,
             // A type without elements is no type's that the operator is not defined for.

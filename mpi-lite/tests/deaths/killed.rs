@@ -129,7 +129,7 @@ fn part_of_a_rank() {
 
 #[test]
 #[ignore = "run as a rank by other tests"]
-fn part_of_a_rank_that_computes() {
+fn part_of_a_rank_that_is_silent() {
     let is = |what: &str| std::env::var("WHAT").is_ok_and(|is| is == what);
     world::run(|world| {
         if world.rank() == 1 {
@@ -213,10 +213,10 @@ fn whoever_waits_for_a_message_of_a_rank_that_was_killed_is_told() {
 }
 
 #[test]
-fn a_rank_that_computes_before_it_speaks_is_not_taken_for_dead() {
+fn a_rank_that_is_silent_before_it_speaks_is_not_taken_for_dead() {
     for what in ["send", "receive"] {
         let variables = [("WHAT", what), ("SIDELANE_SILENCE", "0.1")];
-        let said = launcher::run(2, "killed::part_of_a_rank_that_computes", &variables, true);
+        let said = launcher::run(2, "killed::part_of_a_rank_that_is_silent", &variables, true);
         assert_eq!(said, [(); 2].map(|()| Some("well".to_owned())), "{what}");
     }
 }

@@ -122,7 +122,7 @@ pub enum OpenError {
     )]
     NoPlace(String),
     /// DPDK refused a step.
-    #[error("{device}, {step}: {error}: {log}")]
+    #[error("{device}, {step}: {error}{}", and_of_dpdk(log))]
     Refused {
         /// The device.
         device: String,

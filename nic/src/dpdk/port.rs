@@ -50,7 +50,6 @@ impl Port {
         }
         let give_up = Instant::now() + PEER_PATIENCE;
         loop {
-            take_log();
             let refused = match Self::try_open(eal, &device, shared) {
                 Ok(port) if device.bus == "pci" => {
                     // A card that was just started negotiates with its neighbour, and sends into the void till then.
@@ -69,7 +68,7 @@ impl Port {
                         }
                         return Ok(port);
                     }
-                    false => return Err(nobody_there(&device)),
+                    false => return Err(nobody_there(&device, String::new())),
                 },
                 Err(refused) => refused,
             };
@@ -118,8 +117,14 @@ impl Port {
     }
 
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
-        let shim = eal.shim;
+        // The log is one for the whole process.
         let _turn = control();
+        take_log();
+        Self::make(eal, device, shared).map_err(|refused| Refused { log: last_words(&take_log()), ..refused })
+    }
+
+    fn make(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
+        let shim = eal.shim;
         let number =
             shim.attach(device.bus, &device.name, &device.args, device.is_pair).map_err(Refused::at("attaching it"))?;
         let lives = shim.lives(number);
@@ -129,7 +134,7 @@ impl Port {
         let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
         if device.sets_mtu && device.mtu > info.mtu_max && info.mtu_max > 0 {
             let error = io::ErrorKind::InvalidInput.into();
-            return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max) });
+            return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max), log: String::new() });
         }
         let queues_max = device.queues_max(&info.driver, info.queues_max);
         let mbufs = mbufs(device, shared.then_some(queues_max));
@@ -304,11 +309,13 @@ struct Refused {
     step: &'static str,
     error: io::Error,
     mtu_max: Option<u16>,
+    /// What DPDK said.
+    log: String,
 }
 
 impl Refused {
     fn at(step: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| Self { step, error, mtu_max: None }
+        move |error| Self { step, error, mtu_max: None, log: String::new() }
     }
 
     /// In words, with DPDK's own and what would help.
@@ -320,20 +327,20 @@ impl Refused {
             return OpenError::NoDriver { device: device.name.clone(), package };
         }
         if device.wire == Wire::PairClient {
-            return nobody_there(device);
+            // Or DPDK did not get as far as asking: it does not know an option, for one.
+            return nobody_there(device, self.log);
         }
         OpenError::Refused {
             device: device.name.clone(),
             step: self.step,
             error: self.error.to_string(),
-            log: last_words(&take_log()),
+            log: self.log,
         }
     }
 }
 
-/// Or DPDK did not get as far as asking, which only its log says: an option that it does not know, for one.
-fn nobody_there(device: &Device) -> OpenError {
-    OpenError::NobodyThere { args: device.args.clone(), log: last_words(&take_log()) }
+fn nobody_there(device: &Device, log: String) -> OpenError {
+    OpenError::NobodyThere { args: device.args.clone(), log }
 }
 
 /// The package of a virtual device's driver, when the driver is not installed.

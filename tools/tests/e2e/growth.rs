@@ -28,7 +28,7 @@ fn soak(stage: &Stage, seconds: usize) {
 }
 
 #[test]
-fn ten_seconds_of_traffic_does_not_grow_a_process() {
+fn ten_seconds_of_traffic_do_not_grow_a_process() {
     let _turn = turn();
     let [.., shm] = &Stage::all("growth")[..] else { unreachable!("shared memory is everywhere") };
     soak(shm, 10);
