@@ -158,7 +158,7 @@ fn a_request_that_the_peer_cannot_take_is_refused_and_harms_nothing() {
     assert_eq!(a.request(to_b, 1, &[0, 0], &[], ReplyRoom::medium(16, 1 << 20)), Err(SendError::TooLong));
     assert_eq!(a.sender().request(to_b, 1, &[0, 0], &bytes, none), Err(SendError::TooLong));
     // Requests of the peer's, whose credit rides on ours, and the longest one behind.
-    let Some(Event::Connected { peer: to_a, .. }) = b.poll_event() else { panic!("it has no peer") };
+    let Event::Connected { peer: to_a, .. } = next_event(&mut b) else { panic!("it has no peer") };
     for round in 1..=20 {
         for _ in 0..100 {
             until_taken(&mut b, |b| b.request(to_a, 2, &[], &[1], none));
@@ -255,14 +255,7 @@ fn requests_to_a_peer_that_is_gone_are_refused() {
     }
     a.request(to_b, 0, &[1], &[], room).unwrap();
     drop(b);
-    loop {
-        match a.poll_event() {
-            Some(Event::Gone { peer, .. }) if peer == to_b => break,
-            Some(_) => {}
-            None => a.wait(Some(give_up)).unwrap(),
-        }
-        assert!(sidelane_nic::clock::monotonic() < give_up, "its end is not told");
-    }
+    while !matches!(next_event(&mut a), Event::Gone { peer, .. } if peer == to_b) {}
     assert_eq!(a.call(move |on| on.am.request(to_b, 0, &[1], &[], room)).unwrap(), Err(SendError::NoPeer));
     assert_eq!(a.request(to_b, 0, &[1], &[], room), Err(SendError::NoPeer));
     assert!(a.stop().is_ok());
@@ -294,16 +287,20 @@ fn a_request_for_more_room_than_there_ever_is_ends_the_connection_for_both() {
 /// Begins a connection and waits for it.
 fn connected(a: &mut Port<On>, to: LinkAddr) -> PeerId {
     let to = a.connect(to).unwrap();
-    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
-    let event = loop {
-        match a.poll_event() {
-            Some(event) => break event,
-            None => a.wait(Some(give_up)).unwrap(),
-        }
-        assert!(sidelane_nic::clock::monotonic() < give_up, "no connection");
-    };
-    assert!(matches!(event, Event::Connected { peer, .. } if peer == to));
+    assert!(matches!(next_event(a), Event::Connected { peer, .. } if peer == to));
     to
+}
+
+/// Waits for it: the engine tells its port only after all that it has done in a turn.
+fn next_event(a: &mut Port<On>) -> Event {
+    let give_up = sidelane_nic::clock::monotonic() + PATIENCE;
+    loop {
+        if let Some(event) = a.poll_event() {
+            return event;
+        }
+        assert!(sidelane_nic::clock::monotonic() < give_up, "nothing happened");
+        a.wait(Some(give_up)).unwrap();
+    }
 }
 
 /// Tries until there is room.
