@@ -14,7 +14,8 @@ fn endpoint(fabric: &Fabric, node: u32, config: Config, mtu: usize) -> Endpoint<
     Endpoint::new(nic, Config { seed: u64::from(node), ..config })
 }
 
-/// Turns until `done`, each 10 µs after the last; the first endpoint takes part in all, the others in every `rest`th.
+/// Turns until `done`, which is shown who took part, each 10 µs after the last; the first endpoint takes part in all, the
+/// others in every `rest`th.
 fn run(
     fabric: &Fabric,
     endpoints: &mut [Endpoint<MemNic>],
@@ -23,7 +24,8 @@ fn run(
 ) {
     for turn in 0..200_000usize {
         let busy = if turn % rest == 0 { endpoints.len() } else { 1 };
-        endpoints[..busy].iter_mut().for_each(|endpoint| {
+        let endpoints = &mut endpoints[..busy];
+        endpoints.iter_mut().for_each(|endpoint| {
             endpoint.poll();
         });
         if done(endpoints) {
