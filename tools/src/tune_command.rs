@@ -23,9 +23,9 @@ use crate::out_file::{self, OutFile, WriteError};
 /// What to tune, and where to put it.
 #[derive(Debug, Args)]
 pub struct TuneArgs {
-    /// Drivers, comma separated [default: shm, uring, udp and xdp, as far as they run here]
+    /// Drivers, comma separated; 0 leaves their limits out [default: shm, uring, udp and xdp, as far as they run here]
     #[arg(long, value_delimiter = ',', value_name = "DRIVER", value_parser = nic)]
-    pub nic: Vec<NicKind>,
+    pub nic: Vec<Option<NicKind>>,
     /// Numbers of ranks to measure the collectives with, comma separated; 0 leaves the collectives out [default: 2,4,8]
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = ranks)]
     pub ranks: Vec<usize>,
@@ -45,10 +45,20 @@ pub struct TuneArgs {
     pub json: bool,
 }
 
+impl TuneArgs {
+    /// Without collectives of one level, two levels are measured only where they are asked for.
+    fn leaves_everything_out(&self) -> bool {
+        let no_drivers = !self.nic.is_empty() && self.nic.iter().all(Option::is_none);
+        let no_collectives = !self.ranks.is_empty() && self.ranks.iter().all(|ranks| *ranks < 2);
+        no_drivers && no_collectives && self.two_level.iter().all(Option::is_none)
+    }
+}
+
 pub const NOTES: &str = "\
 Examples:
   sidelane tune                                      everything, for all jobs of this user
   sidelane tune --quick --nic uring --ranks 0        one driver, in half a minute
+  sidelane tune --nic 0 --ranks 2,16                 the collectives alone
   sidelane tune --output tuned.json --two-level 4x2,2x8    for 4 hosts of 2 ranks, and 2 of 8
   SIDELANE_TUNING=tuned.json sidelane run -n 4 ./program
   SIDELANE_TUNING= sidelane run -n 4 ./program       with what is built in
@@ -85,11 +95,16 @@ pub enum Failure {
     #[error("collectives of {hosts} hosts with {each} ranks each: {source}", hosts = shape.hosts, each = shape.each)]
     Levels { shape: Shape, source: io::Error },
     #[error("none of the drivers runs here; `sidelane doctor` tells why")]
+    NoDriver,
+    #[error("nothing is left to measure: neither drivers (--nic) nor collectives (--ranks, --two-level)")]
     Nothing,
 }
 
 /// Tunes; returns the exit code.
 pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
+    if args.leaves_everything_out() {
+        return Err(Failure::Nothing);
+    }
     let file = args.output.clone().or_else(tuning::usual_file).ok_or(Failure::NoHome)?;
     // Before the minutes of measuring, not after them.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -115,11 +130,14 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// A driver of jobs.
-fn nic(text: &str) -> Result<NicKind, String> {
+/// A driver of jobs; `None` for 0.
+fn nic(text: &str) -> Result<Option<NicKind>, String> {
+    if text == "0" {
+        return Ok(None);
+    }
     match text.parse() {
         Ok(NicKind::Mem) => Err("no job runs on `mem`, which is within one process".to_owned()),
-        other => other.map_err(|error: NoSuch| error.to_string()),
+        other => other.map(Some).map_err(|error: NoSuch| error.to_string()),
     }
 }
 
@@ -153,10 +171,10 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
         }
     };
     let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
-    let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp];
+    let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp].map(Some);
     let nics = if args.nic.is_empty() { usual.to_vec() } else { distinct(&args.nic) };
     let mut drivers = Vec::new();
-    for nic in nics {
+    for nic in nics.iter().copied().flatten() {
         if !in_a_lab && matches!(nic, NicKind::Uring | NicKind::Xdp) {
             continue;
         }
@@ -168,8 +186,8 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
             Err(error) => return Err(error),
         }
     }
-    if drivers.is_empty() {
-        return Err(Failure::Nothing);
+    if drivers.is_empty() && nics.iter().any(Option::is_some) {
+        return Err(Failure::NoDriver);
     }
     let (one_level, gains) = collectives(args, effort, in_a_lab, interrupted)?;
     let compared = levels(args, effort, in_a_lab, one_level.as_ref(), interrupted)?;

@@ -87,8 +87,9 @@ fn levels_that_cannot_be_compared_lose_nothing_else_unless_they_were_asked_for()
     if !stage.has_labs() {
         return;
     }
-    for (asked, is_left_out) in [(&["--ranks", "2"][..], true), (&["--ranks", "0", "--two-level", "2x4"], false)] {
-        let mut tool = stage.sidelane(&[&["tune", "--quick", "--nic", "shm", "--output", "-"], asked].concat());
+    let (left_out, asked_for) = (["--ranks", "2"], ["--ranks", "0", "--two-level", "2x4"]);
+    for (asked, is_left_out) in [(&left_out[..], true), (&asked_for, false)] {
+        let mut tool = stage.sidelane(&[&["tune", "--quick", "--nic", "0", "--output", "-"], asked].concat());
         let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("one level and two, ")), "it compares");
@@ -115,9 +116,9 @@ fn levels_that_cannot_be_compared_lose_nothing_else_unless_they_were_asked_for()
         if is_left_out {
             // The tables are elsewhere.
             let tuning = Tuning::parse(&written).unwrap();
-            assert!(tuning.limits.contains_key("shm"), "{tuning:?}");
+            assert!(tuning.limits.is_empty(), "{tuning:?}");
             assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
-            assert!(errors.iter().any(|line| line.contains("shm: built in: ")), "{errors:?}");
+            assert!(errors.iter().any(|line| line.contains("Collectives by messages")), "{errors:?}");
         } else {
             assert_eq!(written, "");
         }
@@ -156,6 +157,14 @@ fn more_ranks_than_a_lab_has_hosts_are_refused_at_once() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && errors.contains("HOSTSxRANKS such as 4x2"), "{errors}");
     }
+}
+
+#[test]
+fn where_everything_is_left_out_that_is_told() {
+    let stage = Stage::own_user();
+    let output = stage.output(&["tune", "--nic", "0", "--ranks", "0,1", "--two-level", "0"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("nothing is left to measure"), "{errors}");
 }
 
 #[test]
