@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 fn kernel_rungs_have_every_figure() {
     let rungs = vec![Rung::TcpBlock, Rung::TcpPoll, Rung::UdpPoll];
     // The largest exceeds what a path without flow control takes at once.
-    let plan = Plan { sizes: vec![8, 3000, 700_000], ..tiny(NicKind::Uring, rungs) };
+    let plan = Plan { sizes: vec![8, 3000, 700_000], rounds: 2, ..tiny(NicKind::Uring, rungs) };
     let mut told = Vec::new();
     let report = ladder::run(
         &plan,
@@ -162,7 +162,7 @@ impl Contender for Other {
 
 fn beside_a_contender_mpi_sends_in_windows() {
     for nic in [NicKind::Shm, NicKind::Udp, NicKind::Mem] {
-        let plan = tiny(nic, vec![Rung::Mpi]);
+        let plan = Plan { rounds: 2, ..tiny(nic, vec![Rung::Mpi]) };
         let (mut other, mut told) = (Other(0), Vec::new());
         let report = ladder::run_beside(
             &plan,
@@ -277,7 +277,7 @@ fn tiny(nic: NicKind, rungs: Vec<Rung>) -> Plan {
         sizes: vec![8],
         depth: None,
         bandwidth_size: Some(200_000),
-        rounds: 2,
+        rounds: 1,
         warm: Duration::from_millis(2),
         // Several of the scheduler's slices, so that a side that has to wait for its core still has something to measure.
         measure: Duration::from_millis(80),

@@ -1,6 +1,5 @@
 //! Two endpoints, their users, and the frames between them.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
@@ -210,14 +209,14 @@ impl<const RELIABLE: bool> World<RELIABLE> {
 
     /// A number for all that the future depends on.
     pub fn digest(&self) -> u64 {
-        let mut digest = Digest(DefaultHasher::new());
+        let mut digest = Digest(Vec::with_capacity(1 << 16));
         for node in &self.nodes {
             write!(digest, "{:?}", node.talk).expect("a digest takes all");
             if !self.plan.operations.is_empty() {
                 write!(digest, "{:?}", node.talk.endpoint().router.turn.rma).expect("a digest takes all");
             }
-            (node.life, node.peer, node.sent, node.closed, node.dialled, &node.ends).hash(&mut digest.0);
-            self.oracle.delivered_of(node.stream).hash(&mut digest.0);
+            (node.life, node.peer, node.sent, node.closed, node.dialled, &node.ends).hash(&mut digest);
+            self.oracle.delivered_of(node.stream).hash(&mut digest);
         }
         let mut frames: Vec<_> = self.frames.iter().collect();
         if self.budget.overtakings > 0 {
@@ -226,10 +225,10 @@ impl<const RELIABLE: bool> World<RELIABLE> {
             // Only the order within a direction counts.
             frames.sort_by_key(|(to, _)| *to);
         }
-        frames.hash(&mut digest.0);
+        frames.hash(&mut digest);
         write!(digest, "{:?} {:?} {:?} {}", self.now, self.budget, self.operations, self.oracle.delivered)
             .expect("a digest takes all");
-        digest.0.finish()
+        digest.finish()
     }
 
     /// One turn of a node's loop. Its user takes everything at once.
@@ -427,11 +426,23 @@ impl<const RELIABLE: bool> Node<RELIABLE> {
     }
 }
 
-struct Digest(DefaultHasher);
+/// Gathers kilobytes in pieces of a few bytes, and makes a number of them at once (CRC-64/NVME): an exploration takes a tenth
+/// less than with a hash that is fed each piece.
+struct Digest(Vec<u8>);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &self.0)
+    }
+}
 
 impl fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
+        self.write(text.as_bytes());
         Ok(())
     }
 }
