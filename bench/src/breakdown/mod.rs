@@ -294,6 +294,7 @@ const LIMIT_NS: u64 = 5_000_000_000;
 #[cfg(test)]
 mod tests {
     use sidelane_nic::LinkAddr;
+    use sidelane_nic::shm::ShmNic;
 
     use super::*;
 
@@ -371,22 +372,35 @@ mod tests {
             size: 8,
             depth: None,
             warm_ns: 1,
-            measure_ns: 1_500_000_000,
+            measure_ns: 300_000_000,
             limit_ns: 60_000_000_000,
         };
         // Whoever waits makes way: a busy machine has no core for each end.
         crate::idle::set_crowded(true);
-        let end = |role: Role, own: u16, other: u16| {
-            let nic = sidelane_nic::shm::ShmNic::open(&domain, Some(own)).unwrap();
-            play(nic, LinkAddr::Shm { endpoint: other }, role, &pattern).unwrap().samples.unwrap()
-        };
-        let (a, b) = std::thread::scope(|scope| {
-            let b = scope.spawn(|| end(Role::Responder, 2, 1));
-            (end(Role::Initiator, 1, 2), b.join().unwrap())
-        });
-        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, nanos_per_tick(), 0.0).unwrap();
-        assert!(breakdown.samples > 0 && breakdown.black_box_ns > 0.0);
-        let whole: u64 = breakdown.white_box_ns() as u64;
-        assert!(whole > 0, "{breakdown}");
+        for messages in [Messages::Plain, Messages::Active] {
+            let end = |role: Role, own: u16, other: u16| {
+                let nic = ShmNic::open(&domain, Some(own)).unwrap();
+                let other = LinkAddr::Shm { endpoint: other };
+                let outcome = match messages {
+                    Messages::Plain => play(nic, other, role, &pattern),
+                    Messages::Active => play_am(nic, other, role, &pattern),
+                };
+                outcome.unwrap().samples.unwrap()
+            };
+            let (a, b) = std::thread::scope(|scope| {
+                let b = scope.spawn(|| end(Role::Responder, 2, 1));
+                (end(Role::Initiator, 1, 2), b.join().unwrap())
+            });
+            let breakdown = Breakdown::of(NicKind::Shm, messages, 8, &a, &b, nanos_per_tick(), 0.0).unwrap();
+            assert!(breakdown.samples > 0 && breakdown.black_box_ns > 0.0);
+            let has_handlers = breakdown.parts.iter().any(|part| part.layer == "am");
+            assert_eq!(has_handlers, messages == Messages::Active, "{breakdown}");
+            // The parts are of the same round trips from end to end: nothing between two of them is left out.
+            let whole =
+                |sample: &Sample| sample.stamps[Border::Returned as usize] - sample.stamps[Border::Send as usize];
+            let longest = a.stamped.iter().map(whole).max().unwrap();
+            let white_box_ns = breakdown.white_box_ns();
+            assert!(0.0 < white_box_ns && white_box_ns <= longest as f64 * nanos_per_tick(), "{breakdown}");
+        }
     }
 }
