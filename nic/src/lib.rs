@@ -29,6 +29,7 @@ mod driver;
 pub mod encap;
 mod event;
 pub mod fault;
+mod forward;
 pub mod interface;
 mod link_table;
 pub mod mem;

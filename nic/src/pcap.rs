@@ -7,12 +7,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
-use std::task::Waker;
 use std::time::SystemTime;
 
 use crate::encap::ether;
 use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, forward};
 
 /// Writes every frame that passes a driver, both ways, to `out`. Sent frames are written when they are committed.
 ///
@@ -88,18 +87,12 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
     const RELIABLE: bool = N::RELIABLE;
     const NAME: &'static str = N::NAME;
 
-    fn caps(&self) -> &Caps {
-        self.nic.caps()
-    }
+    forward!(nic: caps, confirm, has_unread, flush, wait, waker, is_gone, counters, diagnosis, now);
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let link = self.nic.link(to)?;
         self.peers.insert(link, to);
         Ok(link)
-    }
-
-    fn confirm(&mut self, link: Link) {
-        self.nic.confirm(link);
     }
 
     fn unlink(&mut self, link: Link) {
@@ -115,42 +108,10 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
         })
     }
 
-    fn has_unread(&mut self) -> bool {
-        self.nic.has_unread()
-    }
-
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         let (now, to) = (self.nic.now(), *self.peers.get(&link)?);
         let log = &mut self.log;
         self.nic.tx_slot(link, len).map(|slot| Slot { slot, log, to, now })
-    }
-
-    fn flush(&mut self) {
-        self.nic.flush();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.nic.wait(deadline)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.nic.waker()
-    }
-
-    fn is_gone(&self, link: Link) -> bool {
-        self.nic.is_gone(link)
-    }
-
-    fn counters(&self) -> Counters {
-        self.nic.counters()
-    }
-
-    fn diagnosis(&self) -> Option<String> {
-        self.nic.diagnosis()
-    }
-
-    fn now(&self) -> Instant {
-        self.nic.now()
     }
 }
 

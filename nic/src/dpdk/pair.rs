@@ -17,13 +17,11 @@
 //! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: the shim turns others
 //!   away. So a switch can't be at the other end either.
 
-use std::io;
 use std::ops::Deref;
-use std::task::Waker;
 
 use super::{Config, Dpdk, OpenError};
-use crate::time::{Duration, Instant};
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::time::Duration;
+use crate::{Link, Nic, clock, forward};
 
 /// One end of a reliable pair.
 pub struct Pair(Dpdk);
@@ -57,55 +55,10 @@ impl Nic for Pair {
     const RELIABLE: bool = true;
     const NAME: &'static str = "dpdk";
 
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.0.link(to)
-    }
-
-    fn unlink(&mut self, link: Link) {
-        self.0.unlink(link);
-    }
-
-    #[inline]
-    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.0.rx_burst(budget, each)
-    }
-
-    #[inline]
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.0.tx_slot(link, len)
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        self.0.flush();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.0.wait(deadline)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.0.waker()
-    }
+    forward!(0: caps, link, unlink, rx_burst, tx_slot, flush, wait, waker, counters, diagnosis, now);
 
     fn is_gone(&self, link: Link) -> bool {
         self.0.peer_is_gone(link)
-    }
-
-    fn counters(&self) -> Counters {
-        self.0.counters()
-    }
-
-    fn diagnosis(&self) -> Option<String> {
-        self.0.diagnosis()
-    }
-
-    fn now(&self) -> Instant {
-        self.0.now()
     }
 }
 

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::task::Waker;
 
 use super::{Faults, Lateness};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Counters, Link, LinkAddr, Nic, TxSlot, forward};
 
 /// Lets [`Faults`] befall every frame that is sent through the driver within; what is received is left alone.
 ///
@@ -168,17 +167,7 @@ impl<N: Nic> Nic for Fault<N> {
     const RELIABLE: bool = false;
     const NAME: &'static str = N::NAME;
 
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.inner.link(to)
-    }
-
-    fn confirm(&mut self, link: Link) {
-        self.inner.confirm(link);
-    }
+    forward!(inner: caps, link, confirm, has_unread, waker, is_gone, diagnosis, now);
 
     fn unlink(&mut self, link: Link) {
         self.held.retain(|Reverse(held)| held.link != link.0);
@@ -188,10 +177,6 @@ impl<N: Nic> Nic for Fault<N> {
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
         self.release();
         self.inner.rx_burst(budget, each)
-    }
-
-    fn has_unread(&mut self) -> bool {
-        self.inner.has_unread()
     }
 
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
@@ -225,25 +210,9 @@ impl<N: Nic> Nic for Fault<N> {
         Ok(())
     }
 
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.inner.waker()
-    }
-
-    fn is_gone(&self, link: Link) -> bool {
-        self.inner.is_gone(link)
-    }
-
     fn counters(&self) -> Counters {
         let inner = self.inner.counters();
         Counters { tx_full: inner.tx_full + self.tx_full, ..inner }
-    }
-
-    fn diagnosis(&self) -> Option<String> {
-        self.inner.diagnosis()
-    }
-
-    fn now(&self) -> Instant {
-        self.inner.now()
     }
 }
 

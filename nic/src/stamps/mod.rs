@@ -6,13 +6,10 @@ mod buffer;
 
 pub use buffer::{Reader, Writer, buffer};
 
-use std::io;
 use std::ops::{Deref, DerefMut};
-use std::task::Waker;
 
 use crate::clock::ticks;
-use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Link, LinkAddr, Nic, TxSlot, forward};
 
 /// A border that a message crosses on its way. The driver's are stamped by [`Stamped`], the user's by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,21 +123,7 @@ impl<N: Nic> Nic for Stamped<N> {
     const RELIABLE: bool = N::RELIABLE;
     const NAME: &'static str = N::NAME;
 
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.inner.link(to)
-    }
-
-    fn confirm(&mut self, link: Link) {
-        self.inner.confirm(link);
-    }
-
-    fn unlink(&mut self, link: Link) {
-        self.inner.unlink(link);
-    }
+    forward!(inner: caps, link, confirm, unlink, has_unread, tx_slot_before, wait, waker, is_gone, counters, diagnosis, now);
 
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
@@ -157,10 +140,6 @@ impl<N: Nic> Nic for Stamped<N> {
                 stamps[Border::Taken as usize] = ticks();
             }
         })
-    }
-
-    fn has_unread(&mut self) -> bool {
-        self.inner.has_unread()
     }
 
     #[inline]
@@ -180,10 +159,6 @@ impl<N: Nic> Nic for Stamped<N> {
         Some(Slot { inner, commit: Some((at, committed)) })
     }
 
-    fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
-        self.inner.tx_slot_before(link, len, tail)
-    }
-
     #[inline]
     fn flush(&mut self) {
         if !self.wanted.any_of(Borders::SENDING) || !self.committed {
@@ -197,30 +172,6 @@ impl<N: Nic> Nic for Stamped<N> {
             self.stamps[Border::Flushed as usize] = ticks();
         }
         self.wanted.0 &= !Borders::SENDING.0;
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.inner.wait(deadline)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.inner.waker()
-    }
-
-    fn is_gone(&self, link: Link) -> bool {
-        self.inner.is_gone(link)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn diagnosis(&self) -> Option<String> {
-        self.inner.diagnosis()
-    }
-
-    fn now(&self) -> Instant {
-        self.inner.now()
     }
 }
 

@@ -7,14 +7,12 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
 use std::rc::Rc;
-use std::task::Waker;
 
 use libfuzzer_sys::fuzz_target;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, MemNic};
-use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::time::Duration;
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, forward};
 use sidelane_proto::{Config, Endpoint, Event, Op, OpError, PeerId, PutHow, Region, RemoteKey, Rights};
 
 /// A NIC that shows the last frame that it received.
@@ -26,42 +24,14 @@ struct Overheard {
 impl Nic for Overheard {
     const RELIABLE: bool = false;
 
-    fn caps(&self) -> &Caps {
-        self.nic.caps()
-    }
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.nic.link(to)
-    }
-    fn unlink(&mut self, link: Link) {
-        self.nic.unlink(link);
-    }
+    forward!(nic: caps, link, unlink, tx_slot, flush, wait, waker, is_gone, counters, now);
+
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let last = &self.last;
         self.nic.rx_burst(budget, |frame, from| {
             frame.clone_into(&mut last.borrow_mut());
             each(frame, from);
         })
-    }
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.nic.tx_slot(link, len)
-    }
-    fn flush(&mut self) {
-        self.nic.flush();
-    }
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.nic.wait(deadline)
-    }
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.nic.waker()
-    }
-    fn is_gone(&self, link: Link) -> bool {
-        self.nic.is_gone(link)
-    }
-    fn counters(&self) -> Counters {
-        self.nic.counters()
-    }
-    fn now(&self) -> Instant {
-        self.nic.now()
     }
 }
 

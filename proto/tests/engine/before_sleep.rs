@@ -1,15 +1,13 @@
 //! What an engine still has to do when it lies down, on a driver that makes room only then.
 
 use std::cell::Cell;
-use std::io;
 use std::sync::mpsc;
-use std::task::Waker;
 use std::thread;
 
 use sidelane_nic::clock;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, forward};
 use sidelane_proto::engine::{Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
@@ -27,39 +25,19 @@ struct RoomBeforeSleep {
 impl Nic for RoomBeforeSleep {
     const RELIABLE: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.nic.caps()
-    }
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.nic.link(to)
-    }
-    fn unlink(&mut self, link: Link) {
-        self.nic.unlink(link);
-    }
+    forward!(nic: caps, link, unlink, flush, wait, waker, is_gone, counters);
+
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
         self.in_turn.set(true);
         self.nic.rx_burst(budget, each)
     }
+
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         let in_turn = self.in_turn.get();
         self.refused |= self.begun && in_turn;
         if self.begun && (in_turn || !self.refused) { None } else { self.nic.tx_slot(link, len) }
     }
-    fn flush(&mut self) {
-        self.nic.flush();
-    }
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.nic.wait(deadline)
-    }
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.nic.waker()
-    }
-    fn is_gone(&self, link: Link) -> bool {
-        self.nic.is_gone(link)
-    }
-    fn counters(&self) -> Counters {
-        self.nic.counters()
-    }
+
     fn now(&self) -> Instant {
         self.in_turn.set(false);
         self.nic.now()

@@ -2,13 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::rc::Rc;
-use std::task::Waker;
 
 use sidelane_nic::mem::MemNic;
-use sidelane_nic::time::Instant;
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::{Link, LinkAddr, LinkError, Nic, TxSlot, forward};
 
 /// What it makes of a frame.
 pub type Forge = fn(&[u8]) -> Vec<Vec<u8>>;
@@ -47,9 +44,7 @@ impl Tap {
 impl Nic for Tap {
     const RELIABLE: bool = false;
 
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
+    forward!(inner: caps, flush, wait, waker, counters, now);
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let link = self.inner.link(to)?;
@@ -97,28 +92,8 @@ impl Nic for Tap {
         self.inner.tx_slot(link, len)
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.inner.wait(deadline)
-    }
-
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.inner.waker()
-    }
-
     fn is_gone(&self, link: Link) -> bool {
         self.controls.borrow_mut().asked += 1;
         self.inner.is_gone(link)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-
-    fn now(&self) -> Instant {
-        self.inner.now()
     }
 }

@@ -1,11 +1,10 @@
 //! A node of the fabric with a clock of its own, which may leap.
 
 use std::io;
-use std::task::Waker;
 
 use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
+use sidelane_nic::{Caps, LinkAddr, Nic, forward};
 
 use crate::wire::{FULL_LEN, crc32c, flags};
 
@@ -66,15 +65,12 @@ impl Clocked {
 impl Nic for Clocked {
     const RELIABLE: bool = false;
 
+    forward!(inner: link, unlink, tx_slot, flush, waker, is_gone, counters, now);
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        self.inner.link(to)
-    }
-    fn unlink(&mut self, link: Link) {
-        self.inner.unlink(link);
-    }
+
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let now = self.inner.now();
         if self.per_frame == Duration::ZERO && !self.deaf {
@@ -98,30 +94,14 @@ impl Nic for Clocked {
         }
         shown
     }
+
     fn has_unread(&mut self) -> bool {
         self.has_received()
     }
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.inner.tx_slot(link, len)
-    }
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
+
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let deadline = deadline.map(|deadline| self.fabric_time(deadline));
         self.inner.wait(deadline)
-    }
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.inner.waker()
-    }
-    fn is_gone(&self, link: Link) -> bool {
-        self.inner.is_gone(link)
-    }
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-    fn now(&self) -> Instant {
-        self.inner.now() + Duration::from_nanos(self.ahead)
     }
 }
 
