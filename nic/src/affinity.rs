@@ -7,16 +7,22 @@ use std::path::{Path, PathBuf};
 
 /// Cores that this process may run on, in ascending order.
 pub fn cores() -> Vec<usize> {
-    // SAFETY: A `cpu_set_t` is a plain array of bits, for which all zeros is a value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let mut set = NO_CORES;
     // SAFETY: The kernel writes at most the size given, which is that of `set`.
-    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), set.as_mut_ptr().cast()) };
     if result < 0 {
         return vec![0];
     }
-    // SAFETY: Every index is below CPU_SETSIZE, the number of bits in the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+    (0..CORES_MAX).filter(|core| set[core / WORD_BITS] >> (core % WORD_BITS) & 1 != 0).collect()
 }
+
+/// What sched_setaffinity(2) takes: a bit for each core. Longer than `cpu_set_t`, whose 1,024 the kernel refuses where there may be more.
+type CoreSet = [libc::c_ulong; CORES_MAX / WORD_BITS];
+
+const NO_CORES: CoreSet = [0; CORES_MAX / WORD_BITS];
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+/// The largest `NR_CPUS` that Linux is built for (arch/x86/Kconfig, arch/powerpc/Kconfig).
+const CORES_MAX: usize = 8192;
 
 /// The same, but neighbours of one physical core (hyperthreads) not before each physical core has been named once: whoever
 /// takes the first few shares as little as can be.
@@ -103,17 +109,12 @@ fn members(ranges: &str) -> impl Iterator<Item = usize> {
         .flatten()
 }
 
-/// Keeps the calling thread on `core`, if there is such a one.
+/// Keeps the calling thread on `core`, if there is such a one. Allocates nothing, so that a process may call it between fork and exec.
 pub fn pin_to(core: usize) -> io::Result<()> {
-    if core >= libc::CPU_SETSIZE as usize {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: As in `cores`.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: The index is below CPU_SETSIZE, seen above.
-    unsafe { libc::CPU_SET(core, &mut set) };
+    let mut set = NO_CORES;
+    *set.get_mut(core / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (core % WORD_BITS);
     // SAFETY: The kernel reads the size given, which is that of `set`.
-    if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } < 0 {
+    if unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
@@ -163,6 +164,38 @@ mod tests {
         assert_eq!(Part::HardwareThread.around(&all), (all.len() == 1).then_some(all[0]));
         assert_eq!(Part::Package.around(&[]), None);
         assert_eq!(Part::Package.around(&[1 << 20]), None, "there is no such core");
+    }
+
+    /// Has the kernel refuse sets of fewer than 4,096 cores to this thread, as it does where it may have so many.
+    fn may_have_many_cores() -> bool {
+        let step = |code, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
+        let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        // The call's number, and the low half of its second argument (linux/seccomp.h).
+        let length_at = 24 + if cfg!(target_endian = "little") { 0 } else { 4 };
+        let filter = [
+            step(load, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 3, libc::SYS_sched_getaffinity as u32),
+            step(load, 0, 0, length_at),
+            step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, 4096 / 8),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: The kernel copies the program, which outlives the call.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        }
+    }
+
+    #[test]
+    fn cores_are_told_where_there_may_be_thousands() {
+        let all = cores();
+        let told = std::thread::spawn(|| may_have_many_cores().then(cores)).join().unwrap();
+        match told {
+            Some(told) => assert_eq!(told, all),
+            None => println!("skipped: wants CONFIG_SECCOMP_FILTER"),
+        }
     }
 
     #[test]

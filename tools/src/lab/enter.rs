@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
+use sidelane_nic::affinity;
+
 /// The namespaces of one host. They live as long as this, a process inside, or a command made from it.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -38,7 +40,7 @@ pub fn tie(command: &mut Command) {
 pub fn pin_to(command: &mut Command, core: usize) {
     // SAFETY: As above.
     unsafe {
-        command.pre_exec(move || pin(core));
+        command.pre_exec(move || affinity::pin_to(core));
     }
 }
 
@@ -55,7 +57,7 @@ impl Entry {
                 if lifetime == Lifetime::Tied {
                     die_with(parent)?;
                 }
-                core.map_or(Ok(()), pin)
+                core.map_or(Ok(()), affinity::pin_to)
             });
         }
     }
@@ -84,16 +86,6 @@ fn die_with(parent: u32) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     Ok(())
-}
-
-fn pin(core: usize) -> io::Result<()> {
-    // SAFETY: cpu_set_t is plain data for which zeroes mean "no core"; CPU_SET checks its bound itself; the set is
-    // alive during the call, which is given its size.
-    check(unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    })
 }
 
 fn check(outcome: libc::c_int) -> io::Result<()> {
