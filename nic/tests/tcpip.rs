@@ -4,7 +4,7 @@ use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config, Fabric, LinkModel, MemNic};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
-use sidelane_nic::{LinkAddr, Nic, tcpip};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, forward, tcpip};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, RxToken, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
@@ -109,6 +109,45 @@ fn tcp_echoes_over_shared_memory() {
     let domain = format!("tcpip-{}", std::process::id());
     let open = || ShmNic::open(&domain, None).unwrap();
     echo(open(), open(), 3_000_000, |_, _| {});
+}
+
+/// Keeps room for frames of its largest length apart from that for short ones, which are four between two flushes.
+struct Apart {
+    nic: MemNic,
+    room: usize,
+}
+
+impl Nic for Apart {
+    const RELIABLE: bool = false;
+
+    forward!(nic: caps, link, unlink, rx_burst, wait, waker, is_gone, counters, now);
+
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        if len < self.nic.caps().mtu {
+            self.room = self.room.checked_sub(1)?;
+        }
+        self.nic.tx_slot(link, len)
+    }
+
+    fn flush(&mut self) {
+        self.room = 4;
+        self.nic.flush();
+    }
+}
+
+#[test]
+fn packets_of_one_turn_leave_however_many_they_are() {
+    let fabric = Fabric::new(0);
+    let [nic, mut peer] = [(); 2].map(|()| fabric.nic(Config::default()));
+    let mut device = tcpip::Device::new(Apart { nic, room: 4 }, peer.caps().addr).unwrap();
+    for number in 0..10 {
+        device.transmit(Instant::ZERO).unwrap().consume(20, |packet| packet.fill(number));
+    }
+    device.nic_mut().flush();
+    fabric.advance_to(peer.now() + Duration::from_millis(1));
+    let mut came = Vec::new();
+    peer.rx_burst(20, |packet, _| came.push(packet[0]));
+    assert_eq!((came, device.unsent()), ((0..10).collect(), 0));
 }
 
 /// Sends as many packets as there is room for.

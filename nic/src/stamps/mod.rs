@@ -106,6 +106,24 @@ impl<N: Nic> Stamped<N> {
         self.wanted.0 |= borders.0;
     }
 
+    /// Has the driver within lend a slot, and stamps that if it is asked for.
+    #[inline]
+    fn lend<'a, S: TxSlot>(&'a mut self, lend: impl FnOnce(&'a mut N) -> Option<S>) -> Option<Slot<'a, S>> {
+        let Self { inner, stamps, wanted, committed } = self;
+        if !wanted.any_of(Borders::SENDING) {
+            return Some(Slot { inner: lend(inner)?, commit: None });
+        }
+        if wanted.has(Border::Asked) {
+            stamps[Border::Asked as usize] = ticks();
+        }
+        let inner = lend(inner)?;
+        if wanted.has(Border::Lent) {
+            stamps[Border::Lent as usize] = ticks();
+        }
+        let at = wanted.has(Border::Committed).then_some(&mut stamps[Border::Committed as usize]);
+        Some(Slot { inner, commit: Some((at, committed)) })
+    }
+
     /// The stamps of both ways, which end here. The user adds its own.
     pub fn take(&mut self) -> Stamps {
         self.wanted = Borders::NONE;
@@ -123,7 +141,7 @@ impl<N: Nic> Nic for Stamped<N> {
     const RELIABLE: bool = N::RELIABLE;
     const NAME: &'static str = N::NAME;
 
-    forward!(inner: caps, link, confirm, unlink, has_unread, tx_slot_before, wait, waker, is_gone, counters, diagnosis, now);
+    forward!(inner: caps, link, confirm, unlink, has_unread, wait, waker, is_gone, counters, diagnosis, now);
 
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
@@ -144,19 +162,12 @@ impl<N: Nic> Nic for Stamped<N> {
 
     #[inline]
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        let Self { inner, stamps, wanted, committed } = self;
-        if !wanted.any_of(Borders::SENDING) {
-            return Some(Slot { inner: inner.tx_slot(link, len)?, commit: None });
-        }
-        if wanted.has(Border::Asked) {
-            stamps[Border::Asked as usize] = ticks();
-        }
-        let inner = inner.tx_slot(link, len)?;
-        if wanted.has(Border::Lent) {
-            stamps[Border::Lent as usize] = ticks();
-        }
-        let at = wanted.has(Border::Committed).then_some(&mut stamps[Border::Committed as usize]);
-        Some(Slot { inner, commit: Some((at, committed)) })
+        self.lend(|inner| inner.tx_slot(link, len))
+    }
+
+    #[inline]
+    fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
+        self.lend(|inner| inner.tx_slot_before(link, len, tail))
     }
 
     #[inline]
@@ -206,6 +217,7 @@ impl<S: TxSlot> DerefMut for Slot<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OwnSlot;
     use crate::mem::{Config, Fabric};
 
     #[test]
@@ -239,5 +251,36 @@ mod tests {
         }
         pass(&mut a, &mut b);
         assert_eq!((a.take(), b.take()), ([0; BORDERS], [0; BORDERS]), "once, and no more");
+    }
+
+    /// Lends slots before a tail, which it copies.
+    struct Before<N>(N);
+
+    impl<N: Nic> Nic for Before<N> {
+        const RELIABLE: bool = N::RELIABLE;
+
+        forward!(0: caps, link, unlink, rx_burst, tx_slot, flush, wait, waker, is_gone, counters, now);
+
+        fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
+            let send = move |frame: Vec<u8>| {
+                let mut slot = self.0.tx_slot(link, len + tail.len()).unwrap();
+                slot.copy_from_slice(&[&frame, tail].concat());
+                slot.commit();
+            };
+            Some(OwnSlot::new(vec![0; len], send))
+        }
+    }
+
+    #[test]
+    fn frames_that_end_elsewhere_are_stamped_too() {
+        let fabric = Fabric::new(0);
+        let mut a = Stamped::new(Before(fabric.nic(Config::default())));
+        let link = a.link(fabric.nic(Config::default()).caps().addr).unwrap();
+        a.stamp_sending();
+        a.tx_slot_before(link, 8, b"tail").unwrap().commit();
+        a.flush();
+        let stamps = a.take();
+        let way = &stamps[Border::Asked as usize..=Border::Flushed as usize];
+        assert!(way.is_sorted() && way[0] > 0, "{way:?}");
     }
 }
