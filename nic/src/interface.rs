@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::c_int;
 
-use crate::Caps;
 use crate::socket::check;
+use crate::{Caps, netlink};
 
 /// A network interface by number and name.
 #[derive(Clone, Copy)]
@@ -36,26 +36,14 @@ impl Interface {
         if ip.is_loopback() {
             return Self::find("lo");
         }
-        let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-        // SAFETY: `list` is a valid place for the answer.
-        if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-            return None;
-        }
-        let mut found = None;
-        let mut entry = list;
-        // SAFETY: the list is as getifaddrs(3) made it: entries end with a null `ifa_next`, names are C strings, and
-        // an address that is not null has the length of its family.
-        unsafe {
-            while !entry.is_null() && found.is_none() {
-                if address_of((*entry).ifa_addr) == Some(ip) {
-                    let name = std::ffi::CStr::from_ptr((*entry).ifa_name).to_str();
-                    found = name.ok().and_then(Self::find);
-                }
-                entry = (*entry).ifa_next;
-            }
-            libc::freeifaddrs(list);
-        }
-        found
+        addresses().ok()?.into_iter().find(|address| address.ip == ip).map(|address| address.interface)
+    }
+
+    fn numbered(index: c_int) -> Option<Self> {
+        let mut name = [0; libc::IFNAMSIZ];
+        // SAFETY: `name` has room for the longest name and its end.
+        let found = unsafe { libc::if_indextoname(index as libc::c_uint, name.as_mut_ptr()) };
+        (!found.is_null()).then_some(Self { index, name })
     }
 
     /// Names of all interfaces in this network namespace.
@@ -76,6 +64,12 @@ impl Interface {
             libc::if_freenameindex(list);
         }
         names
+    }
+
+    /// Its name when it was looked for.
+    pub fn name(&self) -> String {
+        let bytes: Vec<u8> = self.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// The kernel's number for it.
@@ -199,30 +193,42 @@ pub(crate) fn payload_of(name: &str, mtu: usize, cost: usize) -> Result<usize, M
     if mtu < least { Err(MtuTooSmall { name: name.to_owned(), mtu, least }) } else { Ok(mtu - cost) }
 }
 
-/// The IP address in a socket address, if it is of such a family.
-///
-/// # Safety
-/// `addr` is null, or points to a whole socket address of the family that it states.
-unsafe fn address_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
-    if addr.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller promises; unaligned reads need no more.
-    unsafe {
-        match i32::from((*addr).sa_family) {
-            libc::AF_INET => {
-                let addr = addr.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(IpAddr::from(addr.sin_addr.s_addr.to_ne_bytes()))
-            }
-            libc::AF_INET6 => {
-                let addr = addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(IpAddr::from(addr.sin6_addr.s6_addr))
-            }
-            _ => None,
-        }
-    }
+/// An IP address of this network namespace's.
+#[derive(Clone, Copy)]
+pub struct Address {
+    /// Which has it. An address may have a label of its own, and getifaddrs(3) tells that for its interface's name.
+    pub interface: Interface,
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits that it has in common with all of its network.
+    pub prefix: u8,
 }
 
+/// All addresses of this network namespace.
+pub fn addresses() -> io::Result<Vec<Address>> {
+    let mut found = Vec::new();
+    // `struct ifaddrmsg` (linux/if_addr.h): family, any; prefix length, flags, scope, and in four bytes the interface's number.
+    netlink::list(libc::NETLINK_ROUTE, libc::RTM_GETADDR, &[0; ADDRESS_LEN], |answer| {
+        found.extend(answer.split_at_checked(ADDRESS_LEN).and_then(|(about, attributes)| address(about, attributes)));
+    })?;
+    Ok(found)
+}
+
+fn address(about: &[u8], attributes: &[u8]) -> Option<Address> {
+    let told = |kind| netlink::attributes(attributes).find(|(other, _)| *other == usize::from(kind));
+    // Where both are told, the other is the far end's.
+    let (_, bytes) = told(libc::IFA_LOCAL).or_else(|| told(libc::IFA_ADDRESS))?;
+    let ip = match i32::from(about[0]) {
+        libc::AF_INET => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        libc::AF_INET6 => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+        _ => return None,
+    };
+    let interface = Interface::numbered(c_int::try_from(netlink::number(&about[4..8])).ok()?)?;
+    Some(Address { interface, ip, prefix: about[1] })
+}
+
+/// `struct ifaddrmsg` (linux/if_addr.h)
+const ADDRESS_LEN: usize = 8;
 /// linux/ethtool.h
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 /// linux/ethtool.h

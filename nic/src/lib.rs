@@ -34,6 +34,7 @@ pub mod interface;
 mod link_table;
 pub mod mem;
 mod names;
+mod netlink;
 mod own_slot;
 pub mod page;
 #[cfg(test)]

@@ -3,15 +3,14 @@
 //!
 //! Any user can take any name. So whoever meets one asks the kernel whose socket has it (sock_diag(7)), and by what others
 //! have taken is kept out, but never misled.
-#![allow(unsafe_code)] // A socket of a family that std has none of, and who we are.
+#![allow(unsafe_code)] // Who we are.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::fd::FromRawFd;
+use std::fs;
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use crate::socket::check;
+use crate::netlink;
 
 /// A name that is ours until this is dropped.
 pub struct Name(#[allow(dead_code)] UnixDatagram);
@@ -75,71 +74,32 @@ pub fn process_of(stranger: Option<u32>) -> String {
 
 /// Names with their users (linux/unix_diag.h).
 fn told_by_kernel() -> io::Result<Vec<(String, Option<u32>)>> {
-    // SAFETY: plain calls; the descriptor is nobody else's.
-    let mut kernel = unsafe {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        File::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG))?)
-    };
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     let request = [
-        // `struct nlmsghdr`: length, type, flags, number and sender.
-        &40u32.to_ne_bytes()[..],
-        &SOCK_DIAG_BY_FAMILY.to_ne_bytes(),
-        &flags.to_ne_bytes(),
-        &[0; 8],
         // `struct unix_diag_req`: family, all states, any inode, what to show, no cookie.
-        &[libc::AF_UNIX as u8, 0, 0, 0],
+        &[libc::AF_UNIX as u8, 0, 0, 0][..],
         &[0xff; 4],
         &[0; 4],
         &(SHOW_NAME | SHOW_UID).to_ne_bytes(),
         &[0xff; 8],
     ];
-    kernel.write_all(&request.concat())?;
-    let (mut names, mut answers) = (Vec::new(), vec![0; ANSWERS_LEN_MAX]);
-    loop {
-        let len = kernel.read(&mut answers)?;
-        let mut rest = &answers[..len];
-        while let Some((message, behind)) = rest.get(..4).and_then(|len| first(rest, number(len), NLMSG_LEN)) {
-            match number(&message[4..6]) as libc::c_int {
-                libc::NLMSG_DONE => return Ok(names),
-                libc::NLMSG_ERROR => {
-                    let errno = message.get(NLMSG_LEN..NLMSG_LEN + 4).map_or(0, number) as i32;
-                    return Err(io::Error::from_raw_os_error(-errno));
-                }
-                _ => names.extend(message.get(NLMSG_LEN + UNIX_DIAG_LEN..).and_then(name_of)),
-            }
-            rest = behind;
-        }
-    }
+    let mut names = Vec::new();
+    netlink::list(libc::NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, &request.concat(), |answer| {
+        names.extend(answer.get(UNIX_DIAG_LEN..).and_then(name_of));
+    })?;
+    Ok(names)
 }
 
 /// The abstract name that a socket's attributes tell, and its user.
-fn name_of(mut attributes: &[u8]) -> Option<(String, Option<u32>)> {
+fn name_of(attributes: &[u8]) -> Option<(String, Option<u32>)> {
     let (mut name, mut user) = (None, None);
-    while let Some((attribute, behind)) = attributes.get(..2).and_then(|len| first(attributes, number(len), 4)) {
-        match (number(&attribute[2..4]), &attribute[4..]) {
+    for attribute in netlink::attributes(attributes) {
+        match attribute {
             (UNIX_DIAG_NAME, [0, text @ ..]) => name = std::str::from_utf8(text).ok().map(str::to_owned),
-            (UNIX_DIAG_UID, uid) => user = (uid.len() == 4).then(|| number(uid) as u32),
+            (UNIX_DIAG_UID, uid) => user = (uid.len() == 4).then(|| netlink::number(uid) as u32),
             _ => {}
         }
-        attributes = behind;
     }
     Some((name?, user))
-}
-
-/// The first of parts that begin with their lengths, if it has `least` bytes, and what is behind it.
-fn first(parts: &[u8], len: usize, least: usize) -> Option<(&[u8], &[u8])> {
-    let part = parts.get(..len).filter(|part| part.len() >= least)?;
-    Some((part, parts.get(len.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-/// Two or four bytes in the machine's order.
-fn number(bytes: &[u8]) -> usize {
-    match *bytes {
-        [a, b] => u16::from_ne_bytes([a, b]).into(),
-        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]) as usize,
-        _ => 0,
-    }
 }
 
 /// The same without users, from a kernel without `CONFIG_UNIX_DIAG`.
@@ -158,12 +118,8 @@ const SHOW_UID: u32 = 0x40;
 const UNIX_DIAG_NAME: usize = 0;
 /// linux/unix_diag.h
 const UNIX_DIAG_UID: usize = 7;
-/// `struct nlmsghdr`
-const NLMSG_LEN: usize = 16;
 /// `struct unix_diag_msg`
 const UNIX_DIAG_LEN: usize = 16;
-/// What the kernel tells at a time at most (`netlink_recvmsg`).
-const ANSWERS_LEN_MAX: usize = 32 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -204,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_read_beyond_their_end() {
-        for bytes in [&[][..], &[5], &[9, 0, 0, 0], &[4, 0, 0, 0], &[3, 0, 7, 0], &[8, 0, 7, 0, 1], &[0; 12]] {
+    fn a_socket_s_attributes_tell_its_name_and_user() {
+        for bytes in [&[][..], &[4, 0, 0, 0], &[8, 0, 7, 0, 1]] {
             assert_eq!(name_of(bytes), None, "{bytes:?}");
         }
         let name = [

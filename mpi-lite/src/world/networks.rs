@@ -1,12 +1,11 @@
 //! The networks that this host is in, and what this process may do in them.
-#![allow(unsafe_code)] // getifaddrs(3) and socket(2).
+#![allow(unsafe_code)] // socket(2).
 
-use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 
-use sidelane_nic::interface::Interface;
+use sidelane_nic::interface::{self, Address};
 
 use super::card::Net;
 
@@ -14,13 +13,16 @@ use super::card::Net;
 /// for containers or virtual machines of this host.
 pub fn all() -> Vec<Net> {
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return Vec::new() };
-    let found = addresses().into_iter().filter_map(|(name, ip, prefix)| {
-        let interface = Interface::find(&name)?;
-        let flags = interface.flags(socket.as_fd()).ok()?;
-        let mac = interface.mac(socket.as_fd()).ok().flatten().filter(|mac| *mac != [0; 6]);
-        let mtu = interface.mtu(socket.as_fd()).ok()?;
-        leads_out(&name, flags).then_some(Net { interface: name, ip, prefix, mac, mtu })
-    });
+    let found =
+        interface::addresses().unwrap_or_default().into_iter().filter_map(|Address { interface, ip, prefix }| {
+            let flags = interface.flags(socket.as_fd()).ok()?;
+            let mac = interface.mac(socket.as_fd()).ok().flatten().filter(|mac| *mac != [0; 6]);
+            let mtu = interface.mtu(socket.as_fd()).ok()?;
+            let interface = interface.name();
+            // One that is valid on its link only has to be told with that.
+            let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+            (!link_local && leads_out(&interface, flags)).then_some(Net { interface, ip, prefix, mac, mtu })
+        });
     found.collect()
 }
 
@@ -35,59 +37,6 @@ fn leads_out(name: &str, flags: i32) -> bool {
 /// What Docker, libvirt, LXC, LXD, Podman and Kubernetes call the bridges and tunnels of their own.
 fn is_internal(name: &str) -> bool {
     ["docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni", "flannel", "cali"].iter().any(|p| name.starts_with(p))
-}
-
-/// Interface, address and prefix length of every IPv4 address, and of those IPv6 addresses that are valid beyond a link.
-fn addresses() -> Vec<(String, IpAddr, u8)> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `list` is a valid place for the answer.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    let mut entry = list;
-    while !entry.is_null() {
-        // SAFETY: The list is as getifaddrs(3) made it: entries end with a null `ifa_next`, and names are C strings.
-        let (name, address, mask) = unsafe {
-            let entry = &*entry;
-            (CStr::from_ptr(entry.ifa_name), ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask))
-        };
-        if let (Ok(name), Some(ip)) = (name.to_str(), address) {
-            let prefix = match mask {
-                Some(IpAddr::V4(mask)) => u32::from(mask).count_ones(),
-                Some(IpAddr::V6(mask)) => u128::from(mask).count_ones(),
-                None => 128,
-            };
-            let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-            if !link_local {
-                found.push((name.to_owned(), ip, prefix as u8));
-            }
-        }
-        // SAFETY: As above.
-        entry = unsafe { (*entry).ifa_next };
-    }
-    // SAFETY: It came from getifaddrs, and nothing of it is used any more.
-    unsafe { libc::freeifaddrs(list) };
-    found
-}
-
-/// # Safety
-/// `address` is null, or as getifaddrs(3) made it.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: Not null, and an address has the length of its family, whose field comes first in all of them.
-    unsafe {
-        match i32::from((*address).sa_family) {
-            libc::AF_INET => {
-                let address = &*address.cast::<libc::sockaddr_in>();
-                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
-            }
-            libc::AF_INET6 => Some(Ipv6Addr::from((*address.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr).into()),
-            _ => None,
-        }
-    }
 }
 
 /// True if this process may open packet sockets (packet(7): CAP_NET_RAW).

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use sidelane_nic::interface::{Interface, addresses};
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{Config, OpenError, Uring};
 use sidelane_nic::{Caps, Nic};
@@ -142,4 +143,30 @@ pub fn an_interface_that_is_too_narrow_is_refused_with_the_least_mtu() {
         let error = real("vA").err().expect("trains have longer headers").to_string();
         assert!(error.contains("156"), "{error}");
     }
+}
+
+pub fn addresses_are_their_interfaces_whatever_their_labels() {
+    veth("vA", "vB");
+    for address in [
+        "10.0.0.1/24 dev vA",
+        "10.0.0.2/30 dev vA label vA:1",
+        "10.0.0.3/24 dev vB label vA",
+        "10.0.0.4/24 dev vB label public",
+        "10.0.0.5 peer 10.0.0.6/32 dev vB",
+    ] {
+        ip(&format!("addr add {address}"));
+    }
+    let told: Vec<_> = addresses().unwrap().into_iter().map(|at| (at.interface.name(), at.ip, at.prefix)).collect();
+    for (interface, ip, prefix) in [
+        ("vA", "10.0.0.1", 24),
+        ("vA", "10.0.0.2", 30),
+        ("vB", "10.0.0.3", 24),
+        ("vB", "10.0.0.4", 24),
+        ("vB", "10.0.0.5", 32),
+    ] {
+        let ip = ip.parse().unwrap();
+        assert!(told.contains(&(interface.to_owned(), ip, prefix)), "{ip}: {told:?}");
+        assert_eq!(Interface::with_address(ip).map(|found| found.name()), Some(interface.to_owned()), "{ip}");
+    }
+    assert!(Interface::with_address("10.0.0.6".parse().unwrap()).is_none(), "the far end's");
 }

@@ -69,5 +69,6 @@ inside_a_namespace! {
         lost_offload_fails_large_frames_only
         mtu_follows_the_interface
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
+        addresses_are_their_interfaces_whatever_their_labels
     }
 }
