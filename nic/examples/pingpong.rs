@@ -13,11 +13,10 @@
 //! ip netns exec B pingpong uring:vB/1 echo &
 //! ip netns exec A pingpong uring:vA/1 ping 02:00:00:00:0b:01/1 8
 //! ```
-#![allow(unsafe_code)] // sched_setaffinity.
 
 use sidelane_nic::spec::Spec;
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, clock, dpdk, udp, uring, xdp};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, affinity, clock, dpdk, udp, uring, xdp};
 
 /// First byte of a frame: what the far end does with it. Second byte: how many frames it confirms at a time.
 const PING: u8 = 0;
@@ -70,12 +69,12 @@ fn main() {
 fn run(mut nic: impl Nic, args: &[&str]) {
     match args {
         ["echo"] => {
-            pin(1);
+            let _ = affinity::pin_to(1);
             println!("at {}", nic.caps().addr);
             echo(&mut nic);
         }
         [pattern, peer, size, count @ ..] => {
-            pin(0);
+            let _ = affinity::pin_to(0);
             let link = nic.link(peer.parse().expect("peer")).unwrap();
             nic.confirm(link);
             let size: usize = if *size == "mtu" { nic.caps().mtu } else { size.parse().expect("size") };
@@ -224,13 +223,4 @@ fn send(nic: &mut impl Nic, link: Link, kind_and_step: [u8; 2], len: usize) -> b
     slot[..2].copy_from_slice(&kind_and_step);
     slot.commit();
     true
-}
-
-fn pin(cpu: usize) {
-    // SAFETY: all zeroes is an empty set, and the set lives through the calls.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-    }
 }

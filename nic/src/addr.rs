@@ -79,12 +79,25 @@ pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn every_kind_of_address_reads_back_as_it_was_written() {
         for text in ["02:00:00:00:0a:01/7", "10.0.0.1:4000", "[::1]:9", "shm/3", "mem/5"] {
             assert_eq!(text.parse::<LinkAddr>().unwrap().to_string(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_reads_back_as_it_was_written(
+            text in "(shm|mem|([0-9a-f]{1,2}:){5}[0-9A-F]{2})/[0-9]{1,10}|([0-9]{1,3}\\.){3}[0-9]{1,3}:[0-9]{1,5}|\\[[0-9a-f:.%]{2,9}\\]:[0-9]{1,5}",
+        ) {
+            if let Ok(addr) = text.parse::<LinkAddr>() {
+                prop_assert_eq!(addr.to_string().parse(), Ok(addr));
+            }
         }
     }
 

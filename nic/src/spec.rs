@@ -253,7 +253,6 @@ fn dpdk(text: &str) -> Result<dpdk::Config, SpecError> {
         Some((text, eal)) => (text, Some(eal.to_owned())),
         None => (text, None),
     };
-    let text = somewhere("dpdk", text, "dpdk:0000:00:04.0, dpdk:memif:NAME or dpdk:vhost:PATH")?;
     let mut config = dpdk::Config { eal, ..dpdk::Config::new("") };
     for option in text.split(',') {
         match option.split_once('=') {
@@ -267,6 +266,7 @@ fn dpdk(text: &str) -> Result<dpdk::Config, SpecError> {
             _ => config.device.extend([",", option]),
         }
     }
+    config.device = somewhere("dpdk", &config.device, "dpdk:0000:00:04.0, dpdk:memif:NAME or dpdk:vhost:PATH")?;
     Ok(config)
 }
 
@@ -293,6 +293,8 @@ fn no_option(driver: &'static str, option: &str, known: &'static str) -> SpecErr
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{LinkAddr, TxSlot};
 
@@ -322,6 +324,19 @@ mod tests {
         assert_eq!((endpoint, real_frames), (3, true));
     }
 
+    proptest! {
+        #[test]
+        fn whatever_is_read_reads_back_as_it_was_written(
+            driver in "uring|xdp|udp|dpdk|shm|mem",
+            place in "|eth0|10\\.0\\.0\\.1:[0-9]{1,5}|\\[fe80::1(%2)?\\]:80|[a-z0-9:.=]{1,12}",
+            options in "(,|,endpoint=[0-9]{1,5}|,queue=[0-9]|,mtu=[0-9]{2,4}|,native|,generic|,real-frames|,shared|,lossy|,eal=[a-z ,=]{0,9}|,[a-z=]{0,5}){0,4}",
+        ) {
+            if let Ok(spec) = format!("{driver}:{place}{options}").parse::<Spec>() {
+                prop_assert_eq!(spec.to_string().parse(), Ok(spec));
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
         for (text, says) in [
@@ -336,6 +351,7 @@ mod tests {
             ("xdp:a,queue=-1", "`-1` is no queue"),
             ("xdp:a,real-frames", "xdp has no option `real-frames`; it has endpoint=N, queue=N, native and generic"),
             ("dpdk:", "dpdk what? write dpdk:0000:00:04.0"),
+            ("dpdk:shared,endpoint=3", "dpdk what? write dpdk:0000:00:04.0"),
             ("dpdk:memif:x,mtu=many", "`many` is no MTU"),
             ("udp:", "udp what? write udp:IP:PORT"),
             ("udp:10.0.0.1", "`10.0.0.1` is no address to bind to"),
