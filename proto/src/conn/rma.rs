@@ -60,9 +60,9 @@ impl Conn {
         self.one_sided.as_ref().is_none_or(|one_sided| one_sided.is_settled())
     }
 
-    /// True while answers to the peer wait for room, and so may not go out behind our Close.
-    pub(super) fn has_answers_waiting(&self) -> bool {
-        self.one_sided.as_ref().is_some_and(|one_sided| one_sided.has_answers_waiting())
+    /// True while the peer is owed answers, or a Done, which may not go out behind our Close.
+    pub(super) fn owes_answers(&self) -> bool {
+        self.one_sided.as_ref().is_some_and(|one_sided| one_sided.owes_answers())
     }
 
     /// The turn has come to tell the peer what is done.

@@ -142,7 +142,7 @@ impl Conn {
         if self.owed.has(Owed::CLOSE)
             && self.phase == Phase::Closing
             && self.operations_are_settled()
-            && !self.has_answers_waiting()
+            && !self.owes_answers()
             && self.fifo.push_close()
         {
             self.owed.remove(Owed::CLOSE);

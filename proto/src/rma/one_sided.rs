@@ -296,6 +296,11 @@ impl OneSided {
         self.served.has_replies()
     }
 
+    /// True while the peer is to be told something that is not in the outbox: for want of room, or of a turn.
+    pub fn owes_answers(&self) -> bool {
+        self.has_answers_waiting() || self.served.owes_done()
+    }
+
     /// True when there is something to transmit.
     #[inline]
     pub fn has_unsent(&self) -> bool {

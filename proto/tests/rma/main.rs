@@ -1,6 +1,7 @@
 //! One-sided operations in virtual time: each test one behaviour that `PROTOCOL.md` promises, and storms of faults under
 //! an oracle.
 
+mod closes;
 mod company;
 mod full_ring;
 mod pair;

@@ -1,23 +1,21 @@
 //! One behaviour a test, on a link without faults but for those that a test makes.
 
-use sidelane_nic::Nic;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{LinkModel, MemNic};
 use sidelane_nic::time::Duration;
-use sidelane_proto::{Config, Event, GoneReason, OpError, PeerId, PutHow, Region, Reject, RemoteKey, Rights, RmaError};
+use sidelane_proto::{Config, Event, GoneReason, OpError, PutHow, Region, Reject, RemoteKey, Rights, RmaError};
 
 use crate::pair::{Pair, good_link};
-use crate::reliable_nic::Reliable;
 
 /// A pair, a region of `len` zeros at B, and a key to it.
-fn with_region(len: usize, rights: Rights) -> (Pair<MemNic>, Region, RemoteKey) {
+pub fn with_region(len: usize, rights: Rights) -> (Pair<MemNic>, Region, RemoteKey) {
     let mut pair = Pair::calm();
     let region = pair.b().endpoint.register(vec![0; len]);
     let key = pair.b().endpoint.publish(region, rights, None).unwrap();
     (pair, region, key)
 }
 
-fn pattern(len: usize) -> Vec<u8> {
+pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 256) as u8 | 1).collect()
 }
 
@@ -312,72 +310,6 @@ fn when_the_peer_is_gone_everything_ends_with_an_error() {
     assert_eq!(events[6], Event::Gone { peer, reason: GoneReason::Silent });
     assert!(ops.iter().all(|&op| pair.a().endpoint.is_done(op)));
     assert_eq!(pair.a().endpoint.put(peer, &key, 0, &[1], PutHow::default()), Err(RmaError::NoPeer));
-}
-
-#[test]
-fn a_close_waits_for_what_is_under_way() {
-    let (mut pair, region, key) = with_region(200_000, Rights::ALL);
-    let peer = pair.a().peer;
-    let landing = pair.a().endpoint.register(vec![1; 200_000]);
-    let put = pair.a().endpoint.put(peer, &key, 0, &pattern(200_000), PutHow::default()).unwrap();
-    let get = pair.a().endpoint.get(peer, &key, 0, landing, 0..200_000).unwrap();
-    pair.a().endpoint.close(peer);
-    // B's user comes to the close when it looks for messages.
-    pair.until(|pair| {
-        pair.b().endpoint.recv(|_, _| ());
-        pair.a().events.len() == 2 && !pair.b().events.is_empty()
-    });
-    assert!(pair.a().endpoint.is_done(put));
-    assert_eq!(pair.a().take_events(), [Event::Got { op: get }, Event::Closed { peer }]);
-    assert!(matches!(pair.b().take_events()[..], [Event::Closed { .. }]));
-    assert!(*pair.b().endpoint.region(region).unwrap() == pattern(200_000));
-    assert!(*pair.a().endpoint.region(landing).unwrap() == pattern(200_000));
-}
-
-/// Begun when the peer's Close had arrived, and nobody had come to it: they are never answered, and our own close waits for none.
-fn what_is_begun_behind_a_close_ends<N: Nic>(linger: Duration, end: fn(PeerId) -> Event, wrap: fn(MemNic) -> N) {
-    let mut pair = Pair::new(1, good_link(), 1500, Config::default(), wrap);
-    let region = pair.b().endpoint.register(vec![0; 10_000]);
-    let key = pair.b().endpoint.publish(region, Rights::ALL, None).unwrap();
-    let (peer, back) = (pair.a().peer, pair.b().peer);
-    pair.b().endpoint.close(back);
-    pair.until(|pair| !pair.b().events.is_empty());
-    assert_eq!(pair.b().take_events(), [Event::Closed { peer: back }]);
-    pair.pass(linger);
-    let endpoint = &mut pair.a().endpoint;
-    let landing = endpoint.register(vec![0; 10_000]);
-    let ops = [
-        endpoint.put(peer, &key, 0, &pattern(8), PutHow::default()).unwrap(),
-        endpoint.put(peer, &key, 0, &pattern(10_000), PutHow::default()).unwrap(),
-        endpoint.get(peer, &key, 0, landing, 0..10_000).unwrap(),
-        endpoint.fetch_add(peer, &key, 0, 1).unwrap(),
-    ];
-    endpoint.close(peer);
-    pair.until(|pair| pair.a().events.len() == 5);
-    let mut told: Vec<_> = ops.map(|op| Event::OpFailed { op, why: OpError::PeerGone }).into();
-    told.push(end(peer));
-    assert_eq!(pair.a().take_events(), told);
-    // They come to each other's Close.
-    pair.pass(Duration::from_millis(1));
-    assert!(pair.sides.iter_mut().all(|side| side.endpoint.recv(|_, _| ()).is_none()));
-    pair.pass(Duration::from_millis(100));
-    assert!(pair.a().events.is_empty() && pair.b().events.is_empty());
-    assert_eq!((pair.a().endpoint.peers(), pair.b().endpoint.peers()), (0, 0));
-    pair.a().endpoint.unregister(landing).unwrap();
-    pair.pass(Duration::from_millis(1));
-    assert!(matches!(pair.a().take_events()[..], [Event::Unregistered { memory: Some(_), .. }]));
-}
-
-#[test]
-fn what_is_begun_behind_a_close_that_arrived_ends_with_an_error_and_so_does_the_connection() {
-    let closed = |peer| Event::Closed { peer };
-    // It still acknowledges.
-    what_is_begun_behind_a_close_ends(Duration::from_millis(10), closed, |nic| nic);
-    let gone = |peer| Event::Gone { peer, reason: GoneReason::ClosedByPeer };
-    what_is_begun_behind_a_close_ends(Duration::from_millis(200), gone, |nic| nic);
-    for linger in [10, 200] {
-        what_is_begun_behind_a_close_ends(Duration::from_millis(linger), closed, Reliable::new);
-    }
 }
 
 #[test]
