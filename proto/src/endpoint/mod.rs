@@ -71,15 +71,19 @@ impl<N: Nic> Endpoint<N> {
     }
 
     /// Begins a connection. Messages may be sent at once; they leave when the peer has answered. To an address with
-    /// which there is a connection it returns that one.
+    /// which there is a connection it returns that one, unless the driver knows that its peer has died: then it ends, and who
+    /// has the address now is met anew.
     pub fn connect(&mut self, to: LinkAddr) -> Result<PeerId, ConnectError> {
         let now = self.nic.now();
         if let Some(conn) = self.router.peers.by_addr(to) {
-            conn.ask(now, &self.router.turn.config);
             let (id, link) = (conn.id, conn.link);
-            self.nic.confirm(link);
-            self.router.after_change(id.index);
-            return Ok(id);
+            if !self.nic.is_gone(link) {
+                conn.ask(now, &self.router.turn.config);
+                self.nic.confirm(link);
+                self.router.after_change(id.index);
+                return Ok(id);
+            }
+            self.end_of_link(id.index);
         }
         if !self.router.has_room(to) {
             return Err(ConnectError::TableFull(self.router.turn.config.peers_max));

@@ -41,10 +41,7 @@ impl<N: Nic> Endpoint<N> {
                 self.forget(index, link);
             } else if !known && self.nic.is_gone(link) {
                 // It lives anew, and the driver knows that its last life is over: nobody is left to be asked.
-                if let Some((conn, turn)) = self.router.conn_turn(index) {
-                    conn.handle_link_gone(turn);
-                }
-                self.router.after_change(index);
+                self.end_of_link(index);
             } else {
                 let answered = conn.handle_hello(hello, seen_len);
                 self.router.activate(index);
@@ -63,6 +60,19 @@ impl<N: Nic> Endpoint<N> {
         self.router.peers.insert(Conn::accepted(id, from, link, token, path, now, config, hello, seen_len));
         self.router.activate(id.index);
         Ok(())
+    }
+
+    /// The driver knows that the peer of a connection has died: whoever has its address now is a stranger.
+    #[cold]
+    pub(super) fn end_of_link(&mut self, index: u16) {
+        let Some((conn, turn)) = self.router.conn_turn(index) else { return };
+        conn.handle_link_gone(turn);
+        let (over, link) = (conn.is_over(), conn.link);
+        if over {
+            self.forget(index, link);
+        } else {
+            self.router.after_change(index);
+        }
     }
 
     /// Tells every peer that this endpoint ends, as far as the driver has room.

@@ -136,6 +136,43 @@ fn the_successor_of_one_that_died_is_met_at_once() {
     }
 }
 
+/// As above, of whoever calls the successor itself.
+#[test]
+fn whoever_connects_to_the_successor_of_one_that_died_gets_a_connection_to_it() {
+    let domain = format!("redialled-{}", std::process::id());
+    let config = Config { display: false, ..Config::default() };
+    let patient = Config { keep_alive: Duration::from_millis(3_600_000), ..config };
+    let mut b = Endpoint::new(ShmNic::open(&domain, Some(1)).unwrap(), patient);
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    let mut before = None;
+    for life in 0..3u64 {
+        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), Config { seed: 100 + life, ..config });
+        // As soon as the driver knows.
+        let to_a = loop {
+            b.poll();
+            let peer = b.connect(LinkAddr::Shm { endpoint: 0 }).unwrap();
+            if before != Some(peer) {
+                break peer;
+            }
+            assert!(clock::monotonic() < patience, "life {life}: the connection to the one before it");
+        };
+        if let Some(peer) = before.replace(to_a) {
+            assert_eq!(b.poll_event(), Some(Event::Gone { peer, reason: GoneReason::LinkGone }));
+        }
+        b.send(to_a, &life.to_le_bytes()).unwrap();
+        let came = loop {
+            b.poll();
+            a.poll();
+            if let Some(is_this) = a.recv(|_, message| message == life.to_le_bytes()) {
+                break is_this;
+            }
+            assert!(clock::monotonic() < patience, "life {life}: the message is lost");
+        };
+        assert!(came);
+        assert!(matches!(b.poll_event(), Some(Event::Connected { peer, .. }) if peer == to_a), "life {life}");
+    }
+}
+
 /// A new connection, and a message on it; who the sender is to the receiver.
 fn reach(from: &mut Endpoint<Reliable>, to: &mut Endpoint<Reliable>) -> PeerId {
     let peer = from.connect(to.nic().caps().addr).unwrap();
