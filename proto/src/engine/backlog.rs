@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::operation::Operation;
-use crate::PeerId;
+use crate::{Event, PeerId};
 
 /// One peer's, in the order in which they came. Bounded by what may be on its way to the peer.
 #[derive(Default)]
@@ -83,6 +83,14 @@ impl Backlog {
         let item = self.items.front_mut().filter(|item| item.behind <= self.gone)?;
         let len = if let What::Short(len) = item.what { len } else { 0 };
         Some((item, &self.bytes[self.taken..self.taken + len]))
+    }
+
+    /// Gives up everything: what was lent goes back.
+    pub fn into_unsent(self) -> impl Iterator<Item = Event> {
+        self.items.into_iter().filter_map(|Item { peer, what, .. }| match what {
+            What::Large { buffer, lent: true } => Some(Event::Unsent { peer, buffer }),
+            _ => None,
+        })
     }
 
     /// The oldest order is done.

@@ -103,6 +103,12 @@ impl Intake {
         true
     }
 
+    /// What the port is yet to hear when the engine ends. What it lent and no peer had room for comes back.
+    pub fn into_events(mut self) -> VecDeque<Event> {
+        self.backlogs.into_values().for_each(|backlog| self.events.extend(backlog.into_unsent()));
+        self.events
+    }
+
     /// True while something waits for a peer's FIFO.
     pub fn has_backlog(&self) -> bool {
         !self.backlogs.is_empty()

@@ -1,6 +1,7 @@
 //! One endpoint on an engine: its turns, and its sleep.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 
 use sidelane_nic::Nic;
@@ -251,13 +252,15 @@ impl<D: Driven> Place for Core<D> {
 
     fn end(self: Box<Self>, why: Option<String>) {
         let Self { mut driven, shared, intake, back, .. } = *self;
-        if why.is_none() {
-            // What found no room at the port.
-            intake.events.into_iter().rev().for_each(|event| driven.give_back(event));
-            let _ = back.try_send(driven);
-        } else {
-            drop(driven);
-        }
+        let is_given_back = why.is_none();
+        // Dropping what is the application's may panic, perhaps for the same reason: the first one is told.
+        let _ = catch_unwind(AssertUnwindSafe(move || {
+            if is_given_back {
+                // What found no room at the port, or at its peer.
+                intake.into_events().into_iter().rev().for_each(|event| driven.give_back(event));
+                let _ = back.try_send(driven);
+            }
+        }));
         shared.end(why);
     }
 }

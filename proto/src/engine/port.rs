@@ -82,12 +82,13 @@ impl<D: Driven> Port<D> {
     }
 
     /// Has the engine do `work` in its next turn, after what was ordered here before and found room at its peer; hands it back when there
-    /// is no room, or no engine.
+    /// is no room, or no engine. When that ends first, `work` is dropped.
     pub fn run<F: FnOnce(&mut D) + Send + 'static>(&mut self, work: F) -> Result<(), F> {
         if self.shared.has_ended() || !self.has_room_beside(0) {
             return Err(work);
         }
         self.order(Order::Run(Box::new(work)), &[]);
+        self.shared.drop_late_orders();
         Ok(())
     }
 

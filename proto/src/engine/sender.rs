@@ -37,6 +37,7 @@ impl<D: Driven> Sender<D> {
             self.flush();
             std::thread::yield_now();
         }
+        self.shared.drop_late_orders();
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! What the threads of an engine share.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 use crossbeam_queue::ArrayQueue;
@@ -110,9 +111,24 @@ impl<D> Shared<D> {
     /// The engine is no more.
     pub fn end(&self, panic: Option<String>) {
         let _ = self.ended.set(panic.map(Ended));
-        // Whoever waits for an answer learns that there is none.
-        while self.port_orders.pop().is_some() || self.orders.pop().is_some() {}
+        // Pairs with the one in `drop_late_orders`: an order is seen here, or the end is seen there.
+        fence(Ordering::SeqCst);
+        self.drop_orders();
         self.port_bell.ring();
+    }
+
+    /// An order was pushed, perhaps when the engine had ended: nobody else would drop it.
+    pub fn drop_late_orders(&self) {
+        fence(Ordering::SeqCst);
+        if self.has_ended() {
+            self.drop_orders();
+        }
+    }
+
+    /// Whoever waits for an answer learns that there is none. A closure that panics as it is dropped keeps no other.
+    fn drop_orders(&self) {
+        let drop_next = || self.port_orders.pop().is_some() || self.orders.pop().is_some();
+        while catch_unwind(AssertUnwindSafe(drop_next)).unwrap_or(true) {}
     }
 
     #[inline]

@@ -295,6 +295,37 @@ fn an_engine_that_ends_waits_for_room_for_what_it_has_accepted() {
 }
 
 #[test]
+fn what_is_lent_to_an_engine_that_ends_comes_back() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
+    let (to_b, _) = join(&mut a, &mut b);
+    let is_back = |event: Event| matches!(event, Event::Sent { .. } | Event::Unsent { .. });
+    // All that the way to it holds: until many turns of both engines make no more room.
+    let (mut lent, mut back, mut refused) = (0u64, 0, 0);
+    while refused < 100 {
+        match a.send_owned(to_b, lent.to_le_bytes().to_vec()) {
+            Ok(()) => (lent, refused) = (lent + 1, 0),
+            Err(error) => {
+                assert_eq!(error.reason, SendError::Full);
+                refused += 1;
+                a.call(|_| ()).unwrap();
+                b.call(|_| ()).unwrap();
+            }
+        }
+        back += std::iter::from_fn(|| Face::poll_event(&mut a)).map(is_back).map(u64::from).sum::<u64>();
+    }
+    let mut endpoint: Endpoint<ShmNic> = a.stop().unwrap();
+    drop(b);
+    endpoint.until("the end of the other side", |endpoint| {
+        let event = Face::poll_event(endpoint)?;
+        let is_end = matches!(event, Event::Gone { .. });
+        back += u64::from(is_back(event));
+        is_end.then_some(())
+    });
+    assert_eq!(back, lent);
+}
+
+#[test]
 fn a_core_that_is_not_there_is_an_error() {
     let options = Options { core: Some(1_000), spin: false };
     assert!(start(Endpoint::new(udp(), config()), options).is_err());

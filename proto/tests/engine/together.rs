@@ -8,7 +8,8 @@ use sidelane_nic::clock;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::udp::Udp;
-use sidelane_proto::engine::{Engine, Options, Port, start};
+use sidelane_proto::am::{ActiveMessages, Handlers};
+use sidelane_proto::engine::{Engine, Options, Port, WithState, start};
 use sidelane_proto::{Endpoint, Event, PeerId, SendError};
 
 use crate::face::{Domain, Face, PATIENCE, Until, config, join, send, udp};
@@ -162,6 +163,75 @@ fn a_panic_on_one_endpoint_leaves_the_others() {
     }
     // And there is room for another.
     wake_by(&mut talk(&engine, || domain.open()), 0);
+}
+
+/// A state whose end is no better than what it was through.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("and again");
+    }
+}
+
+/// What was ordered behind a panic is dropped with its endpoint, as is the state, and both may panic too.
+#[test]
+fn a_panic_after_the_panic_is_told_all_the_same_and_leaves_the_others() {
+    let domain = Domain::new();
+    let (engine, _a, mut b) = two_drivers(&domain);
+    let am = ActiveMessages::new(Endpoint::new(domain.open(), config()), Handlers::new());
+    let mut fragile = engine.drive(WithState { am, state: Fragile }).unwrap();
+    let sender = fragile.sender();
+    let (kept, came) = mpsc::channel::<()>();
+    let ended = fragile.call::<()>(move |_| {
+        let held = Fragile;
+        assert!(sender.run(move |_| drop(held)).is_ok());
+        assert!(sender.run(move |_| drop(kept)).is_ok());
+        panic!("as ordered")
+    });
+    let ended = ended.unwrap_err();
+    assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
+    let patience = std::time::Duration::from_nanos(PATIENCE.as_nanos());
+    assert_eq!(came.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected));
+    assert_eq!(fragile.stop().err(), Some(ended));
+    for round in 0..20 {
+        wake_by(&mut b, round);
+    }
+}
+
+/// It is dropped: whoever waits for what it does learns that. Most that come too late wait for a place in a full queue.
+#[test]
+fn an_order_that_was_taken_just_when_the_engine_ended_is_dropped() {
+    let patience = std::time::Duration::from_nanos(PATIENCE.as_nanos());
+    for _ in 0..50 {
+        let mut a = start(Endpoint::new(udp(), config()), Options::default()).unwrap();
+        let sender = a.sender();
+        let (release, held) = mpsc::channel::<()>();
+        assert!(a.run(move |_| _ = held.recv()).is_ok());
+        a.flush();
+        let (kept, came) = mpsc::channel::<()>();
+        let (tell, is_full) = mpsc::channel();
+        let lasts = Arc::new(());
+        let filled = thread::scope(|scope| {
+            for _ in 0..8 {
+                let (sender, kept, tell, until) = (&sender, kept.clone(), tell.clone(), Arc::downgrade(&lasts));
+                scope.spawn(move || {
+                    while until.strong_count() > 0 {
+                        let kept = kept.clone();
+                        if sender.run(move |_| drop(kept)).is_err() {
+                            let _ = tell.send(());
+                        }
+                    }
+                });
+            }
+            let filled = is_full.recv_timeout(patience);
+            drop((release, a, lasts));
+            filled
+        });
+        assert_eq!(filled, Ok(()));
+        drop(kept);
+        assert_eq!(came.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected), "an order is nowhere");
+    }
 }
 
 #[test]
