@@ -9,7 +9,7 @@ use crate::seal::Protection;
 /// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bytes of the send FIFO kept for each peer.
+    /// Bytes of the send FIFO kept for each peer, at most 2 GiB.
     pub send_fifo: usize,
     /// Bytes of the receive FIFO kept for each peer; what a peer may send beyond what was taken.
     pub recv_fifo: usize,

@@ -104,7 +104,7 @@ pub struct Counters {
     pub messages_received: u64,
     /// Of these, those that were taken where the driver had received them ([`crate::Endpoint::poll_offering`]).
     pub messages_in_place: u64,
-    /// Frames written for the first time, of any kind.
+    /// Frames written, of any kind, those that were written again among them.
     pub frames_sent: u64,
     /// Frames that were taken in, of any kind: those of a connection, and what strangers may ask.
     pub frames_received: u64,

@@ -120,9 +120,12 @@ impl Path {
 
     /// Capacity of the send FIFO.
     pub fn send_fifo(&self, config: &Config) -> usize {
-        config.send_fifo.max(2 * self.frame_max)
+        config.send_fifo.max(2 * self.frame_max).min(SEND_FIFO_MAX)
     }
 }
+
+/// Largest send FIFO: a place in it, or behind it, has 32 bits ([`crate::send_fifo::Run`]).
+const SEND_FIFO_MAX: usize = 1 << 31;
 
 /// No peer makes us wait longer for an ack before we ask.
 const ACK_DELAY_MAX_NS: u64 = 10_000_000;
@@ -140,7 +143,7 @@ mod tests {
         #[test]
         fn sizes_fit(
             (mtu, mtu_safe, rx_frames, plain) in (100usize..100_000, 100usize..2_000, 1usize..5_000, any::<bool>()),
-            (recv_fifo, send_fifo, own_max) in (0usize..4 << 20, 0usize..1 << 20, 0usize..100_000),
+            (recv_fifo, send_fifo, own_max) in (0usize..4 << 20, prop_oneof![0usize..1 << 20, Just(usize::MAX)], 0usize..100_000),
             (peer_mtu, seen_len) in (0u32..100_000, 0u32..100_000),
             (ack_delay, message_max) in (any::<u32>(), 0u32..100_000),
         ) {
@@ -152,6 +155,7 @@ mod tests {
             prop_assert!(path.frame_max <= mtu && path.frame_max <= header + 65_535);
             prop_assert!(path.recv_capacity >= 2 * path.frame_max && path.recv_capacity <= RECV_FIFO_MAX);
             prop_assert!(path.send_fifo(&config) >= 2 * path.frame_max);
+            prop_assert!(u32::try_from(path.send_fifo(&config).saturating_add(path.frame_max)).is_ok());
             prop_assert!((1..=WINDOW_MAX as u16).contains(&path.window) && usize::from(path.window) <= rx_frames.max(2) / 2);
             prop_assert!((0..20).all(|tries| path.hello_len(tries) <= path.frame_max));
             prop_assert_eq!(path.hello_len(0), path.frame_max);

@@ -93,6 +93,7 @@ impl<N: Nic> Endpoint<N> {
         let mut sent = false;
         if let Some(mut slot) = self.nic.tx_slot(link, len + tag.0) {
             sent = true;
+            self.router.turn.counters.frames_sent += 1;
             self.router.turn.counters.resets_sent += 1;
             tokens.emit(&mut slot[header..len]);
             open_header(Kind::Reset, NO_PEER, tokens.to as u16, tag.1, &mut slot[..len], N::RELIABLE);

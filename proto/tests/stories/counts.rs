@@ -1,5 +1,6 @@
 //! What is counted of what happens seldom: each by what must happen for it.
 
+use sidelane_nic::Nic;
 use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, SendError};
@@ -47,6 +48,23 @@ fn time_outs_while_nothing_comes_through() {
     let after = world.counters(0).timeouts;
     world.pass(Duration::from_millis(500));
     assert_eq!(world.counters(0).timeouts, after, "acknowledged");
+}
+
+#[test]
+fn every_frame_whether_it_was_written_before_or_not() {
+    let mut world = World::new(1, lossy_link(0.05));
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    let (peer, _) = world.join(0, 1);
+    world.flood(0, 1, peer, 2_000, 1_000);
+    world.crash(1);
+    world.start(1, NodeConfig::default(), config());
+    assert!(world.run(Duration::from_millis(1_100), |world| !world.node(0).events.is_empty()));
+    assert!(world.counters(0).retransmitted > 0 && world.counters(1).resets_sent > 0);
+    for node in 0..2 {
+        let written = world.node(node).endpoint.nic().counters().tx_frames;
+        assert_eq!(world.counters(node).frames_sent, written, "node {node}");
+    }
 }
 
 #[test]
