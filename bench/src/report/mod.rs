@@ -123,8 +123,8 @@ impl Report {
                         (cell.regime, cell.rung, cell.nic, Some(cell.size)) == (*regime, rung, nic, sized)
                     };
                     let mut row = Row::empty(Name::Rung(rung), nic, *regime, size);
-                    row.depth = plan.depth;
                     for Measured { cell, rounds, again } in measured.iter().filter(wanted) {
+                        row.depth = row.depth.or(plan.depth.filter(|_| cell.kind == Kind::Flood));
                         row.add(cell.kind, cell.size, &cell.variant, rounds);
                         row.again.extend(again.iter().map(|failure| format!("{}: {failure}", cell.kind)));
                     }

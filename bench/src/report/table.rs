@@ -101,7 +101,7 @@ fn table(rows: &[Row]) -> Table {
         columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
-        let depth = rows[0].depth.map_or_else(String::new, |depth| format!(", {depth} deep"));
+        let depth = rows.iter().find_map(|row| row.depth).map_or_else(String::new, |depth| format!(", {depth} deep"));
         let gathered = if rows.iter().any(|row| row.msgs_per_s_gathered.is_some()) { " (gathered)" } else { "" };
         let size = bytes(rows[0].size);
         columns.push(column(&format!("messages/s\n{size}{depth}{gathered}"), rows, messages));

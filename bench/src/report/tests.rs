@@ -205,6 +205,20 @@ fn a_depth_that_the_path_does_not_hold_is_told() {
 }
 
 #[test]
+fn only_rows_of_answered_floods_have_a_depth() {
+    let mut plan = Plan { rungs: vec![Rung::Mpi, Rung::Raw], depth: Some(8), ..Plan::new(&[NicKind::Mem]) };
+    plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::PingPong, Kind::Flood])];
+    let rounds = vec![Outcome { msgs_per_s: Some(1e6), depth: Some(8), ..Outcome::default() }];
+    let measured: Vec<_> =
+        plan.cells().into_iter().map(|cell| Measured { rounds: rounds.clone(), ..Measured::new(cell) }).collect();
+    let report = Report::new(&plan, &measured, &[], BTreeMap::new());
+    let depths: Vec<_> = report.rungs.iter().map(|row| (row.name.rung(), row.depth)).collect();
+    assert_eq!(depths, [(Some(Rung::Mpi), None), (Some(Rung::Raw), Some(8))]);
+    let table = report.to_table();
+    assert!(table.contains("8 deep"), "{table}");
+}
+
+#[test]
 fn a_bandwidth_of_all_sizes_has_a_row_for_each() {
     let mut plan = Plan { rungs: vec![Rung::Raw], sizes: vec![4096, 65_536], ..Plan::new(&[NicKind::Shm]) };
     plan.regimes = vec![(Regime::DefaultOffloads, vec![Kind::Bandwidth])];
