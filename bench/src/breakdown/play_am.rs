@@ -28,6 +28,9 @@ struct Seen {
     replied_at: u64,
 }
 
+/// Bytes of the word beside the payload.
+const WORD: usize = 8;
+
 /// Index of both handlers.
 const PLAY: u8 = 0;
 
@@ -67,6 +70,11 @@ pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Re
         am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
     }
     let peer = established(&mut am, &mut seen, deadline_ns)?;
+    // Found by both sides, so that neither waits for the other.
+    let size_max = am.medium_max(peer, 1) + WORD;
+    if pattern.size > size_max {
+        return Err(Broken::TooLong { size_max });
+    }
     let (messages, samples) = match role {
         Role::Initiator => initiate(&mut am, &mut seen, peer, pattern, deadline_ns)?,
         Role::Responder => respond(&mut am, &mut seen, deadline_ns)?,
@@ -87,8 +95,7 @@ fn initiate<N: Nic>(
     pattern: &Pattern,
     deadline_ns: u64,
 ) -> Result<(u64, Samples), Broken> {
-    // Of its size eight bytes are the word.
-    let payload = vec![0x5a; pattern.size.saturating_sub(8)];
+    let payload = vec![0x5a; pattern.size.saturating_sub(WORD)];
     let room = ReplyRoom::medium(1, payload.len());
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
@@ -169,5 +176,27 @@ fn arm<N: Nic>(am: &mut Am<N>, seen: &mut Seen, watch: Option<(Role, Border)>, o
     (seen.stamping, seen.entered_at, seen.replied_at) = (border, 0, 0);
     if let Some(border) = border.filter(|border| !matches!(border, Border::Received | Border::Send)) {
         am.endpoint_mut().nic_mut().stamp_only(border);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Kind;
+
+    #[test]
+    fn what_no_frame_carries_is_refused_by_both_sides_at_once() {
+        let domain = format!("breakdown-am-long-test-{}", std::process::id());
+        let (warm_ns, measure_ns, limit_ns) = (1, 1, 20_000_000_000);
+        let pattern = Pattern { kind: Kind::PingPong, size: 1 << 20, depth: None, warm_ns, measure_ns, limit_ns };
+        let end = |role: Role, own: u16, other: u16| {
+            let nic = sidelane_nic::shm::ShmNic::open(&domain, Some(own)).unwrap();
+            play(nic, LinkAddr::Shm { endpoint: other }, role, &pattern).unwrap_err()
+        };
+        let (a, b) = std::thread::scope(|scope| {
+            let b = scope.spawn(|| end(Role::Responder, 2, 1));
+            (end(Role::Initiator, 1, 2), b.join().unwrap())
+        });
+        assert!(matches!((&a, &b), (Broken::TooLong { .. }, Broken::TooLong { .. })), "{a}; {b}");
     }
 }

@@ -23,11 +23,56 @@ impl fmt::Display for Breakdown {
         writeln!(f, "  {:<48} {black:>8.1}", "black box: half round trip without stamps")?;
         let unexplained = black - white;
         writeln!(f, "  {:<48} {unexplained:>+8.1} {:>+5.1} %", "unexplained", 100.0 * unexplained / black)?;
+        let lowest = self.parts.iter().map(|part| part.ns).fold(self.doorbell_ns, f64::min);
+        if lowest < -NOISE * white {
+            writeln!(
+                f,
+                "Parts below zero: the round trips were too few, or too unlike each other, for any part to be relied on. Let nothing\n\
+                 else run meanwhile, or name shorter messages with --sizes."
+            )?;
+        }
         write!(
             f,
             "The doorbell's call lasts {:.0} ns at the sender, partly while the receiver has the frame already.\n\
              Each round trip is stamped at one border only. A reading of the clock costs {:.1} ns, taken off both boxes.",
             self.doorbell_ns, self.clock_ns
         )
+    }
+}
+
+/// The share of a half round trip by which a part may miss on an idle machine.
+const NOISE: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Part;
+    use super::*;
+    use crate::ladder::NicKind;
+
+    #[test]
+    fn parts_that_cannot_be_are_told() {
+        let text = |ns: [f64; 2], doorbell_ns| {
+            let parts = ns.map(|ns| Part { layer: "driver", what: "lends a buffer", ns }).to_vec();
+            let (nic, messages) = (NicKind::Shm, Messages::Plain);
+            let times = Breakdown {
+                nic,
+                messages,
+                size: 8,
+                samples: 9,
+                parts,
+                doorbell_ns,
+                black_box_ns: 100.0,
+                clock_ns: 1.0,
+            };
+            times.to_string()
+        };
+        for (ns, doorbell_ns, is_told) in [
+            ([100.0, -0.5], 9.0, false),
+            ([100.0, 0.0], 0.0, false),
+            ([120.0, -20.0], 9.0, true),
+            ([99.0, 1.0], -9.0, true),
+        ] {
+            assert_eq!(text(ns, doorbell_ns).contains("Parts below zero"), is_told, "{ns:?} {doorbell_ns}");
+        }
     }
 }

@@ -85,6 +85,12 @@ pub enum Broken {
     /// A path without loss detection has lost something.
     #[error("frames were lost on a path that was measured without loss")]
     Lost,
+    /// Longer than what is measured of such messages.
+    #[error("messages of up to {size_max} B, which one frame carries, can be broken down here, and no longer ones")]
+    TooLong {
+        /// The longest message.
+        size_max: usize,
+    },
     /// The driver's own words.
     #[error("{0}")]
     Driver(String),
