@@ -49,7 +49,7 @@ impl TuneArgs {
     /// Without collectives of one level, two levels are measured only where they are asked for.
     fn leaves_everything_out(&self) -> bool {
         let no_drivers = !self.nic.is_empty() && self.nic.iter().all(Option::is_none);
-        let no_collectives = !self.ranks.is_empty() && self.ranks.iter().all(|ranks| *ranks < 2);
+        let no_collectives = !self.ranks.is_empty() && self.ranks.iter().all(|ranks| *ranks == 0);
         no_drivers && no_collectives && self.two_level.iter().all(Option::is_none)
     }
 }
@@ -143,8 +143,8 @@ fn nic(text: &str) -> Result<Option<NicKind>, String> {
 
 /// A number of ranks, each on a host of a lab.
 fn ranks(text: &str) -> Result<usize, String> {
-    let ranks = text.parse().ok().filter(|ranks| *ranks <= HOSTS_MAX);
-    ranks.ok_or_else(|| format!("0 to {HOSTS_MAX}, the most hosts of a lab"))
+    let ranks = text.parse().ok().filter(|ranks| *ranks == 0 || (2..=HOSTS_MAX).contains(ranks));
+    ranks.ok_or_else(|| format!("2 to {HOSTS_MAX}, the most hosts of a lab, or 0"))
 }
 
 /// Hosts of a lab with several ranks each; `None` for 0.
