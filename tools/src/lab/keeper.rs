@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -149,8 +150,12 @@ impl Kept {
     /// All kept labs of this user, each as it is found. Stale ones are removed on the way.
     pub fn all() -> Result<Vec<Result<Self, KeepError>>, KeepError> {
         let names = place::names().map_err(|e| KeepError::System("find this user's labs", e))?;
-        let found = names.iter().map(|name| Self::find(name)).filter(|lab| !matches!(lab, Err(KeepError::NotUp(_))));
-        Ok(found.collect())
+        // Asked all at once: each may keep us waiting.
+        let found = thread::scope(|scope| {
+            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| Self::find(name))).collect();
+            asked.into_iter().map(|one| one.join().expect("asking does not panic")).collect::<Vec<_>>()
+        });
+        Ok(found.into_iter().filter(|lab| !matches!(lab, Err(KeepError::NotUp(_)))).collect())
     }
 
     /// The place of `host` (`A`, `a`, `B`...) among its hosts.
