@@ -35,7 +35,9 @@ pub fn listen(sender: SyncSender<Event>, rank: usize, pmi: UnixStream) -> io::Re
             let mut line = Vec::new();
             // One byte more than a line may have, so that the server sees that it is too long.
             let read = pmi.by_ref().take(LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
-            if !matches!(read, Ok(1..)) || sender.send(Event::Line { rank, line }).is_err() {
+            // What lacks its end is the rest of a rank that has died: it could say another thing than was meant.
+            let is_cut = !line.ends_with(b"\n") && line.len() <= LINE_MAX;
+            if read.is_err() || is_cut || sender.send(Event::Line { rank, line }).is_err() {
                 break;
             }
         }

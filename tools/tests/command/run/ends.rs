@@ -52,6 +52,22 @@ fn ranks_that_fail_within_a_moment_are_all_named() {
     });
 }
 
+/// What it said could be another thing than what it began to say.
+#[test]
+fn half_a_line_of_a_rank_that_has_died_says_nothing() {
+    own_stage(|stage| {
+        let begun = "echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD; read reply <&$PMI_FD; printf %s";
+        for half in ["cmd=fin", "cmd=finalize", "cmd=abort exitcode=1"] {
+            let script = format!("{begun} '{half}' >&$PMI_FD; kill -9 $$");
+            let (code, _, errors) = shells(stage, &["-n", "1"], &script);
+            assert!(
+                code == Some(137) && errors.contains("was killed by SIGKILL (signal 9)"),
+                "{half}: {code:?} {errors}"
+            );
+        }
+    });
+}
+
 #[test]
 fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
     own_stage(|stage| {
