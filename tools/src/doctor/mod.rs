@@ -8,11 +8,10 @@ mod routes;
 
 use std::fmt;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 
 use crate::nic_list::{NicFacts, NicList, Program};
+use crate::table;
 
 pub use dpdk::{CardFacts, DpdkFacts};
 pub use facts::Facts;
@@ -92,9 +91,6 @@ impl Report {
     }
 }
 
-/// Columns of a table that does not go to a terminal.
-const FILE_WIDTH: u16 = 120;
-
 impl Verdict {
     /// True when it works.
     pub fn runs(&self) -> bool {
@@ -108,11 +104,7 @@ impl Verdict {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-        if table.width().is_none() {
-            table.set_width(FILE_WIDTH);
-        }
+        let mut table = table::begin();
         table.set_header(["driver", "what it is", "here"]);
         for driver in &self.drivers {
             table.add_row([driver.name, driver.what, &driver.verdict.to_string()]);

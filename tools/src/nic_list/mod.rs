@@ -7,12 +7,11 @@ mod xdp;
 use std::fmt;
 use std::io;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use sidelane_nic::dpdk::pci::Card;
 
 use crate::lab::offload::Offloads;
+use crate::table;
 pub use xdp::{Program, Xdp};
 
 /// All NICs of this network namespace, and the PCI network cards that have no interface in it.
@@ -102,11 +101,7 @@ fn words(offloads: &Offloads) -> String {
 
 impl fmt::Display for NicList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-        if table.width().is_none() {
-            table.set_width(FILE_WIDTH);
-        }
+        let mut table = table::begin();
         table.set_header(["NIC", "driver, PCI", "NUMA", "MTU", "rx queues", "offloads", "XDP", "open as"]);
         for nic in &self.nics {
             table.add_row(nic.row());
@@ -114,9 +109,6 @@ impl fmt::Display for NicList {
         write!(f, "{table}")
     }
 }
-
-/// Columns of a table that does not go to a terminal.
-const FILE_WIDTH: u16 = 120;
 
 #[cfg(test)]
 mod tests {
