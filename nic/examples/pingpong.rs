@@ -31,7 +31,7 @@ const WINDOW_LARGE: u64 = 16;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (driver, at) = args[0].split_once(':').expect("DRIVER:ADDRESS");
+    let Some((driver, at)) = args.first().and_then(|nic| nic.split_once(':')) else { usage() };
     match driver {
         "udp" => run(udp::Udp::open(&udp::Config::new(at.parse().expect("IP:PORT"))).unwrap(), &args[1..]),
         "uring" | "uring-real" => {
@@ -66,6 +66,13 @@ fn main() {
     }
 }
 
+/// Says what it wants to be told, and ends.
+fn usage() -> ! {
+    eprintln!("usage: pingpong NIC echo\n       pingpong NIC ping|flood PEER SIZE|mtu [COUNT]");
+    eprintln!("NIC: uring:INTERFACE/ENDPOINT, udp:IP:PORT, ...; PEER: what the one that echoes says to be at");
+    std::process::exit(2)
+}
+
 fn run(mut nic: impl Nic, args: &[&str]) {
     match args {
         ["echo"] => {
@@ -87,7 +94,7 @@ fn run(mut nic: impl Nic, args: &[&str]) {
             send(&mut nic, link, [STOP, 0], 2);
             nic.flush();
         }
-        _ => panic!("NIC echo | NIC PATTERN PEER SIZE"),
+        _ => usage(),
     }
     eprintln!("{:?}", nic.counters());
 }

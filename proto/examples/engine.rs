@@ -1,7 +1,8 @@
 //! What an engine costs: half round trips with and without one, and what it takes to wake one.
 //!
-//! `cargo run --release -p sidelane-proto --example engine -- shm:engine shm:engine` (two endpoints that reach each other; for
-//! `uring`: `unshare -Urn sh -c 'ip link add va type veth peer name vb; ip link set va up; ip link set vb up; ...'`)
+//! `cargo run --release -p sidelane-proto --example engine` measures in shared memory; with two endpoints that reach each other,
+//! such as `-- udp:127.0.0.1:0 udp:127.0.0.1:0`, on these (for `uring`:
+//! `unshare -Urn sh -c 'ip link add va type veth peer name vb; ip link set va up; ip link set vb up; ...'`).
 //!
 //! Two threads on the first two cores. Without an engine each polls an endpoint. With one the second thread is that of an engine,
 //! and the first has its port and, polled by itself, the other endpoint: a round trip then crosses between the cores four times
@@ -20,7 +21,11 @@ use sidelane_proto::engine::{Engine, Options, Port, start};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 fn main() {
-    let specs: Vec<Spec> = std::env::args().skip(1).filter_map(|spec| spec.parse().ok()).collect();
+    let mut specs: Vec<String> = std::env::args().skip(1).collect();
+    if specs.is_empty() {
+        specs = vec![format!("shm:engine-{}", std::process::id()); 2];
+    }
+    let specs: Vec<Spec> = specs.iter().filter_map(|spec| spec.parse().ok()).collect();
     match &specs[..] {
         [Spec::Shm { domain, .. }, Spec::Shm { .. }] => both(|_| ShmNic::open(domain, None).expect("a domain")),
         [Spec::Udp { bind }, Spec::Udp { bind: other }] => {
@@ -30,7 +35,10 @@ fn main() {
             let config = uring::Config::new([interface, other][end], end as u16);
             Uring::open(&config).expect("an interface")
         }),
-        _ => panic!("two drivers are wanted, of shm, udp or uring, as in shm:engine shm:engine"),
+        _ => {
+            eprintln!("two drivers are wanted, of shm, udp or uring, as in shm:engine shm:engine");
+            std::process::exit(2);
+        }
     }
 }
 
