@@ -92,9 +92,9 @@ impl Member {
     }
 }
 
-/// How many endpoints of any queue are on the interface with this number.
+/// How many endpoints of any queue are on the interface with this number: our own user's, and root's. Any other may only say so.
 pub fn endpoints_on(interface: u32) -> usize {
-    users_on(interface).len()
+    users_on(interface).into_iter().filter(|stranger| matches!(stranger, None | Some(0))).count()
 }
 
 /// Of each of these the other user who says to have it.
@@ -166,6 +166,7 @@ mod tests {
         assert!(refused.contains(&format!("user {user}")) && began.elapsed() < PATIENCE, "{refused}");
         assert_eq!(queue.members(), []);
         assert_eq!(users_on(queue.interface as u32), [Some(user)]);
+        assert_eq!(endpoints_on(queue.interface as u32), 0, "they may have no endpoint at all");
     }
 
     #[test]
