@@ -15,6 +15,14 @@ use crate::say;
 pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     let signals = |error| QemuError::System("watch for signals", error);
     let interrupted = interrupt::end_children_on_signal().map_err(signals)?;
+    let outcome = ready(args)
+        .and_then(|qemu| if args.command.is_empty() { prove(args, &qemu, &interrupted) } else { run_in(args, &qemu) });
+    // Guests and downloads were ended by the signal, and what they did not do is no news.
+    if interrupted.is_set() { Ok(interrupted.code()) } else { outcome }
+}
+
+/// QEMU with a kernel, which is downloaded if need be.
+fn ready(args: &QemuArgs) -> Result<Qemu, QemuError> {
     let kernel = match &args.kernel {
         Some(folder) => Kernel::unpacked(folder)?,
         None => Kernel::cached(|text| tell!("{text}"))?,
@@ -22,9 +30,7 @@ pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     let qemu = Qemu::new(kernel, args.accel)?;
     let how = if qemu.is_accelerated() { "KVM" } else { "emulation (TCG): times are those of the emulator" };
     tell!("guests run by {how}");
-    let outcome = if args.command.is_empty() { prove(args, &qemu, &interrupted) } else { run_in(args, &qemu) };
-    // The guests were ended by the signal, and what they did not do is no news.
-    if interrupted.is_set() { Ok(interrupted.code()) } else { outcome }
+    Ok(qemu)
 }
 
 /// The user's command in guest A, for each model in turn. The exit code is that of the first one that failed.

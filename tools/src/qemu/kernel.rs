@@ -73,6 +73,12 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), QemuError> {
     let part = cache.join("part");
     let _ = fs::remove_dir_all(&part);
     fs::create_dir_all(part.join("tree")).map_err(QemuError::file(&part))?;
+    let fetched = fetch_to(&part, unpacked);
+    let removed = fs::remove_dir_all(&part).map_err(QemuError::file(&part));
+    fetched.and(removed)
+}
+
+fn fetch_to(part: &Path, unpacked: &Path) -> Result<(), QemuError> {
     let depends = output(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt")?;
     let depends = String::from_utf8_lossy(&depends);
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
@@ -84,8 +90,8 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), QemuError> {
     // Root's downloads would go to a user of their own, who may not write here.
     let options = ["-qq", "-o", "APT::Sandbox::User=root", "download"];
     let mut download = Command::new("apt-get");
-    output(download.args(options).arg(format!("linux-image-{package}")).current_dir(&part), "apt")?;
-    let found = fs::read_dir(&part).map_err(QemuError::file(&part))?;
+    output(download.args(options).arg(format!("linux-image-{package}")).current_dir(part), "apt")?;
+    let found = fs::read_dir(part).map_err(QemuError::file(part))?;
     let mut debs =
         found.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "deb"));
     let deb = debs.next().ok_or_else(|| QemuError::NoKernel("apt-get downloaded nothing".into()))?;
@@ -97,8 +103,7 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), QemuError> {
     // It ends with its reader.
     tar.wait().map_err(system)?;
     result?;
-    fs::rename(part.join("tree"), unpacked).map_err(QemuError::file(unpacked))?;
-    fs::remove_dir_all(&part).map_err(QemuError::file(&part))
+    fs::rename(part.join("tree"), unpacked).map_err(QemuError::file(unpacked))
 }
 
 /// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name.
