@@ -35,7 +35,9 @@ const NAMES_MAX: u32 = 100;
 /// Makes the directory if it is not there yet; false when it is another's than that of user `own`.
 pub fn make(directory: &Path, own: u32) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(io::Error::new(error.kind(), format!("{}: {error}", directory.display())));
+        }
         _ => {}
     }
     Ok(is_private(directory, own))
@@ -81,5 +83,11 @@ mod tests {
         let private = among_others(place.path(), "sidelane-labs-").unwrap();
         assert_ne!(private, open);
         assert_eq!(among_others(place.path(), "sidelane-labs-").unwrap(), private);
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_made_is_named() {
+        let error = among_others(Path::new("/proc/no/such"), "sidelane-labs-").unwrap_err();
+        assert!(error.kind() == io::ErrorKind::NotFound && error.to_string().starts_with("/proc/no/such/"), "{error}");
     }
 }

@@ -129,10 +129,14 @@ impl Kept {
     pub fn find(name: &str) -> Result<Self, KeepError> {
         let failed = |error| KeepError::Keeper(name.to_owned(), error);
         let path = place::socket(name).map_err(|e| KeepError::System("find this user's labs", e))?;
-        let Some(keeper) = connect(&path).map_err(failed)? else {
-            return Err(KeepError::NotUp(name.to_owned()));
+        let answer = |_| match connect(&path).and_then(|keeper| keeper.map(|it| ask(it, KEEPER_WAIT)).transpose()) {
+            Err(error) if has_hung_up(&error) => None,
+            answer => Some(answer),
         };
-        let (mut description, descriptors) = ask(keeper, KEEPER_WAIT).map_err(failed)?;
+        // One that has ended while we stood in line is not there the next time.
+        let answer = (0..TRIES).find_map(answer).unwrap_or_else(|| Err(io::ErrorKind::ConnectionReset.into()));
+        let (mut description, descriptors) =
+            answer.map_err(failed)?.ok_or_else(|| KeepError::NotUp(name.to_owned()))?;
         let mut descriptors = descriptors.into_iter().map(Arc::new);
         let user = if description.user_namespace { descriptors.next() } else { None };
         // A process that is inside already can't enter once more (setns(2): EINVAL), and need not.
@@ -193,7 +197,11 @@ impl Kept {
         let keeper = Process::open(self.description.pid);
         let path = place::socket(&self.description.name).map_err(system)?;
         if let Some(mut stream) = connect(&path).map_err(system)? {
-            stream.write_all(&[END]).map_err(system)?;
+            match stream.write_all(&[END]) {
+                // Somebody else has ended it just now.
+                Err(error) if has_hung_up(&error) => {}
+                outcome => outcome.map_err(system)?,
+            }
         }
         if keeper.is_some_and(|keeper| !keeper.wait(PATIENCE)) {
             return Err(system(io::ErrorKind::TimedOut.into()));
@@ -236,6 +244,9 @@ const CLIENT_WAIT: Duration = Duration::from_secs(1);
 
 /// A keeper that was not stopped answers within milliseconds, unless another client has it wait.
 const KEEPER_WAIT: Duration = Duration::from_secs(5);
+
+/// How often a keeper is asked that hangs up: labs of a name may come and go.
+const TRIES: usize = 3;
 
 /// How often the keeper looks whether its socket is still there: without it nobody could ever end the lab.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -280,6 +291,11 @@ fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
+/// True when the other end has closed the connection, and whatever it was told with it.
+fn has_hung_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
 /// Asks a keeper for its description and the descriptors beside it.
 fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Vec<OwnedFd>)> {
     keeper.set_read_timeout(Some(at_most))?;
@@ -293,10 +309,18 @@ fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Ve
     };
     let descriptors = read().map_err(|error: io::Error| match error.kind() {
         // SO_RCVTIMEO, socket(7).
-        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, silence(&keeper)),
         _ => error,
     })?;
     Ok((serde_json::from_slice(&text)?, descriptors))
+}
+
+/// What helps with a keeper that does not answer.
+fn silence(keeper: &UnixStream) -> String {
+    let pid = super::passing::peer_pid(keeper.as_fd()).map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    format!(
+        "it does not answer; if it was stopped, `kill -CONT {pid}` lets it go on, and `kill -KILL {pid}` ends it and the lab"
+    )
 }
 
 fn answer(client: UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
@@ -354,6 +378,7 @@ mod tests {
     fn a_keeper_that_is_stopped_does_not_answer() {
         let (client, _keeper) = UnixStream::pair().unwrap();
         let error = ask(client, Duration::from_millis(1)).unwrap_err();
-        assert_eq!(error.to_string(), "it does not answer");
+        let helps = format!("`kill -CONT {}` lets it go on", std::process::id());
+        assert!(error.to_string().starts_with("it does not answer; ") && error.to_string().contains(&helps), "{error}");
     }
 }

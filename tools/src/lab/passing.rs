@@ -93,6 +93,17 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     Ok((received, descriptors))
 }
 
+/// The process at the other end, or that has begun to listen there. `None` where this process cannot see it.
+pub fn peer_pid(socket: BorrowedFd) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    let at: *mut libc::ucred = &mut peer;
+    // SAFETY: `peer` has room for `len` bytes, and both outlive the call.
+    let outcome =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, at.cast(), &raw mut len) };
+    u32::try_from(peer.pid).ok().filter(|pid| outcome == 0 && *pid != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::private::{among_others, entries, make, own_uid};
@@ -28,7 +29,15 @@ pub fn directory() -> io::Result<PathBuf> {
 
 /// The path of a kept lab's socket.
 pub fn socket(name: &str) -> io::Result<PathBuf> {
-    Ok(directory()?.join(format!("{name}{SUFFIX}")))
+    let socket = directory()?.join(format!("{name}{SUFFIX}"));
+    if SocketAddr::from_pathname(&socket).is_ok() {
+        return Ok(socket);
+    }
+    let text = format!(
+        "{} is longer than a socket's path may be (unix(7)): have XDG_RUNTIME_DIR name a folder with a shorter one",
+        socket.display()
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// The names of all labs that have a socket, alive or stale.
