@@ -1,10 +1,10 @@
 //! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
-#![allow(unsafe_code)] // sigaction(2), pthread_sigmask(3).
+#![allow(unsafe_code)] // sigaction(2), pthread_sigmask(3), raise(3).
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,24 +23,41 @@ impl Interrupted {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// The exit code that then is due.
+    /// What then is due, as [`code_of`] has it.
     pub fn code(&self) -> i32 {
-        self.0.load(Ordering::Relaxed) as i32
+        code_of(self.0.load(Ordering::Relaxed) as i32)
     }
 }
 
-/// What a shell reports for a command that `signal` ended.
+/// How a command ends that `signal` has ended: with the exit code that a shell reports for that. Of Ctrl-C by the signal itself, for
+/// which its negative number stands: after one that only says 130 a shell goes on with its loop, as with one that has made something
+/// else of the signal (bash(1), SIGNALS).
 pub const fn code_of(signal: i32) -> i32 {
-    128 + signal
+    if signal == SIGINT { -SIGINT } else { 128 + signal }
+}
+
+/// Ends this process with `code`, as [`code_of`] has it.
+pub fn exit(code: i32) -> ! {
+    let _ = io::stdout().flush();
+    if code < 0 {
+        unblock(&[-code]);
+        // SAFETY: the default is no handler of ours, and this thread's to meet.
+        unsafe {
+            libc::signal(-code, libc::SIG_DFL);
+            libc::raise(-code);
+        }
+    }
+    // Process 1 of a container cannot end so (pid_namespaces(7)).
+    std::process::exit(if code < 0 { 128 - code } else { code })
 }
 
 /// From now on such a signal sets what is returned, kills every direct child that is started from now on, waits until each is
-/// gone, and exits with [`code_of`] it. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
+/// gone, and ends as [`code_of`] has it. Whoever meets an error of a child looks at the flag first: the child may have been killed here.
 /// Starts a thread, so nothing after it can enter a user namespace.
 pub fn end_children_on_signal() -> io::Result<Interrupted> {
     let interrupted = Interrupted(Arc::default());
     for signal in ending() {
-        signal_hook::flag::register_usize(signal, Arc::clone(&interrupted.0), code_of(signal) as usize)?;
+        signal_hook::flag::register_usize(signal, Arc::clone(&interrupted.0), signal as usize)?;
     }
     // A shell that became this command may have started them.
     let others: HashSet<u32> = process::children().into_iter().collect();
@@ -53,7 +70,7 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
             }
             // Nobody else goes on with them: the lock is kept.
             let _kept = remove_unfinished();
-            std::process::exit(code_of(signal));
+            exit(code_of(signal));
         }
     })?;
     Ok(interrupted)

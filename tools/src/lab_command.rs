@@ -213,7 +213,7 @@ fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
     }
 }
 
-/// As a shell reports it.
+/// As [`code_of`] has it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| code_of(status.signal().unwrap_or(0)))
 }

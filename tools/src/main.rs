@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         _ => outcome,
     };
     match outcome {
+        Ok(code @ ..0) => interrupt::exit(code),
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
             tell!("error: {error}");

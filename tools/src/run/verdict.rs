@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use signal_hook::low_level::signal_name;
 
+use crate::interrupt::code_of;
+
 /// What ended a job before all of its ranks had ended well.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
@@ -67,7 +69,7 @@ impl End {
 }
 
 impl Verdict {
-    /// Of the whole command.
+    /// Of the whole command, as [`code_of`] has it.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::RankFailed { how: End::Killed(signal), .. } => 128 + signal,
@@ -77,9 +79,8 @@ impl Verdict {
             Self::RankFailed { how: End::Early, .. } | Self::Violated { .. } | Self::Unwritten(_) => 1,
             // As timeout(1).
             Self::TimedOut { .. } => 124,
-            // As a shell reports it.
-            Self::Interrupted { signal } => 128 + signal,
-            Self::Unread => 128 + libc::SIGPIPE,
+            Self::Interrupted { signal } => code_of(*signal),
+            Self::Unread => code_of(libc::SIGPIPE),
         }
     }
 
