@@ -1,10 +1,11 @@
 //! What the command says: help that teaches, errors that help, JSON that parses.
 
 use std::fs::OpenOptions;
-use std::io::pipe;
+use std::io::{BufRead, BufReader, pipe};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, signal};
 use serde_json::Value;
 
 fn error(arguments: &[&str]) -> String {
@@ -210,4 +211,27 @@ fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
         }
         stage.assert_nothing_is_left();
     }
+}
+
+/// A shell's loop, and a script, ends with what Ctrl-C has killed, and goes on after an exit code.
+#[test]
+fn what_ctrl_c_ends_is_killed_by_it() {
+    let stage = Stage::own_user();
+    let waits = ["sh", "-c", "echo waits; exec sleep 1000"];
+    let serves = ["ladder", "serve", "--nic", "udp:127.0.0.1:0", "--listen", "127.0.0.1:0"];
+    let mut commands = vec![[&["run", "-n", "1"], &waits[..]].concat(), serves.to_vec()];
+    if stage.has_labs() {
+        commands.push([&["lab", "run", "--"], &waits[..]].concat());
+    }
+    for arguments in commands {
+        let (reader, writer) = pipe().unwrap();
+        let mut command = stage.sidelane(&arguments);
+        let mut tool = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(reader).read_line(&mut line).unwrap();
+        assert!(line.starts_with("waits") || line.starts_with("serving"), "{arguments:?}: {line}");
+        signal(&tool, libc::SIGINT);
+        assert_eq!(tool.wait().unwrap().signal(), Some(libc::SIGINT), "{arguments:?}");
+    }
+    stage.assert_nothing_is_left();
 }

@@ -1,14 +1,14 @@
 //! Labs from the command line, as root and as an ordinary user: they work, and nothing of them is left.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::stage::{Stage, for_each_user, signal};
+use crate::stage::{Stage, code_of, for_each_user, signal};
 use serde_json::Value;
 use sidelane::lab::process::Process;
 
@@ -288,7 +288,7 @@ fn an_interrupted_run_ends_its_command_first() {
         for number in [libc::SIGINT, libc::SIGTERM] {
             let (mut tool, inside) = start_idle(stage);
             signal(&tool, number);
-            assert_eq!(tool.wait().unwrap().code(), Some(128 + number));
+            assert_eq!(code_of(tool.wait().unwrap()), Some(128 + number));
             assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
         }
     });
@@ -324,4 +324,34 @@ fn nothing_survives_a_killed_command() {
         inside.signal(libc::SIGKILL).unwrap();
         assert_eq!(tool.wait().unwrap().code(), Some(137));
     });
+}
+
+#[test]
+fn a_lab_that_ends_while_it_is_asked_is_not_up() {
+    let stage = Stage::own_user();
+    let folder = stage.runtime().join("sidelane");
+    DirBuilder::new().mode(0o700).create(&folder).unwrap();
+    let socket = folder.join("lab.lab");
+    for asks in [&["lab", "status"][..], &["lab", "down"]] {
+        let keeper = UnixListener::bind(&socket).unwrap();
+        let tool = stage.sidelane(asks).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let asked = keeper.accept().unwrap();
+        fs::remove_file(&socket).unwrap();
+        drop((keeper, asked));
+        let output = tool.wait_with_output().unwrap();
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(told.contains("is up; make one with `sidelane lab up`"), "{asks:?}: {told}");
+    }
+}
+
+#[test]
+fn a_folder_whose_path_is_too_long_for_a_socket_is_named() {
+    let stage = Stage::own_user();
+    let long = stage.runtime().join("x".repeat(108));
+    fs::create_dir(&long).unwrap();
+    for asks in [&["lab", "up"][..], &["lab", "down"]] {
+        let output = stage.sidelane(asks).env("XDG_RUNTIME_DIR", &long).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains("have XDG_RUNTIME_DIR name a folder"), "{errors}");
+    }
 }

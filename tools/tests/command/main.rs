@@ -11,6 +11,7 @@ mod misfit;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;
 mod programs;
+mod qemu;
 mod run;
 mod stage;
 mod survivors;

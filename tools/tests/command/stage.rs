@@ -5,9 +5,9 @@ use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -269,6 +269,11 @@ pub fn for_each_user(case: impl Fn(&Stage)) {
         case(stage);
         stage.assert_nothing_is_left();
     }
+}
+
+/// As a shell reports it: what Ctrl-C has ended has no exit code.
+pub fn code_of(status: ExitStatus) -> Option<i32> {
+    if status.signal() == Some(libc::SIGINT) { Some(128 + libc::SIGINT) } else { status.code() }
 }
 
 /// Sends a signal to a child.

@@ -10,7 +10,7 @@ use sidelane_bench::tune::collectives::Decision;
 use sidelane_mpi::coll::{Algorithm, Case, Collective, Table};
 use sidelane_mpi::world::tuning::Tuning;
 
-use crate::stage::{Stage, signal};
+use crate::stage::{Stage, code_of, signal};
 
 /// A job of two ranks with `tuning` as rank 0 finds it, and `other` as rank 1 does.
 fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
@@ -139,7 +139,7 @@ fn an_interrupted_tune_leaves_what_was_there() {
         let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("shm: ")), "it measures");
         signal(&tool, by);
-        assert_eq!(tool.wait().unwrap().code(), Some(code));
+        assert_eq!(code_of(tool.wait().unwrap()), Some(code));
         assert_eq!(fs::read_to_string(&file).unwrap(), "former");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing but the file");
         stage.assert_nothing_is_left();

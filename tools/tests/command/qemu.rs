@@ -1,0 +1,47 @@
+//! `sidelane lab qemu` before there are guests.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use crate::patience::until;
+use crate::stage::{Stage, code_of, signal};
+
+/// The command, with an empty cache and with `script` in the place of apt-cache(8).
+fn with_apt_cache(stage: &Stage, script: &str) -> Command {
+    let programs = stage.runtime().join("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let apt_cache = programs.join("apt-cache");
+    fs::write(&apt_cache, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&apt_cache, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = stage.sidelane(&["lab", "qemu"]);
+    command.env("PATH", path).env("XDG_CACHE_HOME", stage.runtime().join("cache"));
+    command
+}
+
+#[test]
+fn a_download_that_is_interrupted_has_not_failed() {
+    let stage = Stage::own_user();
+    for (by, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let begun = stage.runtime().join(format!("begun-{by}"));
+        let mut command = with_apt_cache(&stage, &format!(": > {}; exec sleep 1000", begun.display()));
+        let tool = command.stderr(Stdio::piped()).spawn().unwrap();
+        until("it downloads", || begun.exists());
+        signal(&tool, by);
+        let output = tool.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(code_of(output.status), Some(code), "{errors}");
+        assert!(!errors.contains("error"), "{errors}");
+    }
+    stage.assert_nothing_is_left();
+}
+
+#[test]
+fn a_download_that_fails_leaves_nothing() {
+    let stage = Stage::own_user();
+    let output = with_apt_cache(&stage, "echo no network >&2; exit 1").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && errors.contains("apt-cache failed: no network"), "{errors}");
+    assert_eq!(fs::read_dir(stage.runtime().join("cache/sidelane")).unwrap().count(), 0);
+}
