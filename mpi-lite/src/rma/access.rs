@@ -1,6 +1,8 @@
 //! Operations on a target's memory.
 #![allow(unsafe_code)] // Buffers are the user's and are lent until an operation is over.
 
+use std::ops::Range;
+
 use crate::adi::{Device, Turns};
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
@@ -41,7 +43,7 @@ impl Window {
         let run = to.datatype.contiguous_run(to.count).filter(|_| size > SHORT);
         let Some((at, _)) = run else {
             let action = Action { kind: Kind::Put, op: 0, element: None, grain: 1 };
-            return Ok(self.access(turns, operation, &action, Some(&from), None, &to, size));
+            return Ok(self.access(turns, operation, &action, Some(&from), None, &to, 0..size));
         };
         let run = Run { at: at as i64, len: size as u64 };
         let action = Action { kind: Kind::PutLong, op: 0, element: None, grain: 1 };
@@ -82,7 +84,7 @@ impl Window {
                 let run = Run { at: at as i64, len: len as u64 };
                 self.access_part(turns, operation, &action, None, Some(&into), &from, &[run], (0, len))
             }
-            None => self.access(turns, operation, &action, None, Some(&into), &from, size),
+            None => self.access(turns, operation, &action, None, Some(&into), &from, 0..size),
         })
     }
 
@@ -100,11 +102,11 @@ impl Window {
         let action = Action::accumulate(Kind::Accumulate, op, &from, to.datatype)?;
         let size = from.size()?;
         let operation = self.state().begin(to.rank, size, to.size()?)?;
-        Ok(self.access(turns, operation, &action, Some(&from), None, &to, size))
+        Ok(self.access(turns, operation, &action, Some(&from), None, &to, 0..size))
     }
 
-    /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`, `MPI_Rget_accumulate`). With
-    /// [`Op::NoOp`] `from` means nothing.
+    /// As [`Self::accumulate`], and fetches all of what was there before, also where less is given (`MPI_Get_accumulate`,
+    /// `MPI_Rget_accumulate`). With [`Op::NoOp`] `from` means nothing.
     ///
     /// # Safety
     /// What is given can be read now, and the room is lent as for [`Self::get`].
@@ -118,12 +120,14 @@ impl Window {
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::GetAccumulate, op, &from, to.datatype)?;
         let size = to.size()?;
-        let operation = self.state().begin(to.rank, size, into.size()?)?;
-        let given = Some(&from).filter(|_| *op != Op::NoOp);
-        if given.is_some() && from.size()? != size {
-            return Err(RmaError::Mismatch);
+        let given = if *op == Op::NoOp { 0 } else { from.size()? };
+        if given > size {
+            return Err(RmaError::Truncated);
         }
-        Ok(self.access(turns, operation, &action, given, Some(&into), &to, size))
+        let operation = self.state().begin(to.rank, size, into.size()?)?;
+        let operation = self.access(turns, operation, &action, Some(&from), Some(&into), &to, 0..given);
+        let only_fetched = Action::accumulate(Kind::GetAccumulate, &Op::NoOp, &from, to.datatype)?;
+        Ok(self.access(turns, operation, &only_fetched, None, Some(&into), &to, given..size))
     }
 
     /// [`Self::get_accumulate`] of one element (`MPI_Fetch_and_op`).
@@ -208,7 +212,7 @@ impl Window {
         stored
     }
 
-    /// Asks for all parts of the target's first `len` bytes.
+    /// Asks for all parts of these bytes of the target's.
     #[allow(clippy::too_many_arguments, reason = "both sides, and how much of them")]
     fn access(
         &self,
@@ -218,9 +222,9 @@ impl Window {
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
-        len: usize,
+        bytes: Range<usize>,
     ) -> Operation {
-        parts(target.datatype, target.count, len, action.grain).into_iter().fold(operation, |operation, part| {
+        parts(target.datatype, bytes, action.grain).into_iter().fold(operation, |operation, part| {
             self.access_part(turns, operation, action, from, into, target, &part.runs, (part.at, part.len))
         })
     }
@@ -276,7 +280,7 @@ impl State {
             return Err(RmaError::Sync);
         }
         if len > room {
-            return Err(RmaError::Mismatch);
+            return Err(RmaError::Truncated);
         }
         Ok(Operation { rank, number: queue.begin(), end: 0 })
     }
@@ -285,9 +289,12 @@ impl State {
 impl Action {
     fn accumulate(kind: Kind, op: &Op, from: &Lent<'_>, target: &Datatype) -> Result<Self, RmaError> {
         let op_at = OPS.iter().position(|other| other == op).ok_or(RmaError::Op)?;
+        // It is for what fetches (MPI-5.0 12.3.4), which takes nothing then, whatever it is given.
+        if *op == Op::NoOp && kind == Kind::Accumulate {
+            return Err(RmaError::Op);
+        }
         let element = target.element_kind();
-        // What only fetches takes nothing, whatever it is given (MPI-4.1 12.3.4).
-        let takes_nothing = (kind == Kind::GetAccumulate && *op == Op::NoOp) || from.is_empty();
+        let takes_nothing = *op == Op::NoOp || from.is_empty();
         let fits = match element {
             Some(_) => takes_nothing || from.datatype.element_kind() == element,
             // A type without elements is no type's that the operator is not defined for.

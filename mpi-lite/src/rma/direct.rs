@@ -93,6 +93,6 @@ fn find(regions: &Regions, target: &Target<'_>, len: usize, places: &mut Places)
         return regions.find(target.displacement, std::iter::once(run), places);
     }
     let mut runs = Vec::new();
-    each_run(target.datatype, target.count, len, |run| runs.push(run));
+    each_run(target.datatype, 0..len, |run| runs.push(run));
     regions.find(target.displacement, runs.into_iter(), places)
 }

@@ -15,9 +15,12 @@ pub enum RmaError {
     /// The window has no such rank.
     #[error("the window has no such rank")]
     Rank,
-    /// More bytes than there is room for, operands that differ in theirs, or a type that is too large.
+    /// More bytes than there is room for.
     #[error("the operation's bytes do not fit")]
-    Mismatch,
+    Truncated,
+    /// Elements of more bytes than there are addresses for.
+    #[error("the type is too large")]
+    Overflow,
     /// The operator is not defined for these elements, or they are not all of one predefined type.
     #[error("the operator is not defined for these elements")]
     Op,
@@ -57,7 +60,8 @@ impl RmaError {
             Self::Range => ErrorClass::RmaRange,
             Self::Sync => ErrorClass::RmaSync,
             Self::Rank => ErrorClass::Rank,
-            Self::Mismatch => ErrorClass::Type,
+            Self::Truncated => ErrorClass::Truncate,
+            Self::Overflow => ErrorClass::Type,
             Self::Op => ErrorClass::Op,
             Self::Flavor => ErrorClass::RmaFlavor,
             Self::Attach => ErrorClass::RmaAttach,

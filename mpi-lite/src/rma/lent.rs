@@ -151,7 +151,7 @@ pub(super) fn part(whole: *mut [u8], at: usize, len: usize) -> Incoming {
 
 impl Target<'_> {
     pub(super) fn size(&self) -> Result<usize, RmaError> {
-        let span = self.datatype.span(self.count).map_err(|_| RmaError::Mismatch)?;
+        let span = self.datatype.span(self.count).map_err(|_| RmaError::Overflow)?;
         debug_assert!(span.0 <= span.1);
         size(self.datatype, self.count)
     }
@@ -166,5 +166,5 @@ impl Unpacking {
 }
 
 fn size(datatype: &Datatype, count: usize) -> Result<usize, RmaError> {
-    datatype.pack_size(count).map_err(|_| RmaError::Mismatch)
+    datatype.pack_size(count).map_err(|_| RmaError::Overflow)
 }

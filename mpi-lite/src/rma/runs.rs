@@ -1,5 +1,7 @@
 //! Which bytes of a target are meant: runs, and how many of them go into one request.
 
+use std::ops::Range;
+
 use crate::datatype::Datatype;
 
 /// Bytes one after another, from `at` on relative to an operation's displacement.
@@ -18,25 +20,27 @@ pub(super) struct Part {
     pub len: usize,
 }
 
-/// Calls `each` with the runs that the first `len` bytes of `count` elements are, in the order in which they are packed.
-pub(super) fn each_run(datatype: &Datatype, count: usize, len: usize, mut each: impl FnMut(Run)) {
-    let mut left = len;
+/// Calls `each` with the runs that these bytes of elements are, counted as they are packed, in that order.
+pub(super) fn each_run(datatype: &Datatype, bytes: Range<usize>, mut each: impl FnMut(Run)) {
+    let (mut before, mut left) = (bytes.start, bytes.len());
+    // No elements behind the last one that is meant are gone through.
+    let count = bytes.end.div_ceil(datatype.size().max(1));
     datatype.each_run(count, &mut |at, len| {
-        let now = len.min(left);
+        let skipped = len.min(before);
+        let now = (len - skipped).min(left);
         if now > 0 {
-            each(Run { at: at as i64, len: now as u64 });
+            each(Run { at: at as i64 + skipped as i64, len: now as u64 });
         }
-        left -= now;
+        (before, left) = (before - skipped, left - now);
     });
 }
 
-/// Cuts the first `len` bytes of `count` elements into parts of about [`PART`] bytes, none of which ends within `grain` bytes that
-/// belong together.
-pub(super) fn parts(datatype: &Datatype, count: usize, len: usize, grain: usize) -> Vec<Part> {
+/// Cuts these bytes of elements into parts of about [`PART`] bytes, none of which ends within `grain` bytes that belong together.
+pub(super) fn parts(datatype: &Datatype, bytes: Range<usize>, grain: usize) -> Vec<Part> {
     let grain = grain.max(1);
     let most = PART - PART % grain;
-    let (mut parts, mut part) = (Vec::new(), Part::default());
-    each_run(datatype, count, len, |Run { mut at, len }| {
+    let (mut parts, mut part) = (Vec::new(), Part { at: bytes.start, ..Part::default() });
+    each_run(datatype, bytes, |Run { mut at, len }| {
         let mut len = len as usize;
         while len > 0 {
             let now = len.min(most - part.len);
@@ -73,22 +77,40 @@ mod tests {
     use super::*;
     use crate::datatype::Predefined;
 
+    /// Where each byte is.
+    fn places(parts: &[Part]) -> Vec<i64> {
+        parts.iter().flat_map(|part| &part.runs).flat_map(|run| run.at..run.at + run.len as i64).collect()
+    }
+
     #[test]
     fn parts_are_all_of_it_in_order_and_cut_between_elements() {
         let short = Datatype::from(Predefined::ShortInt);
         let bytes = Datatype::from(Predefined::Byte);
         let spread = Datatype::hvector(9_000, 1, 24, &short).unwrap();
         for (datatype, count, grain) in [(short, 3_000, 6), (bytes, 100_000, 1), (spread, 2, 6)] {
-            let parts = parts(&datatype, count, datatype.pack_size(count).unwrap(), grain);
-            assert!(parts.len() > 1);
-            let mut end = 0;
-            for part in &parts {
-                assert_eq!(part.at, end);
-                assert_eq!(part.runs.iter().map(|run| run.len as usize).sum::<usize>(), part.len);
-                assert!(part.len <= PART && part.len.is_multiple_of(grain) && part.runs.len() <= RUNS + GRAIN_MAX);
-                end += part.len;
+            let all = datatype.pack_size(count).unwrap();
+            let whole = places(&parts(&datatype, 0..all, grain));
+            for cut in [0, grain, 7 * grain, all - grain, all] {
+                let halves = [parts(&datatype, 0..cut, grain), parts(&datatype, cut..all, grain)];
+                assert!(halves.iter().any(|half| half.len() > 1));
+                let mut end = 0;
+                for part in halves.iter().flatten() {
+                    assert_eq!(part.at, end);
+                    assert_eq!(part.runs.iter().map(|run| run.len as usize).sum::<usize>(), part.len);
+                    assert!(part.len <= PART && part.len.is_multiple_of(grain) && part.runs.len() <= RUNS + GRAIN_MAX);
+                    end += part.len;
+                }
+                assert_eq!(end, all);
+                assert_eq!(places(&halves.concat()), whole);
             }
-            assert_eq!(end, datatype.pack_size(count).unwrap());
         }
+    }
+
+    #[test]
+    fn what_is_behind_the_bytes_that_are_meant_is_not_gone_through() {
+        let every_other = Datatype::vector(2, 1, 2, &Datatype::from(Predefined::Byte)).unwrap();
+        // More elements than anybody could go through, were they there.
+        let few = parts(&every_other, 1..4, 1);
+        assert_eq!(few, [Part { runs: [(2, 2), (5, 1)].map(|(at, len)| Run { at, len }).to_vec(), at: 1, len: 3 }]);
     }
 }

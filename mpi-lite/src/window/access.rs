@@ -30,8 +30,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op)).map(drop)
     }
 
-    /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` is as long as `before`, or, with
-    /// [`Op::NoOp`], of any length. Returns when that is here.
+    /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` may be shorter than `before`, of which
+    /// the rest is only fetched; with [`Op::NoOp`] all of it is. Returns when that is here.
     pub fn get_accumulate(
         &self,
         data: &[T],

@@ -13,8 +13,8 @@ use ends::Ends;
 ///
 /// Kinds are not mixed: who opens another epoch within one, but a second lock of another rank, is told by `RmaSync`. With several locks an
 /// operation may go to any of their ranks by each of their epochs, and is done when its own rank's ends. An operation is
-/// refused with `Rank`, `RmaRange`, `Op` (operators and elements that the standard does not combine), `Type` (slices of unequal
-/// lengths); whatever needs a process that is gone with `ProcFailed`. Where a target was asked, an operation's error is told once more
+/// refused with `Rank`, `RmaRange`, `Op` (operators and elements that the standard does not combine), `Truncate` (more than there is room
+/// for); whatever needs a process that is gone with `ProcFailed`. Where a target was asked, an operation's error is told once more
 /// by the next call that waits for all at that target, or by all that wait there when it comes, of several threads.
 ///
 /// Dropped, it gives locks back and completes what was started, since others wait for that, and nobody is told of errors. What fences

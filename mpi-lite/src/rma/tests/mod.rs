@@ -1,3 +1,4 @@
+mod accumulates;
 mod behaviour;
 mod endings;
 mod job;

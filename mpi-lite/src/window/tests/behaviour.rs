@@ -356,11 +356,14 @@ fn what_the_standard_does_not_combine_is_refused() {
         let epoch = window.lock_all().unwrap();
         assert_eq!(epoch.accumulate(&[1.0], 0, 0, &Op::Band), Err(ErrorClass::Op));
         assert_eq!(epoch.compare_and_swap(0.0, 1.0, 0, 0), Err(ErrorClass::Op));
-        assert_eq!(epoch.get_accumulate(&[1.0], &mut [0.0; 2], 0, 0, &Op::Sum), Err(ErrorClass::Type));
+        assert_eq!(epoch.get_accumulate(&[1.0; 2], &mut [0.0], 0, 0, &Op::Sum), Err(ErrorClass::Truncate));
         assert_eq!(epoch.put(&[1.0], 1, 0), Err(ErrorClass::Rank));
         epoch.accumulate(&[1.5; 4], 0, 0, &Op::Sum).unwrap();
+        // The second is only fetched.
+        let mut before = [0.0; 2];
+        epoch.get_accumulate(&[1.0], &mut before, 0, 0, &Op::Sum).unwrap();
         epoch.end().unwrap();
-        assert_eq!(window.read(0..4).unwrap(), [1.5; 4]);
+        assert_eq!((before, &window.read(0..4).unwrap()[..]), ([1.5; 2], &[2.5, 1.5, 1.5, 1.5][..]));
         window.free().unwrap();
     });
 }
