@@ -133,7 +133,7 @@ impl Communicator {
         operator: Operator,
     ) -> Result<(), ErrorClass> {
         if let Some((kind, op)) = predefined(operator) {
-            if !op.is_defined_on(kind) {
+            if !op.reduces(kind) {
                 return Err(ErrorClass::Op);
             }
             let mut combine =

@@ -87,7 +87,7 @@ pub(super) fn combine(operator: Operator) -> Result<KeptCombine, ErrorClass> {
     let user = matches!(op, Op::User(_));
     match operand.kind() {
         Some(kind) if !user => {
-            if !op.is_defined_on(kind) {
+            if !op.reduces(kind) {
                 return Err(ErrorClass::Op);
             }
             if let Some(function) = op.function(kind) {

@@ -33,7 +33,7 @@ pub enum Op {
     Maxloc,
     /// `MPI_REPLACE`: what comes in stays. For accumulates only (MPI-4.1 12.3.4).
     Replace,
-    /// `MPI_NO_OP`: what is there stays. For accumulates only (MPI-4.1 12.3.4).
+    /// `MPI_NO_OP`: what is there stays. For accumulates that fetch only (MPI-4.1 12.3.4).
     NoOp,
     /// One of the program's own.
     User(UserOp),
@@ -118,6 +118,11 @@ impl Op {
             Self::Minloc | Self::Maxloc => class == Location,
             Self::Replace | Self::NoOp | Self::User(_) => true,
         }
+    }
+
+    /// Whether reductions take it for this type: as [`Self::is_defined_on`], but for what is of accumulates only.
+    pub fn reduces(&self, kind: Predefined) -> bool {
+        !matches!(self, Self::Replace | Self::NoOp) && self.is_defined_on(kind)
     }
 
     /// Its name in the standard.

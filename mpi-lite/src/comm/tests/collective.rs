@@ -274,3 +274,21 @@ fn all_ranks_get_the_same_also_of_what_has_no_order() {
         });
     }
 }
+
+/// MPI-5.0 12.3.4: `MPI_REPLACE` and `MPI_NO_OP` are for accumulates.
+#[test]
+fn reductions_refuse_what_is_of_accumulates_only() {
+    job(2, |comm| {
+        for op in [Op::Replace, Op::NoOp] {
+            let mut sum = [0u64];
+            let refused = [
+                comm.allreduce(&[1u64], &mut sum, &op),
+                comm.reduce(&[1u64; 999], &mut [0; 999], &op, 0),
+                comm.scope(|scope| scope.scan(&[1u64], &mut sum, &op).map(drop)),
+                comm.allreduce_in_place_init(vec![1u64], &op).map(drop),
+            ];
+            assert_eq!(refused, [Err(ErrorClass::Op); 4], "{op:?}");
+        }
+        comm.barrier().unwrap();
+    });
+}
