@@ -46,35 +46,41 @@ impl Communicator {
 
     /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
     pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
-        self.within_one_group()?;
-        self.split(Some(self.first_on_our_host()), key).map(|own| own.expect("every process has a host"))
+        let own = self.split_by_places(Some(key), |places| colors(places, |place| Some(place.host)))?;
+        Ok(own.expect("every process has a host"))
     }
 
     /// As [`Self::split`], one for the processes that may run on the same `part` of a host, and nowhere else
     /// (`MPI_COMM_TYPE_HW_GUIDED`); none for one that may run on several, or where the system does not tell.
     pub fn split_by_part(&self, part: Part, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.split_by_places(key, |places| colors(places, |place| place.part(part)))
+        self.split_by_places(Some(key), |places| colors(places, |place| place.part(part)))
     }
 
     /// As [`Self::split`], by hosts, or if all are on one, by the largest part of it that not all are in
     /// (`MPI_COMM_TYPE_HW_UNGUIDED`). None where there is no such part, and as for [`Self::split_by_part`].
     pub fn split_finer(&self, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.split_by_places(key, finer)
+        self.split_by_places(Some(key), finer)
     }
 
-    /// By the colors that follow from where all are.
+    /// Takes part in a [`Self::split_shared`], [`Self::split_by_part`] or [`Self::split_finer`] of other ranks, and is in none of what it
+    /// makes (the type `MPI_UNDEFINED`).
+    pub fn split_undefined(&self) -> Result<(), ErrorClass> {
+        self.split_by_places(None, |places| vec![None; places.len()]).map(drop)
+    }
+
+    /// By the colors that follow from where all are, of which there is nothing to know of those without a key.
     fn split_by_places(
         &self,
-        key: i32,
-        colors: impl FnOnce(&[Place]) -> Vec<Option<u32>>,
+        key: Option<i32>,
+        colors: impl FnOnce(&[Option<Place>]) -> Vec<Option<u32>>,
     ) -> Result<Option<Self>, ErrorClass> {
         self.within_one_group()?;
         self.compound(|| {
             let cores = affinity::cores();
             let parts = Part::ALL.map(|part| part.around(&cores).map_or(-1, |first| first as i64));
-            let own = Place { host: self.first_on_our_host(), parts };
+            let own = key.map_or([-1; _], |key| Place { host: self.first_on_our_host(), parts }.told(key));
             let mut all: Vec<Told> = vec![[0; _]; self.size() as usize];
-            let met = self.allgather(&[own.told(key)], &mut all);
+            let met = self.allgather(&[own], &mut all);
             met.inspect_err(|_| self.decline())?;
             let colors = colors(&all.iter().copied().map(Place::of).collect::<Vec<_>>());
             let keyed = colors.iter().zip(&all).map(|(color, [_, key, ..])| [color.map_or(-1, i64::from), *key]);
@@ -113,8 +119,9 @@ impl Place {
         told
     }
 
-    fn of([host, _, parts @ ..]: Told) -> Self {
-        Self { host: host as u32, parts }
+    /// `None` of who is in nothing, which has no host.
+    fn of([host, _, parts @ ..]: Told) -> Option<Self> {
+        Some(Self { host: u32::try_from(host).ok()?, parts })
     }
 
     /// What tells its part of this kind from all others of all hosts.
@@ -125,18 +132,21 @@ impl Place {
 }
 
 /// Each rank's color: the first rank that is in the same.
-fn colors<T: PartialEq>(places: &[Place], of: impl Fn(Place) -> Option<T>) -> Vec<Option<u32>> {
-    let all: Vec<_> = places.iter().map(|place| of(*place)).collect();
+fn colors<T: PartialEq>(places: &[Option<Place>], of: impl Fn(Place) -> Option<T>) -> Vec<Option<u32>> {
+    let all: Vec<_> = places.iter().map(|place| place.and_then(&of)).collect();
     let first = |own: &Option<T>| all.iter().position(|other| other == own).map(|rank| rank as u32);
     all.iter().map(|own| own.as_ref().and_then(|_| first(own))).collect()
 }
 
 /// By the largest kind that not all are in one of. Of some kinds the system may tell nothing.
-fn finer(places: &[Place]) -> Vec<Option<u32>> {
+fn finer(places: &[Option<Place>]) -> Vec<Option<u32>> {
     let by_host = colors(places, |place| Some(place.host));
     let by_part = Part::ALL.into_iter().map(|part| colors(places, |place| place.part(part)));
-    let divides =
-        |colors: &Vec<Option<u32>>| colors.iter().any(Option::is_some) && colors.iter().any(|color| *color != Some(0));
+    let first = places.iter().position(Option::is_some).map(|rank| rank as u32);
+    let divides = |colors: &Vec<Option<u32>>| {
+        let mut of_those_in = colors.iter().zip(places).filter(|(_, place)| place.is_some());
+        colors.iter().any(Option::is_some) && of_those_in.any(|(color, _)| *color != first)
+    };
     std::iter::once(by_host).chain(by_part).find(divides).unwrap_or_else(|| vec![None; places.len()])
 }
 
@@ -162,18 +172,29 @@ mod tests {
         Place { host, parts: [-1, around(4), -1, around(2), around(1)] }
     }
 
+    fn some(places: &[Place]) -> Vec<Option<Place>> {
+        places.iter().copied().map(Some).collect()
+    }
+
     #[test]
     fn what_all_tell_each_other_is_a_place_and_a_key() {
         let there = place(3, &[5]);
         let told = there.told(-7);
         assert_eq!(told[..2], [3, -7]);
-        assert_eq!((Place::of(told).host, Place::of(told).parts), (3, there.parts));
+        assert_eq!(Place::of(told).map(|place| (place.host, place.parts)), Some((3, there.parts)));
+        assert!(Place::of([-1; _]).is_none());
     }
 
     #[test]
     fn ranks_in_the_same_part_have_the_same_color() {
-        let places =
-            [place(0, &[0]), place(0, &[1]), place(0, &[2, 3]), place(1, &[0]), place(0, &[3, 4]), place(1, &[1])];
+        let places = some(&[
+            place(0, &[0]),
+            place(0, &[1]),
+            place(0, &[2, 3]),
+            place(1, &[0]),
+            place(0, &[3, 4]),
+            place(1, &[1]),
+        ]);
         let by = |part| colors(&places, |place| place.part(part));
         assert_eq!(by(Part::Package), [Some(0), Some(0), Some(0), Some(3), None, Some(3)]);
         assert_eq!(by(Part::PhysicalCore), [Some(0), Some(0), Some(2), Some(3), None, Some(3)]);
@@ -183,12 +204,22 @@ mod tests {
 
     #[test]
     fn what_is_finer_divides() {
-        let at = |cores: &[&[i64]]| cores.iter().map(|cores| place(0, cores)).collect::<Vec<_>>();
-        assert_eq!(finer(&[place(1, &[0]), place(0, &[0]), place(1, &[4])]), [Some(0), Some(1), Some(0)], "hosts");
+        let at = |cores: &[&[i64]]| cores.iter().map(|cores| Some(place(0, cores))).collect::<Vec<_>>();
+        assert_eq!(
+            finer(&some(&[place(1, &[0]), place(0, &[0]), place(1, &[4])])),
+            [Some(0), Some(1), Some(0)],
+            "hosts"
+        );
         assert_eq!(finer(&at(&[&[0], &[4], &[6]])), [Some(0), Some(1), Some(1)], "packages");
         assert_eq!(finer(&at(&[&[0], &[2], &[1]])), [Some(0), Some(1), Some(0)], "physical cores");
         assert_eq!(finer(&at(&[&[0], &[1], &[0]])), [Some(0), Some(1), Some(0)], "threads");
         assert_eq!(finer(&at(&[&[1], &[1]])), [None; 2], "nothing divides them");
         assert_eq!(finer(&at(&[&[0, 2], &[1]])), [None, Some(1)], "one is in two cores");
+        let with_none = |mut places: Vec<Option<Place>>| {
+            places.insert(0, None);
+            finer(&places)
+        };
+        assert_eq!(with_none(at(&[&[0], &[4]])), [None, Some(1), Some(2)], "packages of those who are asked");
+        assert_eq!(with_none(at(&[&[1], &[1]])), [None; 3], "nothing divides those who are asked");
     }
 }

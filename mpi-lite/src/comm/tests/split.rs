@@ -46,6 +46,32 @@ fn ranks_are_split_by_the_part_of_the_machine_that_they_are_kept_on() {
     });
 }
 
+/// The type `MPI_UNDEFINED` (MPI-5.0 7.4.2).
+#[test]
+fn who_asks_for_no_type_is_in_no_part_and_divides_nobody() {
+    job(3, |comm| {
+        let rank = comm.rank();
+        for out in 0..3 {
+            let (mut shared, mut part, mut finer) = (None, None, None);
+            if rank == out {
+                (0..3).for_each(|_| comm.split_undefined().unwrap());
+            } else {
+                shared = Some(comm.split_shared(0).unwrap());
+                part = comm.split_by_part(Part::Package, 0).unwrap();
+                finer = comm.split_finer(0).unwrap();
+            }
+            let others: Vec<u32> = (0..3).filter(|other| *other != out).collect();
+            assert_eq!(shared.map(|shared| who(&shared, rank)), (rank != out).then_some(others));
+            assert!(part.is_none_or(|part| part.size() <= 2) && finer.is_none_or(|finer| finer.size() == 1));
+            // Ids are agreed upon as before.
+            comm.dup().unwrap().barrier().unwrap();
+        }
+        let half = comm.split(Some(rank.min(1)), 0).unwrap().unwrap();
+        let between = half.intercomm(0, &comm, if rank == 0 { 1 } else { 0 }, 0).unwrap();
+        assert_eq!(between.split_undefined().unwrap_err(), ErrorClass::Comm);
+    });
+}
+
 #[test]
 fn an_intercommunicator_is_split_by_colors_of_both_sides() {
     job(5, |comm| {
