@@ -111,7 +111,7 @@ impl Array {
     fn dealt(&self, dimension: &Dimension, coordinate: usize, index: usize) -> Result<Map, TypeError> {
         let Dimension { size, distribution, processes } = *dimension;
         let refused = TypeError::Distribution(index);
-        let covers = |block: usize| block > 0 && block.checked_mul(processes).is_some_and(|all| all >= size);
+        let covers = |block: usize| block > 0 && block.saturating_mul(processes) >= size;
         let block = match distribution {
             _ if processes == 0 => return Err(refused),
             Distribution::None if processes > 1 => return Err(refused),
@@ -121,11 +121,13 @@ impl Array {
             Distribution::Block(Some(_)) | Distribution::Cyclic(Some(0)) => return Err(refused),
             Distribution::Cyclic(block) => block.unwrap_or(1),
         };
-        let round = block.checked_mul(processes).ok_or(Overflow)?;
-        let start = block * coordinate;
+        // What is beyond the array, where blocks and rounds may be, is nobody's.
+        let block = block.min(size);
+        let start = block.saturating_mul(coordinate);
         if start >= size {
             return Ok(Map::EMPTY);
         }
+        let round = block.saturating_mul(processes);
         // Whole blocks, then what the array's end leaves of one more.
         let left = size - start;
         let (whole, rest) = match (left / round, left % round) {
@@ -133,9 +135,9 @@ impl Array {
             (rounds, rest) => (rounds, rest),
         };
         let body = self.map.repeated(block, self.stride)?;
-        let front = body.repeated(whole, self.bytes(round)?)?;
+        let front = body.repeated(whole, self.bytes(if whole > 1 { round } else { 0 })?)?;
         let end =
-            self.map.repeated(rest, self.stride)?.shifted(self.bytes(round.checked_mul(whole).ok_or(Overflow)?)?)?;
+            self.map.repeated(rest, self.stride)?.shifted(self.bytes(if rest > 0 { round * whole } else { 0 })?)?;
         Ok(Map::sequence(vec![front, end])?.shifted(self.bytes(start)?)?)
     }
 }

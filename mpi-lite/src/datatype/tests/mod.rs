@@ -208,6 +208,31 @@ fn what_exceeds_the_address_space_is_refused() {
     assert_eq!(spread, overflow);
 }
 
+/// Blocks and grids may reach beyond what can be counted: the array does not.
+#[test]
+fn an_array_is_dealt_out_in_blocks_and_to_processes_of_any_number() {
+    let int = Datatype::from(Predefined::Int);
+    let size_at = |distribution, processes, rank| {
+        let dimension = Dimension { size: 10, distribution, processes };
+        Datatype::darray(rank, &[dimension], Order::C, &int).map(|datatype| datatype.size() / 4)
+    };
+    let many = usize::MAX;
+    for block in [11, many / 2, many] {
+        for distribution in [Distribution::Block(Some(block)), Distribution::Cyclic(Some(block))] {
+            for (rank, expected) in [(0, 10), (1, 0), (2, 0)] {
+                assert_eq!(size_at(distribution, 3, rank), Ok(expected), "{distribution:?} at {rank}");
+            }
+        }
+    }
+    for (distribution, last) in
+        [(Distribution::Block(None), 9), (Distribution::Cyclic(None), 9), (Distribution::Cyclic(Some(3)), 3)]
+    {
+        for (rank, expected) in [(last, 1), (last + 1, 0), (many - 1, 0)] {
+            assert_eq!(size_at(distribution, many, rank), Ok(expected), "{distribution:?} at {rank}");
+        }
+    }
+}
+
 #[test]
 fn arrays_refuse_what_is_no_part_of_them() {
     let int = Predefined::Int.into();
