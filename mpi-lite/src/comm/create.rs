@@ -51,12 +51,16 @@ impl Communicator {
         Ok(self.member(id, group.clone(), Topology::None))
     }
 
-    /// As [`Self::create`], called by the members of the group only, who tell it from other calls by `tag`. Within one group.
-    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Self, ErrorClass> {
+    /// As [`Self::create`], called by the members of the group, who tell it from other calls by `tag`: who calls it and is none
+    /// waits for nobody. Within one group.
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>, ErrorClass> {
         self.within_one_group()?;
         let own = self.0.group.processes()[self.0.rank as usize];
-        if group.difference(&self.0.group).size() > 0 || group.rank_of(own).is_none() {
+        if group.difference(&self.0.group).size() > 0 {
             return Err(self.fail(ErrorClass::Group));
+        }
+        if group.rank_of(own).is_none() {
+            return Ok(None);
         }
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
@@ -78,7 +82,7 @@ impl Communicator {
             heard.map(|()| all)
         };
         let id = self.compound(|| self.agree_by(Key::Some { of: self.0.id, tag }, and_all))?;
-        Ok(self.member(id, group.clone(), Topology::None).expect("we are in it"))
+        Ok(self.member(id, group.clone(), Topology::None))
     }
 
     /// A communicator between this group and another one. `leader` of each group reaches the other's by rank `other` of

@@ -84,7 +84,7 @@ fn threads_make_them_in_another_order_than_other_ranks_do() {
         let of_b = || (0..ROUNDS).for_each(|_| b.split(Some(0), 0).unwrap().unwrap().barrier().unwrap());
         let of_some = || {
             if rank != 1 {
-                (0..ROUNDS).for_each(|_| world.create_group(&group, 3).unwrap().barrier().unwrap());
+                (0..ROUNDS).for_each(|_| world.create_group(&group, 3).unwrap().unwrap().barrier().unwrap());
             }
         };
         let between = || {

@@ -125,7 +125,7 @@ fn who_makes_a_communicator_with_a_group_whose_leader_has_left_is_told() {
         |_| (),
         |comm, ()| {
             if comm.rank() < 3 {
-                let part = comm.create_group(&Group::new([0, 1]).unwrap(), 1).unwrap();
+                let part = comm.create_group(&Group::new([0, 1]).unwrap(), 1).unwrap().unwrap();
                 assert_eq!(part.intercomm(0, comm, 2, 0).map(drop), Err(ErrorClass::ProcFailed));
             }
         },

@@ -161,7 +161,7 @@ impl Birth {
             Way::Create { ranks } => vec![comm.create(&comm.group().incl(ranks).unwrap()).unwrap()],
             Way::CreateGroup { ranks, tag } => {
                 let group = comm.group().incl(ranks).unwrap();
-                vec![ranks.contains(&own).then(|| comm.create_group(&group, *tag).unwrap())]
+                vec![comm.create_group(&group, *tag).unwrap()]
             }
             Way::CreateBetween { ranks, first } => {
                 let side = usize::from(comm.group().processes() != first);
