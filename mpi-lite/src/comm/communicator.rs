@@ -296,10 +296,12 @@ impl Communicator {
         }
     }
 
-    /// Gives a new duplicate what was copied for it.
-    pub(super) fn set_settings(&self, settings: Settings) {
+    /// Gives a new duplicate what was copied for it. Where that has failed others have it, who may say something there.
+    pub(super) fn begin_with(&self, settings: Result<Settings, ErrorClass>) -> Result<(), ErrorClass> {
+        let settings = settings.inspect_err(|_| self.0.side.iter().chain([self]).for_each(Self::revoke))?;
         self.0.attributes.begin_with(settings.attributes);
         self.set_error_handler(settings.handler);
+        Ok(())
     }
 
     /// What was copied is deleted, since the duplicate is never seen.

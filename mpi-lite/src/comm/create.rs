@@ -13,7 +13,8 @@ use super::local::Local;
 use super::{Communicator, ErrorClass, Group};
 
 impl Communicator {
-    /// The same processes with messages of their own; handler and attributes are copied, hints are not.
+    /// The same processes with messages of their own; handler and attributes are copied, hints are not. For who fails to copy an attribute
+    /// there is none, and for the others it is revoked, so that nobody waits there for a rank that does not have it.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
         let copy = self.compound(|| {
             let id = self.agree_on_id()?;
@@ -25,7 +26,7 @@ impl Communicator {
                 _ => self.made(id, self.0.group.clone(), self.0.rank, self.0.topology.clone()),
             })
         })?;
-        copy.set_settings(self.settings().map_err(|class| self.fail(class))?);
+        copy.begin_with(self.settings()).map_err(|class| self.fail(class))?;
         Ok(copy)
     }
 

@@ -31,7 +31,7 @@ pub struct Duplicate {
 
 impl Communicator {
     /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. What it copies is what there is now; if a
-    /// copy fails, the others do not notice, and who waits for it is told. Within one group.
+    /// copy fails, who waits for it is told. Within one group.
     pub fn idup(&self) -> Result<Duplicate, ErrorClass> {
         self.idup_with_info(&Info::new())
     }
@@ -81,7 +81,7 @@ impl Duplicate {
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
         let inner = &self.of.0;
         let copy = self.of.made(id, inner.group.clone(), inner.rank, inner.topology.clone());
-        copy.set_settings(settings.map_err(|class| self.of.fail(class))?);
+        copy.begin_with(settings).map_err(|class| self.of.fail(class))?;
         copy.set_info(&self.info);
         Ok(copy)
     }

@@ -3,6 +3,7 @@
 mod agreeing;
 mod collective;
 mod create;
+mod duplicates;
 mod failure;
 mod failure_on_host;
 mod forms;
