@@ -275,12 +275,12 @@ impl Communicator {
 
     /// Stores a value, after the old one was deleted.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: Value) -> Result<(), ErrorClass> {
-        self.0.attributes.set(self, key, value)
+        self.0.attributes.set(self, key, value).map_err(|class| self.fail(class))
     }
 
     /// Takes a value out; returns whether there was one.
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<bool, ErrorClass> {
-        self.0.attributes.delete(self, key)
+        self.0.attributes.delete(self, key).map_err(|class| self.fail(class))
     }
 
     /// What a duplicate has of this one but its context and name: no hints (MPI-4.1 7.4.2), and attributes as they are copied.
@@ -313,7 +313,7 @@ impl Communicator {
     ///
     /// Its context is free for others when the last clone is dropped and what was begun is over.
     pub fn free(self) -> Result<(), ErrorClass> {
-        self.0.attributes.clear(&self)
+        self.0.attributes.clear(&self).map_err(|class| self.fail(class))
     }
 
     /// Runs the error handler, which in a part of a call is left to the whole; what failed returns the same.

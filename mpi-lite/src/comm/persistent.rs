@@ -142,41 +142,54 @@ impl Persistent {
         all.into_iter().try_for_each(|each| each.0.start())
     }
 
-    /// Waits for one of them: which, and how it ended. `None` when all are inactive.
+    /// Waits for one of them: which, and how it ended. `None` when all are inactive. Of this and the next five calls an error is in its
+    /// status, and the error handler of the first that has one is told.
     pub fn wait_any(all: &mut [PersistentRef<'_>]) -> Option<(usize, Status)> {
         let local = all.first()?.0.comm.local().clone();
-        local.wait_any_of(all, |each| &mut each.0.active)
+        let over = local.wait_any_of(all, |each| &mut each.0.active);
+        tell_of(all, over);
+        over
     }
 
     /// Waits for at least one of them; `None` when all are inactive.
     pub fn wait_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
         let local = all.first()?.0.comm.local().clone();
-        local.wait_some_of(all, |each| &mut each.0.active)
+        let over = local.wait_some_of(all, |each| &mut each.0.active);
+        tell_of(all, over.iter().flatten().copied());
+        over
     }
 
     /// One that is over: `None` if none is, `Some(None)` when all are inactive.
     pub fn test_any(all: &mut [PersistentRef<'_>]) -> Option<Option<(usize, Status)>> {
         let Some(first) = all.first() else { return Some(None) };
         let local = first.0.comm.local().clone();
-        local.test_any_of(all, |each| &mut each.0.active)
+        let over = local.test_any_of(all, |each| &mut each.0.active);
+        tell_of(all, over.flatten());
+        over
     }
 
     /// Those that are over, none or several. `None` when all are inactive.
     pub fn test_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
         let local = all.first()?.0.comm.local().clone();
-        local.test_some_of(all, |each| &mut each.0.active)
+        let over = local.test_some_of(all, |each| &mut each.0.active);
+        tell_of(all, over.iter().flatten().copied());
+        over
     }
 
     /// How all ended, if all have; else nothing has changed.
     pub fn test_all(all: &mut [PersistentRef<'_>]) -> Option<Vec<Status>> {
         let Some(first) = all.first() else { return Some(Vec::new()) };
         let local = first.0.comm.local().clone();
-        local.test_all_of(all, |each| &mut each.0.active)
+        let over = local.test_all_of(all, |each| &mut each.0.active);
+        tell_of(all, over.iter().flatten().copied().enumerate());
+        over
     }
 
     /// Waits for all of them.
     pub fn wait_all(all: &mut [PersistentRef<'_>]) -> Vec<Status> {
-        all.iter_mut().map(|each| each.0.comm.local().wait(&mut each.0.active)).collect()
+        let over: Vec<_> = all.iter_mut().map(|each| each.0.comm.local().wait(&mut each.0.active)).collect();
+        tell_of(all, over.iter().copied().enumerate());
+        over
     }
 }
 
@@ -194,6 +207,13 @@ impl PersistentRef<'_> {
     /// The same, for less long.
     pub const fn again(&mut self) -> PersistentRef<'_> {
         PersistentRef(self.0)
+    }
+}
+
+/// Runs the error handler of the first of these that has failed.
+fn tell_of(all: &[PersistentRef<'_>], over: impl IntoIterator<Item = (usize, Status)>) {
+    if let Some((index, status)) = over.into_iter().find(|(_, status)| status.error.is_some()) {
+        all[index].0.comm.tell_of([&status]);
     }
 }
 

@@ -225,12 +225,14 @@ impl Communicator {
     /// Allows buffered sends of this process `capacity` bytes, of which each message takes [`super::BUFFERED_OVERHEAD`]
     /// besides its own. `Buffer` when that was done already.
     pub fn attach_buffer(&self, capacity: usize) -> Result<(), ErrorClass> {
-        self.0.local.lock().buffered.attach(capacity)
+        let attached = self.0.local.lock().buffered.attach(capacity);
+        attached.map_err(|class| self.fail(class))
     }
 
     /// Waits until all buffered messages of this process have gone, and forbids more. Returns what was allowed.
     pub fn detach_buffer(&self) -> Result<usize, ErrorClass> {
-        self.0.local.wait_for(|state| state.buffered.detach(&mut state.device))
+        let detached = self.0.local.wait_for(|state| state.buffered.detach(&mut state.device));
+        detached.map_err(|class| self.fail(class))
     }
 
     /// Waits until all buffered messages of this process have gone.
@@ -319,6 +321,13 @@ impl Communicator {
     #[inline]
     pub(super) fn status(&self, status: Status) -> Result<Status, ErrorClass> {
         status.ok().map_err(|class| self.fail(class))
+    }
+
+    /// Runs the error handler once if any of these has failed, which tell of it themselves.
+    pub(super) fn tell_of<'a>(&self, statuses: impl IntoIterator<Item = &'a Status>) {
+        if let Some(class) = statuses.into_iter().find_map(|status| status.error) {
+            self.fail(class);
+        }
     }
 
     /// What a probe finds; an error when nothing will come any more that it could find, or that may be.

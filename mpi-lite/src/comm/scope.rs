@@ -117,35 +117,48 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(self.add(pending?))
     }
 
-    /// Waits for any one of what was begun and is not over; `None` when nothing is left.
+    /// Waits for any one of what was begun and is not over; `None` when nothing is left. Of this and the next five calls an error is in
+    /// its status, and the error handler is told, once a call: the scope's end does not tell of it again.
     pub fn wait_any(&'scope self) -> Option<(usize, Status)> {
-        self.comm.local().wait_any(&mut self.pending.borrow_mut())
+        let over = self.comm.local().wait_any(&mut self.pending.borrow_mut());
+        self.comm.tell_of(over.iter().map(|(_, status)| status));
+        over
     }
 
     /// Waits for at least one of what is not over: which, and how they ended. `None` when nothing is left.
     pub fn wait_some(&'scope self) -> Option<Vec<(usize, Status)>> {
-        self.comm.local().wait_some(&mut self.pending.borrow_mut())
+        let over = self.comm.local().wait_some(&mut self.pending.borrow_mut());
+        self.comm.tell_of(over.iter().flatten().map(|(_, status)| status));
+        over
     }
 
     /// Waits for everything that was begun so far. A status each, in the order in which they were begun; an empty one of what was
-    /// waited for before. An error is in its status only: the scope's end does not tell of it again.
+    /// waited for before.
     pub fn wait_all(&'scope self) -> Vec<Status> {
-        self.comm.local().wait_all(&mut self.pending.borrow_mut())
+        let over = self.comm.local().wait_all(&mut self.pending.borrow_mut());
+        self.comm.tell_of(&over);
+        over
     }
 
     /// One that is over: `None` if none is, `Some(None)` when nothing is left.
     pub fn test_any(&'scope self) -> Option<Option<(usize, Status)>> {
-        self.comm.local().test_any(&mut self.pending.borrow_mut())
+        let over = self.comm.local().test_any(&mut self.pending.borrow_mut());
+        self.comm.tell_of(over.iter().flatten().map(|(_, status)| status));
+        over
     }
 
     /// Those that are over, none or several: which, and how they ended. `None` when nothing is left.
     pub fn test_some(&'scope self) -> Option<Vec<(usize, Status)>> {
-        self.comm.local().test_some(&mut self.pending.borrow_mut())
+        let over = self.comm.local().test_some(&mut self.pending.borrow_mut());
+        self.comm.tell_of(over.iter().flatten().map(|(_, status)| status));
+        over
     }
 
     /// As [`Self::wait_all`], if all are over; else nothing has changed.
     pub fn test_all(&'scope self) -> Option<Vec<Status>> {
-        self.comm.local().test_all(&mut self.pending.borrow_mut())
+        let over = self.comm.local().test_all(&mut self.pending.borrow_mut());
+        self.comm.tell_of(over.iter().flatten());
+        over
     }
 
     pub(super) const fn communicator(&self) -> &'scope Communicator {
@@ -179,7 +192,8 @@ impl Request<'_> {
 
     /// Asks for the message to be cancelled; to be waited for in any case.
     pub fn cancel(&self) -> Result<(), ErrorClass> {
-        self.comm.local().cancel(&self.pending.borrow()[self.index])
+        let asked = self.comm.local().cancel(&self.pending.borrow()[self.index]);
+        asked.map_err(|class| self.comm.fail(class))
     }
 }
 

@@ -86,7 +86,7 @@ impl Communicator {
             (process, Envelope { tag: first, ..envelope })
         });
         let sending = Arc::new(Mutex::new(Sending { array, to, round: Round::Inactive }));
-        let partitions = Partitions { local: Arc::clone(&self.0.local), sending: Arc::clone(&sending) };
+        let partitions = Partitions { comm: self.clone(), sending: Arc::clone(&sending) };
         Ok((self.persistent_partitions(Partitioned::Send(sending)), partitions))
     }
 
@@ -126,7 +126,7 @@ impl Communicator {
         let (parts, unpacked) = (Vec::new(), Vec::new());
         let receiving = Receiving { array, context, from, match_, packed, active: false, parts, unpacked };
         let receiving = Arc::new(Mutex::new(receiving));
-        let arrivals = Arrivals { local: Arc::clone(&self.0.local), receiving: Arc::clone(&receiving) };
+        let arrivals = Arrivals { comm: self.clone(), receiving: Arc::clone(&receiving) };
         Ok((self.persistent_partitions(Partitioned::Receive(receiving)), arrivals))
     }
 }

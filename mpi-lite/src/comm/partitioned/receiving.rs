@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex};
 use crate::adi::{self, Device, Incoming, Pattern};
 
 use super::super::context::ContextIds;
-use super::super::local::Local;
 use super::super::pending::Packed;
 use super::super::running::Run;
-use super::super::{ErrorClass, Status};
+use super::super::{Communicator, ErrorClass, Status};
 use super::word::{Word, tag};
 use super::{Array, lock};
 
 /// Tells which partitions have come.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
-    pub(super) local: Arc<Local>,
+    pub(super) comm: Communicator,
     pub(super) receiving: Arc<Mutex<Receiving>>,
 }
 
@@ -55,11 +54,11 @@ pub enum Part {
 impl Arrivals {
     /// Whether all data of a partition is here (`MPI_Parrived`). True while the message is inactive.
     pub fn arrived(&self, partition: usize) -> Result<bool, ErrorClass> {
-        let arrived = self.local.try_for(|state| {
+        let arrived = self.comm.local().try_for(|state| {
             let arrived = lock(&self.receiving).arrived(&mut state.device, partition);
             (arrived != Ok(false)).then_some(arrived)
         });
-        arrived.unwrap_or(Ok(false))
+        arrived.unwrap_or(Ok(false)).map_err(|class| self.comm.fail(class))
     }
 }
 

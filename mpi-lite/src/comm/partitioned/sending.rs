@@ -6,18 +6,17 @@ use std::sync::{Arc, Mutex};
 use crate::adi::{self, Device, Envelope};
 
 use super::super::context::ContextIds;
-use super::super::local::Local;
 use super::super::pending::Transfer;
 use super::super::point::{Mode, outgoing};
 use super::super::running::Run;
-use super::super::{ErrorClass, Status};
+use super::super::{Communicator, ErrorClass, Status};
 use super::word::tag;
 use super::{Array, lock};
 
 /// Says which partitions are ready to be sent: from any thread, also from several at the same time.
 #[derive(Debug, Clone)]
 pub struct Partitions {
-    pub(super) local: Arc<Local>,
+    pub(super) comm: Communicator,
     pub(super) sending: Arc<Mutex<Sending>>,
 }
 
@@ -49,10 +48,11 @@ impl Partitions {
     /// Sends a partition: its data is complete (`MPI_Pready`). `Arg` if it was ready already or is none, `Request` if the message
     /// was not begun.
     pub fn ready(&self, partition: usize) -> Result<(), ErrorClass> {
-        let mut state = self.local.lock();
+        let mut state = self.comm.local().lock();
         let result = lock(&self.sending).ready(&mut state.device, partition);
         state.device.flush();
-        result
+        drop(state);
+        result.map_err(|class| self.comm.fail(class))
     }
 
     /// The same of all partitions of a range (`MPI_Pready_range`).

@@ -8,6 +8,7 @@ mod failure;
 mod failure_on_host;
 mod forms;
 mod groups;
+mod handlers;
 mod misfits;
 mod multiple;
 mod panics;
