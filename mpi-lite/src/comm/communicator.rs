@@ -298,7 +298,7 @@ impl Communicator {
 
     /// Gives a new duplicate what was copied for it. Where that has failed others have it, who may say something there.
     pub(super) fn begin_with(&self, settings: Result<Settings, ErrorClass>) -> Result<(), ErrorClass> {
-        let settings = settings.inspect_err(|_| self.0.side.iter().chain([self]).for_each(Self::revoke))?;
+        let settings = settings.inspect_err(|_| self.revoke())?;
         self.0.attributes.begin_with(settings.attributes);
         self.set_error_handler(settings.handler);
         Ok(())

@@ -141,7 +141,8 @@ impl Communicator {
     pub(super) fn watch(&self, members: Box<[u32]>) {
         let mut state = self.0.local.lock();
         let kinds = self.context(super::context::Kind::Point)..self.context(super::context::Kind::Partitioned) + 1;
-        lock(self.0.local.failures()).add(&mut state.device, self.0.in_failures, members, kinds);
+        let side = self.0.side.as_ref().map(|side| side.0.in_failures);
+        lock(self.0.local.failures()).add(&mut state.device, self.0.in_failures, members, kinds, side);
     }
 
     fn gone_members(&self, known: usize) -> Group {

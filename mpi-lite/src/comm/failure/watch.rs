@@ -40,6 +40,8 @@ struct Circle {
     own: usize,
     /// What its messages are told from others by.
     contexts: Range<u32>,
+    /// Of an intercommunicator, what our side is called: what calls do within it ends with the whole.
+    side: Option<Name>,
     revoked: bool,
     /// How many agreements this process has come to.
     begun: u32,
@@ -67,10 +69,18 @@ impl Failures {
         }
     }
 
-    /// There is a communicator of these processes, which has these contexts.
-    pub fn add(&mut self, device: &mut Device, name: Name, processes: Box<[u32]>, contexts: Range<u32>) {
+    /// There is a communicator of these processes, which has these contexts; if it is one between two groups, with this one of our side.
+    pub fn add(
+        &mut self,
+        device: &mut Device,
+        name: Name,
+        processes: Box<[u32]>,
+        contexts: Range<u32>,
+        side: Option<Name>,
+    ) {
         let own = processes.iter().position(|process| *process == self.own).expect("we are in it");
-        let circle = Circle { processes, own, contexts, revoked: false, begun: 0, agreements: BTreeMap::new() };
+        let agreements = BTreeMap::new();
+        let circle = Circle { processes, own, contexts, side, revoked: false, begun: 0, agreements };
         self.circles.entry(name).or_insert(circle);
         if self.early.iter().any(|(early, ..)| *early == name) {
             let (now, later) = std::mem::take(&mut self.early).into_iter().partition(|(early, ..)| *early == name);
@@ -128,6 +138,9 @@ impl Failures {
         let others = circle.processes.iter().filter(|process| **process != self.own);
         let record = Record::Revoke.write(name);
         self.unsaid.extend(others.map(|process| (*process, record.clone())));
+        if let Some(side) = circle.side {
+            self.revoke(device, side);
+        }
         // Now: the program may be long in coming back.
         self.say_all(device);
         device.flush();

@@ -172,6 +172,27 @@ fn groups_on_both_sides_shrink_together() {
     });
 }
 
+/// Also what is agreed upon within a side, where somebody does not come any more.
+#[test]
+fn a_revoked_communicator_between_groups_ends_calls_that_make_others_of_it() {
+    for revoker in 0..4 {
+        for merges in [false, true] {
+            let made = in_threads(4, &Config::default(), false, |world| {
+                let left = world.rank() < 2;
+                let part = world.split(Some(left.into()), 0).unwrap().unwrap();
+                let comm = part.intercomm(0, &world, if left { 2 } else { 0 }, 4).unwrap();
+                world.barrier().unwrap();
+                if world.rank() == revoker {
+                    comm.revoke();
+                    return Err(ErrorClass::Revoked);
+                }
+                if merges { comm.merge(false).map(drop) } else { comm.dup().map(drop) }
+            });
+            assert_eq!(made, [Err(ErrorClass::Revoked); 4], "{revoker}, {merges}");
+        }
+    }
+}
+
 #[test]
 fn who_is_alone_on_two_sides_is_told_so_and_goes_on() {
     job(3, |world| {

@@ -45,7 +45,7 @@ impl Job {
             let mut device = Device::open(own, processes.clone(), vec![port], &config).unwrap();
             let failures = Arc::new(Mutex::new(Failures::new(own, 99)));
             device.watch(99, Box::new(Watch(Arc::clone(&failures))));
-            lock(&failures).add(&mut device, name, members.clone().into(), POINT..POINT + 4);
+            lock(&failures).add(&mut device, name, members.clone().into(), POINT..POINT + 4, None);
             devices.push(device);
             all.push(failures);
         }
@@ -151,12 +151,12 @@ fn all_hear_of_a_revocation_also_when_its_author_dies() {
 fn what_was_said_of_a_communicator_that_is_not_there_yet_is_heard_when_it_is() {
     let mut job = Job::new(2, 1, LinkModel::default());
     let later = Name::of(3, &[0, 1]);
-    lock(&job.failures[0]).add(&mut job.devices[0], later, Box::new([0, 1]), 12..16);
+    lock(&job.failures[0]).add(&mut job.devices[0], later, Box::new([0, 1]), 12..16, None);
     let number = lock(&job.failures[0]).begin(&mut job.devices[0], later, vec![3]);
     lock(&job.failures[0]).revoke(&mut job.devices[0], later);
     (0..100).for_each(|_| job.step());
     assert!(!job.devices[1].is_revoked(12));
-    lock(&job.failures[1]).add(&mut job.devices[1], later, Box::new([0, 1]), 12..16);
+    lock(&job.failures[1]).add(&mut job.devices[1], later, Box::new([0, 1]), 12..16, None);
     assert!(job.devices[1].is_revoked(12));
     lock(&job.failures[1]).begin(&mut job.devices[1], later, vec![6]);
     (0..100).for_each(|_| job.step());
