@@ -110,14 +110,18 @@ impl Communicator {
         from: impl Into<Source>,
         tag: impl Into<Option<i32>>,
     ) -> Result<Status, ErrorClass> {
+        let to = to.into();
+        if let Destination::Rank(rank) = to {
+            // Before the receive takes a message in.
+            self.envelope(rank, send_tag).map_err(|class| self.fail(class))?;
+        }
         // SAFETY: both are borrowed until this returns, which it does when both are over.
         let receive =
             unsafe { self.start_recv(room.as_mut_ptr().cast(), room.len(), &U::datatype(), from.into(), tag.into()) };
         let mut receive = receive?;
         // SAFETY: as above.
-        let send = unsafe {
-            self.begin_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to.into(), send_tag)
-        };
+        let send =
+            unsafe { self.begin_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to, send_tag) };
         self.both(send, &mut receive)
     }
 

@@ -120,6 +120,18 @@ fn wrong_arguments_are_refused_by_class_and_told_to_the_handler() {
 }
 
 #[test]
+fn what_cannot_be_sent_takes_no_message_in() {
+    job(1, |comm| {
+        comm.send(&[7u8], 0, 1).unwrap();
+        let mut room = [0u8];
+        assert_eq!(comm.sendrecv(&[1u8], 9, 0, &mut room, 0, 1), Err(ErrorClass::Rank));
+        assert_eq!(comm.sendrecv_replace(&mut room, 0, -1, 0, 1), Err(ErrorClass::Tag));
+        comm.recv(&mut room, 0, 1).unwrap();
+        assert_eq!(room, [7]);
+    });
+}
+
+#[test]
 fn probes_tell_what_will_come_and_matched_ones_keep_it() {
     job(2, |comm| {
         if comm.rank() == 0 {
