@@ -6,7 +6,8 @@ use crate::comm::ErrorClass;
 /// Why a call on a window, or an operation that it waited for, failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RmaError {
-    /// Bytes at the target that are not in its window, or not attached to it. None of the operation's bytes was touched.
+    /// Bytes at the target that are not in its window, or not attached to it. None of those that were asked for together was touched: of what
+    /// goes piece by piece (accumulates of more than 32 KiB, pieces of a datatype) those before may have been.
     #[error("the target's memory is not in the window")]
     Range,
     /// Outside of an epoch that allows it, or inside of one that does not.
