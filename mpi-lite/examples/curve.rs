@@ -85,7 +85,7 @@ fn measure(specs: &[String], config: &Config) -> Vec<f64> {
 }
 
 fn side(own: u32, spec: &str, config: &Config, tell: &Sender<String>, told: &Receiver<String>) -> Vec<f64> {
-    pin(own as usize);
+    let _ = sidelane_nic::affinity::pin_to(own as usize);
     let ports = vec![Port::open(&spec.parse().expect("a driver"), config).expect("the driver opens")];
     let here = Process::here(&host_identity(), &ports);
     tell.send(here.to_string()).expect("the other side");
@@ -128,14 +128,5 @@ fn play(device: &mut Device, size: usize) -> f64 {
             samples.sort_by(f64::total_cmp);
             return samples[samples.len() / 2];
         }
-    }
-}
-
-fn pin(core: usize) {
-    // SAFETY: a set of cores is plain bits, and all zeros is an empty one; the call reads it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
 }

@@ -3,7 +3,8 @@
 /// Writes methods of [`Nic`](crate::Nic) that ask the driver in a field for the same, so that only what a wrapper changes is to be read.
 /// The field comes first, then the methods.
 ///
-/// Those that the trait provides are forwarded only if they are named.
+/// Those that the trait provides are forwarded only if they are named, and of one that is named nothing that the wrapper means to change
+/// is left.
 ///
 /// ```
 /// use sidelane_nic::mem::{Config, Fabric};

@@ -169,14 +169,16 @@ impl phy::RxToken for RxToken<'_> {
 
 impl<N: Nic> phy::TxToken for TxToken<'_, N> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
-        for _ in 0..2 {
+        for again in [false, true] {
+            if again {
+                // There was one for the longest packet, of a kind of their own on some drivers (`uring`): short ones have to leave first.
+                self.nic.flush();
+            }
             if let Some(mut slot) = self.nic.tx_slot(self.link, len) {
                 let result = write(&mut slot);
                 slot.commit();
                 return result;
             }
-            // There was one for the longest packet, of a kind of their own on some drivers (`uring`): short ones have to leave first.
-            self.nic.flush();
         }
         *self.unsent += 1;
         self.nowhere.resize(len, 0);

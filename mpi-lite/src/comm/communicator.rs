@@ -311,7 +311,8 @@ impl Communicator {
 
     /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.
     ///
-    /// Its context is free for others when the last clone is dropped and what was begun is over.
+    /// Its context is free for others when the last clone is dropped, and the last handle to the partitions of a message on it, and what was
+    /// begun is over.
     pub fn free(self) -> Result<(), ErrorClass> {
         self.0.attributes.clear(&self).map_err(|class| self.fail(class))
     }

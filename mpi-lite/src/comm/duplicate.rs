@@ -31,7 +31,7 @@ pub struct Duplicate {
 
 impl Communicator {
     /// Begins to duplicate it, as [`Self::dup`] does; in the order of collective calls. What it copies is what there is now; if a
-    /// copy fails, who waits for it is told. Within one group.
+    /// copy fails, who waits for it is told, and for the others it is revoked. Within one group.
     pub fn idup(&self) -> Result<Duplicate, ErrorClass> {
         self.idup_with_info(&Info::new())
     }

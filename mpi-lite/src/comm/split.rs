@@ -46,39 +46,40 @@ impl Communicator {
 
     /// As [`Self::split`], one for the processes of each host, which share memory (`MPI_COMM_TYPE_SHARED`).
     pub fn split_shared(&self, key: i32) -> Result<Self, ErrorClass> {
-        let own = self.split_by_places(Some(key), |places| colors(places, |place| Some(place.host)))?;
+        let hosts = |places: &[Option<Place>]| colors(places, |place| Some(place.host));
+        let own = self.split_by_places(Some(key), || NO_PARTS, hosts)?;
         Ok(own.expect("every process has a host"))
     }
 
     /// As [`Self::split`], one for the processes that may run on the same `part` of a host, and nowhere else
     /// (`MPI_COMM_TYPE_HW_GUIDED`); none for one that may run on several, or where the system does not tell.
     pub fn split_by_part(&self, part: Part, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.split_by_places(Some(key), |places| colors(places, |place| place.part(part)))
+        self.split_by_places(Some(key), own_parts, |places| colors(places, |place| place.part(part)))
     }
 
     /// As [`Self::split`], by hosts, or if all are on one, by the largest part of it that not all are in
     /// (`MPI_COMM_TYPE_HW_UNGUIDED`). None where there is no such part, and as for [`Self::split_by_part`].
     pub fn split_finer(&self, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.split_by_places(Some(key), finer)
+        self.split_by_places(Some(key), own_parts, finer)
     }
 
     /// Takes part in a [`Self::split_shared`], [`Self::split_by_part`] or [`Self::split_finer`] of other ranks, and is in none of what it
     /// makes (the type `MPI_UNDEFINED`).
     pub fn split_undefined(&self) -> Result<(), ErrorClass> {
-        self.split_by_places(None, |places| vec![None; places.len()]).map(drop)
+        self.split_by_places(None, || NO_PARTS, |places| vec![None; places.len()]).map(drop)
     }
 
-    /// By the colors that follow from where all are, of which there is nothing to know of those without a key.
+    /// By the colors that follow from where all are, of which there is nothing to know of those without a key. Asks for our `parts` only
+    /// where all take part in that.
     fn split_by_places(
         &self,
         key: Option<i32>,
+        parts: fn() -> Parts,
         colors: impl FnOnce(&[Option<Place>]) -> Vec<Option<u32>>,
     ) -> Result<Option<Self>, ErrorClass> {
         self.within_one_group()?;
         self.compound(|| {
-            let cores = affinity::cores();
-            let parts = Part::ALL.map(|part| part.around(&cores).map_or(-1, |first| first as i64));
-            let own = key.map_or([-1; _], |key| Place { host: self.first_on_our_host(), parts }.told(key));
+            let own = key.map_or([-1; _], |key| Place { host: self.first_on_our_host(), parts: parts() }.told(key));
             let mut all: Vec<Told> = vec![[0; _]; self.size() as usize];
             let met = self.allgather(&[own], &mut all);
             met.inspect_err(|_| self.decline())?;
@@ -105,7 +106,19 @@ struct Place {
     /// A number that its host alone has.
     host: u32,
     /// The same of the part of each kind that it is in, on that host; -1 of several.
-    parts: [i64; Part::ALL.len()],
+    parts: Parts,
+}
+
+/// Of each kind.
+type Parts = [i64; Part::ALL.len()];
+
+/// Where only hosts count.
+const NO_PARTS: Parts = [-1; _];
+
+/// Those that this process may run in.
+fn own_parts() -> Parts {
+    let cores = affinity::cores();
+    Part::ALL.map(|part| part.around(&cores).map_or(-1, |first| first as i64))
 }
 
 /// A [`Place`] and a key, as all tell each other.

@@ -124,10 +124,14 @@ impl Window {
         if given > size {
             return Err(RmaError::Truncated);
         }
+        let fetching = || Action::accumulate(Kind::GetAccumulate, &Op::NoOp, &from, to.datatype);
+        let only_fetched = (given < size).then(fetching).transpose()?;
         let operation = self.state().begin(to.rank, size, into.size()?)?;
         let operation = self.access(turns, operation, &action, Some(&from), Some(&into), &to, 0..given);
-        let only_fetched = Action::accumulate(Kind::GetAccumulate, &Op::NoOp, &from, to.datatype)?;
-        Ok(self.access(turns, operation, &only_fetched, None, Some(&into), &to, given..size))
+        Ok(match only_fetched {
+            Some(action) => self.access(turns, operation, &action, None, Some(&into), &to, given..size),
+            None => operation,
+        })
     }
 
     /// [`Self::get_accumulate`] of one element (`MPI_Fetch_and_op`).

@@ -192,6 +192,7 @@ impl<D: Driven> Port<D> {
         }
         self.shared.alive()?;
         self.order(order, &[]);
+        self.shared.drop_late_orders();
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Clocked {
 impl Nic for Clocked {
     const RELIABLE: bool = false;
 
-    forward!(inner: link, unlink, tx_slot, flush, waker, is_gone, counters, now);
+    forward!(inner: link, unlink, tx_slot, flush, waker, is_gone, counters);
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -102,6 +102,10 @@ impl Nic for Clocked {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let deadline = deadline.map(|deadline| self.fabric_time(deadline));
         self.inner.wait(deadline)
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now() + Duration::from_nanos(self.ahead)
     }
 }
 
