@@ -1,13 +1,6 @@
 //! Raw frames between two processes: half round trip, frame rate and bandwidth of a driver by itself.
 //!
-//! ```text
-//! pingpong NIC echo                            the far end: answers until its peer says stop
-//! pingpong NIC ping|flood PEER SIZE [COUNT]    NIC: uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT,
-//!                                              xdp:INTERFACE/ENDPOINT, xdp-native:INTERFACE/ENDPOINT, udp:IP:PORT,
-//!                                              dpdk:DEVICE (memif:NAME,server at the far end)
-//! ```
-//!
-//! Both spin on a core of their own (CPU 1 the far end, CPU 0 the near). For two ends of a veth pair:
+//! Without arguments it says which it takes. Both ends spin on a core of their own (CPU 1 the far end, CPU 0 the near). For two ends of a veth pair:
 //!
 //! ```text
 //! ip netns exec B pingpong uring:vB/1 echo &
@@ -33,10 +26,16 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let Some((driver, at)) = args.first().and_then(|nic| nic.split_once(':')) else { usage() };
     match driver {
-        "udp" => run(udp::Udp::open(&udp::Config::new(at.parse().expect("IP:PORT"))).unwrap(), &args[1..]),
+        "udp" => {
+            let Ok(at) = at.parse() else { usage() };
+            match udp::Udp::open(&udp::Config::new(at)) {
+                Ok(nic) => run(nic, &args[1..]),
+                Err(error) => panic!("{error}"),
+            }
+        }
         "uring" | "uring-real" => {
-            let (interface, endpoint) = at.split_once('/').expect("INTERFACE/ENDPOINT");
-            let mut config = uring::Config::new(interface, endpoint.parse().expect("number"));
+            let (interface, endpoint) = interface_and_endpoint(at);
+            let mut config = uring::Config::new(interface, endpoint);
             config.real_frames = driver == "uring-real";
             match uring::Uring::open(&config) {
                 Ok(nic) => run(nic, &args[1..]),
@@ -44,8 +43,8 @@ fn main() {
             }
         }
         "xdp" | "xdp-native" => {
-            let (interface, endpoint) = at.split_once('/').expect("INTERFACE/ENDPOINT");
-            let mut config = xdp::Config::new(interface, endpoint.parse().expect("number"));
+            let (interface, endpoint) = interface_and_endpoint(at);
+            let mut config = xdp::Config::new(interface, endpoint);
             if driver == "xdp-native" {
                 config.prefer = xdp::Preference::Native;
             }
@@ -55,23 +54,34 @@ fn main() {
             }
         }
         "dpdk" => {
-            let Ok(Spec::Dpdk(config)) = args[0].parse() else { panic!("dpdk:DEVICE") };
+            let Ok(Spec::Dpdk(config)) = args[0].parse() else { usage() };
             if config.is_pair() {
                 run(dpdk::Pair::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
             } else {
                 run(dpdk::Dpdk::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
             }
         }
-        other => panic!("no driver {other}"),
+        _ => usage(),
     }
+}
+
+fn interface_and_endpoint(at: &str) -> (&str, u16) {
+    let both = at.split_once('/').and_then(|(interface, endpoint)| Some((interface, endpoint.parse().ok()?)));
+    both.unwrap_or_else(|| usage())
 }
 
 /// Says what it wants to be told, and ends.
 fn usage() -> ! {
-    eprintln!("usage: pingpong NIC echo\n       pingpong NIC ping|flood PEER SIZE|mtu [COUNT]");
-    eprintln!("NIC: uring:INTERFACE/ENDPOINT, udp:IP:PORT, ...; PEER: what the one that echoes says to be at");
+    eprintln!("{USAGE}");
     std::process::exit(2)
 }
+
+const USAGE: &str = "\
+usage: pingpong NIC echo                                the far end: answers until its peer says stop
+       pingpong NIC ping|flood PEER SIZE|mtu [COUNT]
+NIC:   uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT, xdp:INTERFACE/ENDPOINT, xdp-native:INTERFACE/ENDPOINT,
+       udp:IP:PORT, dpdk:DEVICE (memif:NAME,server at the far end)
+PEER:  what the far end says to be at";
 
 fn run(mut nic: impl Nic, args: &[&str]) {
     match args {
@@ -81,16 +91,17 @@ fn run(mut nic: impl Nic, args: &[&str]) {
             echo(&mut nic);
         }
         [pattern, peer, size, count @ ..] => {
+            let measure = match *pattern {
+                "ping" => ping,
+                "flood" => flood,
+                _ => usage(),
+            };
             let _ = affinity::pin_to(0);
-            let link = nic.link(peer.parse().expect("peer")).unwrap();
+            let link = nic.link(peer.parse().unwrap_or_else(|_| usage())).unwrap();
             nic.confirm(link);
-            let size: usize = if *size == "mtu" { nic.caps().mtu } else { size.parse().expect("size") };
-            let count = count.first().map_or(200_000, |count| count.parse().expect("count"));
-            match *pattern {
-                "ping" => ping(&mut nic, link, size, count),
-                "flood" => flood(&mut nic, link, size, count),
-                other => panic!("no pattern {other}"),
-            }
+            let size = if *size == "mtu" { nic.caps().mtu } else { size.parse().unwrap_or_else(|_| usage()) };
+            let count = count.first().map_or(200_000, |count| count.parse().unwrap_or_else(|_| usage()));
+            measure(&mut nic, link, size, count);
             send(&mut nic, link, [STOP, 0], 2);
             nic.flush();
         }
