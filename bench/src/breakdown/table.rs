@@ -40,7 +40,8 @@ impl fmt::Display for Breakdown {
     }
 }
 
-/// The share of a half round trip by which a part may miss on an idle machine.
+/// A part may be below zero by this share of the half round trip without a word: our choice, so that what the table shows as next to
+/// nothing is not called unreliable. What cannot be relied on is off by far more than a percent.
 const NOISE: f64 = 0.01;
 
 #[cfg(test)]
