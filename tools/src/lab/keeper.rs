@@ -154,12 +154,15 @@ impl Kept {
     /// All kept labs of this user, each as it is found. Stale ones are removed on the way.
     pub fn all() -> Result<Vec<Result<Self, KeepError>>, KeepError> {
         let names = place::names().map_err(|e| KeepError::System("find this user's labs", e))?;
-        // Asked all at once: each may keep us waiting.
-        let found = thread::scope(|scope| {
-            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| Self::find(name))).collect();
-            asked.into_iter().map(|one| one.join().expect("asking does not panic")).collect::<Vec<_>>()
-        });
-        Ok(found.into_iter().filter(|lab| !matches!(lab, Err(KeepError::NotUp(_)))).collect())
+        // Many at once: each may keep us waiting.
+        let ask = |names: &[String]| {
+            thread::scope(|scope| {
+                let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| Self::find(name))).collect();
+                asked.into_iter().map(|one| one.join().expect("asking does not panic")).collect::<Vec<_>>()
+            })
+        };
+        let found = names.chunks(ASKED_AT_ONCE).flat_map(ask);
+        Ok(found.filter(|lab| !matches!(lab, Err(KeepError::NotUp(_)))).collect())
     }
 
     /// The place of `host` (`A`, `a`, `B`...) among its hosts.
@@ -245,6 +248,9 @@ const CLIENT_WAIT: Duration = Duration::from_secs(1);
 /// A keeper that was not stopped answers within milliseconds, unless another client has it wait.
 const KEEPER_WAIT: Duration = Duration::from_secs(5);
 
+/// So many keepers are asked at once, by a thread each: more than a user has labs, and threads that any system lets one have.
+const ASKED_AT_ONCE: usize = 32;
+
 /// How often a keeper is asked that hangs up: labs of a name may come and go.
 const TRIES: usize = 3;
 
@@ -293,7 +299,8 @@ fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
 
 /// True when the other end has closed the connection, and whatever it was told with it.
 fn has_hung_up(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
 }
 
 /// Asks a keeper for its description and the descriptors beside it.
