@@ -143,7 +143,7 @@ impl Event {
     fn read(line: &str) -> Self {
         let Some(told) = line.strip_prefix("@lab ") else { return Self::Line(line.to_owned()) };
         match told.split_once(' ') {
-            Some(("exit", code)) => Self::Exit(code.parse().unwrap_or(1)),
+            Some(("exit", code)) => Self::Exit(code.parse::<u8>().map_or(1, i32::from)),
             Some(("failed", reason)) => Self::Failed(reason.to_owned()),
             _ => Self::Stage(told.to_owned()),
         }
@@ -243,6 +243,9 @@ mod tests {
     #[test]
     fn lines_to_the_lab_are_told_from_the_command_s() {
         assert!(matches!(Event::read("@lab exit 3"), Event::Exit(3)));
+        for none in ["-9", "256", "", "x"] {
+            assert!(matches!(Event::read(&format!("@lab exit {none}")), Event::Exit(1)), "{none}");
+        }
         assert!(matches!(Event::read("@lab failed no NIC"), Event::Failed(reason) if reason == "no NIC"));
         assert!(matches!(Event::read("@lab up after 3 s"), Event::Stage(_)));
         assert!(matches!(Event::read("exit 3"), Event::Line(_)));
