@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,6 @@ pub const fn code_of(signal: i32) -> i32 {
 
 /// Ends this process with `code`, as [`code_of`] has it.
 pub fn exit(code: i32) -> ! {
-    let _ = io::stdout().flush();
     if code < 0 {
         unblock(&[-code]);
         // SAFETY: the default is no handler of ours, and this thread's to meet.

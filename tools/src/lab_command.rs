@@ -38,7 +38,7 @@ pub enum Failure {
     Keeper(String),
 }
 
-/// Runs a `lab` command; returns the exit code.
+/// Runs a `lab` command; returns how it ends, as [`code_of`] has it.
 pub fn run(command: LabCommand) -> Result<i32, Failure> {
     match obey(command) {
         // As a shell has it.

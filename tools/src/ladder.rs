@@ -86,7 +86,7 @@ pub enum Failure {
     Nothing(String),
 }
 
-/// Runs the ladder; returns the exit code.
+/// Runs the ladder; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(args: LadderArgs) -> Result<i32, Failure> {
     let args = &args.with_variables()?;
     if args.core.is_some() && args.peer.is_none() {

@@ -11,7 +11,7 @@ use crate::interrupt::{self, Interrupted};
 use crate::lab_command::QemuArgs;
 use crate::say;
 
-/// Runs the command line; returns the exit code.
+/// Runs the command line; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(args: &QemuArgs) -> Result<i32, QemuError> {
     let signals = |error| QemuError::System("watch for signals", error);
     let interrupted = interrupt::end_children_on_signal().map_err(signals)?;

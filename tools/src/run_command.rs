@@ -72,9 +72,10 @@ Rank 0 reads this command's standard input (`--stdin none` if that is not wanted
 output come whole, in the order in which the ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number \
-of the signal that killed it. A rank that fails ends the job, and a line on standard error names it: any exit code \
-but 0, a signal, or an end between MPI_Init and MPI_Finalize. With --keep-going the others go on, unless it aborts or \
-they wait for it in MPI_Init; the exit code is the same.
+of the signal that killed it. What Ctrl-C ends is killed by SIGINT, which a shell reports as 130. A rank that fails \
+ends the job, and a line on standard error names it: any exit code but 0, a signal, or an end between MPI_Init and \
+MPI_Finalize. With --keep-going the others go on, unless it aborts or they wait for it in MPI_Init; the exit code is \
+the same.
 
 Ctrl-C and SIGTERM go to all ranks, which may take their time to clean up; the second one kills them. SIGUSR1 and \
 SIGUSR2 are theirs, too, and Ctrl-Z stops them all where a shell can let them go on. Whatever the ranks have started \
@@ -167,7 +168,7 @@ pub enum BindArg {
     None,
 }
 
-/// Runs the job; returns its exit code.
+/// Runs the job; returns how it ends, as [`code_of`](crate::interrupt::code_of) has it.
 pub fn run(args: RunArgs) -> i32 {
     start(args).unwrap_or_else(|failure| {
         tell!("error: {failure}");

@@ -29,7 +29,7 @@ pub enum StudyCommand {
     },
 }
 
-/// Runs a study; returns the exit code.
+/// Runs a study; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
     let StudyCommand::Chang { nic, quick, json } = command;
     let nic = match nic {

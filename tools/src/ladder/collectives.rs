@@ -16,7 +16,7 @@ use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
 use crate::out_file::{self, OutFile};
 
-/// Runs the calls; returns the exit code.
+/// Runs the calls; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     args.mpi = prefixes(args.mpi)?;
     let plan = plan(&args)?;

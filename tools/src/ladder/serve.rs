@@ -15,7 +15,7 @@ use super::peer::{kind_on_a_network, last_core};
 use super::place::{own_command, own_side};
 use crate::{interrupt, variable};
 
-/// Serves one ladder after another until a signal ends it; returns the exit code.
+/// Serves one ladder after another until a signal ends it; returns how that is, as [`interrupt::code_of`] has it.
 pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
     let nic = match &args.nic {
         Some(nic) => nic.clone(),

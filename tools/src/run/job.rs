@@ -93,7 +93,7 @@ enum Ending {
 }
 
 impl Job {
-    /// Runs until nothing of the job is left; returns the exit code.
+    /// Runs until nothing of the job is left; returns how it ends, as [`code_of`](crate::interrupt::code_of) has it.
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
         let out_of_time = self.spec.timeout.map(|timeout| began + timeout);

@@ -135,7 +135,8 @@ fn advice(program: &str, error: &io::Error) -> String {
     }
 }
 
-/// Runs the job to its end; returns the exit code. From a process's first thread, on which the ranks' lives depend.
+/// Runs the job to its end; returns which, as [`code_of`](crate::interrupt::code_of) has it. From a process's first thread, on which
+/// the ranks' lives depend.
 pub fn run(spec: JobSpec) -> Result<i32, Failure> {
     let places = place::Places::find(&spec)?;
     job::Job::start(spec, &places)?.run()

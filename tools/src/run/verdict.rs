@@ -72,6 +72,7 @@ impl Verdict {
     /// Of the whole command, as [`code_of`] has it.
     pub fn exit_code(&self) -> i32 {
         match self {
+            // Of any signal: what has killed a rank is not Ctrl-C to us.
             Self::RankFailed { how: End::Killed(signal), .. } => 128 + signal,
             Self::RankFailed { how: End::Exited(code), .. } => *code,
             // The kernel keeps 8 bits of a code, and an abort is no success.

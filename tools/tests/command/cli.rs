@@ -1,11 +1,12 @@
 //! What the command says: help that teaches, errors that help, JSON that parses.
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, pipe};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::stage::{Stage, signal};
+use crate::patience::{PATIENCE, ended, until};
+use crate::stage::{Stage, as_a_shell_has_it, signal};
 use serde_json::Value;
 
 fn error(arguments: &[&str]) -> String {
@@ -227,11 +228,34 @@ fn what_ctrl_c_ends_is_killed_by_it() {
         let (reader, writer) = pipe().unwrap();
         let mut command = stage.sidelane(&arguments);
         let mut tool = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
+        // It keeps both ends for others, with which the pipe would not end with the tool.
+        drop(command);
         let mut line = String::new();
         BufReader::new(reader).read_line(&mut line).unwrap();
         assert!(line.starts_with("waits") || line.starts_with("serving"), "{arguments:?}: {line}");
         signal(&tool, libc::SIGINT);
         assert_eq!(tool.wait().unwrap().signal(), Some(libc::SIGINT), "{arguments:?}");
+    }
+    stage.assert_nothing_is_left();
+}
+
+/// Also one whose output nobody reads, and that waits for somebody to.
+#[test]
+fn a_signal_ends_what_is_stuck_in_its_output() {
+    let stage = Stage::own_user();
+    for (by, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let (reader, writer) = pipe().unwrap();
+        let mut others = writer.try_clone().unwrap();
+        // Until it is full, and then for ever; ends with the reader.
+        std::thread::spawn(move || io::copy(&mut io::repeat(b'x'), &mut others));
+        let ladder = ["ladder", "--quick", "--rounds", "1", "--nic", "mem", "--rungs", "raw", "--patterns=ping-pong"];
+        let mut tool = stage.sidelane(&ladder).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+        let stuck = format!("{} 0x1 ", libc::SYS_write);
+        let call = format!("/proc/{}/syscall", tool.id());
+        until("it writes to standard output", || fs::read_to_string(&call).unwrap().starts_with(&stuck));
+        signal(&tool, by);
+        assert_eq!(as_a_shell_has_it(ended("the ladder", &mut tool, PATIENCE)), Some(code));
+        drop(reader);
     }
     stage.assert_nothing_is_left();
 }

@@ -1,14 +1,15 @@
 //! Labs from the command line, as root and as an ordinary user: they work, and nothing of them is left.
 
 use std::fs::{self, DirBuilder};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::stage::{Stage, code_of, for_each_user, signal};
+use crate::patience::{PATIENCE, watch};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 use serde_json::Value;
 use sidelane::lab::process::Process;
 
@@ -288,7 +289,7 @@ fn an_interrupted_run_ends_its_command_first() {
         for number in [libc::SIGINT, libc::SIGTERM] {
             let (mut tool, inside) = start_idle(stage);
             signal(&tool, number);
-            assert_eq!(code_of(tool.wait().unwrap()), Some(128 + number));
+            assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(128 + number));
             assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
         }
     });
@@ -332,10 +333,16 @@ fn a_lab_that_ends_while_it_is_asked_is_not_up() {
     let folder = stage.runtime().join("sidelane");
     DirBuilder::new().mode(0o700).create(&folder).unwrap();
     let socket = folder.join("lab.lab");
-    for asks in [&["lab", "status"][..], &["lab", "down"]] {
+    watch("what asks a keeper", PATIENCE);
+    let asks = [["lab", "status"], ["lab", "down"]];
+    for (asks, is_heard) in asks.into_iter().flat_map(|asks| [(asks, false), (asks, true)]) {
         let keeper = UnixListener::bind(&socket).unwrap();
-        let tool = stage.sidelane(asks).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let asked = keeper.accept().unwrap();
+        let tool = stage.sidelane(&asks).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut asked, _) = keeper.accept().unwrap();
+        // What was not is told so by a reset, else it is an orderly end.
+        if is_heard {
+            asked.read_exact(&mut [0]).unwrap();
+        }
         fs::remove_file(&socket).unwrap();
         drop((keeper, asked));
         let output = tool.wait_with_output().unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sidelane::lab::process::Process;
 
-use crate::stage::{Stage, code_of, for_each_user, signal};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 
 /// The shortest ladder that has every rung.
 const SHORT: [&str; 5] = ["--quick", "--rounds", "1", "--patterns", "ping-pong"];
@@ -171,7 +171,7 @@ fn an_interrupted_ladder_ends_both_sides_first() {
         let (mut tool, _) = start_long(stage);
         let sides = sides(stage, &tool);
         signal(&tool, libc::SIGINT);
-        assert_eq!(code_of(tool.wait().unwrap()), Some(130));
+        assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(130));
         assert!(sides.iter().all(|side| side.wait(Duration::ZERO)), "both are gone before the tool is");
     });
 }
@@ -205,7 +205,7 @@ fn an_interrupted_ladder_over_vhost_leaves_no_socket() {
         std::thread::yield_now();
     }
     signal(&tool, libc::SIGINT);
-    assert_eq!(code_of(tool.wait().unwrap()), Some(130));
+    assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(130));
     assert!(!socket.exists());
     stage.assert_nothing_is_left();
 }
@@ -248,7 +248,7 @@ fn two_machines_measure_with_each_other() {
     let refused = stage.output(&["ladder", "--nic", "shm:here", "--peer", at]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("driver of a network"), "{refused:?}");
     signal(&server, libc::SIGINT);
-    assert_eq!(code_of(server.wait().unwrap()), Some(130));
+    assert_eq!(as_a_shell_has_it(server.wait().unwrap()), Some(130));
     stage.assert_nothing_is_left();
 }
 

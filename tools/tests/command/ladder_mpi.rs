@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::stage::{Stage, code_of, for_each_user, signal};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 
 /// Takes the source, and makes of it a script that says what the program would.
 const MPICC: &str = r##"#!/bin/sh
@@ -146,7 +146,7 @@ fn however_the_ladder_ends_nothing_of_an_mpi_is_left() {
                 .unwrap();
             assert_eq!(line_of(&begun, &mut tool), "up\n");
             signal(&tool, by);
-            assert_eq!(code_of(tool.wait().unwrap()), code);
+            assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), code);
             stage.assert_nothing_is_left();
             nothing_in_shared_memory();
         }

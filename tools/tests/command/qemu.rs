@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::patience::until;
-use crate::stage::{Stage, code_of, signal};
+use crate::stage::{Stage, as_a_shell_has_it, signal};
 
 /// The command, with an empty cache and with `script` in the place of apt-cache(8).
 fn with_apt_cache(stage: &Stage, script: &str) -> Command {
@@ -31,7 +31,7 @@ fn a_download_that_is_interrupted_has_not_failed() {
         signal(&tool, by);
         let output = tool.wait_with_output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(code_of(output.status), Some(code), "{errors}");
+        assert_eq!(as_a_shell_has_it(output.status), Some(code), "{errors}");
         assert!(!errors.contains("error"), "{errors}");
     }
     stage.assert_nothing_is_left();

@@ -271,8 +271,9 @@ pub fn for_each_user(case: impl Fn(&Stage)) {
     }
 }
 
-/// As a shell reports it: what Ctrl-C has ended has no exit code.
-pub fn code_of(status: ExitStatus) -> Option<i32> {
+/// `$?`. What Ctrl-C has ended has no exit code, and is not to say that it has.
+pub fn as_a_shell_has_it(status: ExitStatus) -> Option<i32> {
+    assert_ne!(status.code(), Some(128 + libc::SIGINT), "it is to be killed by SIGINT");
     if status.signal() == Some(libc::SIGINT) { Some(128 + libc::SIGINT) } else { status.code() }
 }
 

@@ -27,7 +27,7 @@ use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
 use sidelane_mpi::launch::Launch;
 use sidelane_mpi::world::World;
 
-use crate::stage::{Stage, code_of};
+use crate::stage::{Stage, as_a_shell_has_it};
 
 /// The command that runs `part_of_a_rank` with `PART=part` on several ranks.
 pub fn job<'a>(stage: &'a Stage, options: &'a [&'a str], part: &'a str) -> Vec<String> {
@@ -54,7 +54,7 @@ pub fn shells(stage: &Stage, options: &[&str], script: &str) -> (Option<i32>, St
 /// Exit code, output, errors.
 pub fn told(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (code_of(output.status), text(&output.stdout), text(&output.stderr))
+    (as_a_shell_has_it(output.status), text(&output.stdout), text(&output.stderr))
 }
 
 /// What the ranks said, each behind `told: `.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sidelane::lab::process::Process;
 
 use super::{errors, job, own_stage, said_in, shells};
-use crate::stage::{Stage, code_of, for_each_user, signal};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
 fn start_waiting(stage: &Stage, ranks: usize) -> (Child, Vec<Process>) {
@@ -77,7 +77,7 @@ fn an_interrupt_reaches_all_ranks_and_needs_no_words() {
             let (mut job, ranks) = start_waiting(stage, 3);
             signal(&job, number);
             let text = errors(&mut job);
-            assert_eq!((code_of(job.wait().unwrap()), text.as_str()), (Some(code), ""));
+            assert_eq!((as_a_shell_has_it(job.wait().unwrap()), text.as_str()), (Some(code), ""));
             assert!(ranks.iter().all(|rank| rank.wait(Duration::ZERO)));
         }
     });
@@ -105,7 +105,7 @@ fn a_rank_that_cleans_up_after_an_interrupt_outlives_those_that_do_not() {
         assert_eq!([lines.next(), lines.next()].map(Option::unwrap), ["told", "told"]);
         signal(&child, libc::SIGINT);
         assert_eq!(lines.collect::<Vec<_>>(), ["clean"]);
-        assert_eq!((errors(&mut child).as_str(), code_of(child.wait().unwrap())), ("", Some(130)));
+        assert_eq!((errors(&mut child).as_str(), as_a_shell_has_it(child.wait().unwrap())), ("", Some(130)));
     });
 }
 
@@ -252,7 +252,7 @@ fn interrupted(stage: &Stage, options: &[&str], script: &str, times: usize) -> (
         signal(&child, libc::SIGINT);
     }
     let text = errors(&mut child);
-    (code_of(child.wait().unwrap()), text)
+    (as_a_shell_has_it(child.wait().unwrap()), text)
 }
 
 #[test]

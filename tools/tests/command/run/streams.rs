@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 
 use super::{own_stage, shells, told};
 use crate::patience::until;
-use crate::stage::{Stage, code_of, signal};
+use crate::stage::{Stage, as_a_shell_has_it, signal};
 
 #[test]
 fn rank_0_reads_the_input_and_the_others_nothing() {
@@ -132,7 +132,7 @@ impl Unread {
     /// Signals it, if with anything, and returns its exit code.
     fn end(mut self, number: Option<i32>) -> Option<i32> {
         number.inspect(|number| signal(&self.job, *number));
-        code_of(self.job.wait().unwrap())
+        as_a_shell_has_it(self.job.wait().unwrap())
     }
 }
 
