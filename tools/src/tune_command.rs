@@ -98,9 +98,11 @@ pub enum Failure {
     NoDriver,
     #[error("nothing is left to measure: neither drivers (--nic) nor collectives (--ranks, --two-level)")]
     Nothing,
+    #[error("nothing could be measured, so nothing is written, and a file of before is as it was")]
+    NothingMeasured,
 }
 
-/// Tunes; returns the exit code.
+/// Tunes; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     if args.leaves_everything_out() {
         return Err(Failure::Nothing);
@@ -193,6 +195,9 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     let compared = levels(args, effort, in_a_lab, one_level.as_ref(), interrupted)?;
     let (two_levels, decisions) = collectives::two_levels(&compared);
     let is_measured = one_level.is_some() || !compared.is_empty();
+    if drivers.is_empty() && !is_measured {
+        return Err(Failure::NothingMeasured);
+    }
     let rest = one_level.unwrap_or_else(built_in_of_one_level);
     let table = is_measured.then(|| Table::new([&two_levels, rest.rules()].concat()));
     Ok(Tuned::new(drivers, gains, decisions, table.as_ref()))

@@ -10,7 +10,8 @@ use sidelane_bench::tune::collectives::Decision;
 use sidelane_mpi::coll::{Algorithm, Case, Collective, Table};
 use sidelane_mpi::world::tuning::Tuning;
 
-use crate::stage::{Stage, code_of, signal};
+use crate::filter::refuse;
+use crate::stage::{Stage, as_a_shell_has_it, signal};
 
 /// A job of two ranks with `tuning` as rank 0 finds it, and `other` as rank 1 does.
 fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
@@ -139,7 +140,7 @@ fn an_interrupted_tune_leaves_what_was_there() {
         let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("shm: ")), "it measures");
         signal(&tool, by);
-        assert_eq!(code_of(tool.wait().unwrap()), Some(code));
+        assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(code));
         assert_eq!(fs::read_to_string(&file).unwrap(), "former");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing but the file");
         stage.assert_nothing_is_left();
@@ -167,6 +168,24 @@ fn where_everything_is_left_out_that_is_told() {
     let output = stage.output(&["tune", "--nic", "0", "--ranks", "0", "--two-level", "0"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && errors.contains("nothing is left to measure"), "{errors}");
+}
+
+#[test]
+fn where_nothing_could_be_measured_the_file_is_as_it_was() {
+    let stage = Stage::own_user();
+    let file = stage.runtime().join("tuning.json");
+    fs::write(&file, "former").unwrap();
+    let asked = ["tune", "--nic", "0", "--ranks", "0", "--two-level", "2x4", "--output", file.to_str().unwrap()];
+    let mut tool = stage.sidelane(&asked);
+    // No lab can be made.
+    refuse(&mut tool, libc::SYS_unshare, None, libc::EPERM);
+    let output = tool.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("nothing could be measured"), "{errors}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "former");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0, "nothing but the file");
+    stage.assert_nothing_is_left();
 }
 
 #[test]
