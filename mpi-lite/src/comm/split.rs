@@ -69,8 +69,8 @@ impl Communicator {
         self.split_by_places(None, || NO_PARTS, |places| vec![None; places.len()]).map(drop)
     }
 
-    /// By the colors that follow from where all are, of which there is nothing to know of those without a key. Asks for our `parts` only
-    /// where all take part in that.
+    /// By the colors that follow from where all are, of which there is nothing to know of those without a key. `parts` are ours, and
+    /// are found out only for who has one.
     fn split_by_places(
         &self,
         key: Option<i32>,
