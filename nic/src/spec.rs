@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use crate::mem::Fabric;
+use crate::mem::{Fabric, MemNic};
 use crate::xdp::Preference;
 use crate::{Nic, dpdk, mem, shm, udp, uring, xdp};
 
@@ -57,6 +57,14 @@ pub trait NicUser {
 
     /// Uses the driver.
     fn run<N: Nic + 'static>(self, nic: N) -> Self::Out;
+
+    /// Uses the simulated one, which reaches nobody but this thread.
+    fn run_mem(self, nic: MemNic) -> Self::Out
+    where
+        Self: Sized,
+    {
+        self.run(nic)
+    }
 }
 
 impl Spec {
@@ -76,7 +84,7 @@ impl Spec {
             Self::Dpdk(config) if config.is_pair() => user.run(dpdk::Pair::open(config)?),
             Self::Dpdk(config) => user.run(dpdk::Dpdk::open(config)?),
             Self::Shm { domain, endpoint } => user.run(shm::ShmNic::open(domain, *endpoint)?),
-            Self::Mem => user.run(own_fabric().nic(mem::Config::default())),
+            Self::Mem => user.run_mem(own_fabric().nic(mem::Config::default())),
         })
     }
 }

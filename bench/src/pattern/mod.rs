@@ -15,7 +15,7 @@ use crate::clock::now_ns;
 use crate::stats::Summary;
 use crate::study::chang::Costs;
 use crate::study::chang::bulk::Bulk;
-use crate::transport::{Broken, Flow, Transport};
+use crate::transport::{Broken, Erased, Flow, Transport};
 
 use depth::{Answerer, Requester};
 use oneway::{Receiver, Sender};
@@ -165,9 +165,10 @@ impl Pattern {
 /// Plays one side to its end.
 pub fn play<T: Transport>(pattern: &Pattern, role: Role, transport: &mut T) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
+        let mut transport = Erased::new(transport);
         return match role {
-            Role::Initiator => drive(pattern, Requester::new(pattern, depth, transport), transport),
-            Role::Responder => drive(pattern, Answerer::new(pattern), transport),
+            Role::Initiator => drive(pattern, Requester::new(pattern, depth, &transport), &mut transport),
+            Role::Responder => drive(pattern, Answerer::new(pattern), &mut transport),
         };
     }
     match (pattern.kind, role) {
@@ -187,8 +188,9 @@ pub fn play_both<A: Transport, B: Transport>(
     pass: impl FnMut(),
 ) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
-        let requester = Requester::new(pattern, depth, a);
-        return Ok(drive_both(pattern, (requester, a), (Answerer::new(pattern), b), pass)?.0);
+        let (mut a, mut b) = (Erased::new(a), Erased::new(b));
+        let requester = Requester::new(pattern, depth, &a);
+        return Ok(drive_both(pattern, (requester, &mut a), (Answerer::new(pattern), &mut b), pass)?.0);
     }
     match pattern.kind {
         Kind::PingPong => {
@@ -212,7 +214,7 @@ fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut 
             Turn::Done => break,
         }
         turns += 1;
-        if (T::BLOCKING || turns % TURNS_PER_CLOCK == 0) && now_ns() > deadline {
+        if (transport.is_blocking() || turns % TURNS_PER_CLOCK == 0) && now_ns() > deadline {
             return Err(Broken::Deadline);
         }
     }
@@ -234,7 +236,7 @@ fn drive_both<P: Part, A: Transport, Q: Part, B: Transport>(
             first_turn = first.turn(a)?;
         } else {
             // What it sent last may have to be sent again.
-            a.recv(0, &mut [], |_| {})?;
+            a.make_room()?;
         }
         if second_turn != Turn::Done {
             second_turn = second.turn(b)?;

@@ -57,7 +57,7 @@ impl Initiator {
         if !transport.send(&self.outgoing[..self.size])? {
             self.state = State::Sending;
             // Whatever makes room has to be received.
-            transport.recv(0, &mut self.incoming, |_| {})?;
+            transport.make_room()?;
             return Ok(Turn::Idle);
         }
         transport.flush()?;
@@ -108,7 +108,7 @@ impl Responder {
     fn send<T: Transport>(&mut self, transport: &mut T) -> Result<Turn, Broken> {
         if !transport.send(&self.buffer[..self.size])? {
             self.state = State::Sending;
-            transport.recv(0, &mut [], |_| {})?;
+            transport.make_room()?;
             return Ok(Turn::Idle);
         }
         transport.flush()?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use sidelane_nic::mem::{Config, Fabric};
+use sidelane_nic::mem::{Config, Fabric, MemNic};
 use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic};
@@ -44,7 +44,7 @@ pub fn measure(measurement: &Measurement, other: &Other) -> Result<(), Broken> {
             over_fabric(measurement, *layer)?
         }
     };
-    other.part(outcome, || ())
+    other.part(outcome, &mut || ())
 }
 
 fn over_tcp<const BLOCKING: bool>(
@@ -110,11 +110,15 @@ impl NicUser for OverNic<'_> {
             Layer::Get => self.play(&mut Get::new(proto(nic, Sealing::None)?, size, flow)?),
             Layer::SmoltcpTcp => self.play(&mut Smoltcp::new(nic, peer, role, size, deadline_ns)?),
             Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_) => unreachable!("it meets its peer in words of its own"),
-            Layer::AmCosts => self.other.part(chang::costs(nic, peer, role, pattern)?, || ()),
-            Layer::AmBulk => self.other.part(chang::bulk::play(nic, peer, role, pattern)?, || ()),
-            Layer::Stamped => self.other.part(breakdown::play(nic, peer, role, pattern)?, || ()),
-            Layer::StampedAm => self.other.part(breakdown::play_am(nic, peer, role, pattern)?, || ()),
+            Layer::AmCosts => self.other.part(chang::costs(nic, peer, role, pattern)?, &mut || ()),
+            Layer::AmBulk => self.other.part(chang::bulk::play(nic, peer, role, pattern)?, &mut || ()),
+            Layer::Stamped => self.other.part(breakdown::play(nic, peer, role, pattern)?, &mut || ()),
+            Layer::StampedAm => self.other.part(breakdown::play_am(nic, peer, role, pattern)?, &mut || ()),
         }
+    }
+
+    fn run_mem(self, _nic: MemNic) -> Self::Out {
+        Err(Broken::Driver("the simulated driver reaches no other process".to_owned()))
     }
 }
 
@@ -124,9 +128,9 @@ impl OverNic<'_> {
     fn play<T: Transport>(&self, transport: &mut T) -> Result<(), Broken> {
         let Measurement { role, pattern, .. } = self.measurement;
         let outcome = play(pattern, *role, transport)?;
-        self.other.part(outcome, || {
+        self.other.part(outcome, &mut || {
             // Whether the other end has closed by now is all the same.
-            let _ = transport.recv(0, &mut [], |_| {}).and_then(|_| transport.flush());
+            let _ = transport.make_room().and_then(|()| transport.flush());
         })
     }
 }

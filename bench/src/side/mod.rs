@@ -75,7 +75,7 @@ impl Other<'_> {
     }
 
     /// Tells what we have seen, and returns when the other side has played too. `meanwhile` is called again and again.
-    fn part(&self, outcome: Outcome, mut meanwhile: impl FnMut()) -> Result<(), Broken> {
+    fn part(&self, outcome: Outcome, meanwhile: &mut dyn FnMut()) -> Result<(), Broken> {
         say(&Answer::Done(outcome)).map_err(|error| Broken::System("write", error))?;
         // The ladder sees to it that the other side comes to an end, and if the ladder ends, so does this process.
         loop {

@@ -1,6 +1,7 @@
 //! What carries the messages of a pattern: one file a transport.
 
 mod am;
+mod erased;
 mod established;
 mod mpi;
 mod proto;
@@ -13,6 +14,7 @@ mod udp;
 mod window;
 
 pub use am::Am;
+pub use erased::Erased;
 pub(crate) use established::established;
 pub use mpi::Mpi;
 pub use proto::Proto;
@@ -27,9 +29,6 @@ use std::io;
 
 /// One end of a path for whole messages, all of one size that both ends know.
 pub trait Transport {
-    /// True where `send` and `recv` wait in the kernel, for a short while at most.
-    const BLOCKING: bool = false;
-
     /// Hands over `message`. `false`: there is no room for all of it yet; call [`Transport::recv`], then come again with the same
     /// message. A transport that takes buffers over has its own ones and writes only the first byte of them.
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken>;
@@ -38,8 +37,13 @@ pub trait Transport {
     fn flush(&mut self) -> Result<(), Broken>;
 
     /// Takes at most `budget` messages (or those of one read, where a read gives more) and shows each to `each` in memory of the application: `into`, which has
-    /// [`SLACK`] bytes behind a message, or a buffer that this read has filled. With a budget of zero only what lets `send` go on is done.
+    /// [`SLACK`] bytes behind a message, or a buffer that this read has filled.
     fn recv(&mut self, budget: usize, into: &mut [u8], each: impl FnMut(&[u8])) -> Result<usize, Broken>;
+
+    /// Receives no message, only what lets `send` go on.
+    fn make_room(&mut self) -> Result<(), Broken> {
+        self.recv(0, &mut [], |_| {}).map(drop)
+    }
 
     /// Messages that may be unanswered at a time: more could overrun the other end, on a path that drops what does.
     fn unanswered_max(&self) -> usize {
@@ -48,6 +52,11 @@ pub trait Transport {
 
     /// Stays until everything handed over has arrived, or nothing more can be done about it.
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken>;
+
+    /// True where `send` and `recv` wait in the kernel, for a short while at most.
+    fn is_blocking(&self) -> bool {
+        false
+    }
 
     /// Nothing came. One `pause` is measurably faster than a bare loop, which leaves the core's pipeline full of stale loads.
     #[inline]

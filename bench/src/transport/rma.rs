@@ -247,7 +247,7 @@ impl<N: Nic> Get<N> {
     }
 
     /// Shows what has landed, and asks for what the other end has ready.
-    fn take_landed(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+    fn take_landed(&mut self, each: &mut dyn FnMut(&[u8])) -> Result<usize, Broken> {
         let landed = self.ends.poll()?;
         for _ in 0..landed {
             self.under_way.pop_front();
