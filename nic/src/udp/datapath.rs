@@ -1,13 +1,11 @@
 //! The hot path: frames in, frames out, and sleep.
 
-use std::ops::{Deref, DerefMut};
-
 use super::Udp;
 use super::sockets::Received;
 use super::tx_queue::Lent;
 use crate::encap::datagram;
 use crate::time::Instant;
-use crate::{Link, LinkAddr, TxSlot, clock};
+use crate::{Link, LinkAddr, clock};
 
 impl Udp {
     /// Shows the frames of one datagram, at most `budget`; what is left of them comes next time.
@@ -59,7 +57,7 @@ impl Udp {
 
     /// Lends a buffer with the frame's header in it.
     #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_>> {
         if len > self.caps.mtu {
             return None;
         }
@@ -68,7 +66,7 @@ impl Udp {
         if lent.is_none() {
             self.counters.tx_full += 1;
         }
-        lent.map(Slot)
+        lent
     }
 
     /// Sleeps until a datagram comes or the deadline passes.
@@ -86,29 +84,3 @@ impl Udp {
 
 /// Where a datagram begins in its buffer, so that the payload behind the header is 8-byte aligned.
 pub(super) const DATAGRAM_AT: usize = 8 - datagram::HEADER_LEN;
-
-/// A lent transmit buffer. Dropped without `commit`, it was never taken.
-pub(super) struct Slot<'a>(Lent<'a>);
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.0.payload()
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.payload_mut()
-    }
-}
-
-impl TxSlot for Slot<'_> {
-    #[inline]
-    fn commit(self) {
-        self.0.commit();
-    }
-}

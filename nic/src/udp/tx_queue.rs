@@ -7,6 +7,7 @@
 
 use std::io;
 use std::mem::{size_of, size_of_val};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -15,7 +16,7 @@ use super::Way;
 use super::sockets::Sockets;
 use crate::link_table::LinkTable;
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, Link};
+use crate::{Counters, Link, TxSlot};
 
 /// The transmit side of one endpoint.
 pub struct TxQueue {
@@ -76,7 +77,7 @@ struct SegmentSize {
     size: u16,
 }
 
-/// A buffer that may become a frame.
+/// A lent buffer. Dropped without `commit`, it was never taken.
 pub struct Lent<'a> {
     lease: Lease<'a>,
     link: Link,
@@ -318,22 +319,26 @@ impl TxQueue {
     }
 }
 
-impl Lent<'_> {
-    /// Where the payload goes.
+impl Deref for Lent<'_> {
+    type Target = [u8];
+
     #[inline]
-    pub fn payload(&self) -> &[u8] {
+    fn deref(&self) -> &[u8] {
         self.lease.payload
     }
+}
 
-    /// Where the payload goes.
+impl DerefMut for Lent<'_> {
     #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
+    fn deref_mut(&mut self) -> &mut [u8] {
         self.lease.payload
     }
+}
 
+impl TxSlot for Lent<'_> {
     /// Puts the frame at the end of the queue.
     #[inline]
-    pub fn commit(self) {
+    fn commit(self) {
         let frame = self.lease.take();
         self.queue.push(Queued { link: self.link, frame, tries: 0, fate: Fate::Later });
     }

@@ -1,7 +1,5 @@
 //! The hot path: frames in, frames out, and sleep.
 
-use std::ops::{Deref, DerefMut};
-
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
 use super::tx_queue::{Kind, Lent, LentBefore};
@@ -9,7 +7,7 @@ use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::Instant;
-use crate::{Counters, Link, LinkAddr, TxSlot, socket};
+use crate::{Link, LinkAddr, socket};
 
 impl Uring {
     /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
@@ -109,7 +107,7 @@ impl Uring {
 
     /// Lends a buffer with the link's header in it.
     #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_>> {
         if len > self.caps.mtu {
             return None;
         }
@@ -126,13 +124,13 @@ impl Uring {
         if lent.is_none() {
             self.counters.tx_full += 1;
         }
-        lent.map(Slot)
+        lent
     }
 
     /// Lends a buffer with the link's header in it, for a super-packet that ends in `tail`; `None` where that is none,
     /// or must wait its turn.
     #[inline]
-    pub(super) fn lend_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<SlotBefore<'a>> {
+    pub(super) fn lend_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<LentBefore<'a>> {
         let whole = len + tail.len();
         if whole <= self.caps.mtu_safe || whole > self.caps.mtu {
             return None;
@@ -140,8 +138,7 @@ impl Uring {
         self.transmit();
         let header = &mut self.links.get_mut(link)?.large;
         gso::set_len(header, whole as u16);
-        let lent = self.tx.lend_before(header, len, tail)?;
-        Some(SlotBefore { lent, counters: &mut self.counters })
+        self.tx.lend_before(header, len, tail, &mut self.counters)
     }
 
     /// Hands what was committed to the kernel.
@@ -251,58 +248,3 @@ const LOOKS: usize = 8;
 
 /// An interface's address, and the endpoint behind it.
 type Receiver = ([u8; 6], u16);
-
-/// A lent transmit buffer. Dropped without `commit`, it was never taken.
-pub(super) struct Slot<'a>(Lent<'a>);
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.0.payload()
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.payload_mut()
-    }
-}
-
-impl TxSlot for Slot<'_> {
-    #[inline]
-    fn commit(self) {
-        self.0.commit();
-    }
-}
-
-/// A lent buffer for the first part of a super-packet, sent by `commit`.
-pub(super) struct SlotBefore<'a> {
-    lent: LentBefore<'a>,
-    counters: &'a mut Counters,
-}
-
-impl Deref for SlotBefore<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.lent.payload()
-    }
-}
-
-impl DerefMut for SlotBefore<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.lent.payload_mut()
-    }
-}
-
-impl TxSlot for SlotBefore<'_> {
-    #[inline]
-    fn commit(self) {
-        self.lent.commit(self.counters);
-    }
-}

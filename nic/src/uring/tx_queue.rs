@@ -11,13 +11,14 @@
 #![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, socket};
+use crate::{Counters, TxSlot, socket};
 
 /// The transmit side of one interface: small frames, and super-packets where there are any.
 pub struct TxQueue {
@@ -64,7 +65,7 @@ enum Fate {
     Refused,
 }
 
-/// A buffer that may become a frame.
+/// A lent buffer. Dropped without `commit`, it was never taken.
 pub struct Lent<'a> {
     lease: Lease<'a>,
     kind: Kind,
@@ -91,14 +92,20 @@ impl TxQueue {
     /// As [`Self::lend`], for a super-packet that ends in `tail`. `None` also when others wait that were committed
     /// before it.
     #[inline]
-    pub fn lend_before<'a>(&'a mut self, header: &[u8], len: usize, tail: &'a [u8]) -> Option<LentBefore<'a>> {
+    pub fn lend_before<'a>(
+        &'a mut self,
+        header: &[u8],
+        len: usize,
+        tail: &'a [u8],
+        counters: &'a mut Counters,
+    ) -> Option<LentBefore<'a>> {
         let lane = self.lanes[Kind::Large as usize].as_mut()?;
         if !self.queue.is_empty() {
             return None;
         }
         let lease = lane.buffers.lend(header, len + tail.len())?;
         let lent = Lent { lease, kind: Kind::Large, queue: &mut self.queue };
-        Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd() })
+        Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd(), counters })
     }
 
     /// True when the interface did not take everything at the last flush.
@@ -266,60 +273,69 @@ impl Lane {
     }
 }
 
-impl Lent<'_> {
-    /// Where the payload goes.
+impl Deref for Lent<'_> {
+    type Target = [u8];
+
     #[inline]
-    pub fn payload(&self) -> &[u8] {
+    fn deref(&self) -> &[u8] {
         self.lease.payload
     }
+}
 
-    /// Where the payload goes.
+impl DerefMut for Lent<'_> {
     #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
+    fn deref_mut(&mut self) -> &mut [u8] {
         self.lease.payload
     }
+}
 
+impl TxSlot for Lent<'_> {
     /// Puts the frame at the end of the queue.
     #[inline]
-    pub fn commit(self) {
+    fn commit(self) {
         let frame = self.lease.take();
         self.queue.push(Queued { kind: self.kind, frame, tries: 0, fate: Fate::Later });
     }
 }
 
-/// A buffer for the first part of a super-packet.
+/// A lent buffer for the first part of a super-packet, sent by `commit`.
 pub struct LentBefore<'a> {
     lent: Lent<'a>,
     len: usize,
     tail: &'a [u8],
     socket: BorrowedFd<'a>,
+    counters: &'a mut Counters,
 }
 
-impl LentBefore<'_> {
-    /// Where the payload's first part goes.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        &self.lent.payload()[..self.len]
-    }
+impl Deref for LentBefore<'_> {
+    type Target = [u8];
 
-    /// Where the payload's first part goes.
     #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.lent.payload_mut()[..self.len]
+    fn deref(&self) -> &[u8] {
+        &self.lent[..self.len]
     }
+}
 
+impl DerefMut for LentBefore<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.lent[..self.len]
+    }
+}
+
+impl TxSlot for LentBefore<'_> {
     /// Sends the frame; or queues it, tail and all, if the interface does not take it now.
     #[inline]
-    pub fn commit(mut self, counters: &mut Counters) {
+    fn commit(mut self) {
         let header = self.lent.lease.header;
-        if let Ok(()) = socket::send_parts(self.socket, [header, self.payload(), self.tail]) {
-            counters.tx_frames += 1;
-            counters.tx_bytes += (self.len + self.tail.len()) as u64;
+        if let Ok(()) = socket::send_parts(self.socket, [header, &self, self.tail]) {
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += (self.len + self.tail.len()) as u64;
             return;
         }
         // The error is judged when it comes again, at the next flush.
         let (len, tail) = (self.len, self.tail);
-        self.lent.payload_mut()[len..].copy_from_slice(tail);
+        self.lent[len..].copy_from_slice(tail);
         self.lent.commit();
     }
 }
