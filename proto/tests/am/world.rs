@@ -2,7 +2,7 @@
 
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel, MemNic};
-use sidelane_nic::time::Duration;
+use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Handlers};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
@@ -91,11 +91,16 @@ impl<S> World<S> {
             if self.fabric.now() >= until {
                 return false;
             }
-            let awake = self.nodes.iter().filter(|node| node.polls);
-            let timers = awake.filter_map(|node| node.am.endpoint().poll_timeout());
-            let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-            self.fabric.advance_to(next.max(self.fabric.now()).min(until));
+            self.advance(until);
         }
+    }
+
+    /// Moves on to when something is due next. Compiled once, not for each `done`.
+    fn advance(&mut self, until: Instant) {
+        let awake = self.nodes.iter().filter(|node| node.polls);
+        let timers = awake.filter_map(|node| node.am.endpoint().poll_timeout());
+        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
+        self.fabric.advance_to(next.max(self.fabric.now()).min(until));
     }
 
     pub fn pass(&mut self, span: Duration) {

@@ -86,10 +86,15 @@ impl<N: Nic> Pair<N> {
             if self.now() >= until {
                 return false;
             }
-            let timers = self.sides.iter().filter_map(|side| side.endpoint.poll_timeout());
-            let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-            self.fabric.advance_to(next.max(self.now()).min(until));
+            self.advance(until);
         }
+    }
+
+    /// Moves on to when something is due next. Compiled once, not for each `done`.
+    fn advance(&mut self, until: Instant) {
+        let timers = self.sides.iter().filter_map(|side| side.endpoint.poll_timeout());
+        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
+        self.fabric.advance_to(next.max(self.now()).min(until));
     }
 
     /// Lets `span` pass.

@@ -135,10 +135,15 @@ impl World {
             if self.now() >= until {
                 return false;
             }
-            let timers = self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout());
-            let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-            self.fabric.advance_to(next.max(self.now()).min(until));
+            self.advance(until);
         }
+    }
+
+    /// Moves on to when something is due next. Compiled once, not for each `done`.
+    fn advance(&mut self, until: Instant) {
+        let timers = self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout());
+        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
+        self.fabric.advance_to(next.max(self.now()).min(until));
     }
 
     /// Lets `span` pass.
