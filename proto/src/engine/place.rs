@@ -1,5 +1,6 @@
 //! One endpoint on an engine: its turns, and its sleep.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -52,7 +53,8 @@ pub(super) struct Core<D: Driven> {
     untold: Vec<PeerId>,
     /// It is to end: when at the latest.
     ends_at: Option<Instant>,
-    back: mpsc::SyncSender<D>,
+    /// Of anything: a channel of `D` would be compiled for each of them, and keep room for one.
+    back: mpsc::SyncSender<Box<dyn Any + Send>>,
 }
 
 #[derive(Default)]
@@ -63,7 +65,7 @@ struct Stuck {
 
 impl<D: Driven> Core<D> {
     /// `back` is how the application gets `driven` again.
-    pub fn new(mut driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<D>) -> Self {
+    pub fn new(mut driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<Box<dyn Any + Send>>) -> Self {
         // It may have peers already, of whom no event will tell.
         let known = driven.endpoint().living();
         for peer in &known {
@@ -258,7 +260,7 @@ impl<D: Driven> Place for Core<D> {
             if is_given_back {
                 // What found no room at the port, or at its peer.
                 intake.into_events().into_iter().rev().for_each(|event| driven.give_back(event));
-                let _ = back.try_send(driven);
+                let _ = back.try_send(Box::new(driven));
             }
         }));
         shared.end(why);

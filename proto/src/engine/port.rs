@@ -1,9 +1,10 @@
 //! The application's end of an engine.
 
+use std::any::Any;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -37,13 +38,20 @@ pub struct Port<D: Driven> {
     was_full: bool,
     /// Bytes of the shortest record that the ring had no room for: its other end tells of some unasked.
     unfit: Option<usize>,
-    /// Gives the endpoint back when the engine has ended with it; nothing, after a panic.
-    returned: mpsc::Receiver<D>,
+    /// Gives `D` back when the engine has ended with it; nothing, after a panic.
+    returned: mpsc::Receiver<Box<dyn Any + Send>>,
     engine: Engine,
 }
 
+type Work<D> = Box<dyn FnOnce(&mut D) -> Box<dyn Any + Send> + Send>;
+
 impl<D: Driven> Port<D> {
-    pub(super) fn new(lane: End, shared: Arc<Shared<D>>, returned: mpsc::Receiver<D>, engine: Engine) -> Self {
+    pub(super) fn new(
+        lane: End,
+        shared: Arc<Shared<D>>,
+        returned: mpsc::Receiver<Box<dyn Any + Send>>,
+        engine: Engine,
+    ) -> Self {
         let sent = vec![0; shared.gauges.len()].into();
         let operations = vec![Ordered::default(); shared.gauges.len()].into();
         Self { lane, shared, sent, operations, was_full: false, unfit: None, returned, engine }
@@ -94,20 +102,21 @@ impl<D: Driven> Port<D> {
 
     /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends the engine.
     pub fn call<R: Send + 'static>(&mut self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, Ended> {
-        // A channel of results would be compiled for each type of them.
-        let (done, is_done) = mpsc::sync_channel::<()>(1);
-        let result = Arc::new(Mutex::new(None));
-        let into = Arc::clone(&result);
+        let result = self.call_any(Box::new(move |driven| Box::new(work(driven))))?;
+        Ok(*result.downcast().expect("it is what the work gave"))
+    }
+
+    /// The same of any work. A channel of results would be compiled for each type of them.
+    fn call_any(&mut self, work: Work<D>) -> Result<Box<dyn Any + Send>, Ended> {
+        let (done, is_done) = mpsc::sync_channel(1);
         let work = move |driven: &mut D| {
-            let result = work(driven);
-            *into.lock().expect("whoever has it cannot panic") = Some(result);
-            let _ = done.send(());
+            let _ = done.send(work(driven));
         };
         self.order_at_last(Order::Run(Box::new(work)))?;
         self.flush();
         loop {
             match is_done.recv_timeout(LOOK) {
-                Ok(()) => return Ok(result.lock().expect("whoever has it cannot panic").take().expect("it is done")),
+                Ok(result) => return Ok(result),
                 // An order may be pushed just when the engine ends.
                 Err(RecvTimeoutError::Timeout) => self.shared.alive()?,
                 Err(RecvTimeoutError::Disconnected) => return self.ended(),
@@ -172,7 +181,8 @@ impl<D: Driven> Port<D> {
 
     fn join(&mut self) -> Option<D> {
         self.shared.stop();
-        self.returned.recv().ok()
+        let driven = self.returned.recv().ok()?;
+        Some(*driven.downcast().expect("it is what was driven"))
     }
 
     /// It has ended, or does just now: waits for its last words.

@@ -25,18 +25,17 @@ macro_rules! stories {
     };
     (@ $module:ident $by:ident $($story:ident)*) => {
         mod $module {
-            use crate::face::{By, Domain, udp};
+            use crate::face::{self, By};
             $(
                 mod $story {
                     use super::*;
                     #[test]
                     fn on_shm() {
-                        let domain = Domain::new();
-                        super::super::$story(&(By::$by, || domain.open()));
+                        super::super::$story(&face::on_shm(By::$by));
                     }
                     #[test]
                     fn on_udp() {
-                        super::super::$story(&(By::$by, udp));
+                        super::super::$story(&face::on_udp(By::$by));
                     }
                 }
             )*
@@ -91,11 +90,15 @@ pub trait Until: Face {
             if let Some(result) = done(self) {
                 return result;
             }
-            let now = clock::monotonic();
-            assert!(now < give_up, "{what}: nothing came of it");
-            // Not longer: the other side of a story is polled by the same thread.
-            self.wait(now + Duration::from_micros(200));
+            self.nap(what, give_up);
         }
+    }
+
+    fn nap(&mut self, what: &str, give_up: Instant) {
+        let now = clock::monotonic();
+        assert!(now < give_up, "{what}: nothing came of it");
+        // Not longer: the other side of a story is polled by the same thread.
+        self.wait(now + Duration::from_micros(200));
     }
 }
 
@@ -270,6 +273,16 @@ impl<N: Nic + Send + 'static, F: Fn() -> N> Stage for (By, F) {
         let addr = nic.caps().addr;
         (Box::new(nic), addr)
     }
+}
+
+/// Not a closure in each story: what it is part of would be compiled for each.
+pub fn on_shm(by: By) -> impl Stage {
+    let domain = Domain::new();
+    (by, move || domain.open())
+}
+
+pub fn on_udp(by: By) -> impl Stage {
+    (by, udp)
 }
 
 pub fn udp() -> Udp {
