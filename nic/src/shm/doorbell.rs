@@ -23,6 +23,13 @@ pub(super) fn ring(bell: &AtomicU32, wake: impl FnOnce()) {
     }
 }
 
+/// As [`ring`], of an owner that may sleep on a word which says that it is awake: whoever has changed it may have been killed
+/// before it made the system call.
+pub(super) fn ring_all_the_same(bell: &AtomicU32, wake: impl FnOnce()) {
+    bell.swap(AWAKE, Ordering::AcqRel);
+    wake();
+}
+
 /// Sleeps by `wait`, which returns at once if `bell` is no longer [`ASLEEP`] when it begins, unless `ready` is true
 /// already. Called by the owner of `bell` only.
 pub(super) fn sleep<E>(

@@ -344,14 +344,15 @@ impl Steward {
         }
     }
 
-    /// Wakes the datapath if it sleeps: a sender waits for a connection, a receiver may have to hear of an end.
+    /// Wakes the datapath if it sleeps: a sender waits for a connection, a receiver may have to hear of an end. Of one that came
+    /// while the peer was about to wake it, too.
     fn tell(&mut self, news: News) {
         // Without a receiver the end is near anyway.
         let _ = self.news.send(news);
         // Pairs with the Acquire in the datapath: who sees the count finds the news.
         self.news_sent.fetch_add(1, Ordering::Release);
         doorbell::published();
-        doorbell::ring(self.bell.word(), || sys::futex_wake(self.bell.word()));
+        doorbell::ring_all_the_same(self.bell.word(), || sys::futex_wake(self.bell.word()));
     }
 }
 

@@ -7,7 +7,7 @@ use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair};
 use super::open::{MTU, socket_name};
 use super::ring::{Consumer, Memory, Producer};
 use super::sync::Ordering;
-use super::{OpenError, ShmNic, handshake, sys};
+use super::{OpenError, ShmNic, doorbell, handshake, sys};
 use crate::clock;
 use crate::patience::until;
 use crate::rng::Rng;
@@ -284,6 +284,33 @@ fn a_sender_that_sleeps_before_a_full_ring_wakes_when_there_is_room() {
     }
     a.flush();
     receiver.join().unwrap();
+}
+
+/// What a peer leaves that is killed between two steps of waking somebody.
+#[test]
+fn a_sleeper_whose_waker_ended_before_the_system_call_is_woken_by_that_end() {
+    let domain = domain("half-woken");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let link = b.link(a.caps().addr).unwrap();
+    send(&mut b, link, 0);
+    receive(&mut a);
+    // What has made it a peer is no news any more.
+    a.wait(Some(a.now())).unwrap();
+    let (bell, (say, hear)) = (a.bell.clone(), std::sync::mpsc::channel());
+    let sleeper = std::thread::spawn(move || {
+        say.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        let asleep = a.now();
+        a.wait(Some(asleep + Duration::from_millis(10_000))).unwrap();
+        a.now().since(asleep)
+    });
+    let stat = std::path::Path::new("/proc").join(hear.recv().unwrap()).join("stat");
+    let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
+    until("the receiver sleeps", || bell.word().load(Ordering::Relaxed) == doorbell::ASLEEP && sleeps());
+    // The step before the system call; from here on nobody else makes it.
+    bell.word().swap(0, Ordering::AcqRel);
+    drop(b);
+    assert!(sleeper.join().unwrap() < Duration::from_millis(9_000), "nobody woke the receiver");
 }
 
 #[test]
