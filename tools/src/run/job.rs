@@ -4,7 +4,7 @@ mod finish;
 mod start;
 
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -104,6 +104,7 @@ impl Job {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
             }
             let now = Instant::now();
+            self.ranks.iter_mut().for_each(|member| member.rank.pmi.go_on());
             self.judge(now);
             if !self.is_ending() && out_of_time.is_some_and(|end| now >= end) {
                 self.end_for(self.timed_out());
@@ -183,8 +184,11 @@ impl Job {
     /// Sends what the server answers, and does what it asks for.
     fn answer(&mut self) {
         while let Some((rank, line)) = self.server.poll_reply() {
-            // A rank that has gone needs no answer, and its end is judged by itself.
-            let _ = (&self.ranks[rank].rank.pmi).write_all(line.as_bytes());
+            let Member { rank: to, host, .. } = &mut self.ranks[rank];
+            if to.pmi.say(line.as_bytes()).is_err() {
+                let (host, what) = (host.clone(), "it does not read what it is told".to_owned());
+                self.end_for(Verdict::Violated { rank, host, what });
+            }
         }
         while let Some(event) = self.server.poll_event() {
             let host = |rank: usize| self.ranks[rank].host.clone();
@@ -312,7 +316,9 @@ impl Job {
         };
         let blaming = self.blame.as_ref().map(Blame::due);
         let timeout = out_of_time.filter(|_| !self.is_ending());
-        let next = heard.chain(killing).chain(blaming).chain(timeout).min();
+        let may_read = |member: &Member| matches!(member.state, State::Running) && member.rank.pmi.are_kept();
+        let reading = self.ranks.iter().any(may_read).then(|| Instant::now() + READING);
+        let next = heard.chain(killing).chain(blaming).chain(timeout).chain(reading).min();
         next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -332,6 +338,9 @@ impl Job {
 /// A rank may exit right behind its last words to the launcher; those come by another way than the news of its end. Its
 /// connection's end says that all was heard, unless what it has started still holds that.
 const HEARING: Duration = Duration::from_millis(100);
+
+/// How soon it is looked again whether a rank has read something of what it was told, and there is room for the rest.
+const READING: Duration = Duration::from_millis(10);
 
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `place` | which rank is where, and on which core |
 //! | `rank` | one rank and everything that it starts |
+//! | `answers` | what is said to a rank, whether it reads or not |
 //! | `output`, `input` | whole lines out, what is typed in |
 //! | `blame` | which of several ranks that failed is named |
 //! | `verdict` | how the job ended, and what to say |
@@ -13,6 +14,7 @@
 //! | `descriptors` | how many of them there may be |
 //! | `guard` | ends the ranks when this command is killed |
 
+mod answers;
 mod blame;
 mod descriptors;
 pub mod guard;

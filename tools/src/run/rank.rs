@@ -11,13 +11,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use sidelane_mpi::launch::{SOCKET, Socket};
 
+use super::answers::Answers;
+
 /// A rank that was started. Its process leads a group of its own, so that signals reach what it starts too.
 #[derive(Debug)]
 pub struct Rank {
     /// Its process, and the number of its group.
     pub pid: u32,
     /// The launcher's end of its PMI connection.
-    pub pmi: UnixStream,
+    pub pmi: Answers,
     /// Its streams, to be taken.
     pub child: Child,
 }
@@ -36,7 +38,7 @@ impl Rank {
             command.pre_exec(move || keep_on_exec(fd));
         }
         let child = command.spawn()?;
-        Ok(Self { pid: child.id(), pmi, child })
+        Ok(Self { pid: child.id(), pmi: Answers::new(pmi), child })
     }
 
     /// Sends a signal to the rank and to what it has started in its group. Only while the rank has not been reaped:

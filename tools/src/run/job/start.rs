@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use sidelane::lab::process;
 use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server};
@@ -86,9 +85,7 @@ impl Job {
         if let Some(to) = started.child.stdin.take() {
             input::feed(to).map_err(system)?;
         }
-        // A rank that does not read its answers must not stop the others'.
-        let quick = started.pmi.set_write_timeout(Some(REPLY_WAIT)).and_then(|()| started.pmi.try_clone());
-        sources::listen(self.sender.clone(), rank, quick.map_err(system)?).map_err(system)?;
+        sources::listen(self.sender.clone(), rank, started.pmi.hear().map_err(system)?).map_err(system)?;
         let eager = rank == 0 && input == Input::FromTerminal;
         let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
         let stream = |number| Stream { number, label: label.clone(), eager };
@@ -112,6 +109,3 @@ impl Job {
 
 /// Ranks talk only when they begin and end, so a short queue is enough; when it is full, they wait.
 const EVENTS_MAX: usize = 1024;
-
-/// A rank asks once and reads the answer, so its socket always has room for one.
-const REPLY_WAIT: Duration = Duration::from_millis(100);

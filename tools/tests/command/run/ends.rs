@@ -68,6 +68,20 @@ fn half_a_line_of_a_rank_that_has_died_says_nothing() {
     });
 }
 
+/// It would fill the launcher's memory, or keep it from hearing others and signals.
+#[test]
+fn a_rank_that_asks_and_never_reads_ends_the_job() {
+    own_stage(|stage| {
+        let script =
+            "echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD; while echo cmd=get_maxes; do :; done >&$PMI_FD";
+        let (code, _, errors) = shells(stage, &["-n", "1", "--timeout", "60"], script);
+        assert!(
+            code == Some(1) && errors.contains("rank 0 ") && errors.contains("it does not read"),
+            "{code:?} {errors}"
+        );
+    });
+}
+
 #[test]
 fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
     own_stage(|stage| {
