@@ -3,7 +3,7 @@
 //! ```text
 //! free --lend, commit--> queued --flush--> free        sent, or refused for good
 //!                          ^  '-----------.
-//!                          '--------------'            the interface's queue is full: again at the next flush
+//!                          '--------------'            the interface takes none now: again at the next flush
 //! ```
 //!
 //! A lone frame goes out by `send`, which saves the submission queue's bookkeeping; several go out in one io_uring
@@ -17,8 +17,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
+use crate::time::{Duration, Instant};
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, TxSlot, socket};
+use crate::{Counters, TxSlot, clock, socket};
 
 /// The transmit side of one interface: small frames, and super-packets where there are any.
 pub struct TxQueue {
@@ -51,18 +52,29 @@ struct Lane {
 struct Queued {
     kind: Kind,
     frame: Filled,
-    /// Flushes at which there was no room for it.
-    tries: u16,
     fate: Fate,
+    /// When it was first not taken.
+    since: Option<Instant>,
 }
 
 /// What became of a frame that was handed to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Sent,
-    /// No room now.
+    /// No room now; the socket is writable when there is.
+    Full,
+    /// Not taken now, and nothing will say when; nor is it tried yet, if it was just committed.
     Later,
     Refused,
+}
+
+/// What to sleep for when the interface did not take everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backlog {
+    /// Until a socket is writable.
+    Room,
+    /// For a while, since nothing tells.
+    Time(Duration),
 }
 
 /// A lent buffer. Dropped without `commit`, it was never taken.
@@ -108,9 +120,10 @@ impl TxQueue {
         Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd(), counters })
     }
 
-    /// True when the interface did not take everything at the last flush.
-    pub fn is_backed_up(&self) -> bool {
-        !self.queue.is_empty()
+    /// What the frames wait for that the interface did not take at the last flush; `None`: it took all.
+    pub fn backlog(&self) -> Option<Backlog> {
+        let is_full = self.queue.first()?.fate == Fate::Full;
+        Some(if is_full { Backlog::Room } else { Backlog::Time(PAUSE) })
     }
 
     /// Hands everything queued to the kernel. The errors are the ones that say that the interface is gone or down.
@@ -197,7 +210,7 @@ impl TxQueue {
                 Ok(()) => Fate::Sent,
                 Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
             };
-            if queued.fate == Fate::Later {
+            if queued.fate.is_open() {
                 break;
             }
         }
@@ -226,7 +239,7 @@ impl TxQueue {
             for queued in &mut self.queue[at..at + count] {
                 queued.fate = fate;
             }
-            if fate == Fate::Later {
+            if fate.is_open() {
                 return;
             }
             at += count;
@@ -236,11 +249,17 @@ impl TxQueue {
 
     /// Takes what has met its fate out of the queue.
     fn settle(&mut self, counters: &mut Counters) {
+        let mut clock = None;
         self.queue.retain_mut(|queued| {
-            queued.tries += 1;
-            match std::mem::replace(&mut queued.fate, Fate::Later) {
-                Fate::Later if queued.tries < TRIES_MAX => return true,
-                Fate::Later | Fate::Refused => counters.tx_failed += 1,
+            match queued.fate {
+                Fate::Full | Fate::Later => {
+                    let now = *clock.get_or_insert_with(clock::monotonic);
+                    if now.since(*queued.since.get_or_insert(now)) < PATIENCE {
+                        return true;
+                    }
+                    counters.tx_failed += 1;
+                }
+                Fate::Refused => counters.tx_failed += 1,
                 Fate::Sent => {
                     counters.tx_frames += 1;
                     counters.tx_bytes += queued.frame.payload_len() as u64;
@@ -294,7 +313,7 @@ impl TxSlot for Lent<'_> {
     #[inline]
     fn commit(self) {
         let frame = self.lease.take();
-        self.queue.push(Queued { kind: self.kind, frame, tries: 0, fate: Fate::Later });
+        self.queue.push(Queued { kind: self.kind, frame, fate: Fate::Later, since: None });
     }
 }
 
@@ -340,10 +359,18 @@ impl TxSlot for LentBefore<'_> {
     }
 }
 
+impl Fate {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Full | Self::Later)
+    }
+}
+
 fn fate_of(errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {
     match errno {
-        // The socket's send buffer or the interface's queue is full.
-        libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
+        // The socket's send buffer is full.
+        libc::EAGAIN => Fate::Full,
+        // The interface's queue is full; or, on a veth, the other end's is, or it has dropped the frame, being down or narrower.
+        libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
         libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
             *down = Err(InterfaceDown);
             Fate::Refused
@@ -385,9 +412,11 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// A frame that finds no room at this many flushes will never find any: a super-packet after its offload was switched
-/// off looks just so. A busy poll loop gets here in 10 ms, three times what 256 frames take on slow (1 Gbit/s) Ethernet.
-const TRIES_MAX: u16 = 10_000;
+/// A frame that is not taken for so long never will be: a super-packet after its offload was switched off looks just so, and whatever
+/// the other end of a veth drops. Three times what 256 frames take on slow (1 Gbit/s) Ethernet.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// Sleep between two tries, where nothing tells of room: half as long as 32 frames, a burst, take on slow Ethernet.
+const PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {

@@ -102,12 +102,43 @@ pub fn lost_offload_fails_large_frames_only() {
         send(&mut a, to_b, &[number]);
         assert_eq!(receive_one(&mut b), [number], "small frames pass by");
     }
-    // More flushes than the driver tries.
-    for _ in 0..10_000 {
+    until("it is given up", || {
         a.flush();
-    }
-    assert_eq!(a.counters().tx_failed, 1);
+        a.counters().tx_failed == 1
+    });
     assert!(!matches!(Uring::open(&Config::new("vA", 2)), Ok(nic) if nic.caps().mtu > nic.caps().mtu_safe));
+}
+
+pub fn what_the_other_end_drops_is_tried_for_a_moment_and_slept_over() {
+    ip("link add vA mtu 9000 type veth peer name vB mtu 1500");
+    ip("link set vA up");
+    ip("link set vB up");
+    let mut a = Uring::open(&Config { real_frames: true, ..Config::new("vA", 1) }).unwrap();
+    let mut b = open("vB", 1);
+    let to_b = a.link(b.caps().addr).unwrap();
+    // One by `send`, and more by one submission, as many as there are buffers.
+    for count in [1, 200] {
+        let (before, waits) = (a.counters(), a.counters().waits);
+        (0..count).for_each(|_| assert!(commit(&mut a, to_b, &[1; 8_000]), "no slot"));
+        let begun = a.now();
+        until("they are given up", || {
+            a.wait(Some(a.now() + Duration::from_millis(100))).unwrap();
+            a.counters().tx_failed - before.tx_failed == count
+        });
+        let took = a.now().since(begun);
+        // A loop of sleeps that do not sleep has thousands.
+        assert!(a.counters().waits - waits <= 100, "{} waits", a.counters().waits - waits);
+        assert!(took < Duration::from_millis(5_000), "{took:?}");
+        let (deadline, waits) = (a.now() + Duration::from_millis(20), a.counters().waits);
+        a.wait(Some(deadline)).unwrap();
+        assert!(a.now() >= deadline && a.counters().waits - waits == 1, "then nothing is left to wait for");
+    }
+    // What is dropped for a moment only comes.
+    ip("link set vB down");
+    send(&mut a, to_b, b"late");
+    ip("link set vB up");
+    a.flush();
+    assert_eq!(receive_one(&mut b), b"late");
 }
 
 pub fn mtu_follows_the_interface() {

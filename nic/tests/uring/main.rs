@@ -67,6 +67,7 @@ inside_a_namespace! {
         removed_interface_is_gone
         interface_that_was_down_carries_frames_again
         lost_offload_fails_large_frames_only
+        what_the_other_end_drops_is_tried_for_a_moment_and_slept_over
         mtu_follows_the_interface
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
         addresses_are_their_interfaces_whatever_their_labels
