@@ -7,8 +7,29 @@ use std::os::fd::FromRawFd;
 
 use crate::socket::check;
 
-/// Asks for all of a `kind` of `protocol`'s by `request`, and shows each answer behind its `struct nlmsghdr`.
+/// Asks for all of a `kind` of `protocol`'s by `request`, and shows each answer behind its `struct nlmsghdr`. While the list changes it is
+/// asked for again, a few times.
 pub fn list(protocol: libc::c_int, kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut answers = Answers::default();
+    for _ in 0..TRIES_MAX {
+        answers = dump(protocol, kind, request)?;
+        if !answers.torn {
+            break;
+        }
+    }
+    answers.messages.iter().for_each(|answer| each(answer));
+    Ok(())
+}
+
+/// What the kernel has told of a list.
+#[derive(Default)]
+struct Answers {
+    messages: Vec<Vec<u8>>,
+    /// The list changed meanwhile: some may be missing, or be told of twice.
+    torn: bool,
+}
+
+fn dump(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Answers> {
     // SAFETY: plain calls; the descriptor is nobody else's.
     let mut kernel = unsafe {
         let socket = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
@@ -19,18 +40,22 @@ pub fn list(protocol: libc::c_int, kind: u16, request: &[u8], mut each: impl FnM
     // Length, kind, flags, number and sender.
     kernel
         .write_all(&[&len.to_ne_bytes(), &kind.to_ne_bytes()[..], &flags.to_ne_bytes(), &[0; 8], request].concat())?;
-    let mut answers = vec![0; ANSWERS_LEN_MAX];
+    let (mut answers, mut bytes) = (Answers::default(), vec![0; ANSWERS_LEN_MAX]);
     loop {
-        let len = kernel.read(&mut answers)?;
-        let mut rest = &answers[..len];
+        let len = match kernel.read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let mut rest = &bytes[..len];
         while let Some((message, behind)) = rest.get(..4).and_then(|len| first(rest, number(len), HEADER_LEN)) {
+            answers.torn |= number(&message[6..8]) & libc::NLM_F_DUMP_INTR as usize != 0;
             match number(&message[4..6]) as libc::c_int {
-                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_DONE => return Ok(answers),
                 libc::NLMSG_ERROR => {
                     let errno = message.get(HEADER_LEN..HEADER_LEN + 4).map_or(0, number) as i32;
                     return Err(io::Error::from_raw_os_error(-errno));
                 }
-                _ => each(&message[HEADER_LEN..]),
+                _ => answers.messages.push(message[HEADER_LEN..].to_vec()),
             }
             rest = behind;
         }
@@ -63,6 +88,8 @@ pub fn number(bytes: &[u8]) -> usize {
 
 /// `struct nlmsghdr`
 const HEADER_LEN: usize = 16;
+/// A list that changes all the time is taken as it is told.
+const TRIES_MAX: usize = 16;
 /// What the kernel tells at a time at most (`netlink_recvmsg`).
 const ANSWERS_LEN_MAX: usize = 32 << 10;
 

@@ -13,16 +13,19 @@ use super::card::Net;
 /// for containers or virtual machines of this host.
 pub fn all() -> Vec<Net> {
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return Vec::new() };
-    let found =
-        interface::addresses().unwrap_or_default().into_iter().filter_map(|Address { interface, ip, prefix }| {
-            let flags = interface.flags(socket.as_fd()).ok()?;
-            let mac = interface.mac(socket.as_fd()).ok().flatten().filter(|mac| *mac != [0; 6]);
-            let mtu = interface.mtu(socket.as_fd()).ok()?;
-            let interface = interface.name();
-            // One that is valid on its link only has to be told with that.
-            let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-            (!link_local && leads_out(&interface, flags)).then_some(Net { interface, ip, prefix, mac, mtu })
-        });
+    let addresses = interface::addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the networks of this host are unknown");
+        Vec::new()
+    });
+    let found = addresses.into_iter().filter_map(|Address { interface, ip, prefix }| {
+        let flags = interface.flags(socket.as_fd()).ok()?;
+        let mac = interface.mac(socket.as_fd()).ok().flatten().filter(|mac| *mac != [0; 6]);
+        let mtu = interface.mtu(socket.as_fd()).ok()?;
+        let interface = interface.name();
+        // One that is valid on its link only has to be told with that.
+        let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        (!link_local && leads_out(&interface, flags)).then_some(Net { interface, ip, prefix, mac, mtu })
+    });
     found.collect()
 }
 

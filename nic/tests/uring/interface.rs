@@ -1,5 +1,6 @@
 //! One endpoint and its interface: errors, rings, what comes and goes.
 
+use std::ops::Range;
 use std::process::Command;
 
 use sidelane_nic::interface::{Interface, addresses};
@@ -8,7 +9,7 @@ use sidelane_nic::uring::{Config, OpenError, Uring};
 use sidelane_nic::{Caps, Nic};
 
 use crate::namespace::{ip, veth};
-use crate::patience::until;
+use crate::patience::{PATIENCE, ended, until};
 use crate::stage::{commit, open, receive_one, send, turn_offloads_off, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
@@ -200,4 +201,30 @@ pub fn addresses_are_their_interfaces_whatever_their_labels() {
         assert_eq!(Interface::with_address(ip).map(|found| found.name()), Some(interface.to_owned()), "{ip}");
     }
     assert!(Interface::with_address("10.0.0.6".parse().unwrap()).is_none(), "the far end's");
+}
+
+pub fn addresses_are_all_told_while_others_go() {
+    // No more at a time than a list is asked for again: each disturbs one list at most.
+    const TOGETHER: usize = 15;
+    let batch = |verb: &str, network: u8, numbers: Range<usize>| {
+        let file = std::env::temp_dir().join(format!("sidelane-{}-{verb}-{network}", std::process::id()));
+        let line = |number| format!("addr {verb} 10.{network}.{}.{}/32 dev vA\n", number / 250, 1 + number % 250);
+        std::fs::write(&file, numbers.map(line).collect::<String>()).unwrap();
+        (Command::new("ip").arg("-batch").arg(&file).spawn().unwrap(), file)
+    };
+    veth("vA", "vB");
+    // Those that go stand before the others, which move up.
+    for (network, count) in [(9, 20 * TOGETHER), (1, 2_000)] {
+        let (mut adding, file) = batch("add", network, 0..count);
+        assert!(ended("adding addresses", &mut adding, PATIENCE).success());
+        std::fs::remove_file(file).unwrap();
+    }
+    for first in (0..20 * TOGETHER).step_by(TOGETHER) {
+        let (mut going, file) = batch("del", 9, first..first + TOGETHER);
+        while going.try_wait().unwrap().is_none() {
+            let told = addresses().unwrap().into_iter().map(|at| at.ip.to_string());
+            assert_eq!(told.filter(|ip| ip.starts_with("10.1.")).count(), 2_000, "the {first}th and so on go");
+        }
+        std::fs::remove_file(file).unwrap();
+    }
 }

@@ -71,5 +71,6 @@ inside_a_namespace! {
         mtu_follows_the_interface
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
         addresses_are_their_interfaces_whatever_their_labels
+        addresses_are_all_told_while_others_go
     }
 }
