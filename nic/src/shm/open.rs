@@ -21,12 +21,17 @@ pub enum OpenError {
     #[error("`{0}` cannot name a domain; use 1 to {DOMAIN_LEN_MAX} letters, digits, `.`, `_` or `-`")]
     BadDomain(String),
     /// Another process, or another endpoint of this one, has that number.
-    #[error("endpoint {endpoint} of domain `{domain}` is in use; choose another number, or none to get a free one")]
+    #[error(
+        "endpoint {endpoint} of domain `{domain}` is taken by {}; choose another number, or none to get a free one",
+        names::process_of(*.stranger)
+    )]
     EndpointTaken {
         /// The domain.
         domain: String,
         /// The number.
         endpoint: u16,
+        /// The other user whose process it is, where it is known to be another's.
+        stranger: Option<u32>,
     },
     /// Every number is in use.
     #[error("all endpoints of domain `{0}` are in use")]
@@ -50,7 +55,13 @@ impl ShmNic {
             return Err(OpenError::BadDomain(domain.to_owned()));
         }
         let (endpoint, listener) = match endpoint {
-            Some(endpoint) => (endpoint, claim(domain, endpoint)?),
+            Some(endpoint) => match claim(domain, endpoint)? {
+                Some(listener) => (endpoint, listener),
+                None => {
+                    let stranger = names::stranger(&socket_name(domain, endpoint));
+                    return Err(OpenError::EndpointTaken { domain: domain.to_owned(), endpoint, stranger });
+                }
+            },
             None => claim_free(domain)?,
         };
         let memory = sys::sealed_memory(BELL_BYTES).map_err(|error| OpenError::System("make shared memory", error))?;
@@ -87,19 +98,18 @@ pub(super) fn socket_name(domain: &str, endpoint: u16) -> String {
     format!("sidelane-shm-{}-{domain}-{endpoint}", names::own_user())
 }
 
-fn claim(domain: &str, endpoint: u16) -> Result<OwnedFd, OpenError> {
-    sys::listen(&socket_name(domain, endpoint)).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => OpenError::EndpointTaken { domain: domain.to_owned(), endpoint },
-        _ => OpenError::System("listen on an abstract socket", error),
-    })
+/// `None`: somebody has it.
+fn claim(domain: &str, endpoint: u16) -> Result<Option<OwnedFd>, OpenError> {
+    match sys::listen(&socket_name(domain, endpoint)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        listener => listener.map(Some).map_err(|error| OpenError::System("listen on an abstract socket", error)),
+    }
 }
 
 fn claim_free(domain: &str) -> Result<(u16, OwnedFd), OpenError> {
     for endpoint in 0..=u16::MAX {
-        match claim(domain, endpoint) {
-            Ok(listener) => return Ok((endpoint, listener)),
-            Err(OpenError::EndpointTaken { .. }) => {}
-            Err(error) => return Err(error),
+        if let Some(listener) = claim(domain, endpoint)? {
+            return Ok((endpoint, listener));
         }
     }
     Err(OpenError::DomainFull(domain.to_owned()))

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::patience::until;
 use crate::rng::Rng;
 use crate::time::Duration;
-use crate::{Link, LinkAddr, LinkError, Nic, TxSlot};
+use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, names};
 
 /// The two ends of one ring, each over a mapping of its own, and a third mapping for whoever breaks the rules.
 fn ring() -> (Producer<Ring>, Consumer<Ring>, Ring) {
@@ -318,7 +318,14 @@ fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
     let domain = domain("names");
     let mut first = ShmNic::open(&domain, Some(7)).unwrap();
     let taken = ShmNic::open(&domain, Some(7)).err().unwrap();
-    assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, .. }), "{taken}");
+    assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, stranger: None, .. }), "{taken}");
+    assert!(taken.to_string().contains("taken by another process"), "{taken}");
+    let (user, others) = (names::own_user() + 1, sys::listen(&socket_name(&domain, 9)).unwrap());
+    // Only root may give it away.
+    if std::os::unix::fs::fchown(&others, Some(user), None).is_ok() {
+        let taken = ShmNic::open(&domain, Some(9)).err().unwrap().to_string();
+        assert!(taken.contains(&format!("taken by a process of user {user}")), "{taken}");
+    }
     let free = ShmNic::open(&domain, None).unwrap();
     assert_eq!(free.caps().addr, LinkAddr::Shm { endpoint: 0 });
     for name in ["", "a/b", "a,b", "x".repeat(65).as_str()] {
