@@ -87,7 +87,8 @@ impl Communicator {
     }
 
     /// A communicator between this group and another one. `leader` of each group reaches the other's by rank `other` of
-    /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing.
+    /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing. An argument that a leader cannot use is an
+    /// error for all of its group, and none that the other side would hear of.
     pub fn intercomm(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
         self.compound(|| self.intercomm_in_parts(leader, bridge, other, tag))
     }
@@ -95,15 +96,15 @@ impl Communicator {
     fn intercomm_in_parts(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
         let leads = self.0.rank == leader;
         let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
-        let heard = if leads { bridge.exchange(&here, other, tag) } else { Ok(Vec::new()) };
-        let met = heard.is_ok();
         // All have to know what their leaders tell this call from others by.
-        let heard = heard.map(|there| {
+        let with_key = |there: Vec<u64>| {
             let own = self.0.group.processes()[self.0.rank as usize];
             let mut leaders = [own, bridge.peers().processes()[other as usize]];
             leaders.sort_unstable();
             [&[bridge.0.id.into(), tag as u64, leaders[0].into(), leaders[1].into()], &there[..]].concat()
-        });
+        };
+        let heard = if leads { bridge.exchange(&here, other, tag).map(with_key) } else { Ok(Vec::new()) };
+        let met = heard.is_ok();
         let side = self.spread(leader, heard).and_then(|heard| {
             let mut heard = heard.into_iter().map(|word| word as u32);
             let [bridge, tag, low, high] =
@@ -138,13 +139,13 @@ impl Communicator {
         Ok(there)
     }
 
-    /// What the leader has heard from elsewhere, known to all of its group; also that it could not hear it.
+    /// What the leader has heard from elsewhere, known to all of its group; also why it could not hear it.
     fn spread(&self, leader: u32, heard: Result<Vec<u64>, ErrorClass>) -> Result<Vec<u64>, ErrorClass> {
-        let mut len = [heard.as_ref().map_or(UNHEARD, |heard| heard.len() as u64)];
+        let mut len = [heard.as_ref().map_or_else(|class| unheard(*class), |heard| heard.len() as u64)];
         self.broadcast(&mut len, leader)?;
         let mut heard = heard?;
-        if len[0] == UNHEARD {
-            return Err(ErrorClass::ProcFailed);
+        if let Some(class) = ErrorClass::ALL.iter().find(|class| unheard(**class) == len[0]) {
+            return Err(*class);
         }
         heard.resize(len[0] as usize, 0);
         self.broadcast(&mut heard, leader)?;
@@ -353,5 +354,7 @@ impl Drop for Part<'_> {
 const AGREE: i32 = 0;
 const MERGE: i32 = 1;
 
-/// In place of a length: the leader has not heard from the other side.
-const UNHEARD: u64 = u64::MAX;
+/// In place of a length, which is far less: the leader has not heard from the other side, and why.
+const fn unheard(class: ErrorClass) -> u64 {
+    u64::MAX - class as u64
+}

@@ -132,6 +132,12 @@ impl Persistent {
         status.map(|status| self.comm.status(status)).transpose()
     }
 
+    /// Asks for a message that is active to be cancelled (MPI-4.1 3.8.4); to be waited for in any case, and its status says whether it was.
+    /// It may be begun again. `Request` while it is inactive, and for collective calls.
+    pub fn cancel(&self) -> Result<(), ErrorClass> {
+        self.comm.local().cancel(&self.active).map_err(|class| self.comm.fail(class))
+    }
+
     /// This call among others.
     pub const fn by_ref(&mut self) -> PersistentRef<'_> {
         PersistentRef(self)
@@ -202,6 +208,11 @@ impl PersistentRef<'_> {
     /// As [`Persistent::test`].
     pub fn test(&mut self) -> Result<Option<Status>, ErrorClass> {
         self.0.test()
+    }
+
+    /// As [`Persistent::cancel`].
+    pub fn cancel(&self) -> Result<(), ErrorClass> {
+        self.0.cancel()
     }
 
     /// The same, for less long.

@@ -95,6 +95,12 @@ impl<T: Equivalence> Repeated<T> {
         self.call.test()
     }
 
+    /// Asks for a message that is active to be cancelled; to be waited for in any case, and its status says whether it was. `Request`
+    /// while it is inactive, and for collective calls.
+    pub fn cancel(&self) -> Result<(), ErrorClass> {
+        self.call.cancel()
+    }
+
     /// For beginning several, and waiting for any of them.
     pub const fn request(&mut self) -> PersistentRef<'_> {
         self.call.by_ref()

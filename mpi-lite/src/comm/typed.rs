@@ -100,7 +100,7 @@ impl Communicator {
         self.status(self.local().finish(&mut pending?))
     }
 
-    /// Sends and receives at the same time.
+    /// Sends and receives at the same time. It returns when both are over, also with an error of the send's: then `room` has what came.
     pub fn sendrecv<T: Equivalence, U: Equivalence>(
         &self,
         data: &[T],

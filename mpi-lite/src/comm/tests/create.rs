@@ -278,6 +278,24 @@ fn nothing_of_a_revoked_communicator_is_taken_for_the_next_ones() {
 }
 
 #[test]
+fn what_a_leader_cannot_use_is_the_same_error_for_its_whole_group() {
+    job(4, |comm| {
+        let half = comm.split(Some((comm.rank() < 2).into()), 0).unwrap().unwrap();
+        let made = |other, tag| half.intercomm(0, &comm, other, tag).map(drop);
+        assert_eq!(made(4, 0), Err(ErrorClass::Rank));
+        assert_eq!(made(0, -7), Err(ErrorClass::Tag));
+        let other = if comm.rank() < 2 { 2 } else { 0 };
+        assert_eq!(made(other, 0), Ok(()));
+        assert_eq!(
+            made(if half.rank() == 0 { other } else { u32::MAX }, 1),
+            Ok(()),
+            "which means nothing but to leaders"
+        );
+        assert_eq!(half.intercomm(2, &comm, other, 0).map(drop), Err(ErrorClass::Root), "no leader of any group");
+    });
+}
+
+#[test]
 fn of_an_intercommunicator_a_part_of_each_side_makes_another_one() {
     job(5, |comm| {
         let (rank, left) = (comm.rank(), comm.rank() < 3);

@@ -74,3 +74,28 @@ fn messages_of_slices_are_begun_again_with_what_is_there_then() {
         comm.barrier().unwrap();
     });
 }
+
+#[test]
+fn a_message_that_is_cancelled_is_begun_again() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        let mut receive = comm.recv_init(vec![0u8], other, 5);
+        assert_eq!(receive.cancel(), Err(ErrorClass::Request));
+        for _ in 0..3 {
+            receive.start().unwrap();
+            receive.cancel().unwrap();
+            assert!(receive.wait().unwrap().cancelled);
+        }
+        receive.start().unwrap();
+        receive.request().cancel().unwrap();
+        assert!(receive.request().wait().unwrap().cancelled);
+        receive.start().unwrap();
+        comm.send(&[7u8], other, 5).unwrap();
+        assert!(!receive.wait().unwrap().cancelled);
+        assert_eq!(receive.room().unwrap(), [7]);
+        let mut barrier = comm.barrier_init().unwrap();
+        barrier.start().unwrap();
+        assert_eq!(barrier.cancel(), Err(ErrorClass::Request));
+        barrier.wait().unwrap();
+    });
+}
