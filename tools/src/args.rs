@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -35,8 +36,26 @@ pub struct Cli {
 impl Cli {
     /// What these words say. Where that makes no sense, or help was asked for, it is told, and the process ends.
     pub fn of(words: Vec<OsString>) -> Self {
-        Self::try_parse_from(words).unwrap_or_else(|error| without_hidden(error).exit())
+        Self::try_parse_from(words).unwrap_or_else(|error| tell_and_exit(&without_hidden(error)))
     }
+}
+
+/// As clap does it, but help that cannot be written is a failure.
+fn tell_and_exit(error: &clap::Error) -> ! {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    if let Err(unwritten) = printed
+        && !error.use_stderr()
+        && unwritten.kind() != io::ErrorKind::BrokenPipe
+    {
+        tell!("error: cannot write to standard output: {unwritten}");
+        std::process::exit(1);
+    }
+    std::process::exit(error.exit_code())
+}
+
+/// True of a command that only this program itself starts.
+pub fn is_hidden(command: &OsStr) -> bool {
+    hidden(&Cli::command()).iter().any(|name| name.as_str() == command)
 }
 
 /// clap suggests also commands that its help does not show: those that only this program itself starts.

@@ -36,7 +36,7 @@ use ladder::LadderCommand;
 fn main() -> ExitCode {
     let cli = Cli::of(run_command::with_np(std::env::args_os()));
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_env("SIDELANE_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_env_filter(log_filter())
         .with_writer(io::stderr)
         .with_ansi(has_colours())
         .log_internal_errors(false)
@@ -81,6 +81,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What `SIDELANE_LOG` says is written to standard error.
+fn log_filter() -> EnvFilter {
+    let warnings = || EnvFilter::new("warn");
+    let Some(wanted) = std::env::var_os("SIDELANE_LOG") else { return warnings() };
+    let wanted = wanted.to_string_lossy();
+    EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+        // Whoever has started a part of this program has told it.
+        if !std::env::args_os().nth(1).is_some_and(|command| args::is_hidden(&command)) {
+            tell!("SIDELANE_LOG=`{wanted}` is no filter ({error}); warnings alone are shown");
+        }
+        warnings()
+    })
 }
 
 /// Whether what is written to standard error may be coloured: by a terminal that can, of a user who wants it (no-color.org).

@@ -117,7 +117,7 @@ impl Report {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);
         let heads = sizes.iter().map(|size| bytes(*size));
-        table.set_header([vec![format!("{ranks} ranks")], heads.collect()].concat());
+        table.set_header([vec![of_ranks(ranks)], heads.collect()].concat());
         let mut names: Vec<&str> = entries.iter().map(|entry| &entry.collective[..]).collect();
         names.dedup();
         // What moves no bytes stands in the first column.
@@ -189,7 +189,7 @@ impl fmt::Display for Report {
         }
         for (ratio, entry) in &slower {
             let Entry { ranks, collective, bytes: size, .. } = entry;
-            writeln!(f, "  {ratio:.2}x {collective} of {ranks} ranks, {}", bytes(*size))?;
+            writeln!(f, "  {ratio:.2}x {collective} of {}, {}", of_ranks(*ranks), bytes(*size))?;
         }
         if !others.is_empty() {
             let compared = self.entries.iter().filter(|entry| entry.ratio.is_some()).count();
@@ -213,6 +213,10 @@ fn time(nanos: f64) -> String {
         micros if micros < 99.95 => format!("{micros:.1}"),
         micros => format!("{micros:.0}"),
     }
+}
+
+fn of_ranks(ranks: usize) -> String {
+    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -246,8 +250,10 @@ mod tests {
     fn without_others_there_are_only_our_times() {
         let mut report = Report::new(&Plan::default(), vec!["ours".to_owned()]);
         report.add(2, 0, &[Cell { collective: Collective::Gather, bytes: 8 }], &[123_456.0]);
+        report.add(1, 0, &[Cell { collective: Collective::Gather, bytes: 8 }], &[98.0]);
         report.finish(vec![String::new()]);
         let text = report.to_string();
+        assert!(text.contains("2 ranks") && text.contains("1 rank "), "{text}");
         assert!(text.contains("123") && !text.contains("slower") && !text.contains(" / "), "{text}");
     }
 }

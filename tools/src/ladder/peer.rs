@@ -31,6 +31,8 @@ pub enum PeerError {
     Local(Spec),
     #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
     Kinds { ours: Spec, theirs: String },
+    #[error("`{0}` is no port, which `--peer HOST:PORT` ends with: it takes 1 to 65535")]
+    NoPort(String),
     #[error("`{0}` is no host: {1}")]
     NoHost(String, io::Error),
     #[error(transparent)]
@@ -42,6 +44,11 @@ impl Peer {
     pub fn meet(host: &str, args: &LadderArgs) -> Result<Self, PeerError> {
         let [NicArg::Driver(nic)] = &args.nic[..] else { return Err(PeerError::NoDriver) };
         let kind = kind_on_a_network(nic)?;
+        if let Some(port) = port_of(host)
+            && !port.parse::<u16>().is_ok_and(|port| port > 0)
+        {
+            return Err(PeerError::NoPort(port.to_owned()));
+        }
         let at = resolve(host).map_err(|error| PeerError::NoHost(host.to_owned(), error))?;
         let (connection, greeting) = remote::connect(&at, STARTS_WITHIN)?;
         match greeting.nic.parse::<Spec>() {
@@ -99,6 +106,12 @@ pub fn last_core() -> usize {
 }
 
 /// All addresses of `host`, of which the machine may serve at one only.
+/// What stands for the port: behind the colon of a name, and behind the brackets of an IPv6 address.
+fn port_of(host: &str) -> Option<&str> {
+    let (name, port) = host.rsplit_once(':')?;
+    (name.ends_with(']') || !name.contains(':')).then_some(port)
+}
+
 fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
     let found: Vec<_> = match host.to_socket_addrs() {
         Ok(found) => found.collect(),

@@ -70,6 +70,12 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));
     let peer = ["ladder", "--peer", "127.0.0.1:9", "--nic", "udp:127.0.0.1:0"];
     assert!(error(&[&peer[..], &["--core", "5000"]].concat()).contains("this process may run on"));
+    for port in ["99999", "0", "x", ""] {
+        for host in ["localhost", "[::1]"] {
+            let text = error(&["ladder", "--peer", &format!("{host}:{port}"), "--nic", "udp:127.0.0.1:0"]);
+            assert!(text.contains(&format!("`{port}` is no port")), "{text}");
+        }
+    }
     assert!(error(&["ladder", "serve", "--nic", "uring:nosuch"]).contains("no interface `nosuch`"));
     assert!(error(&["ladder", "serve", "--nic", "shm:here"]).contains("name a driver of a network"));
     assert!(error(&["ladder", "collectives", "--ranks", "0"]).contains("1 to 256 ranks"));
@@ -152,12 +158,28 @@ fn nobody_has_to_read() {
 #[test]
 fn output_that_is_lost_is_a_failure() {
     let stage = Stage::own_user();
-    for arguments in [&FABRIC[..], &["lab", "status"], &["doctor"]] {
+    for arguments in
+        [&FABRIC[..], &["lab", "status"], &["doctor"], &["--help"], &["run", "-h"], &["help", "lab"], &["--version"]]
+    {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = stage.sidelane(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains("No space left"), "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn a_log_that_cannot_be_is_told_of_in_one_line() {
+    let stage = Stage::own_user();
+    let log = |filter: &str| {
+        let output = stage.sidelane(&FABRIC).env("SIDELANE_LOG", filter).output().unwrap();
+        assert!(output.status.success(), "{filter}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        errors.lines().filter(|line| line.contains("SIDELANE_LOG")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let told = log("sidelane_nic=verbose");
+    assert!(matches!(&told[..], [line] if line.contains("sidelane_nic=verbose")), "{told:?}");
+    assert_eq!(log("sidelane_nic=error"), [""; 0]);
 }
 
 /// The kernel asks for CAP_NET_RAW in the user namespace that owns the network namespace.
