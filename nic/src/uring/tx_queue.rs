@@ -53,7 +53,7 @@ struct Queued {
     kind: Kind,
     frame: Filled,
     fate: Fate,
-    /// When it was first not taken.
+    /// When it was first not taken, or one before it was.
     since: Option<Instant>,
 }
 
@@ -250,10 +250,14 @@ impl TxQueue {
     /// Takes what has met its fate out of the queue.
     fn settle(&mut self, counters: &mut Counters) {
         let mut clock = None;
+        let mut moves = [false; 2];
         self.queue.retain_mut(|queued| {
             match queued.fate {
                 Fate::Full | Fate::Later => {
                     let now = *clock.get_or_insert_with(clock::monotonic);
+                    if moves[queued.kind as usize] {
+                        queued.since = Some(now);
+                    }
                     if now.since(*queued.since.get_or_insert(now)) < PATIENCE {
                         return true;
                     }
@@ -261,6 +265,7 @@ impl TxQueue {
                 }
                 Fate::Refused => counters.tx_failed += 1,
                 Fate::Sent => {
+                    moves[queued.kind as usize] = true;
                     counters.tx_frames += 1;
                     counters.tx_bytes += queued.frame.payload_len() as u64;
                 }
@@ -412,8 +417,8 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// A frame that is not taken for so long never will be: a super-packet after its offload was switched off looks just so, and whatever
-/// the other end of a veth drops. Three times what 256 frames take on slow (1 Gbit/s) Ethernet.
+/// A frame that is not taken for so long, nor any before it, never will be: a super-packet after its offload was switched off looks just
+/// so, and whatever the other end of a veth drops. Eight times what one takes on the slowest Ethernet (10 Mbit/s).
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Sleep between two tries, where nothing tells of room: half as long as 32 frames, a burst, take on slow Ethernet.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -450,5 +455,15 @@ mod tests {
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1_000]).ok()).count();
         assert!(came > 0 && came < usize::from(FRAMES));
         assert_eq!((counters.tx_frames as usize, tx.queue.len()), (came, usize::from(FRAMES) - came));
+        // However long they have waited: while others go, they will.
+        let long_ago = Instant::from_nanos(clock::monotonic().since(Instant::from_nanos(0)).as_nanos() / 2);
+        for goes_on in [true, false] {
+            tx.queue.iter_mut().for_each(|queued| queued.since = Some(long_ago));
+            let before = tx.queue.len();
+            tx.send_each(0, &mut Ok(()));
+            tx.settle(&mut counters);
+            assert_eq!((tx.queue.len() < before, tx.queue.is_empty()), (true, !goes_on));
+        }
+        assert_eq!(counters.tx_frames + counters.tx_failed, u64::from(FRAMES));
     }
 }

@@ -105,13 +105,13 @@ pub fn last_core() -> usize {
     affinity::cores().last().copied().unwrap_or(0)
 }
 
-/// All addresses of `host`, of which the machine may serve at one only.
 /// What stands for the port: behind the colon of a name, and behind the brackets of an IPv6 address.
 fn port_of(host: &str) -> Option<&str> {
     let (name, port) = host.rsplit_once(':')?;
     (name.ends_with(']') || !name.contains(':')).then_some(port)
 }
 
+/// All addresses of `host`, of which the machine may serve at one only.
 fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
     let found: Vec<_> = match host.to_socket_addrs() {
         Ok(found) => found.collect(),
