@@ -45,7 +45,7 @@ impl Words<'_> {
     /// Whether those that `awaits` is true of are all there, and calls may go on.
     fn check(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
         self.hear();
-        if !self.device.gone().is_empty() && self.is_hopeless(awaits) {
+        if !self.device.gone().is_empty() && self.is_hopeless(&awaits) {
             return Err(Error::ProcFailed);
         }
         if self.device.is_revoked(self.members.context) { Err(Error::Revoked) } else { Ok(()) }
@@ -53,7 +53,7 @@ impl Words<'_> {
 
     /// Who is awaited is gone, or may have given up, in this call or one before, because another member is.
     #[cold]
-    fn is_hopeless(&mut self, awaits: impl Fn(usize) -> bool) -> bool {
+    fn is_hopeless(&mut self, awaits: &dyn Fn(usize) -> bool) -> bool {
         let gone = self.device.gone();
         if !gone.iter().any(|process| self.members.whole.contains(process)) {
             return false;

@@ -51,7 +51,7 @@ fn every_call_that_is_made_at_once() {
         met(size, |device, mut ranks, rank| {
             let mut turn = 0;
             for len in [0, 2, 8, 1000, 20_000].repeat(20) {
-                every_call(size as usize, rank, len, |call, send, receive| {
+                every_call(size as usize, rank, len, &mut |call, send, receive| {
                     turn += 1;
                     let tries = (turn / 3 + rank) % 3 != 1;
                     if let Some(done) = tries.then(|| call_now(&ranks, device, call, send, receive)).flatten() {

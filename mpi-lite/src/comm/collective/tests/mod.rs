@@ -49,8 +49,11 @@ fn run(size: u32, each: &(dyn Fn(&mut Device) + Sync)) {
     });
 }
 
+/// How a call is made.
+type Make<'a> = &'a mut dyn FnMut(Call, Option<&[u8]>, &mut [u8]);
+
 /// Every call once, with blocks of `len` bytes.
-fn every_call(size: usize, rank: usize, len: usize, mut call: impl FnMut(Call, Option<&[u8]>, &mut [u8])) {
+fn every_call(size: usize, rank: usize, len: usize, call: Make) {
     let root = size / 2;
     let (own, all): (_, Vec<u8>) = (input(rank, len), (0..size).flat_map(|rank| input(rank, len)).collect());
     let what = format!("rank {rank} of {size}, {len} bytes");
@@ -129,7 +132,7 @@ fn every_call_by_messages() {
         job(size, |device, ranks| {
             let (mut ranks, rank) = (ranks.without_shared_memory(), (size - 1 - device.own()) as usize);
             for len in [0, 2, 1000, 20_000, 300_000] {
-                every_call(size as usize, rank, len, |call, send, receive| {
+                every_call(size as usize, rank, len, &mut |call, send, receive| {
                     ranks.call(device, call, send, receive, &mut compose).unwrap();
                 });
             }
@@ -143,7 +146,7 @@ fn every_call_by_shared_memory() {
         job(size, |device, mut ranks| {
             let rank = (size - 1 - device.own()) as usize;
             for len in [0, 2, 1000, 20_000, 300_000] {
-                every_call(size as usize, rank, len, |call, send, receive| {
+                every_call(size as usize, rank, len, &mut |call, send, receive| {
                     ranks.call(device, call, send, receive, &mut compose).unwrap();
                 });
             }
@@ -178,12 +181,12 @@ fn every_call_that_does_not_wait() {
             ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
             for len in [0, 2, 1000, 20_000, 300_000] {
                 let mut queued = 0;
-                every_call(size as usize, rank, len, |call, send, receive| match begin(&ranks, call, send, receive) {
-                    Some(mut call) => {
-                        finish(device, &mut call).unwrap();
-                        queued += 1;
-                    }
-                    None => ranks.call(device, call, send, receive, &mut compose).unwrap(),
+                every_call(size as usize, rank, len, &mut |call, send, receive| {
+                    let Some(mut begun) = begin(&ranks, call, send, receive) else {
+                        return ranks.call(device, call, send, receive, &mut compose).unwrap();
+                    };
+                    finish(device, &mut begun).unwrap();
+                    queued += 1;
                 });
                 assert_eq!(queued, 12, "all but those with lengths of their own");
             }
@@ -213,7 +216,7 @@ fn calls_that_do_not_wait_go_on_beside_those_that_do() {
                 })
                 .collect();
             // One that waits moves them on, as every turn of a process does.
-            let mut turns = Beside { device, calls: &mut calls, over: [false; 5] };
+            let mut turns = Beside { device, calls: &mut calls, over: [false; 5], turns: 0 };
             let mut output = vec![0; len];
             ranks.call(&mut turns, all, Some(&own), &mut output, &mut compose).unwrap();
             assert!(output == combined(5, len));
@@ -228,11 +231,12 @@ fn calls_that_do_not_wait_go_on_beside_those_that_do() {
     });
 }
 
-/// Moves calls on in any order.
+/// Moves calls on in any order, and counts its turns.
 struct Beside<'a> {
     device: &'a mut Device,
     calls: &'a mut [Queued],
     over: [bool; 5],
+    turns: u32,
 }
 
 impl Turns for Beside<'_> {
@@ -244,6 +248,7 @@ impl Turns for Beside<'_> {
         for (call, over) in self.calls.iter_mut().zip(&mut self.over).rev() {
             *over = *over || call.advance(self.device).unwrap();
         }
+        self.turns += 1;
         self.device.progress()
     }
 }
@@ -253,7 +258,7 @@ impl Turns for Beside<'_> {
 fn of_many_calls_in_memory_some_take_a_turn() {
     job(2, |device, mut ranks| {
         ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
-        let mut turns = Counted { device, turns: 0 };
+        let mut turns = Beside { device, calls: &mut [], over: [false; 5], turns: 0 };
         for few in [true, false] {
             let before = turns.turns;
             for _ in 0..1_000 {
@@ -269,22 +274,6 @@ fn of_many_calls_in_memory_some_take_a_turn() {
             assert!(turns.turns - before >= 1_000 / TURNLESS_MAX);
         }
     });
-}
-
-struct Counted<'a> {
-    device: &'a mut Device,
-    turns: u32,
-}
-
-impl Turns for Counted<'_> {
-    fn device(&mut self) -> &mut Device {
-        self.device
-    }
-
-    fn turn(&mut self) -> bool {
-        self.turns += 1;
-        self.device.progress()
-    }
 }
 
 #[test]

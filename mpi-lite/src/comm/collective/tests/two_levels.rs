@@ -31,7 +31,7 @@ fn every_call_by_the_memory_of_each_host() {
     for hosts in LAYOUTS {
         on_hosts(hosts, |device, mut ranks, rank| {
             for len in [0, 2, 1000, 20_000, 100_000] {
-                every_call(hosts.len(), rank, len, |call, send, receive| {
+                every_call(hosts.len(), rank, len, &mut |call, send, receive| {
                     ranks.call(device, call, send, receive, &mut compose).unwrap();
                 });
             }
