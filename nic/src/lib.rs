@@ -33,6 +33,8 @@ mod forward;
 pub mod interface;
 mod link_table;
 pub mod mem;
+#[cfg(not(loom))]
+mod memfd;
 mod names;
 mod netlink;
 mod own_slot;

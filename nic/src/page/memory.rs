@@ -1,12 +1,14 @@
 //! The memory of a page, seen as words.
-#![allow(unsafe_code)] // memfd_create, seals, mmap.
+#![allow(unsafe_code)] // Seals, mmap.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
+
+use crate::memfd;
 
 /// Mapped memory that keeps its size.
 pub(super) struct Memory {
@@ -25,14 +27,7 @@ impl Memory {
     /// New memory, zeroed, which nobody but this mapping can ever write.
     pub(super) fn new(words: usize) -> io::Result<Self> {
         let len = (words * 8).next_multiple_of(PAGE_BYTES);
-        // SAFETY: the name is a C string; the kernel copies it. The descriptor that comes back is ours.
-        let file = unsafe {
-            let fd = libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-            check(fd)?;
-            OwnedFd::from_raw_fd(fd)
-        };
-        // SAFETY: a plain call on a descriptor that we own.
-        check(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) })?;
+        let file = OwnedFd::from(memfd::create(NAME, len)?);
         let mut memory = Self::map(&file, len, libc::PROT_READ | libc::PROT_WRITE)?;
         let fd = file.as_raw_fd();
         // SAFETY: plain calls on a descriptor that we own. Only writing by others needs Linux 5.1; without it a process of

@@ -1,15 +1,16 @@
 //! The memory, and how it is mapped.
-#![allow(unsafe_code)] // memfd_create, seals, mmap, and copies to and from what another process may write meanwhile.
+#![allow(unsafe_code)] // Seals, mmap, and copies to and from what another process may write meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
 use super::Ticket;
 use crate::copy::copy_raw;
+use crate::memfd;
 
 /// Shared memory of a size that cannot change. Bytes are copied in and out, never borrowed: another process may write any
 /// time, so what is read means something only after the other side has said so, by a message or a signal.
@@ -36,15 +37,7 @@ impl Shared {
     }
 
     fn create(len: usize, flags: libc::c_int) -> io::Result<Self> {
-        // SAFETY: The name is a C string, which the kernel copies. The descriptor that comes back is nobody else's.
-        let file = unsafe {
-            let fd = libc::memfd_create(c"sidelane-share".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            File::from(OwnedFd::from_raw_fd(fd))
-        };
-        file.set_len(len as u64)?;
+        let file = memfd::create(c"sidelane-share", len)?;
         // SAFETY: A plain call on a descriptor that we own.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) } < 0 {
             return Err(io::Error::last_os_error());

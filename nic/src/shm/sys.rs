@@ -8,18 +8,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::sync::AtomicU32;
+use crate::memfd;
 use crate::time::Duration;
 
 /// Memory without a name, all zeroes, whose size nobody can change any more.
 pub(super) fn sealed_memory(len: usize) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string; the kernel copies it.
-    let fd =
-        owned(unsafe { libc::memfd_create(c"sidelane-shm".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
-    // SAFETY: plain calls on a descriptor that we own.
-    unsafe {
-        check(libc::ftruncate(fd.as_raw_fd(), len as libc::off_t))?;
-        check(libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS | libc::F_SEAL_SEAL))?;
-    }
+    let fd = OwnedFd::from(memfd::create(c"sidelane-shm", len)?);
+    // SAFETY: a plain call on a descriptor that we own.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS | libc::F_SEAL_SEAL) })?;
     Ok(fd)
 }
 

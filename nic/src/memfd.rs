@@ -1,0 +1,66 @@
+//! Memory without a name in any file system, which other processes map by its descriptor: memfd_create(2).
+#![allow(unsafe_code)] // memfd_create, getrlimit.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// All zeroes, and not sealed yet. `/proc` shows it by `name`.
+pub(crate) fn create(name: &CStr, len: usize) -> io::Result<File> {
+    // SAFETY: the name is a C string, which the kernel copies. The descriptor that comes back is nobody else's.
+    let file = unsafe {
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        File::from(OwnedFd::from_raw_fd(fd))
+    };
+    // Beyond its limit a process is ended by a signal (SIGXFSZ), unless it has made provision.
+    if len as u64 > longest_file() {
+        let why = "it counts as a file, and none may be so long; `ulimit -f unlimited` lifts that";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    file.set_len(len as u64)?;
+    Ok(file)
+}
+
+/// Bytes of the longest file that this process may make.
+fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is a valid place for the answer; on failure it stays as it is.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::page::Page;
+    use crate::share::Shared;
+    use crate::shm::{OpenError, ShmNic};
+
+    #[test]
+    #[ignore = "run by another test"]
+    fn part_of_a_process_whose_files_are_short() {
+        let refused = |error: io::Error| error.kind() == io::ErrorKind::FileTooLarge;
+        assert!(Shared::new(4096).is_err_and(refused) && Shared::lazy(4096).is_err_and(refused));
+        assert!(Page::new(&[], &[]).is_err_and(refused));
+        match ShmNic::open(&format!("short-files-{}", std::process::id()), None) {
+            Err(OpenError::System(_, error)) => assert!(refused(error)),
+            _ => panic!("a doorbell is no longer than a file may be"),
+        }
+    }
+
+    #[test]
+    fn memory_longer_than_a_file_may_be_is_an_error_and_not_the_end() {
+        let own = std::env::current_exe().unwrap();
+        let part = "memfd::tests::part_of_a_process_whose_files_are_short";
+        let script = "ulimit -f 1; exec \"$0\" --exact \"$1\" --ignored";
+        let output = Command::new("sh").args(["-c", script]).arg(own).arg(part).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    }
+}
