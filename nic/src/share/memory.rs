@@ -1,5 +1,5 @@
 //! The memory, and how it is mapped.
-#![allow(unsafe_code)] // Seals, mmap, and copies to and from what another process may write meanwhile.
+#![allow(unsafe_code)] // Seals, mmap, sysinfo, and copies to and from what another process may write meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,8 +26,12 @@ pub struct Shared {
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// New memory of zeros, all of it taken from the system at once.
+    /// New memory of zeros, all of it taken from the system at once. More than the machine has is refused.
     pub fn new(len: usize) -> io::Result<Self> {
+        // The kernel would give what there is, and then end processes.
+        if len as u64 > memory_of_machine() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         Self::create(len, libc::MAP_POPULATE)
     }
 
@@ -159,6 +163,17 @@ impl Drop for Shared {
         // SAFETY: Mapped by `map` with this length, and nothing borrows from it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
+}
+
+/// Bytes, with what may be swapped out. As much as there can be where the system does not tell.
+fn memory_of_machine() -> u64 {
+    // SAFETY: all zeroes are a value of it.
+    let mut known: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: `known` is a valid place for the answer.
+    if unsafe { libc::sysinfo(&raw mut known) } < 0 {
+        return u64::MAX;
+    }
+    known.totalram.saturating_add(known.totalswap).saturating_mul(known.mem_unit.into())
 }
 
 const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
