@@ -1,13 +1,14 @@
 //! Everybody tells everybody a text, however long: each puts it, in words that fit, and gets the others'.
 
 use super::client::{Client, PmiError};
+use super::reply::Maxes;
 
 /// Tells all ranks `text` and returns everybody's, by rank.
 pub fn all(client: &mut Client, text: &str) -> Result<Vec<String>, PmiError> {
     let round = client.exchanges;
     client.exchanges += 1;
     let own = client.rank();
-    let parts = split(text, part_max(client));
+    let parts = split(text, part_max(client.space(), client.maxes()));
     for (number, part) in parts.iter().enumerate() {
         // The first part tells how many there are.
         let part = if number == 0 { format!("{}:{part}", parts.len()) } else { part.clone() };
@@ -45,9 +46,9 @@ fn key(round: usize, rank: impl std::fmt::Display, part: usize) -> String {
 }
 
 /// Longest part of a value: with the command before it, it has to fit a line of MPICH's and Slurm's launchers.
-fn part_max(client: &Client) -> usize {
-    let before = format!("cmd=put kvsname={} key= value=\n", client.space()).len() + client.maxes().key;
-    let room = OTHERS_LINE_MAX.saturating_sub(before).min(client.maxes().value);
+fn part_max(space: &str, maxes: Maxes) -> usize {
+    let before = format!("cmd=put kvsname={space} key= value=\n").len().saturating_add(maxes.key);
+    let room = OTHERS_LINE_MAX.saturating_sub(before).min(maxes.value);
     // A launcher that takes less than this takes nothing that could be told.
     room.saturating_sub(COUNT_MAX).max(16)
 }
@@ -97,6 +98,13 @@ fn unescape(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn parts_have_a_length_whatever_the_launcher_says_to_take() {
+        for (key, value, most) in [(64, 1024, 917), (64, 100, 92), (usize::MAX, usize::MAX, 16), (0, 0, 16)] {
+            assert_eq!(part_max("kvs_1", Maxes { space: 256, key, value }), most);
+        }
+    }
 
     proptest! {
         #[test]
