@@ -76,8 +76,8 @@ pub enum OpenError {
     },
     /// The other end of a pair is not there.
     #[error(
-        "nobody serves the other end ({args}): start that first, with `,server` behind the same name, and with `mtu=`, `shared` \
-         and `lossy` as here; the end of a pair, and of no other, has to be another process of this user{}",
+        "nobody serves the other end ({args}): start that first, with `,server` behind the same name, and with `secret=`, \
+         `mtu=`, `shared` and `lossy` as here; the end of a pair, and of no other, has to be another process of this user{}",
         and_of_dpdk(log)
     )]
     NobodyThere {

@@ -194,7 +194,8 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
     let nobody = |opened: Result<(), OpenError>| {
         let error = opened.unwrap_err();
         assert!(matches!(error, OpenError::NobodyThere { .. }), "{error}");
-        assert!(error.to_string().contains("`lossy` as here"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("`lossy` as here") && text.contains("`secret=`"), "{text}");
     };
     let other_mtu = Config { mtu: Some(9000), ..client.clone() };
     let shared = Config { shared: true, ..client.clone() };
@@ -209,6 +210,10 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
         send(&mut there, link, 5);
         there.flush();
         assert_eq!(receive(&mut here), 5);
+    }
+    {
+        let _here = Pair::open(&Config::new(format!("{device},server,secret=one"))).unwrap();
+        nobody(Pair::open(&Config::new(format!("{device},secret=other"))).map(drop));
     }
     let _here = Dpdk::open(&server).unwrap();
     nobody(Pair::open(&client).map(drop));
