@@ -6,9 +6,6 @@
 #![allow(unsafe_code)] // rdtsc, cpuid and clock_gettime.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-#[cfg(target_arch = "x86_64")]
-use std::sync::atomic::Ordering;
 
 use crate::time::Instant;
 
@@ -68,8 +65,8 @@ impl Clock {
 
 /// The timestamp counter and what one of its ticks is worth.
 struct Tsc {
-    /// The counter when the time was `nanos`; times are counted from here. Where the counter has begun anew, as if it had not.
-    ticks: AtomicU64,
+    /// Counter and time at one moment; times are counted from here.
+    ticks: u64,
     nanos: u64,
     /// Nanoseconds a tick, in units of 2^-32.
     nanos_per_tick: u64,
@@ -88,35 +85,17 @@ impl Tsc {
             let elapsed = nanos - start_nanos;
             if elapsed >= CALIBRATION_NS {
                 let scale = (u128::from(elapsed) << 32) / u128::from(ticks.checked_sub(start_ticks)?.max(1));
-                return Some(Self { ticks: ticks.into(), nanos, nanos_per_tick: u64::try_from(scale).ok()? });
+                return Some(Self { ticks, nanos, nanos_per_tick: u64::try_from(scale).ok()? });
             }
         }
     }
 
     #[inline]
     fn now(&self) -> Instant {
-        let (read, from) = (read_tsc(), self.ticks.load(Ordering::Relaxed));
-        let ticks = read.wrapping_sub(from);
-        if ticks > u64::MAX / 2 {
-            return self.before(read, from);
-        }
+        // Saturating: another core's counter may stand a few ticks before the one that was calibrated.
+        let ticks = read_tsc().saturating_sub(self.ticks);
         let nanos = (u128::from(ticks) * u128::from(self.nanos_per_tick)) >> 32;
         Instant::from_nanos(self.nanos + nanos as u64)
-    }
-
-    /// The time where the counter stands before `from`: another core's, by a few ticks; or after a suspend to memory or disk, from which
-    /// many processors' begin at 0 again. Timers would wait for as long as the machine had run.
-    #[cold]
-    fn before(&self, read: u64, from: u64) -> Instant {
-        if from.wrapping_sub(read) < APART_MAX {
-            return Instant::from_nanos(self.nanos);
-        }
-        let now = system_clock();
-        let elapsed = now.as_nanos().saturating_sub(self.nanos);
-        let ticks = (u128::from(elapsed) << 32) / u128::from(self.nanos_per_tick.max(1));
-        // One word, so that no thread reads half of it; two that come here store what is as good.
-        self.ticks.store(read.wrapping_sub(ticks as u64), Ordering::Relaxed);
-        now
     }
 }
 
@@ -181,10 +160,6 @@ fn system_clock() -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A tenth of a second, or more. The kernel would not keep time by counters of two cores that are so far apart.
-#[cfg(target_arch = "x86_64")]
-const APART_MAX: u64 = 1 << 29;
-
 /// Two readings are each good to about 20 ns: over 2 ms that is 20 ppm.
 #[cfg(target_arch = "x86_64")]
 const CALIBRATION_NS: u64 = 2_000_000;
@@ -201,21 +176,6 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn a_counter_that_begins_anew_goes_on_from_the_kernels_time() {
-        let nanos_per_tick = Tsc::calibrate().map_or(1 << 32, |tsc| tsc.nanos_per_tick);
-        let began = system_clock();
-        // As far from its beginning as the machine had run before.
-        let tsc =
-            Tsc { ticks: (read_tsc() + (1 << 45)).into(), nanos: began.as_nanos() - 1_000_000_000, nanos_per_tick };
-        let first = tsc.now();
-        assert!(first >= began && first <= system_clock());
-        crate::patience::until("time goes on", || tsc.now() > first);
-        let early = Tsc { ticks: (read_tsc() + APART_MAX / 2).into(), ..tsc };
-        assert_eq!(early.now().as_nanos(), early.nanos, "another core's counter");
     }
 
     #[test]
