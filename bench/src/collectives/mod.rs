@@ -3,7 +3,7 @@
 pub mod rank;
 mod table;
 
-pub use table::{Entry, Report, Taken};
+pub use table::{Entry, Report, Taken, of_ranks};
 
 use std::fmt;
 use std::str::FromStr;

@@ -215,7 +215,8 @@ fn time(nanos: f64) -> String {
     }
 }
 
-fn of_ranks(ranks: usize) -> String {
+/// "1 rank", "2 ranks".
+pub fn of_ranks(ranks: usize) -> String {
     format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
 }
 

@@ -206,6 +206,7 @@ pub fn play_both<A: Transport, B: Transport>(
 
 fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut T) -> Result<Outcome, Broken> {
     let deadline = now_ns() + pattern.limit_ns;
+    let turns_per_clock = if transport.is_blocking() { 1 } else { TURNS_PER_CLOCK };
     let mut turns = 0;
     loop {
         match part.turn(transport)? {
@@ -214,7 +215,7 @@ fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut 
             Turn::Done => break,
         }
         turns += 1;
-        if (transport.is_blocking() || turns % TURNS_PER_CLOCK == 0) && now_ns() > deadline {
+        if turns % turns_per_clock == 0 && now_ns() > deadline {
             return Err(Broken::Deadline);
         }
     }

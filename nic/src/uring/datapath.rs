@@ -2,7 +2,7 @@
 
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
-use super::tx_queue::{Backlog, Kind, Lent, LentBefore};
+use super::tx_queue::{Kind, Lent, LentBefore};
 use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
@@ -160,15 +160,11 @@ impl Uring {
             return Ok(());
         }
         self.counters.waits += 1;
-        let (for_room, limit) = match self.tx.backlog() {
-            None => (false, limit),
-            Some(Backlog::Room) => (true, limit),
-            Some(Backlog::Time(pause)) => (false, Some(limit.map_or(pause, |limit| limit.min(pause)))),
-        };
+        let limit = [limit, self.tx.again_after()].into_iter().flatten().min();
         let (small, event) = (self.small.socket(), self.alarm.event());
         match self.dressed.as_ref() {
-            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], for_room, event, limit)?,
-            None => socket::poll(&[small], for_room, event, limit)?,
+            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], false, event, limit)?,
+            None => socket::poll(&[small], false, event, limit)?,
         };
         self.look_for_interface();
         Ok(())

@@ -53,28 +53,18 @@ struct Queued {
     kind: Kind,
     frame: Filled,
     fate: Fate,
-    /// When it was first not taken, or one before it was.
+    /// When it was first not taken, or one before it was; and flushes since.
     since: Option<Instant>,
+    tries: u16,
 }
 
 /// What became of a frame that was handed to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Sent,
-    /// No room now; the socket is writable when there is.
-    Full,
-    /// Not taken now, and nothing will say when; nor is it tried yet, if it was just committed.
+    /// Not taken now, or not tried yet.
     Later,
     Refused,
-}
-
-/// What to sleep for when the interface did not take everything.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backlog {
-    /// Until a socket is writable.
-    Room,
-    /// For a while, since nothing tells.
-    Time(Duration),
 }
 
 /// A lent buffer. Dropped without `commit`, it was never taken.
@@ -120,10 +110,10 @@ impl TxQueue {
         Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd(), counters })
     }
 
-    /// What the frames wait for that the interface did not take at the last flush; `None`: it took all.
-    pub fn backlog(&self) -> Option<Backlog> {
-        let is_full = self.queue.first()?.fate == Fate::Full;
-        Some(if is_full { Backlog::Room } else { Backlog::Time(PAUSE) })
+    /// When to flush again, where the interface did not take everything. A socket that is writable says nothing of that: the
+    /// interface's queue may be full, or the other end's.
+    pub fn again_after(&self) -> Option<Duration> {
+        (!self.queue.is_empty()).then_some(PAUSE)
     }
 
     /// Hands everything queued to the kernel. The errors are the ones that say that the interface is gone or down.
@@ -189,7 +179,7 @@ impl TxQueue {
         };
         for completion in ring.completion() {
             let Some(queued) = self.queue.get_mut(completion.user_data() as usize) else { continue };
-            queued.fate = fate_of(-completion.result(), down);
+            queued.fate = queued.fate_by(-completion.result(), down);
         }
         if taken < self.queue.len() {
             // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
@@ -208,9 +198,9 @@ impl TxQueue {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
             queued.fate = match socket::send(lane.socket.as_fd(), lane.buffers.bytes(queued.frame)) {
                 Ok(()) => Fate::Sent,
-                Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
+                Err(error) => queued.fate_by(error.raw_os_error().unwrap_or(0), down),
             };
-            if queued.fate.is_open() {
+            if queued.fate == Fate::Later {
                 break;
             }
         }
@@ -234,12 +224,12 @@ impl TxQueue {
                     self.trains = None;
                     break;
                 }
-                Err(error) => fate_of(error.raw_os_error().unwrap_or(0), down),
+                Err(error) => self.queue[at].fate_by(error.raw_os_error().unwrap_or(0), down),
             };
             for queued in &mut self.queue[at..at + count] {
                 queued.fate = fate;
             }
-            if fate.is_open() {
+            if fate == Fate::Later {
                 return;
             }
             at += count;
@@ -253,15 +243,12 @@ impl TxQueue {
         let mut moves = [false; 2];
         self.queue.retain_mut(|queued| {
             match queued.fate {
-                Fate::Full | Fate::Later => {
-                    let now = *clock.get_or_insert_with(clock::monotonic);
-                    if moves[queued.kind as usize] {
-                        queued.since = Some(now);
+                Fate::Later => {
+                    if queued.since.is_none() || moves[queued.kind as usize] {
+                        (queued.since, queued.tries) = (Some(*clock.get_or_insert_with(clock::monotonic)), 0);
                     }
-                    if now.since(*queued.since.get_or_insert(now)) < PATIENCE {
-                        return true;
-                    }
-                    counters.tx_failed += 1;
+                    queued.tries = queued.tries.saturating_add(1);
+                    return true;
                 }
                 Fate::Refused => counters.tx_failed += 1,
                 Fate::Sent => {
@@ -318,7 +305,7 @@ impl TxSlot for Lent<'_> {
     #[inline]
     fn commit(self) {
         let frame = self.lease.take();
-        self.queue.push(Queued { kind: self.kind, frame, fate: Fate::Later, since: None });
+        self.queue.push(Queued { kind: self.kind, frame, fate: Fate::Later, since: None, tries: 0 });
     }
 }
 
@@ -364,23 +351,25 @@ impl TxSlot for LentBefore<'_> {
     }
 }
 
-impl Fate {
-    fn is_open(self) -> bool {
-        matches!(self, Self::Full | Self::Later)
-    }
-}
-
-fn fate_of(errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {
-    match errno {
-        // The socket's send buffer is full.
-        libc::EAGAIN => Fate::Full,
-        // The interface's queue is full; or, on a veth, the other end's is, or it has dropped the frame, being down or narrower.
-        libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
-        libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
-            *down = Err(InterfaceDown);
-            Fate::Refused
+impl Queued {
+    /// What becomes of it when the kernel answers `errno`.
+    #[cold]
+    fn fate_by(&self, errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {
+        match errno {
+            // The socket's send buffer or the interface's queue is full; or, on a veth, the other end's is, or it has dropped the frame,
+            // being down or narrower; or an interface has no carrier.
+            libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM if !self.is_hopeless() => Fate::Later,
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
+                *down = Err(InterfaceDown);
+                Fate::Refused
+            }
+            _ => Fate::Refused,
         }
-        _ => Fate::Refused,
+    }
+
+    fn is_hopeless(&self) -> bool {
+        let since = self.since.filter(|_| self.tries >= TRIES_MIN);
+        since.is_some_and(|since| clock::monotonic().since(since) >= PATIENCE)
     }
 }
 
@@ -420,7 +409,9 @@ fn advice(error: &io::Error) -> &'static str {
 /// A frame that is not taken for so long, nor any before it, never will be: a super-packet after its offload was switched off looks just
 /// so, and whatever the other end of a veth drops. Eight times what one takes on the slowest Ethernet (10 Mbit/s).
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Sleep between two tries, where nothing tells of room: half as long as 32 frames, a burst, take on slow Ethernet.
+/// Nor has time passed that this process was away.
+const TRIES_MIN: u16 = 16;
+/// Sleep between two tries: half as long as 32 frames, a burst, take on slow (1 Gbit/s) Ethernet.
 const PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
@@ -440,8 +431,9 @@ mod tests {
     fn frames_behind_one_that_must_wait_are_not_sent() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        // More than a socket's queue holds (/proc/sys/net/unix/max_dgram_qlen: 10, or as much memory).
-        const FRAMES: u16 = 600;
+        // Room for some (a frame of 1,000 bytes takes two or three times that), whatever this machine gives sockets.
+        socket::set_int_option(ours.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 32 << 10).unwrap();
+        const FRAMES: u16 = 200;
         let lane = LaneConfig { socket: ours.into(), buffers: FRAMES, payload_max: 1_000 };
         let mut tx = TxQueue::new(lane, None, None);
         for _ in 0..FRAMES {
@@ -455,15 +447,18 @@ mod tests {
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1_000]).ok()).count();
         assert!(came > 0 && came < usize::from(FRAMES));
         assert_eq!((counters.tx_frames as usize, tx.queue.len()), (came, usize::from(FRAMES) - came));
-        // However long they have waited: while others go, they will.
-        let long_ago = Instant::from_nanos(clock::monotonic().since(Instant::from_nanos(0)).as_nanos() / 2);
-        for goes_on in [true, false] {
-            tx.queue.iter_mut().for_each(|queued| queued.since = Some(long_ago));
-            let before = tx.queue.len();
+        let long_ago = Some(Instant::from_nanos(clock::monotonic().as_nanos() / 2));
+        let mut again = |tries, tx: &mut TxQueue| {
+            tx.queue.iter_mut().for_each(|queued| (queued.since, queued.tries) = (long_ago, tries));
             tx.send_each(0, &mut Ok(()));
             tx.settle(&mut counters);
-            assert_eq!((tx.queue.len() < before, tx.queue.is_empty()), (true, !goes_on));
-        }
+            counters.tx_failed
+        };
+        assert_eq!(again(0, &mut tx), 0);
+        assert!(tx.queue.iter().all(|queued| queued.since > long_ago), "others went");
+        assert_eq!(again(TRIES_MIN - 1, &mut tx), 0, "it was seldom tried");
+        let waiting = tx.queue.len();
+        assert_eq!((again(TRIES_MIN, &mut tx), tx.queue.len()), (waiting as u64, 0));
         assert_eq!(counters.tx_frames + counters.tx_failed, u64::from(FRAMES));
     }
 }

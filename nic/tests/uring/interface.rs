@@ -134,12 +134,26 @@ pub fn what_the_other_end_drops_is_tried_for_a_moment_and_slept_over() {
         a.wait(Some(deadline)).unwrap();
         assert!(a.now() >= deadline && a.counters().waits - waits == 1, "then nothing is left to wait for");
     }
-    // What is dropped for a moment only comes.
+    // Whatever is behind it comes.
+    assert!(commit(&mut a, to_b, &[1; 8_000]));
+    (0..10).for_each(|number| assert!(commit(&mut a, to_b, &[number])));
+    let mut came = 0;
+    until("those behind it come", || {
+        a.flush();
+        b.rx_burst(16, |frame, _| {
+            assert_eq!(frame, [came]);
+            came += 1;
+        });
+        came == 10
+    });
+    // And what is dropped for a moment only.
     ip("link set vB down");
     send(&mut a, to_b, b"late");
     ip("link set vB up");
-    a.flush();
-    assert_eq!(receive_one(&mut b), b"late");
+    until("it comes", || {
+        a.flush();
+        b.rx_burst(1, |frame, _| assert_eq!(frame, b"late")) == 1
+    });
 }
 
 pub fn mtu_follows_the_interface() {

@@ -53,9 +53,11 @@ pub(super) struct Core<D: Driven> {
     untold: Vec<PeerId>,
     /// It is to end: when at the latest.
     ends_at: Option<Instant>,
-    /// Of anything: a channel of `D` would be compiled for each of them, and keep room for one.
-    back: mpsc::SyncSender<Box<dyn Any + Send>>,
+    back: mpsc::SyncSender<Anything>,
 }
+
+/// What comes through a channel: one of each type would be compiled for each, and keep room for it.
+pub(super) type Anything = Box<dyn Any + Send>;
 
 #[derive(Default)]
 struct Stuck {
@@ -65,7 +67,7 @@ struct Stuck {
 
 impl<D: Driven> Core<D> {
     /// `back` is how the application gets `driven` again.
-    pub fn new(mut driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<Box<dyn Any + Send>>) -> Self {
+    pub fn new(mut driven: D, lane: End, shared: Arc<Shared<D>>, back: mpsc::SyncSender<Anything>) -> Self {
         // It may have peers already, of whom no event will tell.
         let known = driven.endpoint().living();
         for peer in &known {

@@ -1,6 +1,5 @@
 //! The application's end of an engine.
 
-use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +16,7 @@ use super::driven::Driven;
 use super::gauge::{Gauge, cost};
 use super::one_sided::Ordered;
 use super::order::{HEAD_LEN, Head, Order};
+use super::place::Anything;
 use super::sender::Sender;
 use super::shared::Shared;
 use super::{ConnectError, Ended, Engine};
@@ -39,19 +39,14 @@ pub struct Port<D: Driven> {
     /// Bytes of the shortest record that the ring had no room for: its other end tells of some unasked.
     unfit: Option<usize>,
     /// Gives `D` back when the engine has ended with it; nothing, after a panic.
-    returned: mpsc::Receiver<Box<dyn Any + Send>>,
+    returned: mpsc::Receiver<Anything>,
     engine: Engine,
 }
 
-type Work<D> = Box<dyn FnOnce(&mut D) -> Box<dyn Any + Send> + Send>;
+type Work<D> = Box<dyn FnOnce(&mut D) -> Anything + Send>;
 
 impl<D: Driven> Port<D> {
-    pub(super) fn new(
-        lane: End,
-        shared: Arc<Shared<D>>,
-        returned: mpsc::Receiver<Box<dyn Any + Send>>,
-        engine: Engine,
-    ) -> Self {
+    pub(super) fn new(lane: End, shared: Arc<Shared<D>>, returned: mpsc::Receiver<Anything>, engine: Engine) -> Self {
         let sent = vec![0; shared.gauges.len()].into();
         let operations = vec![Ordered::default(); shared.gauges.len()].into();
         Self { lane, shared, sent, operations, was_full: false, unfit: None, returned, engine }
@@ -106,8 +101,8 @@ impl<D: Driven> Port<D> {
         Ok(*result.downcast().expect("it is what the work gave"))
     }
 
-    /// The same of any work. A channel of results would be compiled for each type of them.
-    fn call_any(&mut self, work: Work<D>) -> Result<Box<dyn Any + Send>, Ended> {
+    /// The same of any work.
+    fn call_any(&mut self, work: Work<D>) -> Result<Anything, Ended> {
         let (done, is_done) = mpsc::sync_channel(1);
         let work = move |driven: &mut D| {
             let _ = done.send(work(driven));

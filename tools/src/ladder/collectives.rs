@@ -43,8 +43,8 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     let report = collectives::run(&plan, &mut callers, |progress| {
         let (done, total) = progress.done;
         let (ranks, round) = (progress.ranks, progress.round + 1);
-        let plural = if ranks == 1 { "" } else { "s" };
-        tell!("{done}/{total}: {ranks} rank{plural}, round {round}, {}", progress.caller);
+        let ranks = collectives::of_ranks(ranks);
+        tell!("{done}/{total}: {ranks}, round {round}, {}", progress.caller);
         !interrupted.is_set()
     });
     if interrupted.is_set() {

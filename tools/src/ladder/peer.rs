@@ -31,7 +31,7 @@ pub enum PeerError {
     Local(Spec),
     #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
     Kinds { ours: Spec, theirs: String },
-    #[error("`{0}` is no port, which `--peer HOST:PORT` ends with: it takes 1 to 65535")]
+    #[error("`--peer HOST:PORT` ends with a port from 1 to 65535, which `{0}` is not")]
     NoPort(String),
     #[error("`{0}` is no host: {1}")]
     NoHost(String, io::Error),

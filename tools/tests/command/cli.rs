@@ -73,7 +73,7 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     for port in ["99999", "0", "x", ""] {
         for host in ["localhost", "[::1]"] {
             let text = error(&["ladder", "--peer", &format!("{host}:{port}"), "--nic", "udp:127.0.0.1:0"]);
-            assert!(text.contains(&format!("`{port}` is no port")), "{text}");
+            assert!(text.contains(&format!("which `{port}` is not")), "{text}");
         }
     }
     assert!(error(&["ladder", "serve", "--nic", "uring:nosuch"]).contains("no interface `nosuch`"));
