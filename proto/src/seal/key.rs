@@ -155,6 +155,15 @@ mod tests {
     }
 
     #[test]
+    fn no_key_and_no_token_comes_twice() {
+        let zero = JobKey::from_bytes([0; JobKey::LEN]);
+        let (one, other) = (JobKey::random(), JobKey::random());
+        assert!(one != other && one != zero && other != zero);
+        let (one, other) = (JobKey::random_token(), JobKey::random_token());
+        assert!(one != other && one != 0 && other != 0);
+    }
+
+    #[test]
     fn a_protection_reads_back_and_another_one_has_another_fingerprint() {
         let (key, other) = (JobKey::from_bytes([7; 32]), JobKey::from_bytes([8; 32]));
         let all = [

@@ -91,6 +91,13 @@ fn each_direction_and_each_life_and_each_way_of_protection_has_keys_of_its_own()
     assert_eq!(opened(&mut later, &job, &frame), Err(Reject::Forged), "of an earlier life");
     let (weaker, mut carol, _) = both_ways(Protection::Authenticated(KEY));
     assert_eq!(opened(&mut bob, &job, &sealed(&mut carol, &weaker)), Err(Reject::Forged), "not encrypted");
+    // Frames without records are in the clear under either: nothing but the key tells them apart.
+    let mut ping = written(Kind::Ping, &[0; PING_LEN]);
+    carol.seal(&weaker, &mut ping, false);
+    assert_eq!(bob.open(&job, &ping, false, &mut Vec::new()), Err(Reject::Forged), "not encrypted, nor to be");
+    let mut hello = written(Kind::Hello, &[5; HELLO_LEN]);
+    weaker.seal_opening(&mut hello);
+    assert_eq!(job.open_opening(&hello), Err(Reject::Forged), "of who would not encrypt");
     let (other, mut mallory, _) = both_ways(Protection::Encrypted(JobKey::from_bytes([8; JobKey::LEN])));
     assert_eq!(opened(&mut bob, &job, &sealed(&mut mallory, &other)), Err(Reject::Forged), "of another job");
     assert!(opened(&mut bob, &job, &frame).is_ok());
@@ -120,6 +127,34 @@ fn keys_change_on_the_way_and_late_frames_still_open() {
             assert!(opened(&mut bob, &job, &late).is_ok(), "under the key before");
             assert_eq!(opened(&mut bob, &job, &late), Err(Reject::Replay));
         }
+    }
+}
+
+/// Two messages under one key and one number would tell whoever listens how they differ, and so much more.
+#[test]
+fn equal_frames_look_alike_under_no_two_numbers() {
+    let numbers = [0, 1, 2, 256, FRAMES_PER_KEY - 1, FRAMES_PER_KEY, 2 * FRAMES_PER_KEY, 1 << 32, (1 << 32) + 1];
+    let secrets = numbers.map(|number| {
+        let (job, mut alice, _) = both_ways(Protection::Encrypted(KEY));
+        alice.skip(number);
+        let mut frame = written(Kind::Data, b"the same message");
+        alice.seal(&job, &mut frame, true);
+        frame.split_off(FULL_LEN)
+    });
+    for (at, secret) in secrets.iter().enumerate() {
+        assert!(secrets[..at].iter().all(|before| before[..16] != secret[..16]), "{}", numbers[at]);
+    }
+}
+
+/// Nobody who has no key chooses how often one is expanded.
+#[test]
+fn no_frame_is_taken_that_is_beyond_the_next_key() {
+    for (skipped, outcome) in [(FRAMES_PER_KEY, Ok(())), (2 * FRAMES_PER_KEY, Err(Reject::Forged))] {
+        let (job, mut alice, mut bob) = both_ways(Protection::Authenticated(KEY));
+        alice.skip(skipped);
+        let mut frame = written(Kind::Data, b"message");
+        alice.seal(&job, &mut frame, true);
+        assert_eq!(opened(&mut bob, &job, &frame).map(drop), outcome, "{skipped}");
     }
 }
 

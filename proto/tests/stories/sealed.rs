@@ -146,6 +146,19 @@ fn who_has_no_key_or_another_one_gets_no_answer() {
     }
 }
 
+/// A connection's keys are of its tokens: with those of a seed, which repeats, they would come again.
+#[test]
+fn a_seed_repeats_tokens_only_where_there_is_no_key() {
+    for protection in [Protection::Checked, BOTH[0], BOTH[1]] {
+        let token = || {
+            let (_, _, _, heard) = recorded(protected(protection));
+            let hello = heard.iter().find(|frame| frame[4] == 0x12).expect("it began with a Hello");
+            hello[24..32].to_vec()
+        };
+        assert_eq!(token() == token(), protection == Protection::Checked, "{protection:?}");
+    }
+}
+
 #[test]
 fn messages_of_all_sizes_come_whole_over_a_bad_link() {
     for protection in BOTH {
