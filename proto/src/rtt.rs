@@ -85,6 +85,21 @@ mod tests {
         assert_eq!(rtt.probe_timeout(floor, Duration::ZERO, 60), RTO_MAX);
     }
 
+    #[test]
+    fn what_varies_is_waited_for_longer() {
+        let mut rtt = Rtt::new(Duration::from_nanos(1_000));
+        let wait = |rtt: &Rtt| rtt.probe_timeout(Duration::ZERO, Duration::from_nanos(7), 0).as_nanos();
+        assert_eq!(wait(&rtt), 1_000 + 4 * 500 + 7);
+        // RFC 6298 (2.2): the first measurement R makes R and R / 2.
+        rtt.sample(Duration::from_nanos(800));
+        assert_eq!((rtt.smoothed(), wait(&rtt)), (Duration::from_nanos(800), 800 + 4 * 400 + 7));
+        // (2.3): 3/4 of the variation before and 1/4 of how far this one is off; then 7/8 and 1/8.
+        rtt.sample(Duration::from_nanos(1_600));
+        assert_eq!((rtt.smoothed(), wait(&rtt)), (Duration::from_nanos(900), 900 + 4 * 500 + 7));
+        rtt.sample(Duration::from_nanos(500));
+        assert_eq!((rtt.smoothed(), wait(&rtt)), (Duration::from_nanos(850), 850 + 4 * 475 + 7));
+    }
+
     proptest! {
         #[test]
         fn estimates_stay_within_what_was_seen(samples in proptest::collection::vec(0u64..10_000_000, 1..100), floor in 0u64..10_000_000, delay in 0u64..1_000_000) {
@@ -103,11 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_is_remembered() {
+    fn the_smallest_and_the_latest_are_remembered() {
         let mut rtt = Rtt::new(Duration::from_millis(1));
+        assert_eq!((rtt.min(), rtt.latest()), (Duration::from_millis(1), Duration::from_nanos(u64::MAX)));
         for micros in [30, 10, 50] {
             rtt.sample(Duration::from_micros(micros));
         }
-        assert_eq!(rtt.min(), Duration::from_micros(10));
+        assert_eq!((rtt.min(), rtt.latest()), (Duration::from_micros(10), Duration::from_micros(50)));
+        rtt.restart_min(Duration::from_micros(40));
+        assert_eq!(rtt.min(), Duration::from_micros(40));
     }
 }

@@ -51,7 +51,51 @@ fn one_late_round_is_no_queue_either() {
     round(&mut congestion, &mut rtt, micros(5_000));
     assert_eq!(congestion.frames(), 8);
     round(&mut congestion, &mut rtt, micros(12));
-    assert!(congestion.frames() > 8);
+    assert_eq!(congestion.frames(), 9, "it grows, and doubles no more");
+    round(&mut congestion, &mut rtt, micros(5_000));
+    assert_eq!(congestion.frames(), 9, "nor is one now and then");
+}
+
+/// A window of `frames` that does not double any more, on a path of 10 µs, after rounds that took `micros_each`.
+fn after(frames: u32, micros_each: &[u64]) -> f64 {
+    let (mut congestion, mut rtt) = opened();
+    (congestion.window, congestion.starting) = (frames * ONE, false);
+    micros_each.iter().for_each(|&took| round(&mut congestion, &mut rtt, micros(took)));
+    f64::from(congestion.window) / f64::from(ONE)
+}
+
+#[test]
+fn a_window_grows_by_an_eighth_up_to_a_frame_and_a_large_one_by_a_sixteenth() {
+    let windows = [1, 4, 12, 64, 250].map(|frames| after(frames, &[12]));
+    assert_eq!(windows, [1.1328125, 4.5078125, 13.0, 68.0, 256.0]);
+}
+
+#[test]
+fn a_queue_takes_as_much_of_the_window_as_it_is_beyond_the_target_and_half_at_most() {
+    // The target of 64 frames is 10 + 6 + 25 / 8 µs, and 0.8 * (24 - 19.125) / 24 is 0.1625.
+    let cut = after(64, &[24, 24]);
+    assert!((cut - 64.0 * (1.0 - 0.1625)).abs() < 0.01, "{cut}");
+    assert_eq!(after(64, &[1_000, 1_000]), 32.0);
+}
+
+#[test]
+fn the_smaller_a_window_the_longer_the_queue_that_may_stand() {
+    for (frames, allowed) in [(1, 41), (4, 28), (64, 19)] {
+        let frames_before = f64::from(frames);
+        assert!(after(frames, &[allowed, allowed]) > frames_before, "{frames}");
+        assert!(after(frames, &[allowed + 1, allowed + 1]) < frames_before, "{frames}");
+    }
+}
+
+#[test]
+fn the_pause_makes_up_for_what_the_window_lacks_of_a_frame() {
+    let (mut congestion, mut rtt) = opened();
+    assert_eq!(congestion.pause(&rtt), None);
+    rtt.sample(micros(10));
+    congestion.window = ONE;
+    assert_eq!(congestion.pause(&rtt), None, "nothing is missing");
+    congestion.window = ONE / 4;
+    assert_eq!(congestion.pause(&rtt), Some(micros(30)));
 }
 
 #[test]
@@ -148,6 +192,12 @@ fn one_loss_is_damage_and_many_are_congestion() {
     congestion.on_lost(4);
     round(&mut congestion, &mut rtt, micros(12));
     assert_eq!(congestion.frames(), 4);
+    for (lost, window) in [(4, 68), (5, 32)] {
+        congestion.window = 64 * ONE;
+        congestion.on_lost(lost);
+        round(&mut congestion, &mut rtt, micros(12));
+        assert_eq!(congestion.frames(), window, "{lost} of 64");
+    }
 }
 
 /// Whoever shares a queue sees its delay: the smaller window gains on the larger one.
@@ -171,7 +221,32 @@ fn unequal_windows_become_equal() {
 fn a_long_path_is_found_out() {
     let (mut congestion, _) = opened();
     let mut rtt = Rtt::new(micros(100));
-    for _ in 0..20 {
+    let windows: Vec<u32> = (0..14)
+        .map(|_| {
+            round(&mut congestion, &mut rtt, micros(1_000));
+            congestion.frames()
+        })
+        .collect();
+    assert_eq!(windows, [4, 2, 1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 128, 256], "{congestion:?}");
+}
+
+/// A delay that is not always the same is a queue, however long it stands.
+#[test]
+fn a_long_queue_is_no_long_path() {
+    let (mut congestion, _) = opened();
+    let mut rtt = Rtt::new(micros(100));
+    for _ in 0..10 {
+        for took in [1_000, 1_000, 1_000, 1_000, 1_100] {
+            round(&mut congestion, &mut rtt, micros(took));
+        }
+    }
+    assert_eq!(congestion.frames(), 1, "{congestion:?}");
+}
+
+#[test]
+fn a_path_that_became_long_is_found_out_when_hardly_anything_is_sent() {
+    let (mut congestion, mut rtt) = opened();
+    for _ in 0..40 {
         round(&mut congestion, &mut rtt, micros(1_000));
     }
     assert_eq!(congestion.frames(), 256, "{congestion:?}");
