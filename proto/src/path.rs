@@ -159,6 +159,7 @@ mod tests {
             prop_assert!((1..=WINDOW_MAX as u16).contains(&path.window) && usize::from(path.window) <= rx_frames.max(2) / 2);
             prop_assert!((0..20).all(|tries| path.hello_len(tries) <= path.frame_max));
             prop_assert_eq!(path.hello_len(0), path.frame_max);
+            prop_assert_eq!(path.mtu, mtu.min(MTU_MIN), "until the peer has said what it takes");
             let least = path.record_max;
             let hello = Hello {
                 token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, index: 0, window: 1,
@@ -172,7 +173,7 @@ mod tests {
             prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
             prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
             prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));
-            prop_assert!(path.peer_ack_delay <= Duration::from_nanos(ACK_DELAY_MAX_NS));
+            prop_assert_eq!(path.peer_ack_delay, Duration::from_nanos(u64::from(ack_delay).min(ACK_DELAY_MAX_NS)));
         }
     }
 }

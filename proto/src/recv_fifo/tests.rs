@@ -141,6 +141,12 @@ fn pieces_that_do_not_belong_together_are_refused() {
     assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Ok(true));
     assert_eq!(fifo.accept(&parts[0], 1 << 20, &mut spares), Err(Reject::Malformed), "First within a message");
     assert_eq!(fifo.accept(&bodies(2, 8)[0], 1 << 20, &mut spares), Err(Reject::Malformed), "Message within a message");
+    assert!(fifo.accept(&parts[1], 1 << 20, &mut spares).is_ok());
+    assert_eq!(fifo.accept(&parts[1], 1 << 20, &mut spares), Err(Reject::Malformed), "beyond the message's end");
+    let with_another = [parts[2].as_slice(), &bodies(2, 8)[0]].concat();
+    assert_eq!(fifo.accept(&with_another, 1 << 20, &mut spares), Err(Reject::Malformed), "another record behind More");
+    assert!(fifo.accept(&parts[2], 1 << 20, &mut spares).is_ok());
+    assert_eq!(fifo.take(&mut spares, |message, _| message.to_vec()), Taken::Message(vec![1; 700]));
 }
 
 #[test]

@@ -207,7 +207,7 @@ mod tests {
             prop_assert_eq!(Header::parse(&frame, true), Err(Reject::Tag));
             let plain = PlainHeader { kind, flags, peer, epoch, credit };
             plain.emit(&mut frame);
-            prop_assert_eq!(PlainHeader::parse(&frame), Ok(plain));
+            prop_assert_eq!(PlainHeader::parse(&frame[..PLAIN_LEN]), Ok(plain));
         }
 
         #[test]
@@ -226,5 +226,8 @@ mod tests {
         assert_eq!(Header::parse(&frame, false), Err(Reject::Kind));
         frame[field::FLAGS] = flags::TAG;
         assert_eq!(Header::parse(&frame, false), Err(Reject::Tag));
+        assert_eq!(PlainHeader::parse(&frame[..PLAIN_LEN - 1]), Err(Reject::Truncated));
+        frame[field::PLAIN_FLAGS] = flags::TAG;
+        assert_eq!(PlainHeader::parse(&frame), Err(Reject::Tag), "a reliable driver's frames have none");
     }
 }

@@ -124,12 +124,39 @@ mod tests {
             let mut body = vec![0xee; HELLO_LEN + padding];
             hello.emit(&mut body);
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
+            prop_assert!(body[HELLO_LEN..].iter().all(|byte| *byte == 0));
         }
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = Hello::parse(&bytes);
             let _ = Tokens::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn who_has_no_token_no_window_or_no_index_is_refused() {
+        let sound = Hello {
+            token: 1,
+            echo: 0,
+            mtu: 1_500,
+            credit: 0,
+            ack_delay: 0,
+            seen_len: 0,
+            message_max: 0,
+            index: super::super::NO_PEER - 1,
+            window: 1,
+        };
+        let parsed = |hello: Hello| {
+            let mut body = [0; HELLO_LEN];
+            hello.emit(&mut body);
+            Hello::parse(&body).map(drop)
+        };
+        assert_eq!(parsed(sound), Ok(()));
+        for wrong in
+            [Hello { token: 0, ..sound }, Hello { window: 0, ..sound }, Hello { index: super::super::NO_PEER, ..sound }]
+        {
+            assert_eq!(parsed(wrong), Err(Reject::Malformed), "{wrong:?}");
         }
     }
 }

@@ -342,6 +342,27 @@ mod tests {
         assert!(is_operations(&body));
     }
 
+    #[test]
+    fn what_no_peer_writes_is_malformed() {
+        let at = Target { region: 7, key: 8, offset: 9 };
+        let written = |operation: Operation<'_>| {
+            let mut body = vec![0; operation.len() + 8];
+            operation.emit(&mut body[..operation.len()]);
+            (operation.len(), body)
+        };
+        let read = |body: &[u8]| Operations::new(body).next().unwrap().map(drop);
+        let (len, add) = written(Operation::Atomic { at, change: Change::Add(1) });
+        assert_eq!(read(&add[..len]), Ok(()));
+        for (place, value) in [(field::EXPECTED.start, 1), (field::FLAGS, 0xff), (field::LEN.start, 8)] {
+            let mut wrong = add.clone();
+            wrong[place] = value;
+            assert_eq!(read(&wrong), Err(Reject::Malformed), "byte {place}");
+        }
+        let (len, mut refused) = written(Operation::Refused { op: 9, count: 2, why: OpError::Bounds });
+        refused[field::FLAGS] = 0xff;
+        assert_eq!(read(&refused[..len]), Err(Reject::Malformed));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_end_after_at_most_one_error(mut bytes in proptest::collection::vec(any::<u8>(), 0..256), kind in 15u8..24) {

@@ -206,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn a_close_has_nothing_in_it() {
+        let mut body = [0; RECORD_LEN + 1];
+        put_close(&mut body[..RECORD_LEN]);
+        body[field::LEN] = 1;
+        assert_eq!(Records::new(&body).next(), Some(Err(Reject::Malformed)));
+    }
+
+    #[test]
     fn a_message_of_two_parts_reads_as_one() {
         for len in [0usize, 1, 8, 50] {
             let mut body = vec![0; RECORD_LEN + 16 + len];
