@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
+use crate::rma::RmaError;
 
 const PEERS: [PeerId; 2] = [PeerId { index: 0, generation: 0 }, PeerId { index: 1, generation: 3 }];
 
@@ -19,7 +20,11 @@ enum Step {
     Unpublish(usize),
     Unregister(usize),
     Withdraw(usize),
-    Hold(usize),
+    Hold {
+        which: usize,
+        at: usize,
+        len: usize,
+    },
     Release(usize),
     /// Comes with the newest key of a region, or an older one.
     Knock {
@@ -40,7 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Unpublish),
         1 => any::<usize>().prop_map(Step::Unregister),
         1 => any::<usize>().prop_map(Step::Withdraw),
-        1 => any::<usize>().prop_map(Step::Hold),
+        2 => (any::<usize>(), prop_oneof![4 => 0usize..45, 1 => Just(usize::MAX)], 0usize..45)
+            .prop_map(|(which, at, len)| Step::Hold { which, at, len }),
         1 => any::<usize>().prop_map(Step::Release),
         6 => (any::<usize>(), proptest::bool::weighted(0.2), prop_oneof![0u64..45, Just(u64::MAX), Just(u64::MAX - 3)], 0usize..45, 0u8..8, any::<bool>())
             .prop_map(|(which, old_key, offset, len, what, from)| Step::Knock { which, old_key, offset, len, what, from }),
@@ -105,11 +111,17 @@ proptest! {
                         (entry.open, entry.winding_down, entry.removed) = (None, true, true);
                     }
                 }
-                Step::Hold(which) => {
+                Step::Hold { which, at, len } => {
                     let Some(i) = pick(which) else { continue };
-                    let held = table.hold(known[i].region, 0, known[i].len);
-                    prop_assert_eq!(held.is_ok(), !known[i].winding_down);
-                    known[i].uses += usize::from(held.is_ok());
+                    let entry = &mut known[i];
+                    let held = table.hold(entry.region, at, len);
+                    let expected = match at.checked_add(len) {
+                        _ if entry.winding_down => Err(RmaError::NoRegion),
+                        Some(end) if end <= entry.len => Ok(entry.region.index),
+                        _ => Err(RmaError::Bounds),
+                    };
+                    prop_assert_eq!(held, expected);
+                    entry.uses += usize::from(held.is_ok());
                 }
                 Step::Release(which) => {
                     let Some(i) = pick(which).filter(|&i| known[i].uses > 0) else { continue };
@@ -142,6 +154,8 @@ proptest! {
                 prop_assert_eq!(table.memory(entry.region).is_some(), !entry.winding_down);
             }
             prop_assert!(events.is_empty());
+            let live = known.iter().filter(|entry| !entry.removed).count();
+            prop_assert_eq!(table.entries.len() - table.free.len(), live, "places are used again");
         }
     }
 }
