@@ -233,6 +233,24 @@ fn connecting_twice_gives_the_same_connection() {
 }
 
 #[test]
+fn a_place_that_is_used_again_is_no_longer_who_had_it_before() {
+    let (mut world, first, _) = World::pair();
+    world.add(NodeConfig::default(), config());
+    world.node(0).endpoint.close(first);
+    world.pass(Duration::from_millis(10_000));
+    let (second, _) = world.join(0, 2);
+    assert_eq!(second.index(), first.index(), "nobody else has it");
+    // Neither by its name nor by its address.
+    assert_eq!(world.node(0).endpoint.send(first, b"to whom?"), Err(SendError::NoPeer));
+    let (again, back) = world.join(0, 1);
+    assert!(again != first && again != second);
+    world.send(0, again, b"anew");
+    world.pass(Duration::from_millis(10));
+    assert_eq!(world.node(1).got, [(back, b"anew".to_vec())]);
+    assert_eq!(world.node(2).got, []);
+}
+
+#[test]
 fn a_connection_that_only_the_peer_wanted_is_an_error_once_our_user_wants_it() {
     let mut world = World::new(1, good_link());
     world.add(NodeConfig::default(), Config { connect_timeout: Duration::from_millis(3_000), ..config() });
