@@ -92,9 +92,31 @@ fn what_is_no_page_is_refused() {
     assert!(matches!(words(&|words| words[view::MAGIC_AT] += 1), Err(ViewError::NoPage)));
     assert!(matches!(words(&|words| words[view::VERSION_AT] += 1), Err(ViewError::Version(2))));
     assert!(matches!(words(&|words| words[view::COUNT_AT] += 1), Err(ViewError::NoPage)));
-    // A terminal's escape sequence in a name.
-    let escape = u64::from_ne_bytes(*b"counter\x1b");
-    assert!(matches!(words(&|words| words[view::VALUES_AT + 3] = escape), Err(ViewError::NoPage)));
+    let no_values = words(&|words| {
+        words[view::COUNT_AT] = 0;
+        words.drain(view::VALUES_AT..view::VALUES_AT + FIELDS.len());
+    });
+    assert!(matches!(no_values, Err(ViewError::NoPage)), "more names than values");
+    // The text is "counter frames\ngauge peers\ncounter rejected.epoch\nfact driver shm\n": a terminal's escape sequence in a
+    // name, and in a fact.
+    for (at, before, escape) in [(1, b"frames\ng", b"fr\x1b[2J\ng"), (7, b"river sh", b"river \x1bh")] {
+        let changed = words(&|words| {
+            let word = &mut words[view::VALUES_AT + FIELDS.len() + at];
+            assert_eq!(*word, u64::from_ne_bytes(*before));
+            *word = u64::from_ne_bytes(*escape);
+        });
+        assert!(matches!(changed, Err(ViewError::NoPage)));
+    }
+}
+
+#[test]
+fn a_name_is_short_and_of_few_letters() {
+    for name in ["a", "rejected.epoch", "x_1-y", &"n".repeat(64)] {
+        assert!(view::is_name(name), "{name}");
+    }
+    for name in ["", "two words", "Upper", "\u{e9}", "esc\u{1b}", &"n".repeat(65)] {
+        assert!(!view::is_name(name), "{name:?}");
+    }
 }
 
 #[test]
