@@ -110,7 +110,19 @@ mod tests {
         assert_eq!(table.get_mut(link), None);
         assert_eq!(table.link(addr(2), || Ok('b')).unwrap(), link);
         assert_eq!(table.get_mut(link), Some(&mut 'b'));
-        assert_ne!(table.link(addr(3), || Ok('c')).unwrap(), link);
+        let again = table.link(addr(1), || Ok('c')).unwrap();
+        assert!(again != link && table.get(again) == Some(&'c'), "the address is prepared anew");
+    }
+
+    #[test]
+    fn a_full_table_takes_none_but_those_it_has_until_one_is_forgotten() {
+        let mut table = LinkTable::new();
+        let links: Vec<Link> = (0..LINKS_MAX as u32).map(|node| table.link(addr(node), || Ok(node)).unwrap()).collect();
+        let one_more = |table: &mut LinkTable<u32>| table.link(addr(LINKS_MAX as u32), || Ok(0));
+        assert!(matches!(one_more(&mut table), Err(LinkError::TableFull(LINKS_MAX))));
+        assert_eq!(table.link(addr(7), || unreachable!()).unwrap(), links[7]);
+        table.unlink(links[7]);
+        assert_eq!(one_more(&mut table).unwrap(), links[7]);
     }
 
     #[test]
