@@ -253,6 +253,49 @@ mod tests {
         assert_eq!((a.take(), b.take()), ([0; BORDERS], [0; BORDERS]), "once, and no more");
     }
 
+    #[test]
+    fn the_next_frame_is_stamped_and_no_flush_before_it_and_no_frame_behind_it() {
+        let fabric = Fabric::new(0);
+        let mut a = Stamped::new(fabric.nic(Config::default()));
+        let link = a.link(fabric.nic(Config::default()).caps().addr).unwrap();
+        let send = |a: &mut Stamped<_>| {
+            a.tx_slot(link, 8).unwrap().commit();
+            a.flush();
+        };
+        for _ in 0..2 {
+            a.stamp_only(Border::Flushed);
+            a.flush();
+            let before = ticks();
+            send(&mut a);
+            let after = ticks();
+            send(&mut a);
+            let flushed = a.take()[Border::Flushed as usize];
+            assert!((before..=after).contains(&flushed), "{before} {flushed} {after}");
+        }
+        a.stamp_sending();
+        send(&mut a);
+        a.stamp_only(Border::Asked);
+        assert_eq!(a.take(), [0; BORDERS], "those of an earlier frame are gone");
+    }
+
+    #[test]
+    fn frames_are_shown_while_they_are_stamped() {
+        let fabric = Fabric::new(0);
+        let (mut a, mut b) = (fabric.nic(Config::default()), Stamped::new(fabric.nic(Config::default())));
+        let link = a.link(b.caps().addr).unwrap();
+        for only in [Border::Shown, Border::Taken] {
+            a.tx_slot(link, 8).unwrap().commit();
+            a.flush();
+            fabric.advance_to(b.now() + crate::time::Duration::from_millis(1));
+            b.stamp_only(only);
+            let mut shown = 0;
+            assert_eq!(b.rx_burst(8, |frame, _| shown += frame.len()), 1);
+            assert_eq!(shown, 8);
+            let stamps = b.take();
+            assert!(stamps[only as usize] > 0 && stamps.iter().filter(|stamp| **stamp > 0).count() == 1, "{stamps:?}");
+        }
+    }
+
     /// Lends slots before a tail, which it copies.
     struct Before<N>(N);
 
