@@ -72,6 +72,17 @@ mod tests {
         assert_eq!(heard("127.0.0.1", &[peer, bind("127.0.0.1", 0), bind("127.0.0.2", port)]), [0]);
     }
 
+    /// The loopback interface has but one address of IPv6, of which most is zeroes.
+    #[test]
+    fn all_of_an_ipv6_address_is_compared() {
+        let filter = datagrams_from("[2001:db8:a:b:c:d:e:f]:7".parse().unwrap());
+        for (number, word) in (0..).zip([0x2001_0db8, 0x000a_000b, 0x000c_000d, 0x000e_000f]) {
+            let at = IP_HEADER + IPV6_SOURCE + 4 * number;
+            let load = filter.iter().position(|step| step.k == at).expect("the word is read");
+            assert_eq!(filter[load + 1].k, word);
+        }
+    }
+
     #[test]
     fn its_datagrams_pass_over_ipv6() {
         // Where there is no IPv6 there is nothing to hear.

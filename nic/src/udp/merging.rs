@@ -111,9 +111,22 @@ mod tests {
             merging = merging.on_nothing();
         }
         assert!(merging.is_on());
-        for _ in 0..LONE_MIN {
+        for pause in 0..LONE_MIN {
+            assert!(merging.is_on(), "{pause}");
             merging = merging.on_datagram().on_nothing();
         }
         assert!(!merging.is_on());
+    }
+
+    #[test]
+    fn bulk_that_is_not_merged_is_bulk_too() {
+        let mut merging = Merging::Bulk { pauses: 0, streak: 0 };
+        for round in 0..10 * LONE_MIN as usize {
+            for _ in 0..if round % 100 == 0 { BULK_MIN } else { 1 } {
+                merging = merging.on_datagram();
+            }
+            merging = merging.on_nothing();
+            assert!(merging.is_on(), "{round}");
+        }
     }
 }
