@@ -269,11 +269,16 @@ mod tests {
         slot.copy_from_slice(b"hey");
         slot.commit();
         b.flush();
-        assert_eq!(a.rx_burst(8, |frame, _| assert_eq!(frame, b"hey")), 1);
+        let mut shown = Vec::new();
+        assert_eq!(a.rx_burst(8, |frame, _| shown.extend_from_slice(frame)), 1);
+        assert_eq!(shown, b"hey");
 
         let (_, file) = a.finish();
         let blocks = blocks(&file.unwrap());
         assert_eq!(blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [SECTION_HEADER, 1, 6, 6]);
+        assert_eq!(blocks[0].1, *b"\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+        // Linktype 147 without a limit; its name, that times are nanoseconds, and the options' end.
+        assert_eq!(blocks[1].1, *b"\x93\0\0\0\0\0\0\0\x02\0\x05\0mem/0\0\0\0\x09\0\x01\0\x09\0\0\0\0\0\0\0");
         let words = |block: &[u8]| -> Vec<u32> {
             block[..20].chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
         };

@@ -330,6 +330,9 @@ mod tests {
         assert_eq!("mem".parse(), Ok(Spec::Mem));
         let Ok(Spec::Uring { endpoint, real_frames, .. }) = "uring:a,real-frames,endpoint=3".parse() else { panic!() };
         assert_eq!((endpoint, real_frames), (3, true));
+        // What is no option of ours is the device's.
+        let Ok(Spec::Dpdk(config)) = "dpdk:net_memif0,lossy,role=server,shared".parse() else { panic!() };
+        assert_eq!((config.device.as_str(), config.lossy, config.shared), ("net_memif0,role=server", true, true));
     }
 
     proptest! {
@@ -367,6 +370,7 @@ mod tests {
             ("shm:", "shm what? write shm:DOMAIN"),
             ("shm:a,size=3", "shm has no option `size=3`; it has endpoint=N"),
             ("mem:x", "mem has no option `x`"),
+            ("mem:,x", "mem has no option `x`"),
         ] {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
