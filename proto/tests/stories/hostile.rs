@@ -106,6 +106,21 @@ fn who_only_writes_an_address_is_not_confirmed() {
     assert_eq!(world.node(hub).controls.borrow().confirmed, [addr(0), addr(50_000)]);
 }
 
+/// The token, the message limit, and the last byte of the padding, on which nothing else depends.
+#[test]
+fn a_hello_that_was_damaged_on_the_way_has_no_answer() {
+    let (mut world, _, _, heard) = recorded(config());
+    let hello = heard.iter().find(|frame| frame[4] == HELLO).expect("a Hello opened the connection");
+    let hub = world.add(NodeConfig::default(), config());
+    for at in [24, 60, hello.len() - 1] {
+        let mut damaged = hello.clone();
+        damaged[at] ^= 1;
+        world.node(hub).controls.borrow_mut().forged.push_back((addr(10), damaged));
+    }
+    world.pass(Duration::from_millis(1));
+    assert_eq!((world.node(hub).endpoint.peers(), world.counters(hub).rejected(Reject::Check)), (0, 3));
+}
+
 #[test]
 fn who_is_expected_finds_a_place_and_nobody_else_does() {
     let mut world = World::new(1, good_link());
