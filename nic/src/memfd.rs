@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 /// All zeroes, and not sealed yet. `/proc` shows it by `name`.
 pub(crate) fn create(name: &CStr, len: usize) -> io::Result<File> {
+    check(len)?;
     // SAFETY: the name is a C string, which the kernel copies. The descriptor that comes back is nobody else's.
     let file = unsafe {
         let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
@@ -16,13 +17,15 @@ pub(crate) fn create(name: &CStr, len: usize) -> io::Result<File> {
         }
         File::from(OwnedFd::from_raw_fd(fd))
     };
-    // Beyond its limit a process is ended by a signal (SIGXFSZ), unless it has made provision.
-    if len as u64 > longest_file() {
-        let why = "it counts as a file, and none may be so long; `ulimit -f unlimited` lifts that";
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
     file.set_len(len as u64)?;
     Ok(file)
+}
+
+/// Whether as much may be made. Beyond its limit a process is ended by a signal (SIGXFSZ), unless it has made provision.
+pub(crate) fn check(len: usize) -> io::Result<()> {
+    let why = "it counts as a file, and none may be so long; `ulimit -f unlimited` lifts that";
+    let fits = len as u64 <= longest_file();
+    if fits { Ok(()) } else { Err(io::Error::new(io::ErrorKind::FileTooLarge, why)) }
 }
 
 /// Bytes of the longest file that this process may make.
@@ -46,11 +49,12 @@ mod tests {
     #[ignore = "run by another test"]
     fn part_of_a_process_whose_files_are_short() {
         let refused = |error: io::Error| error.kind() == io::ErrorKind::FileTooLarge;
-        assert!(Shared::new(4096).is_err_and(refused) && Shared::lazy(4096).is_err_and(refused));
-        assert!(Page::new(&[], &[]).is_err_and(refused));
+        let beyond = longest_file() as usize + 1;
+        assert!(Shared::new(beyond).is_err_and(refused) && Shared::lazy(beyond).is_err_and(refused));
+        assert!(beyond > 4096 || Page::new(&[], &[]).is_err_and(refused));
         match ShmNic::open(&format!("short-files-{}", std::process::id()), None) {
             Err(OpenError::System(_, error)) => assert!(refused(error)),
-            _ => panic!("a doorbell is no longer than a file may be"),
+            _ => panic!("an endpoint that could connect to nobody"),
         }
     }
 
@@ -58,9 +62,12 @@ mod tests {
     fn memory_longer_than_a_file_may_be_is_an_error_and_not_the_end() {
         let own = std::env::current_exe().unwrap();
         let part = "memfd::tests::part_of_a_process_whose_files_are_short";
-        let script = "ulimit -f 1; exec \"$0\" --exact \"$1\" --ignored";
-        let output = Command::new("sh").args(["-c", script]).arg(own).arg(part).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+        // Of blocks of 512 or 1,024 B: less than a page, and more than the first that an endpoint makes.
+        for limit in ["1", "100"] {
+            let script = "ulimit -f \"$2\"; exec \"$0\" --exact \"$1\" --ignored";
+            let output = Command::new("sh").args(["-c", script]).arg(&own).args([part, limit]).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+        }
     }
 }

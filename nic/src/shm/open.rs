@@ -6,13 +6,12 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use super::datapath::{PEERS_MAX, ShmNic};
-use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, RING_BYTES};
+use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, PAIR_BYTES, RING_BYTES};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
 use super::sys;
-use crate::names;
 use crate::time::Duration;
-use crate::{Caps, Counters, LinkAddr};
+use crate::{Caps, Counters, LinkAddr, memfd, names};
 
 /// Why a domain could not be joined.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +63,9 @@ impl ShmNic {
             },
             None => claim_free(domain)?,
         };
-        let memory = sys::sealed_memory(BELL_BYTES).map_err(|error| OpenError::System("make shared memory", error))?;
+        // What is made for each peer, and could be told to nobody then.
+        let memory = memfd::check(PAIR_BYTES).and_then(|()| sys::sealed_memory(BELL_BYTES));
+        let memory = memory.map_err(|error| OpenError::System("make shared memory", error))?;
         let bell = Bell::map(&memory).map_err(|error| OpenError::System("map shared memory", error))?;
         let (steward, line) = Steward::new((domain.to_owned(), endpoint), listener, (bell.clone(), memory), peers_max)
             .map_err(|error| OpenError::System("make an event descriptor", error))?;

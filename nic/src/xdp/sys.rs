@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{c_int, c_void, socklen_t};
 
 use crate::interface::Interface;
+use crate::memfd;
 use crate::socket::{self, check};
 
 /// A socket that is bound to nothing yet.
@@ -118,11 +119,7 @@ pub fn wake_rx(socket: BorrowedFd) -> io::Result<()> {
 
 /// Memory without a name, all zeroes, that processes share.
 pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string; the kernel copies it.
-    let memory = owned(unsafe { libc::memfd_create(c"sidelane-xdp".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: a plain call on a descriptor that we own.
-    check(unsafe { libc::ftruncate(memory.as_raw_fd(), len as libc::off_t) })?;
-    Ok(memory)
+    memfd::create(c"sidelane-xdp", len).map(OwnedFd::from)
 }
 
 /// Bytes of a file.
