@@ -73,7 +73,7 @@ pub fn process_of(stranger: Option<u32>) -> String {
 }
 
 /// Names with their users (linux/unix_diag.h).
-fn told_by_kernel() -> io::Result<Vec<(String, Option<u32>)>> {
+pub fn told_by_kernel() -> io::Result<Vec<(String, Option<u32>)>> {
     let request = [
         // `struct unix_diag_req`: family, all states, any inode, what to show, no cookie.
         &[libc::AF_UNIX as u8, 0, 0, 0][..],

@@ -73,7 +73,7 @@ impl Knock {
 }
 
 /// The owner polls. What a new bell is.
-const AWAKE: u32 = 0;
+pub(super) const AWAKE: u32 = 0;
 
 /// The owner sleeps on this word, or is about to.
 pub(super) const ASLEEP: u32 = 1;

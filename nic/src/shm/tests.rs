@@ -308,7 +308,7 @@ fn a_sleeper_whose_waker_ended_before_the_system_call_is_woken_by_that_end() {
     let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
     until("the receiver sleeps", || bell.word().load(Ordering::Relaxed) == doorbell::ASLEEP && sleeps());
     // The step before the system call; from here on nobody else makes it.
-    bell.word().swap(0, Ordering::AcqRel);
+    bell.word().swap(doorbell::AWAKE, Ordering::AcqRel);
     drop(b);
     assert!(sleeper.join().unwrap() < Duration::from_millis(9_000), "nobody woke the receiver");
 }
@@ -321,8 +321,9 @@ fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
     assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, stranger: None, .. }), "{taken}");
     assert!(taken.to_string().contains("taken by another process"), "{taken}");
     let (user, others) = (names::own_user() + 1, sys::listen(&socket_name(&domain, 9)).unwrap());
-    // Only root may give it away.
-    if std::os::unix::fs::fchown(&others, Some(user), None).is_ok() {
+    if std::os::unix::fs::fchown(&others, Some(user), None).is_err() || names::told_by_kernel().is_err() {
+        println!("skipped whose an endpoint is: wants root, and a kernel with CONFIG_UNIX_DIAG");
+    } else {
         let taken = ShmNic::open(&domain, Some(9)).err().unwrap().to_string();
         assert!(taken.contains(&format!("taken by a process of user {user}")), "{taken}");
     }
