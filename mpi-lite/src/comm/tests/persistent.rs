@@ -89,6 +89,8 @@ fn a_message_that_is_cancelled_is_begun_again() {
         receive.start().unwrap();
         receive.request().cancel().unwrap();
         assert!(receive.request().wait().unwrap().cancelled);
+        // Nobody sends before none is cancelled any more.
+        comm.barrier().unwrap();
         receive.start().unwrap();
         comm.send(&[7u8], other, 5).unwrap();
         assert!(!receive.wait().unwrap().cancelled);
