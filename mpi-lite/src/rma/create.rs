@@ -108,7 +108,7 @@ impl Window {
         });
         let parts: Vec<_> = parts.collect();
         let first = on_host.iter().position(|on_host| *on_host) == Some(members.rank);
-        let made = end.filter(|_| first).and_then(|len| Shared::new(len.max(1)).ok());
+        let made = end.filter(|_| first).and_then(memory_of);
         let ticket = made.as_ref().map_or([0; Ticket::LEN], |memory| memory.ticket().to_bytes());
         let mut tickets = vec![[0; Ticket::LEN]; members.size()];
         tell(turns, &mut ranks, &ticket, tickets.as_flattened_mut())?;
@@ -123,10 +123,11 @@ impl Window {
         }
         let (memory, parts) = match memory.filter(|_| of_all(&|rank| on_host[rank])) {
             Some(memory) => (Some(memory), parts),
-            // Memory of our own, that nobody else maps.
+            // Memory of our own, that nobody else maps. All of the host take theirs, and it has to be enough for all.
             None => {
                 let alone = (0..members.size()).map(|rank| (rank == members.rank).then_some((0, len, unit)));
-                (Shared::new(len.max(1)).ok(), alone.collect())
+                let enough = end.is_some_and(Shared::could_be);
+                (Some(len).filter(|_| enough).and_then(memory_of), alone.collect())
             }
         };
         if mapped.contains(&0) {
@@ -169,6 +170,12 @@ fn ranks(device: &Device, members: &Members) -> Ranks {
     let processes = members.processes.to_vec();
     // Who waits in shared memory has few turns of the device, and others want to be served.
     Ranks::new(device, members.contexts.collective, members.rank, processes, Arc::default()).without_shared_memory()
+}
+
+/// Some, also of no bytes.
+fn memory_of(len: usize) -> Option<Shared> {
+    let made = Shared::new(len.max(1));
+    made.inspect_err(|error| tracing::warn!(len, %error, "no memory for a window")).ok()
 }
 
 /// Tells all ranks, and hears all.

@@ -29,10 +29,15 @@ impl Shared {
     /// New memory of zeros, all of it taken from the system at once. More than the machine has is refused.
     pub fn new(len: usize) -> io::Result<Self> {
         // The kernel would give what there is, and then end processes.
-        if len as u64 > memory_of_machine() {
+        if !Self::could_be(len) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Self::create(len, libc::MAP_POPULATE)
+    }
+
+    /// Whether the machine has as much, with what may be swapped out: in use or not, and whatever a container is limited to.
+    pub fn could_be(len: usize) -> bool {
+        len as u64 <= memory_of_machine()
     }
 
     /// New memory of zeros, taken from the system page by page when it is first used.

@@ -393,7 +393,8 @@ impl Ranks {
             let all: Vec<Host> = (0..N).map_while(each).collect();
             <[Host; N]>::try_from(all).ok()
         };
-        let made = if rank == 0 { all_of(&mut |_| Host::create(size).ok()) } else { None };
+        let warn = |error: &_| tracing::warn!(%error, "no memory that ranks of this host share for collective calls");
+        let made = if rank == 0 { all_of(&mut |_| Host::create(size).inspect_err(warn).ok()) } else { None };
         let mut tickets =
             made.as_ref().map_or([[0; Ticket::LEN]; N], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
         let broadcast = Call::Broadcast { root: 0 };

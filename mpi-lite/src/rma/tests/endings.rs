@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sidelane_nic::share::Shared;
+
 use super::job::job;
 use super::operations::{get, put, window};
 use crate::adi::{self, Config, Device, Outgoing, Pattern};
@@ -210,4 +212,16 @@ fn nobody_waits_for_a_rank_that_has_no_memory_for_its_part() {
             assert_eq!(made.map(drop), Err(RmaError::NoMemory));
         });
     }
+}
+
+#[test]
+fn ranks_of_one_host_that_want_more_together_than_the_machine_has_get_none() {
+    let most = (0..usize::BITS)
+        .rev()
+        .map(|bit| 1 << bit)
+        .fold(0, |most: usize, more| if Shared::could_be(most | more) { most | more } else { most });
+    job(2, &Config::default(), |device, members| {
+        let made = Window::allocate(device, members, most / 10 * 7, 1);
+        assert_eq!(made.map(drop), Err(RmaError::NoMemory));
+    });
 }
