@@ -101,3 +101,18 @@ fn a_message_that_is_cancelled_is_begun_again() {
         barrier.wait().unwrap();
     });
 }
+
+#[test]
+fn a_call_that_is_over_when_it_is_begun_is_not_cancelled_either() {
+    job(2, |comm| {
+        // In memory that they share it is over for whoever comes last.
+        comm.barrier().unwrap();
+        let mut hints = comm.info();
+        hints.set("mpi_assert_strict_persistent_collective_ordering", "true").unwrap();
+        comm.set_info(&hints);
+        let mut barrier = comm.barrier_init().unwrap();
+        barrier.start().unwrap();
+        assert_eq!(barrier.cancel(), Err(ErrorClass::Request));
+        barrier.wait().unwrap();
+    });
+}
