@@ -15,7 +15,7 @@ use crate::clock::now_ns;
 use crate::stats::Summary;
 use crate::study::chang::Costs;
 use crate::study::chang::bulk::Bulk;
-use crate::transport::{Broken, Erased, Flow, Transport};
+use crate::transport::{Broken, Flow, Transport};
 
 use depth::{Answerer, Requester};
 use oneway::{Receiver, Sender};
@@ -165,10 +165,12 @@ impl Pattern {
 /// Plays one side to its end.
 pub fn play<T: Transport>(pattern: &Pattern, role: Role, transport: &mut T) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
-        let mut transport = Erased::new(transport);
+        if !T::ANSWERS_MANY {
+            return Err(Broken::OneByOne);
+        }
         return match role {
-            Role::Initiator => drive(pattern, Requester::new(pattern, depth, &transport), &mut transport),
-            Role::Responder => drive(pattern, Answerer::new(pattern), &mut transport),
+            Role::Initiator => drive(pattern, Requester::new(pattern, depth, transport), transport),
+            Role::Responder => drive(pattern, Answerer::new(pattern), transport),
         };
     }
     match (pattern.kind, role) {
@@ -188,9 +190,11 @@ pub fn play_both<A: Transport, B: Transport>(
     pass: impl FnMut(),
 ) -> Result<Outcome, Broken> {
     if let Some(depth) = pattern.window() {
-        let (mut a, mut b) = (Erased::new(a), Erased::new(b));
-        let requester = Requester::new(pattern, depth, &a);
-        return Ok(drive_both(pattern, (requester, &mut a), (Answerer::new(pattern), &mut b), pass)?.0);
+        if !A::ANSWERS_MANY {
+            return Err(Broken::OneByOne);
+        }
+        let requester = Requester::new(pattern, depth, a);
+        return Ok(drive_both(pattern, (requester, a), (Answerer::new(pattern), b), pass)?.0);
     }
     match pattern.kind {
         Kind::PingPong => {
@@ -206,7 +210,6 @@ pub fn play_both<A: Transport, B: Transport>(
 
 fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut T) -> Result<Outcome, Broken> {
     let deadline = now_ns() + pattern.limit_ns;
-    let turns_per_clock = if transport.is_blocking() { 1 } else { TURNS_PER_CLOCK };
     let mut turns = 0;
     loop {
         match part.turn(transport)? {
@@ -215,7 +218,7 @@ fn drive<P: Part, T: Transport>(pattern: &Pattern, mut part: P, transport: &mut 
             Turn::Done => break,
         }
         turns += 1;
-        if turns % turns_per_clock == 0 && now_ns() > deadline {
+        if (T::BLOCKING || turns % TURNS_PER_CLOCK == 0) && now_ns() > deadline {
             return Err(Broken::Deadline);
         }
     }

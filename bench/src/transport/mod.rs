@@ -1,7 +1,6 @@
 //! What carries the messages of a pattern: one file a transport.
 
 mod am;
-mod erased;
 mod established;
 mod mpi;
 mod proto;
@@ -14,7 +13,6 @@ mod udp;
 mod window;
 
 pub use am::Am;
-pub use erased::Erased;
 pub(crate) use established::established;
 pub use mpi::Mpi;
 pub use proto::Proto;
@@ -29,6 +27,12 @@ use std::io;
 
 /// One end of a path for whole messages, all of one size that both ends know.
 pub trait Transport {
+    /// True where `send` and `recv` wait in the kernel, for a short while at most.
+    const BLOCKING: bool = false;
+
+    /// True where many messages may wait for their answers, as in a flood with a depth. Where it is not, none is compiled.
+    const ANSWERS_MANY: bool = true;
+
     /// Hands over `message`. `false`: there is no room for all of it yet; call [`Transport::recv`], then come again with the same
     /// message. A transport that takes buffers over has its own ones and writes only the first byte of them.
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken>;
@@ -52,11 +56,6 @@ pub trait Transport {
 
     /// Stays until everything handed over has arrived, or nothing more can be done about it.
     fn finish(&mut self, deadline_ns: u64) -> Result<(), Broken>;
-
-    /// True where `send` and `recv` wait in the kernel, for a short while at most.
-    fn is_blocking(&self) -> bool {
-        false
-    }
 
     /// Nothing came. One `pause` is measurably faster than a bare loop, which leaves the core's pipeline full of stale loads.
     #[inline]
@@ -91,6 +90,9 @@ pub enum Broken {
     /// All that was to be sampled came, but never so that it could be.
     #[error("no sample within the time limit: the machine is too busy with other things")]
     NoSample,
+    /// Here each message waits for the answer to the one before.
+    #[error("no flood with a depth is measured here")]
+    OneByOne,
     /// A path without loss detection has lost something.
     #[error("frames were lost on a path that was measured without loss")]
     Lost,

@@ -206,6 +206,8 @@ fn from(other: u32, tag: i32) -> Pattern {
 }
 
 impl Transport for Mpi {
+    const ANSWERS_MANY: bool = false;
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let window = self.window;

@@ -160,6 +160,8 @@ impl<N: Nic> Put<N> {
 }
 
 impl<N: Nic> Transport for Put<N> {
+    const ANSWERS_MANY: bool = false;
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         if !self.met && !self.meet() {
@@ -275,6 +277,8 @@ impl<N: Nic> Get<N> {
 }
 
 impl<N: Nic> Transport for Get<N> {
+    const ANSWERS_MANY: bool = false;
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         if self.ends.flow == Flow::Alternating {

@@ -78,6 +78,8 @@ impl<N: Nic> Smoltcp<N> {
 }
 
 impl<N: Nic> Transport for Smoltcp<N> {
+    const ANSWERS_MANY: bool = false;
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let sent = self.sent;

@@ -106,6 +106,9 @@ impl<const BLOCKING: bool> Tcp<BLOCKING> {
 }
 
 impl<const BLOCKING: bool> Transport for Tcp<BLOCKING> {
+    const BLOCKING: bool = BLOCKING;
+    const ANSWERS_MANY: bool = !BLOCKING;
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let Some(got) = some(self.stream.write(&message[self.sent..]), "send")? else { return Ok(false) };
@@ -133,10 +136,6 @@ impl<const BLOCKING: bool> Transport for Tcp<BLOCKING> {
     fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
         // The kernel delivers what it has taken, also after a close.
         Ok(())
-    }
-
-    fn is_blocking(&self) -> bool {
-        BLOCKING
     }
 
     #[inline]
