@@ -33,7 +33,6 @@ mod forward;
 pub mod interface;
 mod link_table;
 pub mod mem;
-#[cfg(not(loom))]
 mod memfd;
 mod names;
 mod netlink;
