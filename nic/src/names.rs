@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_name_is_taken_by_one_until_it_is_dropped() {
-        let start = format!("sidelane-test/{}/", std::process::id());
+        let start = format!("sidelane-test/{}/taken/", std::process::id());
         let both = [Name::take(&format!("{start}a")).unwrap(), Name::take(&format!("{start}b/c")).unwrap()];
         let again = Name::take(&format!("{start}a")).map(drop).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
