@@ -30,7 +30,7 @@ pub trait Transport {
     /// True where `send` and `recv` wait in the kernel, for a short while at most.
     const BLOCKING: bool = false;
 
-    /// True where many messages may wait for their answers, as in a flood with a depth. Where it is not, none is compiled.
+    /// True where many messages may wait for their answers, as in a flood with a depth. Where it is not, none is compiled (`bench/NOTES.md`, 68).
     const ANSWERS_MANY: bool = true;
 
     /// Hands over `message`. `false`: there is no room for all of it yet; call [`Transport::recv`], then come again with the same
