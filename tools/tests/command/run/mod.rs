@@ -46,9 +46,9 @@ pub fn output(stage: &Stage, options: &[&str], part: &str) -> Output {
     stage.output(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What a job of shells did.
+/// What a job of shells did: of bash, since Debian's `sh` knows no descriptor of two digits, as a rank's socket may have.
 pub fn shells(stage: &Stage, options: &[&str], script: &str) -> (Option<i32>, String, String) {
-    told(&stage.output(&[&["run"], options, &["sh", "-c", script]].concat()))
+    told(&stage.output(&[&["run"], options, &["bash", "-c", script]].concat()))
 }
 
 /// Exit code, output, errors.
