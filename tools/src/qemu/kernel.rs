@@ -18,14 +18,13 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`).
+    /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`), by preference without its compression
+    /// (`boot/vmlinux-*`).
     pub fn unpacked(folder: &Path) -> Result<Self, QemuError> {
         let boot = folder.join("boot");
-        let images =
-            fs::read_dir(&boot).map_err(|error| QemuError::NoKernel(format!("{}: {error}", boot.display())))?;
-        let is_image =
-            |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinuz-"));
-        let image = images.flatten().map(|entry| entry.path()).find(is_image);
+        let files = fs::read_dir(&boot).map_err(|error| QemuError::NoKernel(format!("{}: {error}", boot.display())))?;
+        let files: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
+        let image = boot_file(&files, PLAIN).or_else(|| boot_file(&files, PACKED));
         let image = image.ok_or_else(|| QemuError::NoKernel(format!("no vmlinuz-* in {}/boot", folder.display())))?;
         let mut modules = Vec::new();
         // Merged-/usr packages have the modules below /usr.
@@ -103,8 +102,46 @@ fn fetch_to(part: &Path, unpacked: &Path) -> Result<(), QemuError> {
     // It ends with its reader.
     tar.wait().map_err(system)?;
     result?;
+    unpack_image(&part.join("tree/boot"))?;
     fs::rename(part.join("tree"), unpacked).map_err(QemuError::file(unpacked))
 }
+
+/// Puts the kernel beside its image in `boot`: an emulated guest takes as long to unpack it as to boot. Where that can't be
+/// done the image is as good, but for that.
+fn unpack_image(boot: &Path) -> Result<(), QemuError> {
+    let files: Vec<PathBuf> = fs::read_dir(boot).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let Some(image) = boot_file(&files, PACKED) else { return Ok(()) };
+    let content = fs::read(&image).map_err(QemuError::file(&image))?;
+    let Some(payload) = payload(&content).filter(|payload| payload.starts_with(XZ_MAGIC)) else { return Ok(()) };
+    let name = image.file_name().unwrap_or_default().to_string_lossy().replacen(PACKED, PLAIN, 1);
+    let packed = image.with_file_name(name + ".xz");
+    fs::write(&packed, payload).map_err(QemuError::file(&packed))?;
+    match output(Command::new("xz").arg("-d").arg(&packed), "xz-utils") {
+        Err(QemuError::Missing { .. }) => fs::remove_file(&packed).map_err(QemuError::file(&packed)),
+        unpacked => unpacked.map(drop),
+    }
+}
+
+/// The compressed kernel in a boot image (Linux, Documentation/arch/x86/boot.rst: `setup_sects`, `payload_offset` and
+/// `payload_length`), without the length of what it unpacks to, which is behind it.
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
+    let setup = (usize::from(*image.get(0x1f1)?) + 1) * 512;
+    let (start, len) = (setup.checked_add(number(0x248)?)?, number(0x24c)?.checked_sub(4)?);
+    (image.get(0x202..0x206)? == b"HdrS").then_some(())?;
+    image.get(start..start.checked_add(len)?)
+}
+
+/// The first of `files` whose name begins with `start`.
+fn boot_file(files: &[PathBuf], start: &str) -> Option<PathBuf> {
+    let named = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
+    files.iter().find(named).cloned()
+}
+
+/// How the names of a kernel begin, as it is and in its boot image.
+const PLAIN: &str = "vmlinux-";
+const PACKED: &str = "vmlinuz-";
+const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 /// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name.
 const WANTED: [&str; 10] = [
@@ -141,5 +178,35 @@ fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, QemuE
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(QemuError::Missing { what: name, package }),
         Err(error) => Err(QemuError::Program(name, error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_found_in_its_boot_image() {
+        let mut image = vec![0; 3 * 512 + 20 + 9 + 4];
+        image[0x1f1] = 2;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x248..0x250].copy_from_slice(&[20, 0, 0, 0, 13, 0, 0, 0]);
+        image[3 * 512 + 20..][..9].copy_from_slice(b"a kernel.");
+        assert_eq!(payload(&image), Some(&b"a kernel."[..]));
+        for cut in [0, 0x205, 0x24f, image.len() - 5] {
+            assert_eq!(payload(&image[..cut]), None, "{cut}");
+        }
+        for wrong in [[0xff; 8], [0; 8]] {
+            image[0x248..0x250].copy_from_slice(&wrong);
+            assert_eq!(payload(&image), None, "{wrong:?}");
+        }
+        assert_eq!(payload(&[0; 1024]), None, "another file");
+    }
+
+    #[test]
+    fn what_is_unpacked_is_preferred() {
+        let files = ["/boot/vmlinuz-1", "/boot/vmlinux-1"].map(PathBuf::from);
+        assert_eq!(boot_file(&files, PLAIN), Some(files[1].clone()));
+        assert_eq!(boot_file(&files[..1], PLAIN), None);
     }
 }
