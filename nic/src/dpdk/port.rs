@@ -51,14 +51,6 @@ impl Port {
         let give_up = Instant::now() + PEER_PATIENCE;
         loop {
             let refused = match Self::try_open(eal, &device, shared) {
-                Ok(port) if device.bus == "pci" => {
-                    // A card that was just started negotiates with its neighbour, and sends into the void till then.
-                    let late = Instant::now() + CARRIER_PATIENCE;
-                    while !port.link_is_up() && Instant::now() < late {
-                        std::thread::sleep(PEER_TURN);
-                    }
-                    return Ok(port);
-                }
                 Ok(port) if device.wire != Wire::PairClient => return Ok(port),
                 Ok(mut port) => match port.wait_for_server(give_up) {
                     true => {
@@ -88,7 +80,7 @@ impl Port {
         }
         let give_up = Instant::now() + LINK_PATIENCE;
         while !self.link_is_up() && Instant::now() < give_up {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(LINK_TURN);
         }
     }
 
@@ -407,6 +399,8 @@ const CACHE: u32 = 256;
 
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
 const LINK_PATIENCE: Duration = Duration::from_secs(9);
+/// Copper takes 2 to 3 s at 1 Gbit/s (IEEE 802.3, 28.3.2), and a look at some cards is a conversation with another chip.
+const LINK_TURN: Duration = Duration::from_millis(20);
 
 /// Such a ring never drops: its sender finds it full, and waits. The number only bounds what waits.
 const PAIR_FRAMES: usize = 1024;
@@ -414,7 +408,5 @@ const PAIR_FRAMES: usize = 1024;
 /// Two processes that are started together are ready within a second of one another, on a loaded machine too.
 const PEER_PATIENCE: Duration = Duration::from_millis(2_500);
 const PEER_TURN: Duration = Duration::from_millis(20);
-/// Copper at 1 Gbit/s takes 2 to 3 s to negotiate (IEEE 802.3 clause 28.3.2). Without a cable, opening lasts as long.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 /// A server that listens answers a client within a few milliseconds.
 const REDIAL: Duration = Duration::from_millis(100);
