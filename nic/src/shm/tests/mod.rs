@@ -1,3 +1,5 @@
+mod peers;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 
