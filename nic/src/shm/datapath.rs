@@ -56,7 +56,7 @@ pub(super) struct Peer {
     /// The layer above holds a link.
     linked: bool,
     /// `None`: not connected yet.
-    wire: Option<Wire>,
+    pub(super) wire: Option<Wire>,
 }
 
 /// A lent part of the ring to one peer. Dropping it costs nothing: nobody knows of it.

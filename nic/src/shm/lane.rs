@@ -117,7 +117,7 @@ mod tests {
             }
             pushed += 1;
         }
-        assert!(pushed > 16 && !a.may_have_room());
+        assert!(pushed > 16 && !a.may_have_room() && !a.has_room(RECORD_MAX) && b.is_ready());
         let mut wanted = false;
         for len in lens.take(pushed) {
             let (fine, starved) =

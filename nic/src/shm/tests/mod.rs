@@ -107,6 +107,35 @@ fn a_word_that_cannot_be_stops_the_reader_for_good() {
     }
 }
 
+/// Behind a ring is memory too, of the other direction or of cells.
+#[test]
+fn a_frame_that_would_end_behind_the_ring_stops_the_reader_for_good() {
+    let (mut producer, mut consumer, other) = ring();
+    let last = other.lines() - 1;
+    for _ in 0..last {
+        assert!(push(&mut producer, 1, 1) && consumer.take(|_| ()).is_some());
+    }
+    // Its header is there, and its second line is not.
+    other.header(last).store(57 + 1, Ordering::Relaxed);
+    assert_eq!(consumer.take(|_| ()), None);
+    assert!(consumer.is_broken());
+}
+
+#[test]
+fn a_head_that_cannot_be_stops_the_writer_for_good() {
+    for ahead in [1, u32::MAX / 2] {
+        let (mut producer, _, other) = ring();
+        let lines = producer.memory().lines();
+        while push(&mut producer, 1, 50) {}
+        assert!(!producer.is_broken());
+        // More was given back than was written.
+        other.control().forge_head(lines - 1 + ahead);
+        assert!(!push(&mut producer, 1, 50) && producer.is_broken() && !producer.may_have_room());
+        other.control().forge_head(lines - 1);
+        assert!(!producer.may_have_room());
+    }
+}
+
 #[test]
 fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
     let (mut producer, mut consumer, _) = ring();
@@ -238,8 +267,19 @@ fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_e
     let mut b = ShmNic::open(&domain, Some(2)).unwrap();
     let to_a = b.link(a.caps().addr).unwrap();
     send(&mut b, to_a, 9);
+    // The second life waits for the words of the first, and ends meanwhile.
+    let waits = |a: &mut ShmNic, is_over| {
+        until("the second life waits", || {
+            a.rx_burst(0, |_, _| {});
+            a.successors.iter().any(|(_, wire)| wire.hung_up == is_over)
+        });
+    };
+    waits(&mut a, false);
+    drop(b);
+    waits(&mut a, true);
     assert_eq!([(); 4].map(|()| receive(&mut a).0), [2, 3, 4, 9]);
     until_gone(&mut a, old);
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
     let new = a.link(b.caps().addr).unwrap();
     assert_ne!(old, new);
     a.unlink(old);
@@ -365,69 +405,4 @@ fn who_calls_beyond_the_bound_is_let_in_when_another_has_left() {
     });
     assert_eq!(receive(&mut hub), (2, LinkAddr::Shm { endpoint: 3 }));
     sent.join().unwrap();
-}
-
-/// Each life of a caller is a memory of its own, and news of its begin and its end.
-#[test]
-fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
-    const PEERS_MAX: usize = 3;
-    let domain = domain("again");
-    let mut hub = ShmNic::open_for(&domain, Some(0), PEERS_MAX).unwrap();
-    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
-    let call = || {
-        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
-        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
-        asked.conclude(0).is_ok()
-    };
-    for round in 1..=2 {
-        let refused = hub.counters().peers_refused;
-        assert_eq!((0..20).filter(|_| call()).count(), PEERS_MAX);
-        assert_eq!(hub.counters().peers_refused - refused, 20 - PEERS_MAX as u64);
-        // Its turn: it hears of all, and lets all of them go once it knows that they are gone.
-        let give_up = hub.now() + Duration::from_millis(10_000);
-        while hub.peers.iter().any(Option::is_some) || hub.news_heard != round * 2 * PEERS_MAX as u32 {
-            assert!(hub.now() < give_up, "the lives of a caller who is gone stay");
-            hub.wait(Some(hub.now() + Duration::from_millis(1))).unwrap();
-            hub.rx_burst(1, |_, _| {});
-        }
-    }
-}
-
-#[test]
-fn greetings_that_are_none_harm_nobody() {
-    let domain = domain("rude");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
-    let name = socket_name(&domain, 1);
-    let greeting = [&b"sidelan\x02"[..], &(PAIR_BYTES as u32).to_le_bytes(), &9u16.to_le_bytes()].concat();
-    let own = [&greeting[..12], &1u16.to_le_bytes()].concat();
-    let small = sys::sealed_memory(4096).unwrap();
-    let bell = sys::sealed_memory(4096).unwrap();
-    let event = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
-    let pair = sys::sealed_memory(PAIR_BYTES).unwrap();
-    let attempts: [(&[u8], &[&OwnedFd]); 8] = [
-        (b"", &[]),
-        (b"GET / HTTP/1.1", &[]),
-        (&greeting, &[]),
-        (&greeting, &[&pair]),
-        (&greeting, &[&small, &bell]),
-        (&greeting, &[&event, &event]),
-        (&greeting[..5], &[&pair, &bell]),
-        // To the endpoint as if from itself.
-        (&own, &[&pair, &bell]),
-    ];
-    let mut silent = Vec::new();
-    for (bytes, fds) in attempts {
-        let socket = sys::connect(&name).unwrap();
-        let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
-        if !bytes.is_empty() {
-            sys::send_with_fds(&socket, bytes, &fds).unwrap();
-        }
-        silent.push(socket);
-    }
-    let link = b.link(a.caps().addr).unwrap();
-    for n in 0..100 {
-        send(&mut b, link, n);
-        assert_eq!(receive(&mut a), (n, b.caps().addr));
-    }
 }

@@ -1,6 +1,57 @@
 //! Peers that come and go, and what stays of them.
+#![allow(unsafe_code)] // Another user's thread, and what descriptors are.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::patience::{PATIENCE, watch};
+use crate::shm::sync::AtomicU32;
+use crate::shm::wire::Wire;
+
+/// Polls, and never waits, until something is so.
+fn polled(what: &str, nic: &mut ShmNic, budget: usize, mut done: impl FnMut(&mut ShmNic) -> bool) {
+    until(what, || {
+        nic.rx_burst(budget, |_, _| ());
+        done(nic)
+    });
+}
+
+#[test]
+fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
+    let domain = domain("polls");
+    let mut hub = ShmNic::open_for(&domain, Some(0), 2).unwrap();
+    for round in 0..3 {
+        let (to_nobody, to_peer) = (hub.link(address(9)).unwrap(), hub.link(address(1)).unwrap());
+        assert!(matches!(hub.link(address(5)), Err(LinkError::TableFull(2))));
+        let (mut third, refused) = (ShmNic::open(&domain, Some(5)).unwrap(), hub.counters().peers_refused);
+        third.link(hub.caps().addr).unwrap();
+        until("who calls beyond the bound is turned away", || hub.counters().peers_refused > refused);
+        drop(third);
+        let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+        polled("a connection", &mut hub, 0, |hub| commit(hub, to_peer, round));
+        let to_hub = peer.link(hub.caps().addr).unwrap();
+        send(&mut peer, to_hub, round);
+        drop(peer);
+        // Its last word is not read yet: it is not gone, and another has its number.
+        polled("an end", &mut hub, 0, |hub| wire(hub, 1).hung_up);
+        assert!(!hub.is_gone(to_peer));
+        let to_next = hub.link(address(1)).unwrap();
+        assert_ne!(to_next, to_peer);
+        for link in [to_nobody, to_next, to_peer] {
+            hub.unlink(link);
+        }
+        assert_eq!(hub.rx_burst(0, |_, _| ()), 0);
+        assert_eq!(hub.rx_burst(1, |word, _| assert_eq!(word, [round])), 1);
+        assert_eq!(hub.rx_burst(1, |_, _| ()), 0);
+        assert!(hub.by_endpoint.is_empty() && hub.peers.iter().all(Option::is_none) && hub.peers.len() <= 3);
+    }
+    for endpoint in [5, 6] {
+        let mut peer = ShmNic::open(&domain, Some(endpoint)).unwrap();
+        let to_hub = peer.link(hub.caps().addr).unwrap();
+        send(&mut peer, to_hub, 1);
+    }
+}
 
 /// The table is full of those whose number it is anyway.
 #[test]
@@ -19,6 +70,316 @@ fn who_has_a_place_is_linked_anew_when_all_places_are_taken() {
     send(&mut hub, new, 2);
     assert_eq!(receive(&mut peer).0, 2);
 }
+
+#[test]
+fn a_caller_who_is_linked_keeps_the_link_when_it_is_gone() {
+    let domain = domain("keeps");
+    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let call = |hub: &mut ShmNic, endpoint| {
+        let mut caller = ShmNic::open(&domain, Some(endpoint)).unwrap();
+        let to_hub = caller.link(hub.caps().addr).unwrap();
+        send(&mut caller, to_hub, 1);
+        assert_eq!(receive(hub), (1, caller.caps().addr));
+        caller
+    };
+    let first = call(&mut hub, 1);
+    let to_first = hub.link(first.caps().addr).unwrap();
+    drop(first);
+    until_gone(&mut hub, to_first);
+    let second = call(&mut hub, 2);
+    assert_ne!(hub.link(second.caps().addr).unwrap(), to_first, "its frames would go to another");
+    assert!(hub.is_gone(to_first));
+}
+
+#[test]
+fn who_breaks_the_rules_is_hung_up_on_and_begins_anew() {
+    let domain = domain("rules");
+    let (mut a, mut b) = (ShmNic::open(&domain, Some(0)).unwrap(), ShmNic::open(&domain, Some(1)).unwrap());
+    let mut to_b = a.link(b.caps().addr).unwrap();
+    for forgets_first in [false, true] {
+        send(&mut a, to_b, 1);
+        assert_eq!(receive(&mut b).0, 1);
+        let ring = wire(&b, 0).tx.memory();
+        ring.header(0).store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(a.rx_burst(1, |_, _| panic!("no frame")), 0);
+        assert!(a.is_gone(to_b));
+        if forgets_first {
+            a.unlink(to_b);
+            a.rx_burst(1, |_, _| ());
+        }
+        let anew = a.link(b.caps().addr).unwrap();
+        if !forgets_first {
+            assert_ne!(anew, to_b);
+            a.unlink(to_b);
+        }
+        to_b = anew;
+    }
+    send(&mut a, to_b, 2);
+    assert_eq!(receive(&mut b).0, 2);
+}
+
+#[test]
+fn of_several_who_send_without_end_none_is_starved() {
+    let domain = domain("turns");
+    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut senders = [1, 2].map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap());
+    for sender in &mut senders {
+        let to_hub = sender.link(hub.caps().addr).unwrap();
+        (0..10).for_each(|byte| send(sender, to_hub, byte));
+        receive(&mut hub);
+    }
+    polled("both are known", &mut hub, 0, |hub| hub.by_endpoint.len() == 2);
+    let mut from = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(hub.rx_burst(1, |_, sender| from.push(sender)), 1);
+    }
+    assert!(from.windows(2).all(|pair| pair[0] != pair[1]), "{from:?}");
+    from.clear();
+    hub.rx_burst(64, |_, sender| from.push(sender));
+    assert!(from.iter().any(|sender| *sender != from[0]), "one burst looks at all");
+}
+
+#[test]
+fn a_sleep_is_one_unless_there_is_news_and_is_counted() {
+    let domain = domain("sleeps");
+    let (mut a, mut b) = (ShmNic::open(&domain, Some(0)).unwrap(), ShmNic::open(&domain, Some(1)).unwrap());
+    let to_b = a.link(b.caps().addr).unwrap();
+    polled("a connection", &mut a, 0, |a| commit(a, to_b, 1));
+    let start = a.now();
+    a.wait(Some(start + Duration::from_millis(10_000))).unwrap();
+    assert!(a.now().since(start) < Duration::from_millis(9_000), "slept through a peer that has come");
+    assert_eq!(a.counters().waits, 0);
+    receive(&mut b);
+    b.link(address(9)).unwrap();
+    b.wait(Some(b.now())).unwrap();
+    let (waits, until, mut sleeps) = (b.counters().waits, b.now() + Duration::from_millis(3), 0);
+    while b.now() < until {
+        b.wait(Some(until)).unwrap();
+        sleeps += 1;
+    }
+    // One may end for nothing: by a wake-up of before.
+    assert!(sleeps <= 3, "it does not sleep while it calls somebody");
+    b.waker().unwrap().wake();
+    watch("the sleep of one who was woken", PATIENCE);
+    b.wait(None).unwrap();
+    assert_eq!(b.counters().waits, waits + sleeps + 1);
+    // Nobody is woken who has got up.
+    let woken = a.counters().wakes;
+    send(&mut a, to_b, 2);
+    assert_eq!(a.counters().wakes, woken);
+}
+
+/// What changes a word between its owner's two steps to sleep ends the sleep, whoever else has been woken meanwhile.
+#[test]
+fn who_is_told_when_about_to_sleep_does_not() {
+    let bell = AtomicU32::new(doorbell::AWAKE);
+    let about_to = |bell: &AtomicU32| {
+        doorbell::ring_all_the_same(bell, || ());
+        assert_eq!(bell.load(Ordering::Relaxed), doorbell::AWAKE);
+        Ok::<_, ()>(())
+    };
+    doorbell::sleep(&bell, || false, about_to).unwrap();
+}
+
+#[test]
+fn what_nobody_uses_any_more_is_not_mapped() {
+    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let inode = std::fs::File::from(memory.try_clone().unwrap()).metadata().unwrap().ino();
+    let is_mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines()
+            .any(|line| line.contains("sidelane-shm") && line.split_whitespace().nth(4) == Some(&inode.to_string()))
+    };
+    let [ring, _] = map_pair(&memory).unwrap();
+    assert!(is_mapped());
+    drop(ring);
+    assert!(!is_mapped());
+}
+
+/// Only root can be somebody else for a moment.
+#[test]
+fn another_user_is_neither_let_in_nor_called() {
+    let domain = domain("users");
+    let _own = ShmNic::open(&domain, Some(0)).unwrap();
+    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let [own, other] = [0, 8].map(|endpoint| socket_name(&domain, endpoint));
+    let is_let_in = || {
+        // Not by `dial`, which would not even ask.
+        let (socket, pair) = (sys::connect(&own).unwrap(), sys::sealed_memory(PAIR_BYTES).unwrap());
+        // Who is turned away may be so before a word.
+        let _ = sys::send_with_fds(&socket, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]);
+        answer(&socket)
+    };
+    assert!(is_let_in(), "our own user is not let in");
+    // SAFETY: they take numbers, and give one. The call behind libc's own: of this thread alone.
+    let be_nobody = || unsafe { libc::geteuid() != NOBODY && libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) == 0 };
+    let tried = std::thread::scope(|scope| {
+        let nobody = scope.spawn(|| be_nobody().then(|| (is_let_in(), sys::listen(&other).unwrap())));
+        nobody.join().unwrap()
+    });
+    let Some((is_let_in, squatter)) = tried else {
+        println!("skipped: only root can try");
+        return;
+    };
+    assert!(!is_let_in, "another user is let in");
+    assert!(handshake::dial(&other, 0, &bell).is_err(), "another user has taken the name, and is called");
+    let called = sys::accept(&squatter).unwrap().unwrap();
+    assert_eq!(sys::recv_with_fds(&called, &mut [0; 15]).unwrap().0, 0, "it is sent memory of ours");
+}
+
+/// Programs that ours starts would keep peers from hearing of our end.
+#[test]
+fn no_descriptor_goes_to_other_programs() {
+    let name = socket_name(&domain("exec"), 0);
+    let listener = sys::listen(&name).unwrap();
+    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let asked = handshake::dial(&name, 1, &bell).unwrap();
+    let caller = sys::accept(&listener).unwrap().unwrap();
+    let (_, came) = sys::recv_with_fds(&caller, &mut [0; 15]).unwrap();
+    for fd in came.iter().chain([&listener, &bell, &asked.socket, &caller]) {
+        // SAFETY: takes numbers, and gives one.
+        assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) }, libc::FD_CLOEXEC);
+    }
+}
+
+/// A call to who does not answer, and one to who is not there yet.
+#[test]
+fn one_who_does_not_answer_keeps_nobody_else_waiting() {
+    let domain = domain("silent");
+    let mut a = ShmNic::open(&domain, Some(0)).unwrap();
+    let silent = sys::listen(&socket_name(&domain, 8)).unwrap();
+    a.link(address(8)).unwrap();
+    until("a call", || sys::accept(&silent).unwrap().map(std::mem::forget).is_some());
+    let late = a.link(address(2)).unwrap();
+    polled("a pause", &mut a, 0, |a| !commit(a, late, 0));
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    send(&mut a, late, 1);
+    assert_eq!(receive(&mut b).0, 1);
+}
+
+/// Its own call ends a call to it, unless it cannot be answered.
+#[test]
+fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
+    let domain = domain("deaf");
+    let mut a = ShmNic::open(&domain, Some(0)).unwrap();
+    let link = a.link(address(9)).unwrap();
+    let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sys::sealed_memory(len).unwrap());
+    let deaf = UnixStream::from(sys::connect(&socket_name(&domain, 0)).unwrap());
+    deaf.shutdown(std::net::Shutdown::Read).unwrap();
+    let deaf = OwnedFd::from(deaf);
+    sys::send_with_fds(&deaf, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
+    until("it is hung up on", || sys::send_with_fds(&deaf, b" ", &[]).is_err());
+    let mut peer = ShmNic::open(&domain, Some(9)).unwrap();
+    send(&mut a, link, 1);
+    assert_eq!(receive(&mut peer).0, 1);
+}
+
+/// Before the end of its life before is heard.
+#[test]
+fn who_greets_anew_is_in_another_life() {
+    let domain = domain("lives");
+    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let call = || {
+        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
+        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true]);
+        (asked.conclude(0).unwrap(), asked)
+    };
+    let _first = call();
+    polled("a life", &mut hub, 0, |hub| hub.by_endpoint.contains_key(&9));
+    let link = hub.link(address(9)).unwrap();
+    let _second = call();
+    polled("another", &mut hub, 0, |hub| hub.is_gone(link));
+}
+
+/// Each life of a caller is a memory of its own, and news of its begin and its end.
+#[test]
+fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
+    const PEERS_MAX: usize = 3;
+    let domain = domain("again");
+    let mut hub = ShmNic::open_for(&domain, Some(0), PEERS_MAX).unwrap();
+    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let call = || {
+        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
+        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
+        asked.conclude(0).is_ok()
+    };
+    for round in 1..=2 {
+        let refused = hub.counters().peers_refused;
+        assert_eq!((0..20).filter(|_| call()).count(), PEERS_MAX);
+        assert_eq!(hub.counters().peers_refused - refused, 20 - PEERS_MAX as u64);
+        // Its turn: it hears of all, and lets all of them go once it knows that they are gone.
+        let give_up = hub.now() + Duration::from_millis(10_000);
+        while hub.peers.iter().any(Option::is_some) || hub.news_heard != round * 2 * PEERS_MAX as u32 {
+            assert!(hub.now() < give_up, "the lives of a caller who is gone stay");
+            hub.wait(Some(hub.now() + Duration::from_millis(1))).unwrap();
+            hub.rx_burst(1, |_, _| {});
+        }
+    }
+}
+
+#[test]
+fn greetings_that_are_none_harm_nobody() {
+    let domain = domain("rude");
+    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let name = socket_name(&domain, 1);
+    let (greeting, own) = (greeting_of(9), greeting_of(1));
+    let small = sys::sealed_memory(4096).unwrap();
+    let bell = sys::sealed_memory(4096).unwrap();
+    let event = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
+    let pair = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let attempts: [(&[u8], &[&OwnedFd]); 8] = [
+        (b"", &[]),
+        (b"GET / HTTP/1.1", &[]),
+        (&greeting, &[]),
+        (&greeting, &[&pair]),
+        (&greeting, &[&small, &bell]),
+        (&greeting, &[&event, &event]),
+        (&greeting[..5], &[&pair, &bell]),
+        // To the endpoint as if from itself.
+        (&own, &[&pair, &bell]),
+    ];
+    let mut silent = Vec::new();
+    for (bytes, fds) in attempts {
+        let socket = sys::connect(&name).unwrap();
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
+        if !bytes.is_empty() {
+            sys::send_with_fds(&socket, bytes, &fds).unwrap();
+        }
+        silent.push(socket);
+    }
+    let link = b.link(a.caps().addr).unwrap();
+    for n in 0..100 {
+        send(&mut b, link, n);
+        assert_eq!(receive(&mut a), (n, b.caps().addr));
+    }
+    // None of them was let in, and what they were made of is right.
+    assert_eq!(a.by_endpoint.keys().collect::<Vec<_>>(), [&2]);
+    let socket = sys::connect(&name).unwrap();
+    sys::send_with_fds(&socket, &greeting, &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
+    until("a greeting is one", || {
+        a.rx_burst(0, |_, _| ());
+        a.by_endpoint.contains_key(&9)
+    });
+}
+
+fn greeting_of(endpoint: u16) -> Vec<u8> {
+    [&b"sidelan\x02"[..], &(PAIR_BYTES as u32).to_le_bytes(), &endpoint.to_le_bytes()].concat()
+}
+
+/// With the present peer of this number.
+fn wire(nic: &ShmNic, endpoint: u16) -> &Wire {
+    nic.peers[nic.by_endpoint[&endpoint] as usize].as_ref().unwrap().wire.as_ref().unwrap()
+}
+
+/// Whether a caller is answered; false if it is hung up on.
+fn answer(socket: &OwnedFd) -> bool {
+    assert_eq!(sys::poll(&[socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
+    sys::recv_with_fds(socket, &mut [0; 15]).is_ok_and(|(len, fds)| len == 14 && fds.len() == 1)
+}
+
+const NOBODY: libc::uid_t = 65_534;
 
 fn address(endpoint: u16) -> LinkAddr {
     LinkAddr::Shm { endpoint }
