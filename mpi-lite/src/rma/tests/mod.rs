@@ -2,5 +2,6 @@ mod accumulates;
 mod behaviour;
 mod endings;
 mod job;
+mod nonsense;
 mod operations;
 mod programs;
