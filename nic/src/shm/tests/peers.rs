@@ -245,13 +245,18 @@ fn no_descriptor_goes_to_other_programs() {
 /// A call to who does not answer, and one to who is not there yet.
 #[test]
 fn one_who_does_not_answer_keeps_nobody_else_waiting() {
+    const OWN: u16 = 4711;
     let domain = domain("silent");
-    let mut a = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut a = ShmNic::open(&domain, Some(OWN)).unwrap();
     let silent = sys::listen(&socket_name(&domain, 8)).unwrap();
     a.link(address(8)).unwrap();
     until("a call", || sys::accept(&silent).unwrap().map(std::mem::forget).is_some());
     let late = a.link(address(2)).unwrap();
-    polled("a pause", &mut a, 0, |a| !commit(a, late, 0));
+    let sleeps = |task: std::fs::DirEntry| {
+        let read = |what| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
+        read("comm").trim_end() == format!("shm-{OWN}") && read("stat").contains(") S ")
+    };
+    until("it was tried in vain", || std::fs::read_dir("/proc/self/task").unwrap().flatten().any(sleeps));
     let mut b = ShmNic::open(&domain, Some(2)).unwrap();
     send(&mut a, late, 1);
     assert_eq!(receive(&mut b).0, 1);
