@@ -6,7 +6,7 @@ mod costs;
 mod fit;
 mod moved;
 mod neighbors;
-mod play;
+pub(crate) mod play;
 mod reduced;
 mod two_level;
 

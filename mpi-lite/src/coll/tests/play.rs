@@ -7,9 +7,9 @@ use crate::coll::{Memory, Schedule, Span, Step, Transfer};
 use sidelane_nic::rng::Rng;
 
 /// The second operand and result, and the first.
-pub(in crate::coll) type Operator = fn(&mut [u8], &[u8]);
+pub(crate) type Operator = fn(&mut [u8], &[u8]);
 
-pub(in crate::coll) struct Play {
+pub(crate) struct Play {
     ranks: Vec<Rank>,
     /// What was sent and not yet received, and what was to be received and not yet sent, between two ranks.
     pairs: HashMap<(usize, usize), Pair>,
@@ -45,7 +45,7 @@ enum Event {
 }
 
 impl Play {
-    pub(in crate::coll) fn new(seed: u64, ranks: impl Iterator<Item = (Schedule, Vec<u8>, Vec<u8>)>) -> Self {
+    pub(crate) fn new(seed: u64, ranks: impl Iterator<Item = (Schedule, Vec<u8>, Vec<u8>)>) -> Self {
         let ranks = ranks.map(|(schedule, send, receive)| {
             assert_eq!(schedule.buffer_lens(), (send.len(), receive.len()));
             let scratch = vec![GARBAGE; schedule.scratch_len()];
@@ -58,8 +58,43 @@ impl Play {
         self.ranks.iter().map(|rank| &rank.schedule)
     }
 
+    /// Of whom each rank knows that he has come, when its own schedule is over: a bit each. That goes wherever messages go which are sent
+    /// after it was known, in a round before.
+    pub(crate) fn known(&self) -> Vec<u32> {
+        let mut known: Vec<u32> = (0..self.ranks.len()).map(|rank| 1 << rank).collect();
+        let (mut rounds, mut inbox) = (vec![0; known.len()], vec![Vec::new(); known.len()]);
+        let mut posted = vec![false; known.len()];
+        let mut moved = true;
+        while std::mem::take(&mut moved) {
+            for (rank, Rank { schedule, .. }) in self.ranks.iter().enumerate() {
+                let Some(round) = schedule.round(rounds[rank]) else { continue };
+                if !std::mem::replace(&mut posted[rank], true) {
+                    moved = true;
+                    for transfer in round.transfers {
+                        if let Transfer::Send(to, _) = transfer {
+                            inbox[*to as usize].push((rank as u32, known[rank]));
+                        }
+                    }
+                }
+                let waits = |transfer: &&Transfer| matches!(transfer, Transfer::Receive(..));
+                let all = round.transfers.iter().filter(waits).all(|transfer| {
+                    matches!(transfer, Transfer::Receive(from, _) if inbox[rank].iter().any(|(of, _)| of == from))
+                });
+                if all {
+                    for transfer in round.transfers.iter().filter(waits) {
+                        let Transfer::Receive(from, _) = transfer else { unreachable!() };
+                        let at = inbox[rank].iter().position(|(of, _)| of == from).unwrap();
+                        known[rank] |= inbox[rank].remove(at).1;
+                    }
+                    (rounds[rank], posted[rank], moved) = (rounds[rank] + 1, false, true);
+                }
+            }
+        }
+        known
+    }
+
     /// Everybody's receive buffer at the end.
-    pub(in crate::coll) fn run(mut self, operator: Operator) -> Vec<Vec<u8>> {
+    pub(crate) fn run(mut self, operator: Operator) -> Vec<Vec<u8>> {
         while let Some(event) = self.any_event() {
             match event {
                 Event::Post(rank) => self.post(rank),

@@ -188,3 +188,28 @@ impl Groups {
         table.choose(Case { collective, ranks, hosts: ranks, bytes, commutative })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::tests::play::Play;
+
+    /// MPI-4.1 6.3.
+    #[test]
+    fn nobody_leaves_a_barrier_before_all_of_the_other_group_have_come() {
+        let (all, table) = ([3, 5, 8, 9, 1, 0, 4], Table::default());
+        for (here, there) in (1..all.len()).map(|at| all.split_at(at)) {
+            let mut schedules = vec![Schedule::new(); all.len()];
+            for (here, there) in [(here, there), (there, here)] {
+                for rank in 0..here.len() {
+                    let (groups, _) = Groups::new(here, rank, there);
+                    let buffers = Buffers { send: 0, receive: 0, in_place: false };
+                    groups.build(Call::Barrier, &mut schedules[groups.number()], buffers, &table);
+                }
+            }
+            let play = Play::new(all.len() as u64, schedules.into_iter().map(|schedule| (schedule, vec![], vec![])));
+            assert_eq!(play.known(), [(1 << all.len()) - 1; 7], "{here:?} and {there:?}");
+            play.run(|_, _| ());
+        }
+    }
+}
