@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Calls that do not wait are lent buffers that live until they are over.
 
 mod at_once;
+mod gone;
 mod misfits;
 mod two_levels;
 

@@ -115,7 +115,7 @@ fn a_rank_of_another_host_that_is_gone_ends_a_call_for_all() {
 }
 
 /// The device of a job of its own.
-fn alone() -> Device {
+pub(super) fn alone() -> Device {
     Device::open(0, vec![adi::Process::here("alone", &[])], vec![], &Config::default()).unwrap()
 }
 

@@ -1,0 +1,55 @@
+//! Calls while a process is gone that nobody in them waits for.
+
+use super::two_levels::alone;
+use super::*;
+use crate::comm::collective::execution::GRACE;
+
+/// Calls a barrier.
+fn meet(ranks: &mut Ranks, device: &mut Device) -> Result<(), Error> {
+    ranks.call(device, Call::Barrier, None, &mut [], &mut compose)
+}
+
+/// Two by memory, and two by messages; the fifth is gone.
+#[test]
+fn who_is_gone_elsewhere_ends_no_call_that_takes_long() {
+    in_job(5, |device| {
+        let own = device.own();
+        let (table, pair) = (Arc::new(Table::default()), own / 2);
+        let all = Ranks::new(device, 5, own as usize, (0..5).collect(), Arc::clone(&table));
+        meet(&mut all.without_shared_memory(), device).unwrap();
+        if own == 4 {
+            return std::mem::replace(device, alone()).close(Duration::from_millis(2_000));
+        }
+        let mut ranks = Ranks::new(device, 6 + pair, own as usize % 2, vec![2 * pair, 2 * pair + 1], table);
+        if pair == 1 {
+            ranks = ranks.without_shared_memory();
+        }
+        meet(&mut ranks, device).unwrap();
+        device.wait_until(|device| device.gone().contains(&4).then_some(()));
+        if own % 2 == 1 {
+            // The other one is in the call for as long as it would wait for who was left by one of their own.
+            std::thread::sleep(std::time::Duration::from_nanos(GRACE.as_nanos() * 5 / 4));
+        }
+        assert_eq!(meet(&mut ranks, device), Ok(()), "process {own}");
+        ranks.leave(device);
+    });
+}
+
+#[test]
+fn one_that_has_done_its_part_may_go() {
+    in_job(3, |device| {
+        let own = device.own() as usize;
+        let mut ranks = Ranks::new(device, 5, own, vec![0, 1, 2], Arc::new(Table::default()));
+        meet(&mut ranks, device).unwrap();
+        if own == 2 {
+            device.wait_until(|device| device.gone().contains(&1).then_some(()));
+        }
+        let mut all = vec![9; if own == 0 { 3 } else { 0 }];
+        let gathered = ranks.call(device, Call::Gather { root: 0, len: 1 }, Some(&[own as u8]), &mut all, &mut compose);
+        assert_eq!(gathered, Ok(()), "rank {own}");
+        assert!(own > 0 || all == [0, 1, 2]);
+        if own == 1 {
+            std::mem::replace(device, alone()).close(Duration::from_millis(2_000));
+        }
+    });
+}
