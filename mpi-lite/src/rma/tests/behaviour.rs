@@ -1,6 +1,9 @@
 //! What a window does, one behaviour a test.
 #![allow(unsafe_code)] // Operations are lent what lives until they are over.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+
 use super::job::job;
 use super::operations::{fetch_and_add, get, put, window, word};
 use crate::adi::{self, Config, Device, Process};
@@ -159,7 +162,7 @@ fn nothing_is_done_outside_of_its_epoch() {
     job(2, &Config::default(), |device, members| {
         let w = Window::allocate(device, members, 8, 8).unwrap();
         assert_eq!(put(&w, device, &[1], 0, 0), Err(RmaError::Sync));
-        assert_eq!(w.unlock(device, 0), Err(RmaError::Sync));
+        assert_eq!((w.unlock(device, 0), w.unlock_all(device)), (Err(RmaError::Sync), Err(RmaError::Sync)));
         assert_eq!(w.complete(device), Err(RmaError::Sync));
         assert_eq!(w.wait_exposed(device), Err(RmaError::Sync));
         assert_eq!(w.flush(device, 0), Err(RmaError::Sync));
@@ -360,6 +363,43 @@ fn what_is_moved_may_be_shorter_than_its_room() {
             });
         }
     }
+}
+
+/// Of a target that serves nobody for a while.
+#[test]
+fn who_asks_without_end_waits_until_some_of_it_is_done() {
+    const KEPT: usize = 1024;
+    let (met, has_waited) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+    job(2, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank, (0..=KEPT as u64).collect::<Vec<_>>());
+        let w = window(device, members, Flavor::Create, &mut kept);
+        w.fence(device, false).unwrap();
+        met.wait();
+        if own == 0 {
+            let (all, waits) = (Arc::clone(&met), Arc::clone(&has_waited));
+            device.on_idle_ask(Box::new(move || {
+                if !waits.swap(true, Ordering::Relaxed) {
+                    all.wait();
+                }
+                None
+            }));
+            let (mut found, datatype) = (vec![0u64; KEPT + 1], &word());
+            for (at, room) in found.iter_mut().enumerate() {
+                assert!(!has_waited.load(Ordering::Relaxed), "{at} are under way");
+                let into = Room { address: (&raw mut *room).cast(), count: 1, datatype };
+                let from = Target { rank: 1, displacement: at as i64, count: 1, datatype };
+                // SAFETY: nobody looks there before the fence.
+                unsafe { w.get(device, into, from).unwrap() };
+            }
+            assert!(has_waited.load(Ordering::Relaxed), "more than {KEPT} are under way");
+            w.fence(device, true).unwrap();
+            assert!(found.iter().copied().eq(0..=KEPT as u64));
+        } else {
+            met.wait();
+            w.fence(device, true).unwrap();
+        }
+        w.free(device).unwrap();
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Windows of several ranks: threads of this process, over shared memory.
 #![allow(unsafe_code)] // Windows over memory that others do not map are made by address.
 
+mod begun;
 mod behaviour;
 mod beside;
 mod endings;
