@@ -107,8 +107,8 @@ impl Futex {
 fn frames_cross_a_small_ring_in_order_and_whole() {
     explore(|| {
         let (mut producer, mut consumer) = ring(4);
-        // The second fills the ring with what looks like headers; the third wraps over it.
-        let sizes = [1, 2, 2];
+        // The second fills the ring with what looks like headers; the third wraps over it; the fourth ends where no header is zeroed yet.
+        let sizes = [1, 2, 2, 1];
         let sender = thread::spawn(move || {
             for (value, lines) in (1..).zip(sizes) {
                 while !send(&mut producer, value, lines) {
