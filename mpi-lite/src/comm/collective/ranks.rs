@@ -446,8 +446,8 @@ impl Ranks {
     /// The same of a call that is begun again and again, in whatever order with others (MPI-4.1 6.13): it is made in the same one by
     /// all ranks.
     pub fn next_repeated_tag(&mut self) -> i32 {
-        self.repeated += 1;
-        // Fewer are made than there are tags.
+        self.repeated = self.repeated.wrapping_add(1);
+        // There are fewer at the same time than tags.
         REPEATED - (self.repeated & TAGS) as i32
     }
 }
@@ -469,14 +469,25 @@ const WAKE: i32 = -1;
 const WAKE_QUEUE: i32 = -2;
 const WAKE_REPEATED: i32 = -3;
 
-/// Above the tags of calls that are begun again.
-const REPEATED: i32 = -3;
+/// The highest tag of calls that are begun again.
+const REPEATED: i32 = WAKE_REPEATED - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::adi::{Config, Process};
     use crate::host::Peers;
+
+    #[test]
+    fn no_call_that_is_begun_again_takes_a_word_s_tag() {
+        let device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
+        let mut ranks = Ranks::new(&device, 9, 0, vec![0], Arc::default());
+        for repeated in [0, TAGS - 1, u32::MAX - 1] {
+            ranks.repeated = repeated;
+            let [one, other] = [(); 2].map(|()| ranks.next_repeated_tag());
+            assert!(one != other && one.max(other) < WAKE_REPEATED, "{repeated}: {one}, {other}");
+        }
+    }
 
     #[test]
     fn a_word_that_comes_when_nobody_calls_any_more_keeps_nothing() {
