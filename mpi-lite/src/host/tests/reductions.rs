@@ -53,6 +53,9 @@ fn arrays_too_long_for_the_root_alone_are_reduced_in_parts() {
             let room = (me == root).then_some(&mut output[..]);
             let given = (!(in_place && me == root)).then_some(&own[..]);
             at_once(host.reduce(root, given, room, 2, compose, &mut Thread)).unwrap();
+            // Has room of its own for what it passes on, as parts have that the root may still read.
+            let mut prefix = vec![0; PIECE];
+            at_once(host.exscan(Some(&own[..PIECE]), &mut prefix, 2, compose, &mut Thread)).unwrap();
             assert!(me != root || output == combined(3, len), "root {root}, rank {me}");
         }
     });

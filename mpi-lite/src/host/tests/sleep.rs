@@ -18,8 +18,8 @@ fn who_waits_long_sleeps_and_is_woken() {
     });
 }
 
-/// A rank that does not wait in calls, and sleeps between turns as soon as it may.
-struct Sleeper;
+/// A rank that does not wait in calls, and sleeps between turns as soon as it may. How often it lies down and has not risen yet.
+struct Sleeper(i32);
 
 impl Peers for Sleeper {
     type Error = NonZeroU32;
@@ -38,9 +38,14 @@ impl Peers for Sleeper {
         true
     }
 
-    fn doze(&mut self) {}
+    fn doze(&mut self) {
+        self.0 += 1;
+        assert_eq!(self.0, 1);
+    }
 
-    fn slept(&mut self, _: bool) {}
+    fn slept(&mut self, _: bool) {
+        self.0 -= 1;
+    }
 
     fn wake(&mut self, member: usize) {
         Thread.wake(member);
@@ -73,16 +78,18 @@ fn sleeping<F: Future>(call: F) -> F::Output {
 fn who_sleeps_while_a_call_is_pending_is_woken() {
     for size in SIZES {
         run(size, |me, host| {
+            let mut sleeper = Sleeper(0);
             for turn in 0..50 {
                 let root = turn % size;
                 let len = LENS[turn % LENS.len()];
                 let mut data = if me == root { input(turn, len) } else { vec![0; len] };
-                sleeping(host.broadcast(root, &mut data, &mut Sleeper)).unwrap();
+                sleeping(host.broadcast(root, &mut data, &mut sleeper)).unwrap();
                 assert!(data == input(turn, len), "broadcast of rank {me}, turn {turn}");
                 let mut all = vec![0; len];
-                sleeping(host.allreduce(Some(&input(me, len)), &mut all, 2, compose, &mut Sleeper)).unwrap();
+                sleeping(host.allreduce(Some(&input(me, len)), &mut all, 2, compose, &mut sleeper)).unwrap();
                 assert!(all == combined(size, len), "allreduce of rank {me}, turn {turn}");
-                sleeping(host.barrier(&mut Sleeper)).unwrap();
+                sleeping(host.barrier(&mut sleeper)).unwrap();
+                assert_eq!(sleeper.0, 0, "others would go on waking rank {me}, turn {turn}");
             }
         });
     }

@@ -37,19 +37,25 @@ fn who_is_gone_elsewhere_ends_no_call_that_takes_long() {
 
 #[test]
 fn one_that_has_done_its_part_may_go() {
-    in_job(3, |device| {
-        let own = device.own() as usize;
-        let mut ranks = Ranks::new(device, 5, own, vec![0, 1, 2], Arc::new(Table::default()));
-        meet(&mut ranks, device).unwrap();
-        if own == 2 {
-            device.wait_until(|device| device.gone().contains(&1).then_some(()));
-        }
-        let mut all = vec![9; if own == 0 { 3 } else { 0 }];
-        let gathered = ranks.call(device, Call::Gather { root: 0, len: 1 }, Some(&[own as u8]), &mut all, &mut compose);
-        assert_eq!(gathered, Ok(()), "rank {own}");
-        assert!(own > 0 || all == [0, 1, 2]);
-        if own == 1 {
-            std::mem::replace(device, alone()).close(Duration::from_millis(2_000));
-        }
-    });
+    for few in [false, true] {
+        in_job(3, |device| {
+            let own = device.own() as usize;
+            let mut ranks = Ranks::new(device, 5, own, vec![0, 1, 2], Arc::new(Table::default()));
+            meet(&mut ranks, device).unwrap();
+            if own == 2 {
+                device.wait_until(|device| device.gone().contains(&1).then_some(()));
+            }
+            let (call, given, mut all) = (Call::Gather { root: 0, len: 1 }, [own as u8], vec![9; 3]);
+            let room = &mut all[..if own == 0 { 3 } else { 0 }];
+            let gathered = match few {
+                true => ranks.call_few(device, &call, Some(&given), room, Some(compose)).unwrap(),
+                false => ranks.call(device, call, Some(&given), room, &mut compose),
+            };
+            assert_eq!(gathered, Ok(()), "rank {own}");
+            assert!(own > 0 || all == [0, 1, 2]);
+            if own == 1 {
+                std::mem::replace(device, alone()).close(Duration::from_millis(2_000));
+            }
+        });
+    }
 }
