@@ -139,7 +139,6 @@ impl Engine {
         copy(&mut room.bytes_mut()[..here], &bytes[..here]);
         slot.process = process;
         slot.status = status;
-        slot.send = announce.send;
         slot.state = State::Receiving { missing: wanted - here, region: None };
         let missing = &mut room.bytes_mut()[here..wanted];
         let Peer { gone, limits, .. } = self.peers[process as usize];

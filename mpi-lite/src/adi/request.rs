@@ -112,8 +112,6 @@ pub(super) struct Slot {
     /// The other process; `NOBODY` while a receive from anybody is not matched.
     pub process: u32,
     pub key: Key,
-    /// The sender's request, of a receive that was matched to an announced message.
-    pub send: u64,
     pub outgoing: Outgoing,
     pub incoming: Incoming,
     pub status: Status,
@@ -206,7 +204,6 @@ impl Requests {
             orphan: false,
             process: NOBODY,
             key: Key::of_receive(0, None, None).0,
-            send: 0,
             outgoing: Outgoing::EMPTY,
             incoming: Incoming::EMPTY,
             status: Status::SENT,
