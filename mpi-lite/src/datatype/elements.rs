@@ -51,13 +51,13 @@ impl Elements {
         }
     }
 
-    /// Bytes that they take where each takes `size`.
-    pub fn bytes(&self, size: fn(Predefined) -> usize) -> usize {
+    /// What `of` says of each, in all.
+    pub fn sum(&self, of: fn(Predefined) -> usize) -> usize {
         match self {
             Self::None => 0,
-            Self::One(kind) => size(*kind),
-            Self::Repeat { count, body, .. } => count * body.bytes(size),
-            Self::Sequence(parts) => parts.iter().map(|(_, part)| part.bytes(size)).sum(),
+            Self::One(kind) => of(*kind),
+            Self::Repeat { count, body, .. } => count * body.sum(of),
+            Self::Sequence(parts) => parts.iter().map(|(_, part)| part.sum(of)).sum(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub enum ExternalError {
 impl Datatype {
     /// Bytes that `count` elements take in this format.
     pub fn external_size(&self, count: usize) -> Result<usize, Overflow> {
-        self.0.map.elements.bytes(external_size).checked_mul(count).ok_or(Overflow)
+        self.0.map.elements.sum(external_size).checked_mul(count).ok_or(Overflow)
     }
 
     /// Writes `count` elements, whose address is `memory[origin]`, to the front of `out`. Returns the bytes written.

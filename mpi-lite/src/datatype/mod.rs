@@ -103,20 +103,23 @@ impl Datatype {
         self.0.map.elements.count()
     }
 
-    /// How many predefined elements `bytes` packed bytes hold (`MPI_Get_elements`); `None` when the last is not whole.
+    /// How many basic elements `bytes` packed bytes hold (`MPI_Get_elements`), of which a value and its index are two; `None` when the
+    /// last is not whole.
     pub fn elements_in(&self, bytes: usize) -> Option<usize> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
         }
         let (whole, mut rest) = (bytes / self.size(), bytes % self.size());
-        let mut found = whole * self.element_count();
+        let mut found = whole * self.0.map.elements.sum(|kind| basic(kind).count());
         self.0.map.elements.visit(0, &mut |kind, _| {
-            let fits = kind.size() <= rest;
-            if fits {
-                rest -= kind.size();
-                found += 1;
-            }
-            fits && rest > 0
+            basic(kind).all(|size| {
+                let fits = size <= rest;
+                if fits {
+                    rest -= size;
+                    found += 1;
+                }
+                fits && rest > 0
+            })
         });
         (rest == 0).then_some(found)
     }
@@ -124,6 +127,15 @@ impl Datatype {
     fn new(map: Map, made: Made) -> Result<Self, Overflow> {
         Ok(Self(Arc::new(Inner { bounds: map.bounds()?, map, made })))
     }
+}
+
+/// The sizes of an element's basic ones: pairs are as structs of both (MPI-4.1 6.9.4).
+fn basic(kind: Predefined) -> impl Iterator<Item = usize> {
+    let (first, second) = match kind.repr() {
+        Repr::Pair(value, index) => (value.size(), Some(index.size())),
+        Repr::One(_) | Repr::Complex(_) => (kind.size(), None),
+    };
+    std::iter::once(first).chain(second)
 }
 
 impl From<Predefined> for Datatype {
