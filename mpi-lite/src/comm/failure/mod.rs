@@ -18,6 +18,7 @@ mod watch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::agreement::Verdict;
+use self::ranks::Ranks;
 pub(super) use self::record::Name;
 pub(super) use self::watch::{Failures, Watch, lock};
 use super::agreeing::Key;
@@ -77,13 +78,12 @@ impl Communicator {
     pub fn agree(&self, flag: i32) -> Agreed {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let acknowledged = self.acknowledged_of_all();
-        let mut offer = vec![0; 1 + members.len().div_ceil(64)];
-        offer[0] = u64::from(flag as u32);
-        for (rank, _) in members.iter().enumerate().filter(|(_, process)| acknowledged.contains(process)) {
-            offer[1 + rank / 64] |= 1 << (rank % 64);
-        }
-        let Verdict { alive, value } = self.decide(offer);
-        let known = |rank: usize| value.get(1 + rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1);
+        let mut known = Ranks::none(members.len());
+        let ours = members.iter().enumerate().filter(|(_, process)| acknowledged.contains(process));
+        ours.for_each(|(rank, _)| known.insert(rank));
+        let Verdict { alive, value } = self.decide([&[u64::from(flag as u32)], known.words()].concat());
+        let known = value.get(1..).and_then(|words| Ranks::from_words(words, members.len()));
+        let known = |rank: usize| known.as_ref().is_some_and(|known| known.has(rank));
         let news = members.iter().enumerate().filter(|(rank, _)| !alive.has(*rank) && !known(*rank));
         let unacknowledged = Group::new(news.map(|(_, process)| *process)).expect("each is a member once");
         Agreed { flag: value.first().map_or(0, |flag| *flag as u32 as i32), unacknowledged }

@@ -104,6 +104,18 @@ fn a_flag_is_agreed_upon_and_a_failure_is_an_error_until_all_know_of_it() {
 }
 
 #[test]
+fn ranks_in_another_order_than_their_processes_agree_and_revoke_too() {
+    job(3, |world| {
+        let comm = world.split(Some(0), -(world.rank() as i32)).unwrap().unwrap();
+        assert_eq!(comm.agree(!(1 << comm.rank())).ok(), Ok(!7));
+        if comm.rank() == 1 {
+            comm.revoke();
+        }
+        assert_eq!(comm.recv(&mut [0u8], 1, 0).map(drop), Err(ErrorClass::Revoked));
+    });
+}
+
+#[test]
 fn a_receive_from_anybody_fails_until_the_failure_is_acknowledged() {
     job_without_the_last(3, |comm| {
         let (mut room, other) = ([0u8; 2], 1 - comm.rank());
