@@ -115,3 +115,16 @@ fn way(process: &Process, host: &str, ports: &[Port]) -> Way {
 
 /// Yields before a sleep where each turn between them is a system call or two: then as many last as long as five times as many elsewhere.
 const YIELDS_OF_CALLS: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_reached_by_no_port_is_named() {
+        let processes = ["here", "there"].map(|host| Process::here(host, &[])).to_vec();
+        let opened = |own| Device::open(own, processes.clone(), Vec::new(), &Config::default()).map(drop);
+        assert!(matches!(opened(0), Err(OpenError::NoWay { process: 1, .. })));
+        assert!(matches!(opened(2), Err(OpenError::NoSuchProcess { own: 2, size: 2 })));
+    }
+}

@@ -1,7 +1,7 @@
 //! What a message does, one behaviour a test.
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
-use crate::adi::{Config, Counters, Envelope, Error, Idle, Mode};
+use crate::adi::{Config, Counters, Envelope, Error, Idle, Mode, Pattern};
 use sidelane_nic::LinkAddr;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
@@ -207,45 +207,6 @@ fn a_matched_probe_takes_a_message_from_everybody_else() {
 }
 
 #[test]
-fn a_receive_is_cancelled_unless_it_was_matched() {
-    let mut job = Job::pair(&Config::default());
-    let receive = job.recv(1, None, None, 8);
-    job.devices[1].cancel(receive.request);
-    assert!(job.finish(1, receive.request).cancelled);
-    let matched = job.recv(1, None, None, 8);
-    job.send(0, 1, 0, b"12345678");
-    job.steps(30);
-    job.devices[1].cancel(matched.request);
-    let (status, got) = job.finish_recv(1, matched);
-    assert!(!status.cancelled && got == b"12345678");
-}
-
-#[test]
-fn a_send_is_cancelled_unless_it_was_matched() {
-    let mut job = Job::pair(&small_limits());
-    let [cancelled, kept] = [1, 2].map(|stamp| job.send(0, 1, 0, &bytes(stamp, 5_000)));
-    job.steps(30);
-    job.devices[0].cancel(cancelled);
-    assert!(job.finish(0, cancelled).cancelled);
-    let receive = job.recv(1, None, None, 5_000);
-    job.steps(1);
-    job.devices[0].cancel(kept);
-    assert_eq!(job.finish_recv(1, receive).1, bytes(2, 5_000));
-    assert!(!job.finish(0, kept).cancelled);
-}
-
-#[test]
-fn a_request_that_was_freed_ends_all_the_same() {
-    let mut job = Job::pair(&small_limits());
-    for len in [8, 5_000] {
-        let send = job.send(0, 1, 0, &bytes(1, len));
-        job.devices[0].free(send);
-        let receive = job.recv(1, None, None, len);
-        assert_eq!(job.finish_recv(1, receive).1, bytes(1, len));
-    }
-}
-
-#[test]
 fn all_that_needs_a_process_fails_when_it_is_gone() {
     let mut job = Job::pair(&Config { endpoint: quick_to_notice(), ..small_limits() });
     // Both know each other.
@@ -254,10 +215,10 @@ fn all_that_needs_a_process_fails_when_it_is_gone() {
     job.finish_recv(1, hello);
     let announced = job.send(0, 1, 2, &bytes(1, 5_000));
     let from_it = job.recv(0, Some(1), None, 8);
-    let from_anybody = job.recv(0, None, None, 8);
-    let early = job.send(1, 0, 3, b"the last");
+    let from_anybody = job.recv(0, None, Some(9), 8);
+    let early = [(3, b"the last"), (4, b"is there")].map(|(tag, bytes)| job.send(1, 0, tag, bytes));
     job.steps(30);
-    job.finish(1, early);
+    early.into_iter().for_each(|send| _ = job.finish(1, send));
     job.fabric.crash(1);
     for request in [announced, from_it.request] {
         let status = job.finish(0, request);
@@ -270,6 +231,9 @@ fn all_that_needs_a_process_fails_when_it_is_gone() {
     assert!(!job.devices[0].is_complete(from_anybody.request));
     let later = job.send(0, 1, 4, b"anybody there");
     assert_eq!(job.finish(0, later).error, Some(Error::ProcFailed));
+    let kept = job.recv(0, Some(1), Some(4), 8);
+    let (status, got) = job.finish_recv(0, kept);
+    assert_eq!((status.error, got), (None, &b"is there"[..]));
     let later = job.recv(0, Some(1), None, 8);
     assert_eq!(job.finish(0, later.request).error, Some(Error::ProcFailed));
 }
@@ -296,8 +260,12 @@ fn revoking_a_context_ends_all_that_is_under_way_in_it() {
     assert_eq!(job.finish(0, announced).error, Some(Error::Revoked), "told by the receiver");
     let later = job.recv(1, None, Some(9), 8);
     assert_eq!(job.finish(1, later.request).error, Some(Error::Revoked));
-    let unaware = job.send_as(0, 1, 2, b"late", Mode::Synchronous);
+    // It has the place of the last one, and not its message.
+    let (_, lent) = job.room(8);
+    let other = job.devices[1].recv(Pattern { context: CONTEXT + 1, ..pattern(None, Some(9)) }, lent);
+    let unaware = job.send_as(0, 1, 9, b"late", Mode::Synchronous);
     assert_eq!(job.finish(0, unaware).error, Some(Error::Revoked));
+    assert!(other.index == later.request.index && !job.devices[1].is_complete(other));
     job.devices[0].revoke(CONTEXT);
     for len in [8, 5_000] {
         let aware = job.send(0, 1, 2, &bytes(1, len));
@@ -389,8 +357,8 @@ fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
     let mut job = Job::pair(&small_limits());
     // 4 KiB of credit are 64 units, and an empty message takes one.
     for _ in 0..64 {
-        let send = job.send(0, 1, 2, &[]);
-        assert!(job.devices[0].is_complete(send));
+        let sends = [0, 1].map(|to| job.send(0, to, 2, &[]));
+        assert!(sends.into_iter().all(|send| job.devices[0].is_complete(send)));
     }
     let unasked = job.send(0, 1, 2, &[]);
     assert!(!job.devices[0].is_complete(unasked), "the credit is used up");
@@ -400,8 +368,41 @@ fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
     job.steps(30);
     let nothing = job.lend(&[]);
     let elsewhere = Envelope { context: CONTEXT + 1, source: 0, tag: 2 };
-    let again = job.devices[0].send(1, elsewhere, nothing, Mode::Standard);
-    assert!(job.devices[0].is_complete(again));
+    job.devices[0].revoke(CONTEXT);
+    for to in [0, 1] {
+        let again = job.devices[0].send(to, elsewhere, nothing, Mode::Standard);
+        assert!(job.devices[0].is_complete(again), "to {to}");
+    }
+}
+
+#[test]
+fn credit_that_came_with_an_announcement_is_given_back_however_that_ends() {
+    let received = |job: &mut Job| {
+        let receive = job.recv(1, Some(0), Some(2), 5_000);
+        job.send(0, 1, 2, &bytes(1, 5_000));
+        job.finish_recv(1, receive);
+    };
+    let cancelled = |job: &mut Job| {
+        let send = job.send(0, 1, 2, &bytes(1, 5_000));
+        job.steps(30);
+        job.devices[0].cancel(send);
+        assert!(job.finish(0, send).cancelled);
+    };
+    let refused = |job: &mut Job| {
+        job.devices[1].revoke(CONTEXT);
+        let send = job.send(0, 1, 2, &bytes(1, 5_000));
+        assert_eq!(job.finish(0, send).error, Some(Error::Revoked));
+    };
+    for once in [received as fn(&mut Job), cancelled, refused] {
+        let mut job = Job::pair(&small_limits());
+        // Its first 100 bytes take two units of 64.
+        (0..40).for_each(|_| once(&mut job));
+        job.steps(100);
+        for _ in 0..64 {
+            let send = job.send(0, 1, 3, &[]);
+            assert!(job.devices[0].is_complete(send), "all of the credit is there");
+        }
+    }
 }
 
 #[test]

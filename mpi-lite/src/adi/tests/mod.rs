@@ -5,4 +5,5 @@ mod job;
 mod messages;
 mod parts;
 mod programs;
+mod requests;
 mod shm;

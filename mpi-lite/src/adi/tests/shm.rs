@@ -94,6 +94,20 @@ fn the_longest_messages_are_read_from_their_senders_memory_and_long_ones_put() {
 }
 
 #[test]
+fn what_is_missing_is_read_from_behind_the_bytes_that_came_with_the_announcement() {
+    let limits = Limits { eager_max: 300, prefix: 100, put_min: Limits::NEVER, pull_min: 0 };
+    job(
+        2,
+        &Config { on_host: limits, ..Config::default() },
+        |_| {},
+        |device| {
+            ping_pong_of(device, 5_000);
+            assert_eq!(device.counters().pulled, 20);
+        },
+    );
+}
+
+#[test]
 fn long_messages_are_put_where_memory_cannot_be_read() {
     // A mark that is not there: as if the process were another.
     job(
