@@ -151,9 +151,10 @@ mod tests {
         let edge = |rank, weight| Edge { rank, weight };
         let middle = DistGraph::of_links(3, 1, &links, true).unwrap();
         assert_eq!(middle.sources(), [edge(0, 5), edge(2, 6), edge(1, 7), edge(0, 8)]);
-        assert_eq!(middle.destinations(), [edge(1, 7)]);
+        assert_eq!((middle.destinations(), middle.is_weighted()), (&[edge(1, 7)][..], true));
         let first = DistGraph::of_links(3, 0, &links, true).unwrap();
         assert_eq!((first.sources(), first.destinations()), (&[][..], &[edge(1, 5), edge(1, 8)][..]));
+        assert!(!DistGraph::of_links(3, 0, &links, false).unwrap().is_weighted());
         assert_eq!(DistGraph::of_links(2, 0, &links, true), Err(GraphError::Rank(2)));
         assert_eq!(DistGraph::adjacent(2, vec![edge(2, 1)], vec![], false), Err(GraphError::Rank(2)));
     }

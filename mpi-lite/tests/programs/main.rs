@@ -70,6 +70,9 @@ fn where_hosts_have_several_ranks_only_their_leaders_speak_to_other_hosts() {
         let own = [rank];
         world.scope(|scope| scope.allreduce(&own, &mut one, add).map(drop)).unwrap();
         assert_eq!(one, [sum(size)]);
+        let hosts: [&[u32]; 3] = [&[0, 3, 5], &[1, 2], &[4, 6]];
+        let here = hosts.into_iter().find(|ranks| ranks.contains(&rank)).unwrap();
+        assert_eq!(world.split_shared(0).unwrap().group().processes(), here);
     });
 }
 

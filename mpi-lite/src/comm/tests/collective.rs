@@ -249,9 +249,47 @@ fn a_users_operator_leaves_the_gaps_of_elements_alone() {
             let operand = datatype.clone().into();
             let call = Call::Allreduce { reduction: reduction(&operand, &add).unwrap() };
             // SAFETY: all elements' data is in `memory`, which nobody else uses.
-            unsafe { comm.call_raw(call, None, elements, Some((&operand, &add))) }.unwrap();
+            unsafe { comm.call_raw(call, None, elements.clone(), Some((&operand, &add))) }.unwrap();
             assert_eq!(memory, [[1.0, -1.0 - own]; 10]);
+            // SAFETY: as above.
+            let mut again = unsafe { comm.call_init_raw(call, None, elements, Some((&operand, &add))) }.unwrap();
+            again.start().unwrap();
+            again.wait().unwrap();
+            assert_eq!(memory, [[2.0, -1.0 - own]; 10]);
         }
+    });
+}
+
+/// Each rank is the root of its own calls: nobody is waited for.
+#[test]
+fn lengths_that_do_not_fit_are_refused_and_harm_nobody() {
+    job(2, |comm| {
+        let (rank, sum, ones) = (comm.rank(), &Op::Sum, [1, 1]);
+        let ([one, two, three, four], room) = ([[0i64; 4]; 4], &mut [0i64; 4]);
+        let (one, two, three) = (&one[..1], &two[..2], &three[..3]);
+        let refused = [
+            comm.reduce(two, &mut room[..1], sum, rank),
+            comm.allreduce(two, &mut room[..3], sum),
+            comm.scan(two, &mut room[..1], sum),
+            comm.exscan(two, &mut room[..1], sum),
+            comm.reduce_scatter_block(three, &mut room[..1], sum),
+            comm.reduce_scatter(three, &mut room[..1], &ones, sum),
+            comm.reduce_scatter(two, &mut room[..1], &[2], sum),
+            comm.reduce_scatter(two, &mut room[..2], &ones, sum),
+            comm.gather(one, &mut room[..3], rank),
+            comm.gather_varying(one, &mut room[..3], &ones, rank),
+            comm.scatter(three, &mut room[..1], rank),
+            comm.scatter_varying(three, &mut room[..1], &ones, rank),
+            comm.allgather(one, &mut room[..4]),
+            comm.allgather_varying(one, &mut room[..3], &ones),
+            comm.allgather_varying(two, &mut room[..2], &ones),
+            comm.alltoall(three, &mut room[..3]),
+            comm.alltoall(two, &mut room[..4]),
+            comm.alltoall_varying(three, &mut room[..2], &ones, &ones),
+            comm.alltoall_varying(two, &mut room[..3], &ones, &ones),
+        ];
+        assert_eq!(refused, [Err(ErrorClass::Count); 19]);
+        assert_eq!((comm.alltoall(&four[..2], &mut room[..2]), comm.barrier()), (Ok(()), Ok(())));
     });
 }
 

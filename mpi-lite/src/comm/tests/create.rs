@@ -79,6 +79,23 @@ fn freed_communicators_leave_their_ids() {
     });
 }
 
+/// By who is in none, and by who has begun a duplicate and does not want it.
+#[test]
+fn ids_of_communicators_that_nobody_has_are_free_again() {
+    job(2, |comm| {
+        let next_ids = || [(); 2].map(|()| comm.dup().unwrap()).map(|made| made.0.id);
+        let (ids, first) = (next_ids(), comm.group().incl(&[0]).unwrap());
+        for _ in 0..3 {
+            assert_eq!(comm.create(&first).unwrap().is_some(), comm.rank() == 0);
+            assert_eq!(next_ids(), ids);
+            assert_eq!(comm.split((comm.rank() == 0).then_some(0), 0).unwrap().is_some(), comm.rank() == 0);
+            assert_eq!(next_ids(), ids);
+            drop(comm.idup().unwrap());
+            assert_eq!(next_ids(), ids);
+        }
+    });
+}
+
 #[test]
 fn a_group_makes_its_own_communicator_while_others_do_else() {
     job(4, |comm| {

@@ -175,6 +175,13 @@ fn calls_that_are_not_defined_between_groups_are_refused() {
         assert_eq!(comm.alltoall_pieces_in_place(&mut [0u8], &pieces), Err(ErrorClass::Comm));
         assert_eq!(comm.neighbor_alltoall_pieces(&[0u8], &mut [0], &pieces, &pieces), Err(ErrorClass::Topology));
         assert_eq!(comm.idup().map(drop), Err(ErrorClass::Comm));
+        let topologies = [
+            comm.cartesian(&[]).map(drop),
+            comm.graph(&[], &[]).map(drop),
+            comm.dist_graph(&[], false).map(drop),
+            comm.dist_graph_adjacent(vec![], vec![], false).map(drop),
+        ];
+        assert_eq!(topologies, [Err(ErrorClass::Comm); 4]);
         assert_eq!(comm.broadcast(&mut [0], 7), Err(ErrorClass::Root));
     });
 }

@@ -119,16 +119,26 @@ fn data_with_gaps_arrives_where_it_belongs() {
             let (mut message, parts) = unsafe { comm.psend_init(array.at(), 4, 1, &every_other, 1.into(), 0) }.unwrap();
             message.start().unwrap();
             parts.ready_list([3, 1]).unwrap();
-            parts.ready(0).unwrap();
             parts.ready_range(2..=2).unwrap();
+            comm.sendrecv(&[0u8], 1, 1, &mut [0u8], 1, 1).unwrap();
+            parts.ready(0).unwrap();
             message.wait().unwrap();
         } else {
             array.0.fill(99);
             // SAFETY: as above.
-            let (mut message, _) = unsafe { comm.precv_init(array.at(), 2, 2, &every_other, 0, 0) }.unwrap();
+            let (mut message, arrivals) = unsafe { comm.precv_init(array.at(), 2, 2, &every_other, 0, 0) }.unwrap();
             message.start().unwrap();
+            let arrived_from = |array: &Array, first: usize| {
+                let expected = |at: usize| if at >= first && at.is_multiple_of(2) { at as u32 } else { 99 };
+                assert!((0..24).all(|at| array.0[at] == expected(at)), "{:?}", array.0);
+            };
+            // Sent behind three of them.
+            comm.recv(&mut [0u8], 0, 1).unwrap();
+            assert_eq!([arrivals.arrived(0), arrivals.arrived(1)], [Ok(false), Ok(true)]);
+            arrived_from(&array, 12);
+            comm.send(&[0u8], 0, 1).unwrap();
             message.wait().unwrap();
-            assert!((0..24).all(|at| array.0[at] == if at % 2 == 0 { at as u32 } else { 99 }), "{:?}", array.0);
+            arrived_from(&array, 0);
         }
     });
 }
@@ -162,6 +172,7 @@ fn messages_of_different_lengths_do_not_match_and_others_are_unharmed() {
             };
             both.iter_mut().for_each(|(message, _)| message.start().unwrap());
             assert_eq!(both[0].0.wait(), Err(ErrorClass::Truncate));
+            assert_eq!(both[0].1.arrived(0), Ok(true), "it is inactive");
             assert_eq!(both[1].0.wait().map(|status| status.bytes), Ok(32));
             assert_eq!(fine.0, [0; 8]);
             assert_eq!(short.0, [1; 8]);
@@ -171,20 +182,56 @@ fn messages_of_different_lengths_do_not_match_and_others_are_unharmed() {
 }
 
 #[test]
+fn partitions_of_messages_at_the_same_time_are_told_apart() {
+    job(2, |comm| {
+        let mut arrays = [Array(vec![1; 4]), Array(vec![2; 4])];
+        let kind = Predefined::Uint32.into();
+        if comm.rank() == 0 {
+            // SAFETY: as above.
+            let mut both = arrays
+                .each_mut()
+                .map(|array| unsafe { comm.psend_init(array.at(), 4, 1, &kind, 1.into(), 0) }.unwrap());
+            both.iter_mut().for_each(|(message, _)| message.start().unwrap());
+            // The second one first.
+            both.iter().rev().for_each(|(_, parts)| parts.ready_range(0..=3).unwrap());
+            both.iter_mut().for_each(|(message, _)| _ = message.wait().unwrap());
+        } else {
+            arrays.iter_mut().for_each(|array| array.0.fill(0));
+            // SAFETY: as above.
+            let mut both =
+                arrays.each_mut().map(|array| unsafe { comm.precv_init(array.at(), 4, 1, &kind, 0, 0) }.unwrap());
+            both.iter_mut().for_each(|(message, _)| message.start().unwrap());
+            both.iter_mut().for_each(|(message, _)| _ = message.wait().unwrap());
+            assert_eq!(arrays.map(|array| array.0), [[1; 4], [2; 4]]);
+        }
+    });
+}
+
+#[test]
 fn a_message_that_is_never_complete_gives_its_memory_back() {
     job(2, |comm| {
-        let (mut array, kind) = (Array(vec![0; 8]), Predefined::Uint32.into());
+        // Partitions that are announced.
+        const LEN: usize = 50_000;
+        let (mut array, kind) = (Array(vec![0; 8 * LEN]), Predefined::Uint32.into());
         let other = 1 - comm.rank();
         // SAFETY: the array outlives all of them.
         unsafe {
-            let (mut nobody_receives, parts) = comm.psend_init(array.at(), 8, 1, &kind, other.into(), 1).unwrap();
+            let (mut nobody_receives, parts) = comm.psend_init(array.at(), 8, LEN, &kind, other.into(), 1).unwrap();
             nobody_receives.start().unwrap();
             parts.ready(2).unwrap();
-            let (mut nobody_sends, arrivals) = comm.precv_init(array.at(), 8, 1, &kind, other, 2).unwrap();
+            let (mut nobody_sends, arrivals) = comm.precv_init(array.at(), 8, LEN, &kind, other, 2).unwrap();
             nobody_sends.start().unwrap();
             assert_eq!(arrivals.arrived(0), Ok(false));
             drop((nobody_receives, nobody_sends));
             assert_eq!(parts.ready(3), Err(ErrorClass::Request));
+            // What is sent now is for who receives now.
+            comm.barrier().unwrap();
+            let (mut sent, parts) = comm.psend_init(array.at(), 1, 4, &kind, other.into(), 2).unwrap();
+            let (mut received, _) = comm.precv_init(array.at().add(LEN), 1, 4, &kind, other, 2).unwrap();
+            sent.start().unwrap();
+            received.start().unwrap();
+            parts.ready(0).unwrap();
+            assert_eq!((received.wait().map(|status| status.bytes), sent.wait().map(drop)), (Ok(16), Ok(())));
             let (mut nowhere, parts) = comm.psend_init(array.at(), 2, 4, &kind, Destination::Null, 0).unwrap();
             nowhere.start().unwrap();
             parts.ready_range(0..=1).unwrap();
@@ -193,6 +240,10 @@ fn a_message_that_is_never_complete_gives_its_memory_back() {
             nowhere.start().unwrap();
             assert_eq!(nowhere.wait(), Ok(Status::EMPTY));
             assert_eq!(comm.precv_init(array.at(), 2, 4, &kind, Source::Any, 0).map(drop), Err(ErrorClass::Rank));
+            for (partitions, count) in [(usize::MAX, 1), (1 << 31, 0), (2, usize::MAX)] {
+                let made = comm.psend_init(array.at(), partitions, count, &kind, other.into(), 0).map(drop);
+                assert_eq!(made, Err(ErrorClass::Count));
+            }
         }
         comm.barrier().unwrap();
     });

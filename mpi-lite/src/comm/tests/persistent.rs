@@ -59,6 +59,7 @@ fn messages_of_slices_are_begun_again_with_what_is_there_then() {
             all[2].given().unwrap().copy_from_slice(&[0, round, 0, round + 1, 0, round + 2, 0]);
             Persistent::start_all(all.iter_mut().map(Repeated::request)).unwrap();
             assert_eq!(all[1].room().map(drop), Err(ErrorClass::Request));
+            assert_eq!(all[0].given().map(drop), Err(ErrorClass::Request));
             let ended = Persistent::wait_all(&mut all.each_mut().map(Repeated::request));
             assert!(ended.iter().all(|status| status.error.is_none()));
             assert_eq!(ended[3].bytes, 12);

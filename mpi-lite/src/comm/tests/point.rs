@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::adi::Limits;
+use crate::coll::Call;
+use crate::comm::operand::reduction;
 use crate::datatype::{Datatype, Predefined};
+use crate::op::Op;
 
 /// Lengths on both sides of the eager limit, in `u64`s.
 const LENGTHS: [usize; 4] = [0, 1, 1_000, 100_000];
@@ -32,6 +35,41 @@ fn every_mode_delivers_every_length() {
         }
         assert_eq!(comm.detach_buffer(), Ok(4 << 20));
         assert_eq!(comm.detach_buffer(), Err(ErrorClass::Buffer));
+    });
+}
+
+#[test]
+fn buffered_sends_have_the_room_that_was_attached_and_no_more() {
+    // Announced, and so in the room until it is received.
+    const LEN: usize = 100_000;
+    let capacity = 2 * (LEN + BUFFERED_OVERHEAD);
+    job(2, |comm| {
+        let mut data = vec![7u8; LEN];
+        if comm.rank() == 0 {
+            comm.attach_buffer(capacity).unwrap();
+            assert_eq!(comm.attach_buffer(1), Err(ErrorClass::Buffer));
+            for last in [false, true] {
+                comm.bsend(&data, 1, 1).unwrap();
+                comm.bsend(&data, 1, 1).unwrap();
+                data.fill(8);
+                assert_eq!(comm.bsend::<u8>(&[], 1, 1), Err(ErrorClass::Buffer));
+                comm.send(&[0u8], 1, 2).unwrap();
+                if last {
+                    assert_eq!(comm.detach_buffer(), Ok(capacity));
+                } else {
+                    comm.flush_buffer();
+                }
+            }
+            assert_eq!((comm.attach_buffer(1), comm.detach_buffer()), (Ok(()), Ok(1)));
+        } else {
+            for sent in [7, 8] {
+                comm.recv(&mut [0u8], 0, 2).unwrap();
+                for _ in 0..2 {
+                    comm.recv(&mut data, 0, 1).unwrap();
+                    assert!(data.iter().all(|byte| *byte == sent));
+                }
+            }
+        }
     });
 }
 
@@ -137,6 +175,7 @@ fn probes_tell_what_will_come_and_matched_ones_keep_it() {
         if comm.rank() == 0 {
             comm.send(&numbers(5, 0), 1, 1).unwrap();
             comm.send(&numbers(100_000, 1), 1, 2).unwrap();
+            comm.send(&numbers(5, 3), 1, 3).unwrap();
         } else {
             let status = comm.probe(Source::Any, 2).unwrap();
             assert_eq!((status.source, status.tag, status.bytes), (Some(0), Some(2), 800_000));
@@ -149,6 +188,9 @@ fn probes_tell_what_will_come_and_matched_ones_keep_it() {
             let mut room = [0; 5];
             assert_eq!(comm.mrecv(found, &mut room).unwrap().bytes, 40);
             assert_eq!(room[..], numbers(5, 0));
+            // Two elements, and a part of one.
+            let (whole, status) = comm.recv_vec::<[u64; 2]>(0, 3).unwrap();
+            assert_eq!((whole, status.bytes), (vec![[3, 10], [17, 24]], 40));
         }
     });
 }
@@ -179,6 +221,32 @@ fn a_scope_waits_for_all_that_was_begun_in_it() {
     });
 }
 
+/// Its memory is the caller's again.
+#[test]
+fn a_scope_waits_also_when_its_body_fails_or_panics() {
+    job(2, |comm| {
+        for panics in [false, true] {
+            let data = numbers(100_000, 7);
+            if comm.rank() == 1 {
+                comm.recv(&mut [0u8], 0, 2).unwrap();
+                comm.send(&data, 0, 1).unwrap();
+                continue;
+            }
+            let mut room = vec![0; data.len()];
+            let body = || {
+                comm.scope(|scope| {
+                    scope.recv(&mut room, 1, 1)?;
+                    comm.send(&[0u8], 1, 2)?;
+                    if panics { panic!("the body") } else { Err::<(), _>(ErrorClass::Other) }
+                })
+            };
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
+            assert_eq!(ended, (!panics).then_some(Err(ErrorClass::Other)));
+            assert!(room == data, "panics: {panics}");
+        }
+    });
+}
+
 #[test]
 fn any_some_and_all_find_what_is_over() {
     job(2, |comm| {
@@ -187,7 +255,7 @@ fn any_some_and_all_find_what_is_over() {
             let mut rooms = [[0u32; 1]; 4];
             comm.scope(|scope| {
                 for (tag, room) in (0..).zip(&mut rooms) {
-                    scope.recv(room, other, tag)?;
+                    assert_eq!(scope.recv(room, other, tag)?.index(), tag as usize);
                 }
                 // Sent one by one, in this order, each when the one before was seen.
                 for tag in [2, 0, 3, 1] {
@@ -258,6 +326,29 @@ fn what_is_cancelled_was_not_received() {
         } else {
             comm.recv(&mut [0u8], 0, 0).unwrap();
         }
+    });
+}
+
+/// `MPI_Request_free`: of messages and a call whose ends nobody asks for.
+#[test]
+fn what_is_freed_goes_on_by_itself() {
+    job(2, |comm| {
+        let (local, other) = (comm.local(), 1 - comm.rank());
+        let data = numbers(100_000, u64::from(comm.rank()));
+        let (mut room, mut sum) = (vec![0; data.len()], [comm.rank()]);
+        let (kind, operand) = (u64::datatype(), u32::datatype().into());
+        let call = Call::Allreduce { reduction: reduction(&operand, &Op::Sum).unwrap() };
+        // SAFETY: all of it stays until everything is over.
+        let begun = unsafe {
+            [
+                comm.start_recv(room.as_mut_ptr().cast(), room.len(), &kind, Source::Rank(other), Some(1)).unwrap(),
+                comm.start_call_raw(call, None, Elements::of_mut(&mut sum), Some((&operand, &Op::Sum))).unwrap(),
+                comm.start_send(Mode::Standard, data.as_ptr().cast(), data.len(), &kind, other.into(), 1).unwrap(),
+            ]
+        };
+        begun.into_iter().chain([Pending::Null]).for_each(|begun| local.free(begun));
+        local.wait_for(|state| (state.orphans.is_empty() && state.runs.is_empty()).then_some(()));
+        assert!(room == numbers(100_000, u64::from(other)) && sum == [1]);
     });
 }
 
