@@ -57,6 +57,13 @@ fn ranks_of_one_host_share_its_interface_by_endpoints() {
     assert_eq!(plans(&cards, &exact("udp:0.0.0.0:7000"))[2], "shm:mpi-j0b udp:0.0.0.0:7001");
     assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp))[1], "- udp:10.79.0.2:0");
     assert!(plans(&cards, &exact("shm:x"))[0].contains("reaches no other host"));
+    let kind = |kind| plans(&cards, &Wish::Kind(kind)).pop().unwrap();
+    assert_eq!(kind(Kind::Uring), "shm:mpi-j0b uring:veth0,endpoint=1");
+    assert_eq!(kind(Kind::Xdp), "shm:mpi-j0b xdp:veth0,endpoint=1");
+    for wish in [Wish::None, Wish::Kind(Kind::Udp)] {
+        let plan = Plan::make(&cards, 0, &wish).unwrap().to_string();
+        assert!(!plan.contains("SIDELANE_NIC"), "there is nothing to choose: {plan}");
+    }
 }
 
 #[test]
@@ -88,8 +95,25 @@ fn without_a_common_ethernet_there_is_no_uring() {
     let cards = [card("a", true, &tunnel(1)), card("b", true, &tunnel(2))];
     assert_eq!(plans(&cards, &Wish::None), ["- udp:10.5.0.1:0", "- udp:10.5.0.2:0"]);
     assert!(plans(&cards, &Wish::Kind(Kind::Uring))[0].contains("uring needs an Ethernet"));
+    assert!(plans(&cards, &Wish::Kind(Kind::Xdp))[0].contains("xdp needs an Ethernet"));
+    // Nor where one of them is in that network by a tunnel only; of two ways into it Ethernet is one's own.
+    let both = [net("wg0", "10.5.0.1/24", None, 1500), net("eth0", "10.5.0.3/24", Some(3), 1500)];
+    let cards = [card("a", true, &both), card("b", true, &tunnel(2))];
+    assert_eq!(plans(&cards, &Wish::None), ["- udp:10.5.0.3:0", "- udp:10.5.0.2:0"]);
     let apart = [card("a", true, &[]), card("b", true, &[])];
     assert!(matches!(Plan::make(&apart, 0, &Wish::None), Err(PlanError::NoNetwork { to: 1, .. })));
+}
+
+#[test]
+fn hosts_are_in_one_network_whose_addresses_begin_alike() {
+    let cards = |one: &str, other: &str| {
+        [("a", one), ("b", other)].map(|(host, address)| card(host, true, &[net("eth0", address, Some(1), 1500)]))
+    };
+    let is_one = |one, other| plans(&cards(one, other), &Wish::Kind(Kind::Uring))[0] == "- uring:eth0";
+    assert!(is_one("fd00:0:0:1::1/64", "fd00:0:0:1:ffff::2/64") && is_one("10.1.255.1/9", "10.127.0.1/9"));
+    assert!(!is_one("fd00:0:0:1::1/64", "fd00:0:0:2::1/64") && !is_one("10.1.0.1/9", "10.128.0.1/9"));
+    assert!(!is_one("fd00::1/64", "fd00::2/65") && is_one("1.0.0.1/0", "200.0.0.1/0"));
+    assert!(is_one("fd00::1/0", "2001::1/0") && !is_one("fd00::1/128", "fd00::2/128"));
 }
 
 /// As VirtualBox's NAT has it for all guests.

@@ -173,7 +173,7 @@ fn the_lowest_displacement_is_one() {
 fn a_struct_is_padded_to_its_alignment() {
     let of = [Predefined::Double.into(), Predefined::Char.into()];
     let pair = Datatype::structure(&[1, 1], &[0, 8], &of).unwrap();
-    assert_eq!((pair.size(), pair.extent(), pair.true_extent()), (9, 16, 9));
+    assert_eq!((pair.size(), pair.extent(), pair.true_extent(), pair.alignment()), (9, 16, 9, 8));
     let three = Datatype::contiguous(3, &pair).unwrap();
     assert_eq!((three.size(), three.extent(), three.true_extent()), (27, 48, 41));
 }
@@ -261,7 +261,24 @@ fn arrays_refuse_what_is_no_part_of_them() {
     assert_eq!(dealt(Distribution::Cyclic(Some(0)), 3, 2), Err(TypeError::Distribution(0)));
     assert_eq!(dealt(Distribution::None, 3, 2), Err(TypeError::Distribution(0)));
     assert_eq!(dealt(Distribution::Cyclic(None), 3, 3), Err(TypeError::Rank));
-    assert_eq!(Datatype::indexed(&[1], &[0, 1], &int), Err(TypeError::Lengths));
+    assert_eq!(dealt(Distribution::Block(None), 0, 0), Err(TypeError::Distribution(0)));
+}
+
+#[test]
+fn arrays_of_arguments_that_belong_together_have_one_length() {
+    let int = Datatype::from(Predefined::Int);
+    let array = |sizes: &[usize], subsizes: &[usize], starts: &[usize]| {
+        Datatype::subarray(sizes, subsizes, starts, Order::C, &int)
+    };
+    let made = [
+        array(&[2, 2], &[2], &[0, 0]),
+        array(&[2, 2], &[2, 2], &[0]),
+        Datatype::indexed(&[1], &[0, 1], &int),
+        Datatype::hindexed(&[1, 1], &[0], &int),
+        Datatype::structure(&[1, 1], &[0, 4], std::slice::from_ref(&int)),
+        Datatype::structure(&[1], &[0, 4], &[int.clone(), int.clone()]),
+    ];
+    assert!(made.iter().all(|made| *made == Err(TypeError::Lengths)), "{made:?}");
 }
 
 /// The table of MPI-4.1 14.5.2 where sizes differ from the machine's, and the bytes of numbers known by heart.
@@ -291,6 +308,10 @@ fn external_numbers_have_the_sizes_and_bytes_of_the_standard() {
         let quad = [0xbf, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(external(Predefined::LongDouble, &bytes), Ok(quad.to_vec()));
     }
+    // More room, and more data, than are needed.
+    let long = Datatype::from(Predefined::Long);
+    assert_eq!(long.pack_external(&[0; 16], 0, 2, &mut [0; 20]), Ok(8));
+    assert_eq!(long.unpack_external(&mut [0; 16], 0, 2, &[0; 20]), Ok(8));
     let short = Datatype::from(Predefined::Int).pack_external(&[0; 8], 0, 2, &mut [0; 7]);
     assert_eq!(short, Err(ExternalError::Short));
     let outside = Datatype::from(Predefined::Int).pack_external(&[0; 7], 0, 2, &mut [0; 8]);
