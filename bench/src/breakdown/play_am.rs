@@ -67,7 +67,7 @@ pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Re
     let mut am = ActiveMessages::new(endpoint, handlers());
     let mut seen = Seen::default();
     if role == Role::Initiator {
-        am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        am.connect(peer).map_err(Broken::driver)?;
     }
     let peer = established(&mut am, &mut seen, deadline_ns)?;
     // Found by both sides, so that neither waits for the other.
@@ -109,7 +109,7 @@ fn initiate<N: Nic>(
         }
         arm(am, seen, watch, Role::Initiator);
         let sent_at = ticks();
-        am.request(peer, PLAY, &[kind], &payload, room).map_err(|error| Broken::Driver(error.to_string()))?;
+        am.request(peer, PLAY, &[kind], &payload, room).map_err(Broken::driver)?;
         am.flush();
         if kind == LAST {
             return Ok((number, Samples { stamped: collect(read), unstamped }));

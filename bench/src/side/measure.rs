@@ -33,11 +33,11 @@ pub fn measure(measurement: &Measurement, other: &Other) -> Result<(), Broken> {
             play(pattern, *role, &mut Udp::connect(socket, peer, pattern.size, pattern.flow(*role))?)?
         }
         Path::Nic { layer, nic, real_frames } => {
-            let mut spec: Spec = nic.parse().map_err(driver)?;
+            let mut spec: Spec = nic.parse().map_err(Broken::driver)?;
             if let Spec::Uring { real_frames: of_driver, .. } = &mut spec {
                 *of_driver |= *real_frames;
             }
-            return spec.open(OverNic { measurement, layer: *layer, other }).map_err(driver)?;
+            return spec.open(OverNic { measurement, layer: *layer, other }).map_err(Broken::driver)?;
         }
         Path::Fabric { layer } => {
             other.meet("fabric".to_owned())?;
@@ -93,7 +93,7 @@ impl NicUser for OverNic<'_> {
             return self.play(&mut mpi);
         }
         let peer = self.other.meet(nic.caps().addr.to_string())?;
-        let peer: LinkAddr = peer.parse().map_err(driver)?;
+        let peer: LinkAddr = peer.parse().map_err(Broken::driver)?;
         let deadline_ns = now_ns() + pattern.limit_ns;
         let proto = |nic, sealing| match role {
             Role::Initiator => Proto::connect(nic, sealing, peer, size, deadline_ns),
@@ -183,10 +183,6 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
-}
-
-fn driver(error: impl std::fmt::Display) -> Broken {
-    Broken::Driver(error.to_string())
 }
 
 fn address(text: &str) -> Result<SocketAddr, Broken> {

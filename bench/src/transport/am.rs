@@ -132,7 +132,7 @@ impl<N: Nic> Am<N> {
     /// Connects to `peer`, to which messages go as `flow` says.
     pub fn connect(nic: N, peer: LinkAddr, size: usize, flow: Flow, deadline_ns: u64) -> Result<Self, Broken> {
         let mut end = Opening::new(nic, size, flow, Role::Requests);
-        end.am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        end.am.connect(peer).map_err(Broken::driver)?;
         Self::established(end, flow, Role::Requests, deadline_ns)
     }
 
@@ -152,7 +152,7 @@ impl<N: Nic> Am<N> {
     ) -> Result<(Self, Self), Broken> {
         let mut a = Opening::new(a, size, flow, Role::Requests);
         let mut b = Opening::new(b, size, flow, Role::Replies);
-        a.am.connect(to_b).map_err(|error| Broken::Driver(error.to_string()))?;
+        a.am.connect(to_b).map_err(Broken::driver)?;
         while now_ns() < deadline_ns {
             // Both: the one that is ready first still answers the other.
             if a.is_open()? & b.is_open()? {
@@ -199,7 +199,7 @@ impl<N: Nic> Am<N> {
         if self.flow != Flow::Alternating && untold >= long.slots / 2 {
             match self.am.ask(self.peer) {
                 Ok(()) | Err(SendError::Full) => {}
-                Err(error) => return Err(driver(error)),
+                Err(error) => return Err(Broken::driver(error)),
             }
         }
         if self.flow != Flow::Alternating && untold >= long.slots {
@@ -210,7 +210,7 @@ impl<N: Nic> Am<N> {
         match self.am.store_async(self.peer, (key, place), (long.source, 0..long.size), LONG, args) {
             Ok(_) => long.sent += 1,
             Err(error) if error.is_full() => return Ok(false),
-            Err(error) => return Err(driver(error)),
+            Err(error) => return Err(Broken::driver(error)),
         }
         Ok(true)
     }
@@ -239,7 +239,7 @@ impl<N: Nic> Transport for Am<N> {
         match self.request(message) {
             Ok(taken) => Ok(taken),
             Err(SendError::Full) => Ok(false),
-            Err(error) => Err(driver(error)),
+            Err(error) => Err(Broken::driver(error)),
         }
     }
 
@@ -328,16 +328,12 @@ impl<N: Nic> Opening<N> {
         let slots = (SLOT_BYTES / size).max(2);
         let endpoint = self.am.endpoint_mut();
         let own = endpoint.register(vec![0x5a; slots * size]);
-        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
+        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(Broken::driver)?;
         let source = endpoint.register(vec![0x5a; size]);
-        self.am.request(peer, KEY, &[], &key.to_bytes(), ReplyRoom::NONE).map_err(driver)?;
+        self.am.request(peer, KEY, &[], &key.to_bytes(), ReplyRoom::NONE).map_err(Broken::driver)?;
         self.am.flush();
         Ok(Long { source, size, slots, sent: 0 })
     }
-}
-
-fn driver(error: impl std::fmt::Display) -> Broken {
-    Broken::Driver(error.to_string())
 }
 
 /// As those of [`super::Put`]: what stays in the cache.

@@ -23,7 +23,7 @@ pub use smoltcp::Smoltcp;
 pub use tcp::{Tcp, TcpMode};
 pub use udp::Udp;
 
-use std::io;
+use std::{fmt, io};
 
 /// One end of a path for whole messages, all of one size that both ends know.
 pub trait Transport {
@@ -113,6 +113,13 @@ pub enum Broken {
         /// Bytes of a message.
         expected: usize,
     },
+}
+
+impl Broken {
+    /// In its own words.
+    pub(crate) fn driver(error: impl fmt::Display) -> Self {
+        Self::Driver(error.to_string())
+    }
 }
 
 /// Room behind a message for the largest datagram, which may end beyond it.

@@ -62,13 +62,12 @@ impl Mpi {
         (size, flow): (usize, Flow),
     ) -> Result<Self, Broken> {
         let own = Process::here(&host_identity(), &ports);
-        let peer = peer.parse().map_err(|error| Broken::Driver(format!("{error}")))?;
+        let peer = peer.parse().map_err(Broken::driver)?;
         let (number, processes) = match role {
             Role::Initiator => (0, vec![own, peer]),
             Role::Responder => (1, vec![peer, own]),
         };
-        let device = Device::open(number, processes, ports, &config(limits))
-            .map_err(|error| Broken::Driver(error.to_string()))?;
+        let device = Device::open(number, processes, ports, &config(limits)).map_err(Broken::driver)?;
         let window = window(size, flow);
         let mut mpi = Self {
             device,
@@ -162,7 +161,7 @@ impl Mpi {
             let Some(status) = self.device.poll(*request) else { break };
             self.sends.pop_front();
             if let Some(error) = status.error {
-                return Err(Broken::Driver(error.to_string()));
+                return Err(Broken::driver(error));
             }
         }
         Ok(self.sends.len())

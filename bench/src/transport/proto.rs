@@ -24,7 +24,7 @@ impl<N: Nic> Proto<N> {
     /// Connects to `peer`.
     pub fn connect(nic: N, sealing: Sealing, peer: LinkAddr, size: usize, deadline_ns: u64) -> Result<Self, Broken> {
         let mut endpoint = Endpoint::new(nic, config(sealing));
-        endpoint.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        endpoint.connect(peer).map_err(Broken::driver)?;
         Self::established(endpoint, size, deadline_ns)
     }
 
@@ -43,7 +43,7 @@ impl<N: Nic> Proto<N> {
         mut pass: impl FnMut(),
     ) -> Result<(Self, Self), Broken> {
         let (mut a, mut b) = (Endpoint::new(a, config(sealing)), Endpoint::new(b, config(sealing)));
-        a.connect(to_b).map_err(|error| Broken::Driver(error.to_string()))?;
+        a.connect(to_b).map_err(Broken::driver)?;
         let (mut peer_of_a, mut peer_of_b) = (None, None);
         while now_ns() < deadline_ns {
             peer_of_a = peer_of_a.or(poll_connected(&mut a)?);
@@ -139,7 +139,7 @@ impl<N: Nic> Transport for Proto<N> {
         match self.endpoint.send(self.peer, message) {
             Ok(()) => Ok(true),
             Err(SendError::Full) => Ok(false),
-            Err(error) => Err(Broken::Driver(error.to_string())),
+            Err(error) => Err(Broken::driver(error)),
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Raw<N: Nic> {
 impl<N: Nic> Raw<N> {
     /// A path to `peer`, whose driver is of the same kind and opened alike.
     pub fn new(mut nic: N, peer: LinkAddr, size: usize, flow: Flow) -> Result<Self, Broken> {
-        let link = nic.link(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        let link = nic.link(peer).map_err(Broken::driver)?;
         nic.confirm(link);
         let chunk = cut(size, nic.caps().mtu);
         let window = (nic.caps().rx_frames / 2).min(WINDOW_BYTES / chunk).max(1);

@@ -60,8 +60,8 @@ impl<N: Nic> Ends<N> {
         let mut memory = vec![0x5a; slots * size];
         memory.extend([0; END_LEN]);
         let own = endpoint.register(memory);
-        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(driver)?;
-        endpoint.send(peer, &key.to_bytes()).map_err(driver)?;
+        let key = endpoint.publish(own, Rights::ALL, Some(peer)).map_err(Broken::driver)?;
+        endpoint.send(peer, &key.to_bytes()).map_err(Broken::driver)?;
         Ok(Self { endpoint, peer, own, theirs: None, slots, size, flow, sent: 0, seen: 0, closed: false })
     }
 
@@ -86,7 +86,7 @@ impl<N: Nic> Ends<N> {
         }
         if self.theirs.is_none() {
             let key = self.endpoint.recv(|_, message| message.try_into().map(RemoteKey::from_bytes));
-            self.theirs = key.transpose().map_err(driver)?;
+            self.theirs = key.transpose().map_err(Broken::driver)?;
         }
         Ok(landed)
     }
@@ -118,7 +118,7 @@ impl<N: Nic> Put<N> {
         let on_host = matches!(ends.endpoint.nic().caps().addr, LinkAddr::Shm { .. });
         let shared = (on_host && size > COPIED_MAX).then(|| Shared::new(ends.slots * size).ok()).flatten();
         let ticket = shared.as_ref().map_or([0; Ticket::LEN], |shared| shared.ticket().to_bytes());
-        ends.endpoint.send(ends.peer, &ticket).map_err(driver)?;
+        ends.endpoint.send(ends.peer, &ticket).map_err(Broken::driver)?;
         Ok(Self { ends, mapped: None, shared, source, under_way: VecDeque::new(), met: false })
     }
 
@@ -182,7 +182,7 @@ impl<N: Nic> Transport for Put<N> {
             match ends.endpoint.put(ends.peer, &key, (ends.slots * ends.size) as u64, &number, SILENT) {
                 Ok(_) => {}
                 Err(RmaError::Full) => return Ok(false),
-                Err(error) => return Err(driver(error)),
+                Err(error) => return Err(Broken::driver(error)),
             }
         }
         // Where each message is the answer to one, that one has told that the last is in place.
@@ -199,7 +199,7 @@ impl<N: Nic> Transport for Put<N> {
             Ok(op) if !alternating => under_way.push_back(op),
             Ok(_) => {}
             Err(RmaError::Full) => return Ok(false),
-            Err(error) => return Err(driver(error)),
+            Err(error) => return Err(Broken::driver(error)),
         }
         ends.sent += 1;
         Ok(true)
@@ -242,7 +242,7 @@ impl<N: Nic> Get<N> {
         match ends.endpoint.get(ends.peer, &key, at as u64, ends.own, at..at + ends.size) {
             Ok(op) => self.under_way.push_back(op),
             Err(RmaError::Full) => return Ok(false),
-            Err(error) => return Err(driver(error)),
+            Err(error) => return Err(Broken::driver(error)),
         }
         self.asked += 1;
         Ok(true)
@@ -258,7 +258,7 @@ impl<N: Nic> Get<N> {
             if self.ends.flow == Flow::Inward
                 && let Some(key) = self.ends.theirs
             {
-                self.ends.endpoint.signal(self.ends.peer, &key).map_err(driver)?;
+                self.ends.endpoint.signal(self.ends.peer, &key).map_err(Broken::driver)?;
             }
         }
         if self.ends.flow == Flow::Inward {
@@ -285,7 +285,7 @@ impl<N: Nic> Transport for Get<N> {
             if message[0] != LAST {
                 return self.ask(self.asked);
             }
-            return self.ends.endpoint.send(self.ends.peer, &[LAST]).map(|()| true).map_err(driver);
+            return self.ends.endpoint.send(self.ends.peer, &[LAST]).map(|()| true).map_err(Broken::driver);
         }
         let free = self.ends.sent - (self.ends.signals() as usize) < self.ends.slots;
         let Some(key) = self.ends.theirs.filter(|_| free) else { return Ok(false) };
@@ -297,7 +297,7 @@ impl<N: Nic> Transport for Get<N> {
         match endpoint.signal(self.ends.peer, &key) {
             Ok(_) => self.ends.sent += 1,
             Err(RmaError::Full) => return Ok(false),
-            Err(error) => return Err(driver(error)),
+            Err(error) => return Err(Broken::driver(error)),
         }
         Ok(true)
     }
@@ -331,10 +331,6 @@ impl<N: Nic> Transport for Get<N> {
         self.ends.finish(deadline_ns);
         Ok(())
     }
-}
-
-fn driver(error: impl std::fmt::Display) -> Broken {
-    Broken::Driver(error.to_string())
 }
 
 /// First byte of the last message.

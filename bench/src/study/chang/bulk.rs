@@ -60,15 +60,15 @@ pub(crate) fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern
     let deadline_ns = now_ns() + pattern.limit_ns;
     let mut am = ActiveMessages::new(Endpoint::new(nic, proto_config(Sealing::None)), handlers());
     if role == Role::Initiator {
-        am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        am.connect(peer).map_err(Broken::driver)?;
     }
     let mut inbox = Inbox::default();
     let peer = established(&mut am, &mut inbox, deadline_ns)?;
     let region = am.endpoint_mut().register(vec![1; pattern.size]);
     let outcome = match role {
         Role::Responder => {
-            let key = am.endpoint_mut().publish(region, Rights::ALL, None).map_err(driver)?;
-            am.request(peer, KEY, &[], &key.to_bytes(), ReplyRoom::NONE).map_err(driver)?;
+            let key = am.endpoint_mut().publish(region, Rights::ALL, None).map_err(Broken::driver)?;
+            am.request(peer, KEY, &[], &key.to_bytes(), ReplyRoom::NONE).map_err(Broken::driver)?;
             while !inbox.over {
                 turn(&mut am, &mut inbox, deadline_ns)?;
             }
@@ -84,11 +84,11 @@ pub(crate) fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern
             let range = 0..pattern.size;
             let store = |am: &mut Am<N>| match am.store_async(peer, (&key, 0), (region, range.clone()), SILENT, []) {
                 Err(error) if error.is_full() => Ok(None),
-                begun => begun.map(Some).map_err(|error: LongError| driver(error)),
+                begun => begun.map(Some).map_err(|error: LongError| Broken::driver(error)),
             };
             let get = |am: &mut Am<N>| match am.get(peer, (&key, 0), (region, range.clone())) {
                 Err(RmaError::Full) => Ok(None),
-                begun => begun.map(Some).map_err(driver),
+                begun => begun.map(Some).map_err(Broken::driver),
             };
             let mut time = |depth, begin: &Begin<'_, N>| {
                 repeat(&mut am, &mut inbox, depth, pattern.warm_ns / PARTS, deadline_ns, begin)?;
@@ -101,7 +101,7 @@ pub(crate) fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern
                 get_ns: time(1, &get)?,
                 get_async_ns: time(DEPTH, &get)?,
             };
-            am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(driver)?;
+            am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(Broken::driver)?;
             Outcome { bulk: Some(bulk), ..Outcome::default() }
         }
     };
@@ -152,10 +152,6 @@ fn turn<N: Nic>(am: &mut Am<N>, inbox: &mut Inbox, deadline_ns: u64) -> Result<(
         }
     }
     if now_ns() > deadline_ns { Err(Broken::Deadline) } else { Ok(()) }
-}
-
-fn driver(error: impl std::fmt::Display) -> Broken {
-    Broken::Driver(error.to_string())
 }
 
 /// A key that came as a payload.

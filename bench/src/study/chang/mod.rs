@@ -193,7 +193,7 @@ pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Patter
     let deadline_ns = now_ns() + pattern.limit_ns;
     let mut am = ActiveMessages::new(Endpoint::new(nic, proto_config(Sealing::None)), handlers());
     if role == Role::Initiator {
-        am.connect(peer).map_err(|error| Broken::Driver(error.to_string()))?;
+        am.connect(peer).map_err(Broken::driver)?;
     }
     let peer = established(&mut am, &mut Inbox::default(), deadline_ns)?;
     let costs = match role {
@@ -224,7 +224,7 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
         let taken = am.request(peer, ECHO, &[7], &[], ReplyRoom::SHORT);
         am.flush();
         let after = now_ns();
-        taken.map_err(|error| Broken::Driver(error.to_string()))?;
+        taken.map_err(Broken::driver)?;
         while std::mem::take(&mut inbox.messages) == 0 {
             am.poll(&mut inbox);
             if now_ns() > deadline_ns {
@@ -252,7 +252,7 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
             idle::make_way();
         }
     }
-    am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(|error| Broken::Driver(error.to_string()))?;
+    am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(Broken::driver)?;
     let of = |mut samples: Vec<f64>| median(&mut samples).ok_or(Broken::NoSample);
     Ok(Costs { request_ns: of(requests)?, poll_empty_ns: of(empty)?, ..Costs::default() })
 }
