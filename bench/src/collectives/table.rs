@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, Plan};
 use crate::machine::Machine;
-use crate::report::bytes;
+use crate::report::{bytes, json};
 use crate::stats::median;
 
 /// All figures of a run.
@@ -91,9 +91,7 @@ impl Report {
 
     /// As JSON.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("only plain fields and finite numbers");
-        text.push('\n');
-        text
+        json(self)
     }
 
     /// Calls in which ours is slower than the best of the others by more than a tenth, the worst first.

@@ -149,9 +149,7 @@ impl Report {
 
     /// The JSON form, indented.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a report has only plain fields");
-        text.push('\n');
-        text
+        json(self)
     }
 
     /// One line a row, with a heading.
@@ -292,6 +290,13 @@ fn compare(rows: &mut [Row]) {
             .filter(|_| !row.name.takes_whole_round_trips())
             .and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));
     }
+}
+
+/// The JSON form of a report of any kind, indented, with a line's end.
+pub(crate) fn json(report: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(report).expect("a report has only plain fields and finite numbers");
+    text.push('\n');
+    text
 }
 
 fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {

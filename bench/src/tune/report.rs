@@ -13,7 +13,7 @@ use sidelane_mpi::world::tuning::Tuning;
 use super::collectives::{Decision, Gain};
 use super::{Driver, Size, Step};
 use crate::machine::Machine;
-use crate::report::{bytes, ratio, time};
+use crate::report::{bytes, json, ratio, time};
 
 /// Everything that was measured, and what was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,9 +55,7 @@ impl Tuned {
 
     /// The JSON form, indented.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("plain fields and finite numbers");
-        text.push('\n');
-        text
+        json(self)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::idle;
 use crate::ladder::{self, Host, LadderError, NicKind, Pair, PairError, Plan, Progress, Regime, Rung};
 use crate::machine::Machine;
 use crate::pattern::{Kind, Outcome, Pattern, Role};
+use crate::report::json;
 use crate::side::{Layer, Path, Sealing};
 use crate::stats::median;
 use crate::transport::{Broken, LINGER_NS, established, proto_config};
@@ -316,9 +317,7 @@ impl Chang {
 
     /// The JSON form, indented.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a report has only plain fields");
-        text.push('\n');
-        text
+        json(self)
     }
 }
 
