@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Plan};
 use crate::machine::Machine;
-use crate::report::{bytes, json};
+use crate::report::{bytes, figures, json};
 use crate::stats::median;
 
 /// All figures of a run.
@@ -112,26 +111,21 @@ impl Report {
         let mut sizes: Vec<_> = entries.iter().map(|entry| entry.bytes).filter(|bytes| *bytes > 0).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let mut table = Table::new();
-        table.load_style(UTF8_BORDERS_ONLY);
         let heads = sizes.iter().map(|size| bytes(*size));
-        table.set_header([vec![of_ranks(ranks)], heads.collect()].concat());
+        let header = [vec![of_ranks(ranks)], heads.collect()].concat();
         let mut names: Vec<&str> = entries.iter().map(|entry| &entry.collective[..]).collect();
         names.dedup();
         // What moves no bytes stands in the first column.
         let column = |entry: &Entry| sizes.iter().position(|size| *size == entry.bytes).unwrap_or(0);
-        for name in names {
+        let rows = names.into_iter().map(|name| {
             let mut row = vec![String::new(); sizes.len().max(1) + 1];
             name.clone_into(&mut row[0]);
             for entry in entries.iter().filter(|entry| entry.collective == name) {
                 row[1 + column(entry)] = self.text(entry);
             }
-            table.add_row(row);
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
+            row
+        });
+        figures(1, header, rows)
     }
 
     fn text(&self, entry: &Entry) -> String {

@@ -1,9 +1,8 @@
 //! Half round trips by message size, one column a rung or contender: where several sizes were measured.
 
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 
-use super::table::{bytes, ratio, time};
+use super::table::{bytes, figures, ratio, time};
 use super::{Name, OURS, Row};
 use crate::ladder::NicKind;
 
@@ -21,8 +20,6 @@ pub(super) fn of(rows: &[Row]) -> Option<Table> {
     let leads: Vec<(NicKind, Name)> = distinct(rows.iter().flat_map(|row| {
         row.leads.iter().filter(|lead| lead.half_rtt.is_some()).map(|lead| (lead.nic, row.name.clone()))
     }));
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
     let heading = |(name, nic): &(Name, Option<NicKind>)| {
         let whole = if name.takes_whole_round_trips() { ", whole" } else { "" };
         nic.map_or_else(|| name.to_string(), |nic| format!("{name}{whole}\n{nic}"))
@@ -30,8 +27,7 @@ pub(super) fn of(rows: &[Row]) -> Option<Table> {
     let mut headings = vec!["half RTT,\np50".to_owned()];
     headings.extend(curves.iter().map(heading));
     headings.extend(leads.iter().map(|(nic, name)| format!("{OURS} {nic}\nto {name}")));
-    table.set_header(headings);
-    for size in sizes {
+    let rows = sizes.into_iter().map(|size| {
         let mut cells = vec![bytes(size)];
         cells.extend(
             curves.iter().map(|curve| time(at(size, curve).and_then(|row| row.half_rtt_ns).map(|half| half.p50))),
@@ -40,12 +36,9 @@ pub(super) fn of(rows: &[Row]) -> Option<Table> {
             let row = at(size, &(name.clone(), None));
             ratio(row.and_then(|row| row.leads.iter().find(|lead| lead.nic == *nic)).and_then(|lead| lead.half_rtt))
         }));
-        table.add_row(cells);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    Some(table)
+        cells
+    });
+    Some(figures(0, headings, rows))
 }
 
 /// In the order in which they come first.

@@ -17,7 +17,7 @@ use crate::stats::{Summary, median};
 
 pub use lead::{Lead, OURS};
 pub use name::Name;
-pub(crate) use table::{bytes, ratio, time};
+pub(crate) use table::{bytes, figures, ratio, time};
 
 /// Everything that a run has found; its JSON form is this, field by field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

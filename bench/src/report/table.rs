@@ -71,26 +71,19 @@ fn title(rows: &[Row]) -> String {
 
 /// A line for each contender and driver.
 fn leads(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
     let small = bytes(rows[0].size);
     let large = rows.iter().find_map(|row| row.gbit_size).map_or_else(String::new, |size| format!("\n{}", bytes(size)));
     let headings = [format!("half RTT\n{small}, p50"), format!("messages/s\n{small}"), format!("Gbit/s{large}")];
-    table.set_header([vec![format!("\n{OURS} on"), "\nto".to_owned()], headings.to_vec()].concat());
-    for (row, lead) in rows.iter().flat_map(|row| row.leads.iter().map(move |lead| (row, lead))) {
+    let header = [vec![format!("\n{OURS} on"), "\nto".to_owned()], headings.to_vec()].concat();
+    let leads = rows.iter().flat_map(|row| row.leads.iter().map(move |lead| (row, lead))).map(|(row, lead)| {
         let Lead { nic, half_rtt, msgs_per_s, gbit_per_s } = *lead;
         let ratios = [half_rtt, msgs_per_s, gbit_per_s].map(ratio);
-        table.add_row([vec![nic.to_string(), row.name.to_string()], ratios.to_vec()].concat());
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        [vec![nic.to_string(), row.name.to_string()], ratios.to_vec()].concat()
+    });
+    figures(2, header, leads)
 }
 
 fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
     let several = drivers(rows).len() > 1;
     let mut columns = vec![column("rung", rows, |row| name(row, several))];
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
@@ -111,11 +104,15 @@ fn table(rows: &[Row]) -> Table {
         columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, gbit));
         columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_per_s.zip(tcp).map(|(this, tcp)| this / tcp))));
     }
-    table.set_header(columns.iter().map(|lines| lines[0].clone()));
-    for index in 1..=rows.len() {
-        table.add_row(columns.iter().map(|lines| lines[index].clone()));
-    }
-    for column in table.column_iter_mut().skip(1) {
+    let line = |index: usize| columns.iter().map(|lines| lines[index].clone()).collect();
+    figures(1, line(0), (1..=rows.len()).map(line))
+}
+
+/// A table in the manner of all reports: so many columns of words, and figures behind them.
+pub(crate) fn figures(words: usize, header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().skip(words) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table

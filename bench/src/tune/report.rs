@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use sidelane_mpi::adi::Limits;
 use sidelane_mpi::coll;
@@ -13,7 +12,7 @@ use sidelane_mpi::world::tuning::Tuning;
 use super::collectives::{Decision, Gain};
 use super::{Driver, Size, Step};
 use crate::machine::Machine;
-use crate::report::{bytes, json, ratio, time};
+use crate::report::{bytes, figures, json, ratio, time};
 
 /// Everything that was measured, and what was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,14 +114,14 @@ fn sizes(sizes: &[Size]) -> Table {
     let rows = sizes.iter().map(|size| {
         vec![bytes(size.bytes), time(Some(size.built_in_ns)), time(Some(size.measured_ns)), ratio(Some(size.ratio))]
     });
-    table(&["half RTT,\np50", "built in", "measured\nbest", "times\nas fast"], rows)
+    table(["half RTT,\np50", "built in", "measured\nbest", "times\nas fast"], rows)
 }
 
 fn gains(gains: &[Gain]) -> Table {
     let rows = gains.iter().map(|gain| {
         vec![gain.collective.clone(), gain.ranks.to_string(), ratio(Some(gain.mean)), ratio(Some(gain.most))]
     });
-    table(&["collective", "ranks", "mean of\nsizes", "at\nmost"], rows)
+    table(["collective", "ranks", "mean of\nsizes", "at\nmost"], rows)
 }
 
 /// A row for each collective and number of hosts and ranks, a column for each length.
@@ -145,21 +144,12 @@ fn levels(decisions: &[Decision]) -> Table {
         let cells: Vec<String> = cells.map(|decision| decision.map(cell).unwrap_or_default()).collect();
         [vec![collective.clone(), hosts.to_string(), ranks.to_string()], cells].concat()
     });
-    let sizes: Vec<String> = sizes.iter().map(|size| bytes(*size)).collect();
-    let header: Vec<&str> =
-        ["collective", "hosts", "ranks"].into_iter().chain(sizes.iter().map(String::as_str)).collect();
-    table(&header, rows)
+    let header = ["collective", "hosts", "ranks"].map(str::to_owned).into_iter();
+    figures(0, header.chain(sizes.iter().map(|size| bytes(*size))).collect(), rows)
 }
 
-fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(header.to_vec());
-    table.add_rows(rows);
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    figures(0, header.map(str::to_owned).into(), rows)
 }
 
 #[cfg(test)]
