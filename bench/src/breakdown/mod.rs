@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use sidelane_nic::clock::{nanos_per_tick, ticks};
 use sidelane_nic::stamps::{Border, Stamps};
 
+use crate::clock::cost_of;
 use crate::ladder::{Host, NicKind, Pair, PairError, twice};
 use crate::pattern::{Kind, Pattern, Role};
 use crate::side::{Layer, Path};
-use crate::stats::median;
 
 use play::EVERY;
 
@@ -228,8 +228,9 @@ pub fn run(a: Host, b: Host, nic: NicKind, messages: Messages, size: usize) -> R
             all.stamped.extend(samples.stamped.into_iter().map(later));
         }
     }
+    let stamp_ns = cost_of(ticks) * nanos_per_tick();
     let nothing = || PairError::Failed(Role::Initiator, "no round trip was stamped".to_owned());
-    Breakdown::of(nic, messages, size, &all_a, &all_b, nanos_per_tick(), stamp_cost_ns()).ok_or_else(nothing)
+    Breakdown::of(nic, messages, size, &all_a, &all_b, nanos_per_tick(), stamp_ns).ok_or_else(nothing)
 }
 
 /// Who has a part of the way, what happens in it, and the borders that it lies between.
@@ -266,21 +267,6 @@ const WATCHED: [(Role, Border); 17] = [
 /// All but the slowest one of a hundred: what an interrupt or the scheduler took is none of the layers'.
 fn kept(samples: usize) -> usize {
     samples - samples / 100
-}
-
-/// What a stamp costs: the median over batches.
-fn stamp_cost_ns() -> f64 {
-    const READS: u64 = 64;
-    let mut costs: Vec<f64> = (0..101)
-        .map(|_| {
-            let from = ticks();
-            for _ in 1..READS {
-                std::hint::black_box(ticks());
-            }
-            (ticks() - from) as f64 / READS as f64
-        })
-        .collect();
-    median(&mut costs).unwrap_or(0.0) * nanos_per_tick()
 }
 
 /// Where a sample's number says its round.
