@@ -236,7 +236,7 @@ fn measure(
     (warming, beside): (bool, bool),
     failed: impl FnOnce(PairError),
 ) -> Result<Outcome, PairError> {
-    let mut pattern = plan.pattern(cell);
+    let mut pattern = plan.pattern(cell.kind, cell.size);
     if warming {
         pattern.measure_ns /= 4;
     }

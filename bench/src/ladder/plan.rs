@@ -181,18 +181,14 @@ impl Plan {
         cells
     }
 
-    /// What the sides are told for `cell`.
-    pub fn pattern(&self, cell: &Cell) -> Pattern {
-        self.pattern_of(cell.kind, cell.size)
-    }
-
     /// Everything that is measured in `regime`, whatever carries it.
     pub fn patterns(&self, regime: Regime) -> Vec<Pattern> {
         let kinds = self.regimes.iter().filter(|(one, _)| *one == regime).flat_map(|(_, kinds)| kinds);
-        kinds.flat_map(|kind| self.sizes_of(*kind).iter().map(|size| self.pattern_of(*kind, *size))).collect()
+        kinds.flat_map(|kind| self.sizes_of(*kind).iter().map(|size| self.pattern(*kind, *size))).collect()
     }
 
-    fn pattern_of(&self, kind: Kind, size: usize) -> Pattern {
+    /// What the sides are told for one kind and size.
+    pub fn pattern(&self, kind: Kind, size: usize) -> Pattern {
         let (warm_ns, measure_ns) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
         let limit_ns = warm_ns + measure_ns + GRACE.as_nanos() as u64;
         Pattern { kind, size, depth: self.depth, warm_ns, measure_ns, limit_ns }
@@ -337,7 +333,7 @@ mod tests {
         let plan = Plan { depth: Some(8), ..Plan::new(&[NicKind::Shm]) };
         let floods: Vec<_> = plan.cells().into_iter().filter(|cell| cell.kind == Kind::Flood).collect();
         assert!(floods.iter().any(|cell| cell.rung == Rung::Am) && floods.iter().all(|cell| cell.rung != Rung::Put));
-        assert!(floods.iter().all(|cell| plan.pattern(cell).is_answered()));
+        assert!(floods.iter().all(|cell| plan.pattern(cell.kind, cell.size).is_answered()));
     }
 
     #[test]

@@ -109,9 +109,7 @@ fn once(
     layer: Layer,
     size: usize,
 ) -> Result<(Outcome, Outcome), LadderError> {
-    let (warm_ns, measure_ns) = (plan.warm.as_nanos() as u64, plan.measure.as_nanos() as u64);
-    let limit_ns = warm_ns + measure_ns + ladder::GRACE.as_nanos() as u64;
-    let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
+    let pattern = plan.pattern(Kind::PingPong, size);
     let path = |end: &ladder::End| Path::Nic { layer, nic: end.nic(nic), real_frames: false };
     ladder::twice(|| pair.measure(&pattern, path)).map_err(LadderError::Sides)
 }
