@@ -5,7 +5,7 @@ mod patience;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use patience::{SUITE_PATIENCE, watch};
@@ -13,7 +13,7 @@ use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Plan, Reach, Regime, Rung};
 use sidelane_bench::pattern::{Kind, Outcome, Pattern, Role};
 use sidelane_bench::report::{Report, SCHEMA};
-use sidelane_bench::side::{self, Answer, Layer, Measurement, Order, Path};
+use sidelane_bench::side::{self, Answer, Layer, Measurement, Order, Path, Sealing};
 use sidelane_bench::study::chang;
 use sidelane_nic::affinity;
 
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         beside_a_contender_mpi_sends_in_windows
         the_study_of_chang_has_every_figure
         a_side_stays_open_until_the_other_has_played
+        a_side_refuses_what_it_cannot_play
         a_side_refuses_an_order_without_end
         a_side_that_dies_ends_the_run_with_its_name
         a_side_that_is_silent_ends_the_run_with_its_name
@@ -205,20 +206,43 @@ fn the_study_of_chang_has_every_figure() {
     assert_eq!(read.words.len(), study.words.len());
 }
 
-/// This program is the ladder and the other side.
-fn a_side_stays_open_until_the_other_has_played() {
+/// A side to which this program is the ladder.
+fn ordered() -> (Child, impl FnMut(Order), impl Iterator<Item = Answer>) {
     let Reach::Command(mut command) = this_program(0).reach else { unreachable!() };
     let mut side = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut orders, answers) = (side.stdin.take().unwrap(), BufReader::new(side.stdout.take().unwrap()));
-    let mut answers = answers.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-    let mut tell = |order: Order| writeln!(orders, "{}", serde_json::to_string(&order).unwrap()).unwrap();
+    let tell = move |order: Order| writeln!(orders, "{}", serde_json::to_string(&order).unwrap()).unwrap();
+    (side, tell, answers.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()))
+}
+
+fn flood(path: Path, depth: Option<usize>) -> Order {
+    let limit_ns = 10_000_000_000;
+    let pattern = Pattern { kind: Kind::Flood, size: 8, depth, warm_ns: 0, measure_ns: 1, limit_ns };
+    let core = affinity::cores()[0];
+    Order::Open(Measurement { role: Role::Initiator, core, crowded: false, path, pattern })
+}
+
+fn a_side_refuses_what_it_cannot_play() {
+    let (mut side, mut tell, mut answers) = ordered();
+    // A ladder's plan has neither.
+    tell(flood(Path::Nic { layer: Layer::Proto(Sealing::None), nic: "mem:".into(), real_frames: false }, None));
+    let Some(Answer::Failed { reason }) = answers.next() else { panic!("it plays with nobody") };
+    assert!(reason.contains("reaches no other process"), "{reason}");
+    tell(flood(Path::Fabric { layer: Layer::Put }, Some(8)));
+    assert!(matches!(answers.next(), Some(Answer::Opened { .. })));
+    tell(Order::Go { peer: String::new() });
+    let Some(Answer::Failed { reason }) = answers.next() else { panic!("it plays what is not compiled") };
+    assert!(reason.contains("no flood with a depth"), "{reason}");
+    drop(tell);
+    assert!(side.wait().unwrap().success());
+}
+
+/// This program is the other side too.
+fn a_side_stays_open_until_the_other_has_played() {
+    let (mut side, mut tell, mut answers) = ordered();
     for _ in 0..2 {
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let limit_ns = 10_000_000_000;
-        let pattern = Pattern { kind: Kind::Flood, size: 8, depth: None, warm_ns: 0, measure_ns: 1, limit_ns };
-        let path = Path::Nic { layer: Layer::Raw, nic: "udp:127.0.0.1:0".into(), real_frames: false };
-        let core = affinity::cores()[0];
-        tell(Order::Open(Measurement { role: Role::Initiator, core, crowded: false, path, pattern }));
+        tell(flood(Path::Nic { layer: Layer::Raw, nic: "udp:127.0.0.1:0".into(), real_frames: false }, None));
         let Some(Answer::Opened { at }) = answers.next() else { panic!("it did not open") };
         tell(Order::Go { peer: other.local_addr().unwrap().to_string() });
         assert!(matches!(answers.next(), Some(Answer::Done(_))));
@@ -231,7 +255,7 @@ fn a_side_stays_open_until_the_other_has_played() {
             std::thread::yield_now();
         }
     }
-    drop(orders);
+    drop(tell);
     assert!(side.wait().unwrap().success());
 }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sidelane_nic::mem::MemNic;
 
 use crate::machine::congestion_controls;
 use crate::pattern::{Kind, Pattern};
+use crate::transport::{Am, Get, Mpi, Proto, Put, Raw, Smoltcp, Tcp, Transport, Udp};
 
 /// A layer of the ladder, from the top of what the kernel offers to the top of what we do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -240,10 +242,20 @@ impl Rung {
         self == Self::Get
     }
 
-    /// True where many messages may wait for their answers.
+    /// What its transport says, on whichever driver.
     fn answers_many(self) -> bool {
-        use Rung::{Am, Proto, ProtoAuthenticated, ProtoEncrypted, Raw, TcpPoll, UdpPoll};
-        matches!(self, TcpPoll | UdpPoll | Raw | Proto | ProtoAuthenticated | ProtoEncrypted | Am)
+        match self {
+            Self::TcpBlock => Tcp::<true>::ANSWERS_MANY,
+            Self::TcpPoll => Tcp::<false>::ANSWERS_MANY,
+            Self::UdpPoll => Udp::ANSWERS_MANY,
+            Self::SmoltcpTcp => Smoltcp::<MemNic>::ANSWERS_MANY,
+            Self::Raw => Raw::<MemNic>::ANSWERS_MANY,
+            Self::Proto | Self::ProtoAuthenticated | Self::ProtoEncrypted => Proto::<MemNic>::ANSWERS_MANY,
+            Self::Am => Am::<MemNic>::ANSWERS_MANY,
+            Self::Mpi => Mpi::ANSWERS_MANY,
+            Self::Put => Put::<MemNic>::ANSWERS_MANY,
+            Self::Get => Get::<MemNic>::ANSWERS_MANY,
+        }
     }
 
     /// True of the kernel's own stack.

@@ -301,12 +301,14 @@ mod tests {
 
     /// Takes one message a turn.
     #[derive(Default)]
-    struct Slow {
+    struct Slow<const MANY: bool> {
         sent: Vec<u8>,
         taken: bool,
     }
 
-    impl Transport for Slow {
+    impl<const MANY: bool> Transport for Slow<MANY> {
+        const ANSWERS_MANY: bool = MANY;
+
         fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
             self.taken = !self.taken;
             self.sent.extend(self.taken.then_some(message[0]));
@@ -332,9 +334,19 @@ mod tests {
     fn messages_that_take_longer_than_the_measurement_are_enough_for_a_rate() {
         for (kind, depth) in [(Kind::Bandwidth, None), (Kind::Flood, None), (Kind::Flood, Some(1))] {
             let pattern = Pattern { kind, size: 8, depth, warm_ns: 0, measure_ns: 0, limit_ns: 1_000_000_000 };
-            let mut slow = Slow::default();
+            let mut slow = Slow::<true>::default();
             play(&pattern, Role::Initiator, &mut slow).unwrap();
             assert_eq!(slow.sent, [MORE, MORE, LAST], "{kind} {depth:?}");
+        }
+    }
+
+    #[test]
+    fn what_answers_one_by_one_plays_no_flood_with_a_depth() {
+        let (kind, limit_ns) = (Kind::Flood, 1_000_000_000);
+        let pattern = Pattern { kind, size: 8, depth: Some(1), warm_ns: 0, measure_ns: 0, limit_ns };
+        for role in [Role::Initiator, Role::Responder] {
+            let broken = play(&pattern, role, &mut Slow::<false>::default()).unwrap_err();
+            assert!(matches!(broken, Broken::OneByOne), "{broken}");
         }
     }
 }
