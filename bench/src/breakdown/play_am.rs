@@ -3,15 +3,14 @@
 use sidelane_nic::clock::ticks;
 use sidelane_nic::stamps::{Border, Stamped, buffer};
 use sidelane_nic::{LinkAddr, Nic};
+use sidelane_proto::PeerId;
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
-use sidelane_proto::{Endpoint, Event, PeerId};
 
 use super::play::{EVERY, LAST, MORE, SAMPLES_MAX, TURNS_PER_CLOCK, WARM, collect, kind_of};
 use super::{Messages, Samples, watched};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Pattern, Role};
-use crate::side::Sealing;
-use crate::transport::{Broken, LINGER_NS, established, proto_config};
+use crate::transport::{Broken, close, establish};
 
 type Am<N> = ActiveMessages<Stamped<N>, Seen>;
 
@@ -63,13 +62,8 @@ fn handlers() -> Handlers<Seen> {
 /// Plays `pattern`, a ping-pong, with a word and a payload that make up its size, over Active Messages on a stamped driver.
 pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
     let deadline_ns = now_ns() + pattern.limit_ns;
-    let endpoint = Endpoint::new(Stamped::new(nic), proto_config(Sealing::None));
-    let mut am = ActiveMessages::new(endpoint, handlers());
     let mut seen = Seen::default();
-    if role == Role::Initiator {
-        am.connect(peer).map_err(Broken::driver)?;
-    }
-    let peer = established(&mut am, &mut seen, deadline_ns)?;
+    let (mut am, peer) = establish(Stamped::new(nic), handlers(), &mut seen, (role, peer), deadline_ns)?;
     // Found by both sides, so that neither waits for the other.
     let size_max = am.medium_max(peer, 1) + WORD;
     if pattern.size > size_max {
@@ -79,12 +73,7 @@ pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Re
         Role::Initiator => initiate(&mut am, &mut seen, peer, pattern, deadline_ns)?,
         Role::Responder => respond(&mut am, &mut seen, deadline_ns)?,
     };
-    am.close(peer);
-    let until = deadline_ns.min(now_ns() + LINGER_NS);
-    while now_ns() < until && !matches!(am.poll_event(), Some(Event::Closed { .. } | Event::Gone { .. })) {
-        am.poll(&mut seen);
-        crate::idle::relax();
-    }
+    close(&mut am, &mut seen, peer, deadline_ns);
     Ok(Outcome { messages, samples: Some(samples), ..Outcome::default() })
 }
 

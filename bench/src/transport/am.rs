@@ -5,6 +5,7 @@ use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ARGS_MAX, ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{Endpoint, Event, PeerId, Region, RemoteKey, Rights, SendError};
 
+use super::establish::poll_established;
 use super::proto::{LINGER_NS, config};
 use super::{Broken, Flow, Transport};
 use crate::clock::now_ns;
@@ -300,13 +301,8 @@ impl<N: Nic> Opening<N> {
     }
 
     fn is_open(&mut self) -> Result<bool, Broken> {
-        self.am.poll(&mut self.inbox);
-        match self.am.poll_event() {
-            Some(Event::Connected { peer, .. }) => self.peer = Some(peer),
-            Some(Event::Gone { .. }) => return Err(Broken::PeerGone),
-            _ => {}
-        }
-        Ok(self.peer.is_some_and(|peer| self.am.room_max(peer) > ReplyRoom::NONE))
+        let Self { am, inbox, peer } = self;
+        Ok(poll_established(am, inbox, peer)?.is_some())
     }
 
     fn into_end(mut self, flow: Flow, role: Role) -> Result<Am<N>, Broken> {

@@ -1,7 +1,7 @@
 //! What carries the messages of a pattern: one file a transport.
 
 mod am;
-mod established;
+mod establish;
 mod mpi;
 mod proto;
 mod raw;
@@ -13,10 +13,10 @@ mod udp;
 mod window;
 
 pub use am::Am;
-pub(crate) use established::established;
+pub(crate) use establish::{close, establish};
 pub use mpi::Mpi;
+use proto::LINGER_NS;
 pub use proto::Proto;
-pub(crate) use proto::{LINGER_NS, config as proto_config};
 pub use raw::Raw;
 pub use rma::{Get, Put};
 pub use smoltcp::Smoltcp;

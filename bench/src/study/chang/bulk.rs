@@ -7,14 +7,13 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::am::{ActiveMessages, LongError, ReplyRoom};
-use sidelane_proto::{Endpoint, Event, Op, RemoteKey, Rights, RmaError};
+use sidelane_proto::am::{LongError, ReplyRoom};
+use sidelane_proto::{Event, Op, RemoteKey, Rights, RmaError};
 
 use super::{Am, Inbox, KEY, OVER, SILENT, handlers};
 use crate::clock::now_ns;
 use crate::pattern::{Outcome, Pattern, Role};
-use crate::side::Sealing;
-use crate::transport::{Broken, LINGER_NS, established, proto_config};
+use crate::transport::{Broken, close, establish};
 
 /// What one operation takes, in nanoseconds: the whole time by their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,12 +57,8 @@ impl Curve {
 /// Plays one side.
 pub(crate) fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
     let deadline_ns = now_ns() + pattern.limit_ns;
-    let mut am = ActiveMessages::new(Endpoint::new(nic, proto_config(Sealing::None)), handlers());
-    if role == Role::Initiator {
-        am.connect(peer).map_err(Broken::driver)?;
-    }
     let mut inbox = Inbox::default();
-    let peer = established(&mut am, &mut inbox, deadline_ns)?;
+    let (mut am, peer) = establish(nic, handlers(), &mut inbox, (role, peer), deadline_ns)?;
     let region = am.endpoint_mut().register(vec![1; pattern.size]);
     let outcome = match role {
         Role::Responder => {
@@ -105,11 +100,7 @@ pub(crate) fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern
             Outcome { bulk: Some(bulk), ..Outcome::default() }
         }
     };
-    am.close(peer);
-    let until = deadline_ns.min(now_ns() + LINGER_NS);
-    while now_ns() < until && !matches!(am.poll_event(), Some(Event::Closed { .. } | Event::Gone { .. })) {
-        am.poll(&mut inbox);
-    }
+    close(&mut am, &mut inbox, peer, deadline_ns);
     Ok(outcome)
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
-use sidelane_proto::{Endpoint, Event, PeerId, RemoteKey};
+use sidelane_proto::{PeerId, RemoteKey};
 
 use bulk::{Bulk, Curve};
 
@@ -20,9 +20,9 @@ use crate::ladder::{self, Host, LadderError, NicKind, Pair, PairError, Plan, Pro
 use crate::machine::Machine;
 use crate::pattern::{Kind, Outcome, Pattern, Role};
 use crate::report::json;
-use crate::side::{Layer, Path, Sealing};
+use crate::side::{Layer, Path};
 use crate::stats::median;
-use crate::transport::{Broken, LINGER_NS, established, proto_config};
+use crate::transport::{Broken, close, establish};
 
 /// What the study has found on one driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,20 +190,12 @@ fn handlers() -> Handlers<Inbox> {
 /// Plays one side and tells what its calls cost.
 pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
     let deadline_ns = now_ns() + pattern.limit_ns;
-    let mut am = ActiveMessages::new(Endpoint::new(nic, proto_config(Sealing::None)), handlers());
-    if role == Role::Initiator {
-        am.connect(peer).map_err(Broken::driver)?;
-    }
-    let peer = established(&mut am, &mut Inbox::default(), deadline_ns)?;
+    let (mut am, peer) = establish(nic, handlers(), &mut Inbox::default(), (role, peer), deadline_ns)?;
     let costs = match role {
         Role::Initiator => request(&mut am, peer, pattern, deadline_ns)?,
         Role::Responder => answer(&mut am, deadline_ns)?,
     };
-    am.close(peer);
-    let until = deadline_ns.min(now_ns() + LINGER_NS);
-    while now_ns() < until && !matches!(am.poll_event(), Some(Event::Closed { .. } | Event::Gone { .. })) {
-        am.poll(&mut Inbox::default());
-    }
+    close(&mut am, &mut Inbox::default(), peer, deadline_ns);
     Ok(Outcome { costs: Some(costs), ..Outcome::default() })
 }
 
