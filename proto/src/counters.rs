@@ -1,96 +1,67 @@
 //! What an endpoint has seen and done, counted by reason.
 
-/// Why a frame was dropped. Each is a field of [`Counters::rejected`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(usize)]
-pub enum Reject {
-    /// Too short for what it claims to be.
-    Truncated,
-    /// Of another version of the protocol, or no frame of ours.
-    Version,
-    /// Of a kind that this version does not know.
-    Kind,
-    /// Carries an authentication tag where there is no key, or none where there is one.
-    Tag,
-    /// To a connection that is not there, or not open yet.
-    NoPeer,
-    /// To an earlier life of this connection.
-    Epoch,
-    /// Its check is wrong: damaged on the way, or forged.
-    Check,
-    /// Its sequence number or ack lies outside the window: nobody who follows the rules sends that.
-    Window,
-    /// The frame as such is sound, and what stands in it is not.
-    Malformed,
-    /// Its sender went beyond its credit, and there is no room.
-    Overrun,
-    /// A message longer than this endpoint takes.
-    TooLong,
-    /// A Hello, and there is no room for another peer.
-    TableFull,
-    /// A Hello from the address of a peer that seems to live. The peer is asked.
-    Challenged,
-    /// One-sided operations on a region that is not here, or not for this peer, or with another key.
-    NoRegion,
-    /// One-sided operations that the region's key does not allow.
-    Rights,
-    /// One-sided operations beyond the end of a region.
-    Bounds,
-    /// Its authentication tag is wrong: altered, or written by somebody without the job's key.
-    Forged,
-    /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
-    Replay,
-    /// Of a stranger, and from an address where nobody is expected ([`crate::Endpoint::expect_only`]).
-    NotExpected,
-}
+/// Makes an enum of reasons, each with its counter's name.
+macro_rules! reasons {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$doc:meta])* $reason:ident = $counter:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum $name { $($(#[$doc])* $reason,)+ }
 
-impl Reject {
-    /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 19] = [
-        Self::Truncated,
-        Self::Version,
-        Self::Kind,
-        Self::Tag,
-        Self::NoPeer,
-        Self::Epoch,
-        Self::Check,
-        Self::Window,
-        Self::Malformed,
-        Self::Overrun,
-        Self::TooLong,
-        Self::TableFull,
-        Self::Challenged,
-        Self::NoRegion,
-        Self::Rights,
-        Self::Bounds,
-        Self::Forged,
-        Self::Replay,
-        Self::NotExpected,
-    ];
+        impl $name {
+            /// All reasons, in the order of their counters.
+            pub const ALL: [Self; [$($counter),+].len()] = [$(Self::$reason),+];
 
-    /// The name of its counter.
-    pub fn counter(self) -> &'static str {
-        match self {
-            Self::Truncated => "rejected.truncated",
-            Self::Version => "rejected.version",
-            Self::Kind => "rejected.kind",
-            Self::Tag => "rejected.tag",
-            Self::NoPeer => "rejected.no-peer",
-            Self::Epoch => "rejected.epoch",
-            Self::Check => "rejected.check",
-            Self::Window => "rejected.window",
-            Self::Malformed => "rejected.malformed",
-            Self::Overrun => "rejected.overrun",
-            Self::TooLong => "rejected.too-long",
-            Self::TableFull => "rejected.table-full",
-            Self::Challenged => "rejected.challenged",
-            Self::NoRegion => "rejected.no-region",
-            Self::Rights => "rejected.rights",
-            Self::Bounds => "rejected.bounds",
-            Self::Forged => "rejected.forged",
-            Self::Replay => "rejected.replay",
-            Self::NotExpected => "rejected.not-expected",
+            /// The name of its counter.
+            pub const fn counter(self) -> &'static str {
+                match self { $(Self::$reason => $counter),+ }
+            }
         }
+    };
+}
+pub(crate) use reasons;
+
+reasons! {
+    /// Why a frame was dropped. Each is a field of [`Counters::rejected`].
+    #[repr(usize)]
+    pub enum Reject {
+        /// Too short for what it claims to be.
+        Truncated = "rejected.truncated",
+        /// Of another version of the protocol, or no frame of ours.
+        Version = "rejected.version",
+        /// Of a kind that this version does not know.
+        Kind = "rejected.kind",
+        /// Carries an authentication tag where there is no key, or none where there is one.
+        Tag = "rejected.tag",
+        /// To a connection that is not there, or not open yet.
+        NoPeer = "rejected.no-peer",
+        /// To an earlier life of this connection.
+        Epoch = "rejected.epoch",
+        /// Its check is wrong: damaged on the way, or forged.
+        Check = "rejected.check",
+        /// Its sequence number or ack lies outside the window: nobody who follows the rules sends that.
+        Window = "rejected.window",
+        /// The frame as such is sound, and what stands in it is not.
+        Malformed = "rejected.malformed",
+        /// Its sender went beyond its credit, and there is no room.
+        Overrun = "rejected.overrun",
+        /// A message longer than this endpoint takes.
+        TooLong = "rejected.too-long",
+        /// A Hello, and there is no room for another peer.
+        TableFull = "rejected.table-full",
+        /// A Hello from the address of a peer that seems to live. The peer is asked.
+        Challenged = "rejected.challenged",
+        /// One-sided operations on a region that is not here, or not for this peer, or with another key.
+        NoRegion = "rejected.no-region",
+        /// One-sided operations that the region's key does not allow.
+        Rights = "rejected.rights",
+        /// One-sided operations beyond the end of a region.
+        Bounds = "rejected.bounds",
+        /// Its authentication tag is wrong: altered, or written by somebody without the job's key.
+        Forged = "rejected.forged",
+        /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
+        Replay = "rejected.replay",
+        /// Of a stranger, and from an address where nobody is expected ([`crate::Endpoint::expect_only`]).
+        NotExpected = "rejected.not-expected",
     }
 }
 
@@ -192,17 +163,5 @@ impl Counters {
     #[cold]
     pub(crate) fn reject(&mut self, reason: Reject) {
         self.rejected[reason as usize] += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_the_counter_of_its_place() {
-        for (place, reason) in Reject::ALL.into_iter().enumerate() {
-            assert_eq!(place, reason as usize);
-        }
     }
 }

@@ -1,40 +1,24 @@
 //! What is counted of Active Messages, beside the endpoint's own counts.
 
-/// Why an Active Message of a peer was dropped. Nothing else came of it, unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reject {
-    /// Shorter than what it says of itself.
-    Truncated,
-    /// More arguments than there can be.
-    Words,
-    /// No handler has its index. Its credit counts all the same, as if the handler had done nothing.
-    NoHandler,
-    /// A request that wants more room for its reply than the peer has left.
-    OverBudget,
-    /// A reply, or credit, for more requests than are outstanding.
-    NoRequest,
-    /// Credit for more room than there is.
-    Credit,
-    /// From a peer that is not known to be connected.
-    NoPeer,
-}
+use crate::counters::reasons;
 
-impl Reject {
-    /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 7] =
-        [Self::Truncated, Self::Words, Self::NoHandler, Self::OverBudget, Self::NoRequest, Self::Credit, Self::NoPeer];
-
-    /// The name of its counter.
-    pub const fn counter(self) -> &'static str {
-        match self {
-            Self::Truncated => "am.rejected.truncated",
-            Self::Words => "am.rejected.words",
-            Self::NoHandler => "am.rejected.no-handler",
-            Self::OverBudget => "am.rejected.over-budget",
-            Self::NoRequest => "am.rejected.no-request",
-            Self::Credit => "am.rejected.credit",
-            Self::NoPeer => "am.rejected.no-peer",
-        }
+reasons! {
+    /// Why an Active Message of a peer was dropped. Nothing else came of it, unless said otherwise.
+    pub enum Reject {
+        /// Shorter than what it says of itself.
+        Truncated = "am.rejected.truncated",
+        /// More arguments than there can be.
+        Words = "am.rejected.words",
+        /// No handler has its index. Its credit counts all the same, as if the handler had done nothing.
+        NoHandler = "am.rejected.no-handler",
+        /// A request that wants more room for its reply than the peer has left.
+        OverBudget = "am.rejected.over-budget",
+        /// A reply, or credit, for more requests than are outstanding.
+        NoRequest = "am.rejected.no-request",
+        /// Credit for more room than there is.
+        Credit = "am.rejected.credit",
+        /// From a peer that is not known to be connected.
+        NoPeer = "am.rejected.no-peer",
     }
 }
 
@@ -72,42 +56,21 @@ impl Counters {
 
     /// Shows every count with its name.
     pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
-        let Self {
-            requests_sent,
-            requests_handled,
-            replies_sent,
-            replies_handled,
-            budget_stalls,
-            long_reply_stalls,
-            credits_sent,
-            rejected,
-        } = self;
-        show("am.requests_sent", *requests_sent);
-        show("am.requests_handled", *requests_handled);
-        show("am.replies_sent", *replies_sent);
-        show("am.replies_handled", *replies_handled);
-        show("am.budget_stalls", *budget_stalls);
-        show("am.long_reply_stalls", *long_reply_stalls);
-        show("am.credits_sent", *credits_sent);
-        for (reason, count) in Reject::ALL.into_iter().zip(rejected) {
-            show(reason.counter(), *count);
+        // A pattern without `..`, so that a count which is added above cannot be forgotten here.
+        macro_rules! fields {
+            ($($name:ident)*) => {
+                let Self { $($name,)* rejected: _ } = self;
+                $(show(concat!("am.", stringify!($name)), *$name);)*
+            };
+        }
+        fields!(requests_sent requests_handled replies_sent replies_handled budget_stalls long_reply_stalls credits_sent);
+        for (reason, count) in Reject::ALL.into_iter().zip(self.rejected) {
+            show(reason.counter(), count);
         }
     }
 
     #[cold]
     pub(super) fn reject(&mut self, reason: Reject) {
         self.rejected[reason as usize] += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_the_counter_of_its_place() {
-        for (place, reason) in Reject::ALL.into_iter().enumerate() {
-            assert_eq!(place, reason as usize);
-        }
     }
 }
