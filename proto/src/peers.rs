@@ -51,6 +51,12 @@ impl Peers {
         entry.conn.as_mut()
     }
 
+    /// The same, if it takes messages.
+    #[inline]
+    pub fn taking(&mut self, id: PeerId) -> Option<&mut Conn> {
+        self.get(id).filter(|conn| conn.takes_messages())
+    }
+
     /// Shows all connections.
     pub fn each(&mut self, show: impl FnMut(&mut Conn)) {
         self.entries.iter_mut().filter_map(|entry| entry.conn.as_mut()).for_each(show);

@@ -39,7 +39,7 @@ impl<N: Nic> Endpoint<N> {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let Router { peers, turn, active, .. } = &mut self.router;
-        let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        let conn = peers.taking(peer).ok_or(SendError::NoPeer)?;
         if N::RELIABLE
             && let Some(len) = conn.lone_frame_len(len)
             && let Some(mut slot) = self.nic.tx_slot(conn.link, len)
@@ -93,7 +93,7 @@ impl<N: Nic> Endpoint<N> {
     /// As [`Self::send_owned`]; a buffer that was not `lent` does not come back.
     pub(crate) fn send_buffer(&mut self, peer: PeerId, buffer: Vec<u8>, lent: bool) -> Result<(), Refused> {
         let router = &mut self.router;
-        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
+        let Some(conn) = router.peers.taking(peer) else {
             return Err(Refused { reason: SendError::NoPeer, buffer });
         };
         if buffer.len() > conn.message_max() {
@@ -133,7 +133,7 @@ impl<N: Nic> Endpoint<N> {
         len: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let conn = self.router.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        let conn = self.router.peers.taking(peer).ok_or(SendError::NoPeer)?;
         write(conn.outbox().spot(len, true).ok_or(SendError::NoPeer)?);
         conn.outbox().commit(len);
         self.router.activate(peer.index);
@@ -144,7 +144,7 @@ impl<N: Nic> Endpoint<N> {
     /// [`Self::send_record`].
     pub(crate) fn record_slot(&mut self, peer: PeerId, len: usize) -> Result<RecordSlot<'_>, SendError> {
         let Router { peers, active, turn: TurnContext { counters, .. }, .. } = &mut self.router;
-        let conn = peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(SendError::NoPeer)?;
+        let conn = peers.taking(peer).ok_or(SendError::NoPeer)?;
         if len > RECORD_LEN + conn.record_max() {
             return Err(SendError::TooLong);
         }

@@ -219,7 +219,7 @@ impl<N: Nic> Endpoint<N> {
 
     /// True while there is a connection, open or not.
     pub(crate) fn has_peer(&mut self, peer: PeerId) -> bool {
-        self.router.peers.get(peer).is_some_and(|conn| conn.takes_messages())
+        self.router.peers.taking(peer).is_some()
     }
 
     /// True when an event waits.

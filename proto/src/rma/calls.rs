@@ -95,9 +95,7 @@ impl<N: Nic> Endpoint<N> {
     ) -> Result<Op, RmaError> {
         let target = target(to, offset, bytes.len() as u64)?;
         let router = &mut self.router;
-        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
-            return Err(RmaError::NoPeer);
-        };
+        let conn = router.peers.taking(peer).ok_or(RmaError::NoPeer)?;
         let small = PUT_LEN + bytes.len() <= conn.body_max();
         if N::RELIABLE
             && small
@@ -140,7 +138,7 @@ impl<N: Nic> Endpoint<N> {
     ) -> Result<Op, (RmaError, Vec<u8>)> {
         let len = buffer.len();
         let router = &mut self.router;
-        let conn = router.peers.get(peer).filter(|conn| conn.takes_messages()).ok_or(RmaError::NoPeer);
+        let conn = router.peers.taking(peer).ok_or(RmaError::NoPeer);
         let (target, conn) = match target(to, offset, len as u64).and_then(|target| Ok((target, conn?))) {
             Ok(found) => found,
             Err(error) => return Err((error, buffer)),
@@ -177,9 +175,7 @@ impl<N: Nic> Endpoint<N> {
         let len = range.end.checked_sub(range.start).ok_or(RmaError::Bounds)?;
         let target = target(to, offset, len as u64)?;
         let router = &mut self.router;
-        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
-            return Err(RmaError::NoPeer);
-        };
+        let conn = router.peers.taking(peer).ok_or(RmaError::NoPeer)?;
         let index = router.turn.rma.regions.hold(from, range.start, len)?;
         let body_max = conn.body_max();
         let one_sided = conn.one_sided(&router.turn.config);
@@ -216,9 +212,7 @@ impl<N: Nic> Endpoint<N> {
         let target = target(from, offset, len as u64)?;
         let len = u32::try_from(len).map_err(|_| RmaError::Bounds)?;
         let router = &mut self.router;
-        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
-            return Err(RmaError::NoPeer);
-        };
+        let conn = router.peers.taking(peer).ok_or(RmaError::NoPeer)?;
         let index = router.turn.rma.regions.hold(into, range.start, len as usize)?;
         let taken = conn
             .one_sided(&router.turn.config)
@@ -251,9 +245,7 @@ impl<N: Nic> Endpoint<N> {
         }
         let at = target(to, offset, 8)?;
         let router = &mut self.router;
-        let Some(conn) = router.peers.get(peer).filter(|conn| conn.takes_messages()) else {
-            return Err(RmaError::NoPeer);
-        };
+        let conn = router.peers.taking(peer).ok_or(RmaError::NoPeer)?;
         let taken = conn.one_sided(&router.turn.config).atomic(at, change);
         self.begin(peer, taken, |counters| counters.atomics += 1)
     }
