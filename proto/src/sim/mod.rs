@@ -8,6 +8,7 @@ mod explore;
 pub mod load;
 mod one_sided;
 mod oracle;
+mod outlet;
 mod play;
 mod scenario;
 

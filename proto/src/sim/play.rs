@@ -1,14 +1,14 @@
 //! Plays a scenario and judges it.
 
-use sidelane_nic::LinkAddr;
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel, MemNic};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
 use super::one_sided::{Areas, Memory, Operations, Place};
-use super::oracle::{Oracle, Stream, message};
+use super::oracle::Oracle;
+use super::outlet::{Outlet, feed, open, reopen};
 use super::{Scenario, Violation};
-use crate::{Config, Counters, Endpoint, Event, GoneReason, PeerId, SendError};
+use crate::{Config, Counters, Endpoint, Event, GoneReason};
 
 /// What came of a run that kept to the rules.
 #[derive(Clone, Debug)]
@@ -60,21 +60,6 @@ struct Node {
     outlets: Vec<Outlet>,
     /// Not before this does its user look at messages.
     receives_at: Instant,
-}
-
-/// What a node still has to send to another one.
-struct Outlet {
-    to: u32,
-    peer: PeerId,
-    stream: Stream,
-    next: u32,
-    /// Messages of this stream.
-    count: u32,
-    waiting: Option<Vec<u8>>,
-    operations: Operations,
-    /// The endpoint said that the peer answered.
-    connected: bool,
-    over: bool,
 }
 
 const KEEP_ALIVE: Duration = Duration::from_millis(250);
@@ -200,10 +185,17 @@ impl<'a> Game<'a> {
                 node.receives_at = now + self.scenario.receiver_pause;
             }
         }
+        Ok(busy | self.take_events(number)?)
+    }
+
+    /// Takes the events of a node; true if there were any.
+    fn take_events(&mut self, number: u32) -> Result<bool, Violation> {
+        let Some(node) = &mut self.nodes[number as usize] else { return Ok(false) };
+        let life = self.lives[number as usize];
+        let mut busy = false;
         let mut places = Vec::new();
         while let Some(event) = node.endpoint.poll_event() {
             busy = true;
-            let life = self.lives[number as usize];
             let (peer, reason) = match event {
                 Event::Gone { peer, reason } => (peer, reason),
                 Event::Sent { peer, buffer } | Event::Unsent { peer, buffer } => {
@@ -412,67 +404,6 @@ impl<'a> Game<'a> {
             counters: self.nodes.iter().flatten().map(|node| *node.endpoint.counters()).collect(),
         }
     }
-}
-
-fn open(
-    endpoint: &mut Endpoint<MemNic>,
-    from: u32,
-    to: u32,
-    next_stream: &mut u32,
-    count: u32,
-    operations: Operations,
-) -> Outlet {
-    let peer = endpoint.connect(LinkAddr::Mem { node: to }).expect("the table has room");
-    let stream = Stream { from, to, number: *next_stream };
-    *next_stream += 1;
-    Outlet { to, peer, stream, next: 0, count, waiting: None, operations, connected: false, over: false }
-}
-
-fn reopen(endpoint: &mut Endpoint<MemNic>, from: u32, old: &Outlet, next_stream: &mut u32, lives: &[u32]) -> Outlet {
-    let operations = Operations::new(from, old.to, lives[old.to as usize], old.operations.left());
-    let mut new = open(endpoint, from, old.to, next_stream, old.count / 2, operations);
-    new.over = new.count == 0;
-    new
-}
-
-/// Gives the endpoint what it takes of an outlet's messages.
-fn feed(
-    endpoint: &mut Endpoint<MemNic>,
-    outlet: &mut Outlet,
-    rng: &mut Rng,
-    longest: usize,
-    mut lend: impl FnMut(&Outlet),
-) -> bool {
-    let mut fed = false;
-    while !outlet.over && outlet.next < outlet.count {
-        let bytes = outlet.waiting.take().unwrap_or_else(|| {
-            let len = if rng.chance(0.7) { rng.below(64) as usize } else { rng.below(longest as u64 + 1) as usize };
-            message(outlet.stream, outlet.next, len)
-        });
-        let lent = bytes.len() > 1000 && rng.chance(0.5);
-        let taken = if lent {
-            endpoint.send_owned(outlet.peer, bytes).map_err(|refused| (refused.reason, refused.buffer))
-        } else {
-            endpoint.send(outlet.peer, &bytes).map_err(|reason| (reason, bytes))
-        };
-        match taken {
-            Ok(()) => {
-                if lent {
-                    lend(outlet);
-                }
-                outlet.next += 1;
-                fed = true;
-            }
-            Err((SendError::Full, bytes)) => {
-                outlet.waiting = Some(bytes);
-                break;
-            }
-            // Its end is in an event that is still to be read.
-            Err((SendError::NoPeer, _)) => break,
-            Err((SendError::TooLong, _)) => unreachable!("messages are far below the limit"),
-        }
-    }
-    fed
 }
 
 /// Turns at one point in time. A storm that feeds itself would never end.
