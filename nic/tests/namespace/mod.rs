@@ -49,3 +49,15 @@ pub fn veth(a: &str, b: &str) {
         ip(&format!("link set {name} up"));
     }
 }
+
+/// Three interfaces of this namespace that a bridge joins.
+#[allow(dead_code, reason = "not every driver is tested on one")]
+pub fn bridged() -> &'static [&'static str] {
+    ip("link add hub type bridge");
+    ip("link set hub up");
+    for (end, port) in [("vA", "pA"), ("vB", "pB"), ("vC", "pC")] {
+        veth(end, port);
+        ip(&format!("link set {port} master hub"));
+    }
+    &["vA", "vB", "vC"]
+}

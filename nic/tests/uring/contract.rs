@@ -4,7 +4,7 @@ use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::uring::{Config, Uring};
 use sidelane_nic::{LinkAddr, Nic};
 
-use crate::namespace::{ip, veth};
+use crate::namespace::{bridged, ip, veth};
 use crate::raw_socket::RawSocket;
 use crate::stage::{open, turn_offloads_off};
 
@@ -62,13 +62,7 @@ pub fn trains_on_veth_keep_the_contract() {
 }
 
 pub fn bridge_keeps_the_contract() {
-    ip("link add hub type bridge");
-    ip("link set hub up");
-    for (end, port) in [("vA", "pA"), ("vB", "pB"), ("vC", "pC")] {
-        veth(end, port);
-        ip(&format!("link set {port} master hub"));
-    }
-    keeps_the_contract(On { interfaces: &["vA", "vB", "vC"], real_frames: false });
+    keeps_the_contract(On { interfaces: bridged(), real_frames: false });
 }
 
 pub fn loopback_keeps_the_contract() {

@@ -4,7 +4,7 @@ use sidelane_nic::LinkAddr;
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::xdp::{Config, Mode, Preference, Xdp};
 
-use crate::namespace::{ip, veth};
+use crate::namespace::{bridged, ip, veth};
 use crate::raw_socket::RawSocket;
 
 pub fn veth_keeps_the_contract() {
@@ -21,13 +21,7 @@ pub fn native_mode_keeps_the_contract() {
 }
 
 pub fn bridge_keeps_the_contract() {
-    ip("link add hub type bridge");
-    ip("link set hub up");
-    for (end, port) in [("vA", "pA"), ("vB", "pB"), ("vC", "pC")] {
-        veth(end, port);
-        ip(&format!("link set {port} master hub"));
-    }
-    keeps_the_contract(On { interfaces: &["vA", "vB", "vC"], prefer: Preference::Fastest });
+    keeps_the_contract(On { interfaces: bridged(), prefer: Preference::Fastest });
 }
 
 pub fn loopback_keeps_the_contract() {
