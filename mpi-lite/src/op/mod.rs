@@ -40,6 +40,24 @@ pub enum Op {
 }
 
 impl Op {
+    /// The standard's own. Messages name them by their places here.
+    pub(crate) const PREDEFINED: [Self; 14] = [
+        Self::Sum,
+        Self::Min,
+        Self::Max,
+        Self::Prod,
+        Self::Band,
+        Self::Bor,
+        Self::Bxor,
+        Self::Land,
+        Self::Lor,
+        Self::Lxor,
+        Self::Minloc,
+        Self::Maxloc,
+        Self::Replace,
+        Self::NoOp,
+    ];
+
     /// Combines arrays of elements: `into[i] = from[i] OP into[i]`, the order of `invec` and `inoutvec` in a function given
     /// to `MPI_Op_create` (MPI-4.1 6.9.5). For a result in rank order, `from` is therefore what the lower ranks have.
     ///

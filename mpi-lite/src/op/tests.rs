@@ -6,23 +6,6 @@ use proptest::sample::select;
 
 use super::*;
 
-const PREDEFINED: [Op; 14] = [
-    Op::Sum,
-    Op::Min,
-    Op::Max,
-    Op::Prod,
-    Op::Band,
-    Op::Bor,
-    Op::Bxor,
-    Op::Land,
-    Op::Lor,
-    Op::Lxor,
-    Op::Minloc,
-    Op::Maxloc,
-    Op::Replace,
-    Op::NoOp,
-];
-
 /// The number in these bytes, widened.
 fn integer(number: Number, bytes: &[u8]) -> i128 {
     let mut wide = [0; 16];
@@ -133,7 +116,7 @@ proptest! {
     #[test]
     fn integers_agree_with_the_model(
         kind in select(integers()),
-        op in select(&PREDEFINED[..]),
+        op in select(&Op::PREDEFINED[..]),
         values in vec((any::<i128>(), any::<i128>(), any::<[bool; 2]>()), 0..70),
     ) {
         let Repr::One(number) = kind.repr() else { unreachable!() };
@@ -253,11 +236,11 @@ fn the_operand_that_comes_in_stands_on_the_left() {
     assert_ne!(digits, Op::User(UserOp::new(false, |_, _, _, _| {})));
 }
 
-/// MPI-4.1 6.9.2, its table of operators and groups of types, one letter an operator as in `PREDEFINED`.
+/// MPI-4.1 6.9.2, its table of operators and groups of types, one letter an operator as in `Op::PREDEFINED`.
 #[test]
 fn operators_are_defined_where_the_standard_says() {
     let defined = |kind: Predefined| -> String {
-        PREDEFINED.iter().map(|op| if op.is_defined_on(kind) { 'x' } else { '.' }).collect()
+        Op::PREDEFINED.iter().map(|op| if op.is_defined_on(kind) { 'x' } else { '.' }).collect()
     };
     for (kinds, expected) in [
         (&[Predefined::Int, Predefined::UnsignedChar, Predefined::Int64][..], "xxxxxxxxxx..xx"),
@@ -279,7 +262,7 @@ fn operators_are_defined_where_the_standard_says() {
 #[test]
 fn every_defined_pair_of_operator_and_type_combines() {
     for kind in Predefined::ALL {
-        for op in &PREDEFINED {
+        for op in &Op::PREDEFINED {
             let mut into = vec![0; 3 * kind.extent()];
             let from = into.clone();
             assert_eq!(op.combine(*kind, &mut into, &from).is_ok(), op.is_defined_on(*kind));

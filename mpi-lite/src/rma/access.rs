@@ -11,7 +11,7 @@ use super::combine::is_swappable;
 use super::lent::{Bytes, Lent, Room, Target, part};
 use super::members::tag;
 use super::queue::{Answer, Operation, What};
-use super::request::{Head, Kind, OPS};
+use super::request::{Head, Kind};
 use super::runs::{Run, parts};
 use super::window::State;
 use super::{RmaError, Window};
@@ -292,7 +292,7 @@ impl State {
 
 impl Action {
     fn accumulate(kind: Kind, op: &Op, from: &Lent<'_>, target: &Datatype) -> Result<Self, RmaError> {
-        let op_at = OPS.iter().position(|other| other == op).ok_or(RmaError::Op)?;
+        let op_at = Op::PREDEFINED.iter().position(|other| other == op).ok_or(RmaError::Op)?;
         // It is for what fetches (MPI-5.0 12.3.4), which takes nothing then, whatever it is given.
         if *op == Op::NoOp && kind == Kind::Accumulate {
             return Err(RmaError::Op);

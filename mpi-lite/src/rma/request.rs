@@ -3,7 +3,7 @@
 //! | offset | bytes | field | meaning |
 //! | --- | --- | --- | --- |
 //! | 0 | 1 | kind | see [`Kind`] |
-//! | 1 | 1 | detail | of accumulates the operator's place in [`OPS`]; of `Lock` 1 if it is exclusive |
+//! | 1 | 1 | detail | of accumulates the operator's place in [`Op::PREDEFINED`]; of `Lock` 1 if it is exclusive |
 //! | 2 | 2 | element | of accumulates the predefined type, by its handle in the standard ABI |
 //! | 4 | 4 | number | the tag of the answer; long data of a put has its complement |
 //! | 8 | 8 | displacement | in the target's units |
@@ -126,27 +126,9 @@ impl<'a> Request<'a> {
 
     /// The operator of an accumulate.
     pub fn op(&self) -> Option<&'static Op> {
-        OPS.get(usize::from(self.head.detail))
+        Op::PREDEFINED.get(usize::from(self.head.detail))
     }
 }
-
-/// Operators by their number on the wire.
-pub(super) const OPS: [Op; 14] = [
-    Op::Sum,
-    Op::Min,
-    Op::Max,
-    Op::Prod,
-    Op::Band,
-    Op::Bor,
-    Op::Bxor,
-    Op::Land,
-    Op::Lor,
-    Op::Lxor,
-    Op::Minloc,
-    Op::Maxloc,
-    Op::Replace,
-    Op::NoOp,
-];
 
 /// Bytes before the runs.
 pub(super) const HEAD_LEN: usize = 32;
