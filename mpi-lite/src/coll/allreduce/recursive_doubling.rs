@@ -4,21 +4,13 @@
 //! Cost: log2 p (L + 2o + n G), where p is a power of two; two messages more where not.
 
 use crate::coll::accumulator::Accumulator;
-use crate::coll::fold::{Fold, Role};
+use crate::coll::fold::{Fold, Staying};
 use crate::coll::{Reduction, Schedule, Span, Team};
 
 /// Partial results of twice as many neighbours with every message time. In place, `input` is `output`.
 pub fn recursive_doubling(schedule: &mut Schedule, team: Team, input: Span, output: Span, _: Reduction) {
     let fold = Fold::of(team);
-    let (number, takes_from) = match fold.role {
-        Role::Aside { to } => {
-            schedule.send(team.rank(to), input);
-            schedule.next_round();
-            schedule.receive(team.rank(to), output);
-            return schedule.next_round();
-        }
-        Role::Stays { number, takes_from } => (number, takes_from),
-    };
+    let Some(Staying { number, takes_from }) = fold.enter(schedule, team, input, Some(output)) else { return };
     schedule.copy(output, input);
     let room = schedule.scratch(if team.size > 1 { input.len() } else { 0 });
     // In the order of ranks also where that does not matter: of two that combine the same, both get the same, bit by bit (MPI_MAX of

@@ -2,7 +2,7 @@
 //!
 //! Cost: 2 log2 p (L + 2o) + 2 (p - 1)/p n G, where p is a power of two; a message of n bytes more where not.
 
-use crate::coll::fold::{Fold, Role};
+use crate::coll::fold::Fold;
 use crate::coll::{Blocks, Reduction, Schedule, Span, Team, gather, halving};
 
 /// Everybody gets a block of the result by halving, and the root gathers them; `output` is the root's, and where it is in
@@ -18,20 +18,11 @@ pub fn rabenseifner(
     // The root is number 0, which never stands aside.
     let team = team.counted_from(root);
     let fold = Fold::of(team);
-    let (number, takes_from) = match fold.role {
-        Role::Aside { to } => {
-            schedule.send(team.rank(to), input);
-            return schedule.next_round();
-        }
-        Role::Stays { number, takes_from } => (number, takes_from),
-    };
+    let Some(staying) = fold.enter(schedule, team, input, None) else { return };
+    let number = staying.number;
     let work = output.unwrap_or_else(|| schedule.scratch(input.len()));
     schedule.copy(work, input);
-    if let Some(member) = takes_from {
-        let came = schedule.scratch(input.len());
-        schedule.receive(team.rank(member), came);
-        schedule.combine(work, came);
-    }
+    staying.take_in(schedule, team, work);
     let blocks = Blocks::cut(input.len(), reduction.element, fold.size);
     let run = |first, end| blocks.run(work, first, end);
     halving::reduce_scatter(schedule, team, &fold, number, work, run, reduction);

@@ -4,7 +4,7 @@
 //! Cost: log2 p (L + 2o) + (p - 1)/p n G, where p is a power of two and blocks are equal; a message of n bytes and one of a
 //! block more where not.
 
-use crate::coll::fold::{Fold, Role};
+use crate::coll::fold::{Fold, Staying};
 use crate::coll::{Blocks, Reduction, Schedule, Span, Team, halving};
 
 /// Halves of the array are exchanged until a block is left. `output` is our block; in place it lies within `input`.
@@ -17,22 +17,12 @@ pub fn recursive_halving(
     reduction: Reduction,
 ) {
     let fold = Fold::of(team);
-    let (number, takes_from) = match fold.role {
-        Role::Aside { to } => {
-            schedule.send(team.rank(to), input);
-            schedule.next_round();
-            schedule.receive(team.rank(to), output);
-            return schedule.next_round();
-        }
-        Role::Stays { number, takes_from } => (number, takes_from),
+    let Some(staying @ Staying { number, takes_from }) = fold.enter(schedule, team, input, Some(output)) else {
+        return;
     };
     let work = schedule.scratch(input.len());
     schedule.copy(work, input);
-    if let Some(member) = takes_from {
-        let came = schedule.scratch(input.len());
-        schedule.receive(team.rank(member), came);
-        schedule.combine(work, came);
-    }
+    staying.take_in(schedule, team, work);
     // Who stays looks after the blocks of whoever stood aside for it.
     let end_of = |number| if number < fold.size { fold.member(number) } else { team.size };
     let run = |first, end| blocks.run(work, fold.member(first), end_of(end));
