@@ -30,7 +30,7 @@ use crate::out_file::{self, OutFile, WriteError};
 use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
-pub use place::Place;
+pub use place::{Place, needs_a_lab, own_command};
 
 use args::PatternArg;
 pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg, distinct};
@@ -222,13 +222,8 @@ fn choose(args: &LadderArgs) -> Result<(Place, Vec<NicKind>), Failure> {
     if !asked.is_empty() && asked.iter().all(|nic| needs_a_lab(*nic)) {
         return Err(Failure::NoLab(error));
     }
-    tell!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
     let rest = if asked.is_empty() { vec![NicKind::Udp, NicKind::Shm] } else { asked };
-    Ok((Place::Loopback, rest.into_iter().filter(|nic| !needs_a_lab(*nic)).collect()))
-}
-
-fn needs_a_lab(nic: NicKind) -> bool {
-    matches!(nic, NicKind::Uring | NicKind::Xdp)
+    Ok((Place::without_lab(&error), rest.into_iter().filter(|nic| !needs_a_lab(*nic)).collect()))
 }
 
 fn names(nics: &[NicKind]) -> String {
@@ -285,7 +280,7 @@ fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &Inte
         stages.borrow_mut().extend(labs.into_iter().map(|lab| (regime, lab)));
         both
     };
-    let alone = !plan.nics.iter().any(|nic| place::crosses_a_wire(*nic));
+    let alone = !plan.nics.iter().any(|nic| nic.crosses_a_wire());
     let mut launches: Vec<_> = mpis.iter().map(|mpi| Launch::new(mpi, &stages, alone)).collect();
     let mut contenders: Vec<&mut dyn Contender> = launches.iter_mut().map(|one| one as &mut dyn Contender).collect();
     let outcome = sidelane_bench::ladder::run_beside(plan, hosts, &mut contenders, |progress| {

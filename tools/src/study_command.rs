@@ -8,7 +8,7 @@ use sidelane_bench::ladder::{LadderError, NicKind, Regime};
 use sidelane_bench::study::chang;
 
 use crate::interrupt;
-use crate::ladder::{Failure, Place};
+use crate::ladder::{Failure, Place, needs_a_lab};
 use crate::out_file::{self, OutFile};
 use crate::variable;
 
@@ -44,7 +44,7 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let place = match Place::lab() {
         Ok(place) => place,
-        Err(error) if matches!(nic, NicKind::Uring | NicKind::Xdp) => return Err(Failure::NoLab(error)),
+        Err(error) if needs_a_lab(nic) => return Err(Failure::NoLab(error)),
         Err(_) => Place::Loopback,
     };
     let mut labs = Vec::new();

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane::lab::{self, HOSTS_MAX, Lab, LabSpec};
+use sidelane::lab::{HOSTS_MAX, Lab, LabSpec};
 use sidelane_bench::ladder::{LadderError, NicKind, NoSuch, Pair, PairError, Regime};
 use sidelane_bench::tune::collectives::{self, Compared, Gain, Shape, Taken};
 use sidelane_bench::tune::{self, Driver, Effort, Tuned};
@@ -17,7 +17,7 @@ use sidelane_mpi::world::tuning;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::ladder::{Place, distinct};
+use crate::ladder::{Place, distinct, needs_a_lab, own_command};
 use crate::out_file::{self, OutFile, WriteError};
 
 /// What to tune, and where to put it.
@@ -167,17 +167,14 @@ fn shape(text: &str) -> Result<Option<Shape>, String> {
 fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure> {
     let (place, in_a_lab) = match Place::lab() {
         Ok(place) => (place, true),
-        Err(error) => {
-            tell!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
-            (Place::Loopback, false)
-        }
+        Err(error) => (Place::without_lab(&error), false),
     };
     let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
     let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp].map(Some);
     let nics = if args.nic.is_empty() { usual.to_vec() } else { distinct(&args.nic) };
     let mut drivers = Vec::new();
     for nic in nics.iter().copied().flatten() {
-        if !in_a_lab && matches!(nic, NicKind::Uring | NicKind::Xdp) {
+        if !in_a_lab && needs_a_lab(nic) {
             continue;
         }
         match limits(nic, &place, effort, interrupted) {
@@ -349,14 +346,9 @@ fn lab_of(hosts: usize) -> io::Result<Lab> {
 
 /// A rank on a host of a lab, or here; `numbers` are its own, that of all ranks, and that of rounds. It is killed when this thread ends.
 fn rank_command(host: Option<(&Lab, usize)>, numbers: [usize; 3], specs: &[Spec]) -> io::Result<Command> {
-    let program = std::env::current_exe()?;
     let mut command = match host {
-        Some((lab, host)) => lab.host(host).command(program),
-        None => {
-            let mut command = Command::new(program);
-            lab::tie(&mut command);
-            command
-        }
+        Some((lab, host)) => lab.host(host).command(std::env::current_exe()?),
+        None => own_command()?,
     };
     command.arg("tune-rank").args(numbers.map(|number| number.to_string()));
     command.args(specs.iter().map(ToString::to_string));

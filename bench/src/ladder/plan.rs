@@ -130,7 +130,7 @@ impl Plan {
     pub fn new(nics: &[NicKind]) -> Self {
         let all = vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth];
         let mut regimes = vec![(Regime::DefaultOffloads, all)];
-        if nics.iter().any(|nic| nic.has_frames_on_a_wire()) {
+        if nics.iter().any(|nic| nic.crosses_a_wire()) {
             regimes.push((Regime::RealFrames, vec![Kind::Bandwidth]));
         }
         Self {
@@ -265,7 +265,8 @@ impl Rung {
 }
 
 impl NicKind {
-    fn has_frames_on_a_wire(self) -> bool {
+    /// True of drivers of a network, whose ends are on two hosts of a lab, with frames on the wire between them.
+    pub fn crosses_a_wire(self) -> bool {
         matches!(self, Self::Uring | Self::Xdp | Self::Udp)
     }
 

@@ -34,6 +34,12 @@ impl Place {
         Lab::build(&LabSpec::default()).map(|_| Self::Lab)
     }
 
+    /// What is left without a lab, which is told.
+    pub fn without_lab(error: &LabError) -> Self {
+        tell!("no lab, so this runs on loopback and without `uring` and `xdp`: {error}");
+        Self::Loopback
+    }
+
     /// True when `regime` can be had here for `nic`: loopback never cuts a segment, what is not a network has no frames,
     /// and other machines' offloads are theirs.
     pub fn has(&self, nic: NicKind, regime: Regime) -> bool {
@@ -41,7 +47,7 @@ impl Place {
             (Self::Peer(_), regime) => regime == Regime::Wire,
             (_, Regime::Wire) => false,
             (_, Regime::DefaultOffloads) => true,
-            (place, Regime::RealFrames) => matches!(place, Self::Lab) && crosses_a_wire(nic),
+            (place, Regime::RealFrames) => matches!(place, Self::Lab) && nic.crosses_a_wire(),
         }
     }
 
@@ -55,7 +61,7 @@ impl Place {
 
     /// The drivers that run on the same hosts, together; in the order that they are asked for in.
     pub fn groups(&self, nics: &[NicKind]) -> Vec<Vec<NicKind>> {
-        let on_a_wire = |nic| matches!(self, Self::Lab) && crosses_a_wire(nic);
+        let on_a_wire = |nic: NicKind| matches!(self, Self::Lab) && nic.crosses_a_wire();
         let mut groups: Vec<Vec<NicKind>> = Vec::new();
         for &nic in nics {
             let group = groups.iter_mut().find(|group| on_a_wire(group[0]) == on_a_wire(nic));
@@ -71,21 +77,20 @@ impl Place {
     /// The two places for `regime`, A first, with all of `nics`, a group. What they need is kept in `labs`, to be held until the sides have ended.
     pub fn hosts(&self, nics: &[NicKind], regime: Regime, labs: &mut Vec<Lab>) -> io::Result<(Host, Host)> {
         let cores = cores();
-        let core = |side: usize| cores[side];
         let side = |command, ip, interface: &str, index| {
             let nics = nics.iter().map(|nic| (*nic, driver(*nic, interface, ip, regime, index))).collect();
             let (reach, end) = (Reach::Command(command), End { ip, nics });
-            Host { reach, end, core: core(index), patience: Host::PATIENCE }
+            Host { reach, end, core: cores[index], patience: Host::PATIENCE }
         };
         match self {
             Self::Peer(peer) => peer.hosts(),
-            Self::Lab if nics.iter().any(|nic| crosses_a_wire(*nic)) => {
+            Self::Lab if nics.iter().any(|nic| nic.crosses_a_wire()) => {
                 let real_frames = regime == Regime::RealFrames;
                 let lab = Lab::build(&LabSpec { real_frames, ..LabSpec::default() }).map_err(io::Error::other)?;
                 let host = |index| {
                     let host = lab.host(index);
                     let ip = IpAddr::V4(host.address().ip);
-                    own().map(|own| side(as_side(host.pinned_command(own, core(index))), ip, host.interface(), index))
+                    own().map(|own| side(as_side(host.pinned_command(own, cores[index])), ip, host.interface(), index))
                 };
                 let both = host(0).and_then(|a| Ok((a, host(1)?)));
                 labs.push(lab);
@@ -130,9 +135,9 @@ fn as_side(mut command: Command) -> Command {
     command
 }
 
-/// True of drivers whose ends are on two hosts.
-pub fn crosses_a_wire(nic: NicKind) -> bool {
-    matches!(nic, NicKind::Uring | NicKind::Xdp | NicKind::Udp)
+/// True of drivers that the loopback has no place for.
+pub fn needs_a_lab(nic: NicKind) -> bool {
+    matches!(nic, NicKind::Uring | NicKind::Xdp)
 }
 
 /// The driver as a string, at side number `side`.
