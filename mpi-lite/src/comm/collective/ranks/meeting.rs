@@ -1,0 +1,74 @@
+//! How the ranks of a host come to memory that they share, by messages.
+
+use sidelane_nic::share::Ticket;
+
+use super::super::on_host::{Waiting, give_up};
+use super::{OF_HOSTS, Ranks, Shared, WAKE_QUEUE, members};
+use crate::adi::{Error, Turns};
+use crate::coll::Call;
+use crate::host::{Host, at_once};
+
+impl Ranks {
+    /// For calls that wait, and, unless these are parts of calls, for those that do not.
+    #[cold]
+    pub(super) fn make_host(&mut self, turns: &mut impl Turns) -> Result<(), Error> {
+        self.host = Shared::None;
+        if self.tags == OF_HOSTS {
+            self.host = self.make_memory(turns)?.map_or(Shared::None, |[host]| Shared::Made(host));
+        } else if let Some([host, later]) = self.make_memory(turns)? {
+            self.host = Shared::Made(host);
+            self.queue = Some(self.queue_in(turns, later, WAKE_QUEUE));
+        }
+        Ok(())
+    }
+
+    /// Rank 0 makes the memory and tells the others where; it is used if all have got it.
+    pub(super) fn make_memory<const N: usize>(&mut self, turns: &mut impl Turns) -> Result<Option<[Host; N]>, Error> {
+        let (rank, size) = (self.rank, self.processes.len());
+        let all_of = |each: &mut dyn FnMut(usize) -> Option<Host>| {
+            let all: Vec<Host> = (0..N).map_while(each).collect();
+            <[Host; N]>::try_from(all).ok()
+        };
+        let warn = |error: &_| tracing::warn!(%error, "no memory that ranks of this host share for collective calls");
+        let made = if rank == 0 { all_of(&mut |_| Host::create(size).inspect_err(warn).ok()) } else { None };
+        let mut tickets =
+            made.as_ref().map_or([[0; Ticket::LEN]; N], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
+        let broadcast = Call::Broadcast { root: 0 };
+        self.call_by_messages(turns, broadcast, Some(&[]), tickets.as_flattened_mut(), &mut |_, _| ())?;
+        let mut hosts = match made {
+            None if rank > 0 => all_of(&mut |at| Host::join(Ticket::from_bytes(tickets[at]), rank, size).ok()),
+            made => made,
+        };
+        let met = self.meet(turns, &mut hosts);
+        if let Err(error) = met {
+            // Others may have met, and would wait for us there.
+            for host in hosts.iter_mut().flatten() {
+                let members = members(self.context, rank, &self.processes, &self.whole);
+                give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
+            }
+        }
+        met.map(|met| hosts.filter(|_| met))
+    }
+
+    /// Finds out whether all have joined, and what they can. False if somebody has not.
+    fn meet<const N: usize>(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; N]>) -> Result<bool, Error> {
+        let (rank, size) = (self.rank, self.processes.len());
+        let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
+        self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
+        let Some(hosts) = hosts.as_mut().filter(|_| !have.contains(&0)) else { return Ok(false) };
+        // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
+        let word = 0u64;
+        let mut words = vec![0; size * 8];
+        let address = ((&raw const word).expose_provenance() as u64).to_ne_bytes();
+        let all = Call::Allgather { len: 8 };
+        self.call_by_messages(turns, all, Some(&address), &mut words, &mut |_, _| ())?;
+        let other = usize::from(rank == 0);
+        let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
+        let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
+        for host in hosts {
+            let members = members(self.context, rank, &self.processes, &self.whole);
+            at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
+        }
+        Ok(true)
+    }
+}
