@@ -79,4 +79,5 @@ pub use process::{Process, ProcessError, host_identity};
 pub use request::{Error, Request, Status};
 pub use service::Service;
 pub use threads::in_threads;
+pub(crate) use threads::lock;
 pub use turns::Turns;

@@ -72,7 +72,8 @@ fn run_all(size: u32, config: &Config, change: Change<'_>, each: &(dyn Fn(u32, D
     thread::scope(|scope| (0..size).for_each(|own| drop(scope.spawn(move || run_or_end(own)))));
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks what is whole whenever the lock is free, also after a panic elsewhere.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,9 +2,9 @@
 //! Collective calls on raw memory: what the typed ones and the C interface stand on. Unsafe, since the memory is lent.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::adi::{Device, Error};
+use crate::adi::{self, Device, Error};
 use crate::coll::{Buffers, Call};
 use crate::host::FEW;
 use crate::op::Function;
@@ -12,7 +12,7 @@ use crate::op::Function;
 use super::collective::{Course, Execution, KeptCombine, Look, Queue, Queued, Ranks};
 use super::context::ContextIds;
 use super::elements::Elements;
-use super::failure::{self, Failures, Name};
+use super::failure::{Failures, Name};
 use super::local::State;
 use super::operand::{Operator, combine, predefined};
 use super::operator::lock;
@@ -255,7 +255,7 @@ impl Communicator {
         // SAFETY: both stay until the run is over: the caller's, as it says, and copies, as the run keeps them.
         let lent = unsafe { lend(send.as_ref(), &receive) };
         let mut state = self.0.local.lock();
-        course.start(&mut state.device, &mut lock_steps(&steps).execution, lent, tag);
+        course.start(&mut state.device, &mut adi::lock(&steps).execution, lent, tag);
         state.device.flush();
         let others = Others { failures: Arc::clone(self.0.local.failures()), name: self.0.in_failures };
         let way = Way::Messages(course, steps, others);
@@ -314,10 +314,6 @@ pub(super) struct Steps {
     pub combine: KeptCombine,
 }
 
-fn lock_steps(steps: &Mutex<Steps>) -> MutexGuard<'_, Steps> {
-    steps.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A collective call under way.
 struct CollectiveRun {
     way: Way,
@@ -341,7 +337,7 @@ struct Others {
 impl Others {
     /// Tells them by a revocation that no more come.
     fn tell(&self, device: &mut Device) {
-        failure::lock(&self.failures).revoke(device, self.name);
+        adi::lock(&self.failures).revoke(device, self.name);
     }
 }
 
@@ -384,7 +380,7 @@ impl Run for CollectiveRun {
     fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         let result = match &mut self.way {
             Way::Messages(course, steps, others) => {
-                let mut steps = lock_steps(steps);
+                let mut steps = adi::lock(steps);
                 let Steps { execution, combine } = &mut *steps;
                 let advanced = course.advance(device, execution, combine.as_dyn());
                 if advanced.is_err() && execution.has_left_others() {
@@ -416,7 +412,7 @@ impl Run for CollectiveRun {
     fn end_by_panic(&mut self, device: &mut Device) {
         if let Way::Messages(_, steps, others) = &mut self.way {
             // It may be begun again.
-            lock_steps(steps).execution.give_up();
+            adi::lock(steps).execution.give_up();
             others.tell(device);
         }
     }

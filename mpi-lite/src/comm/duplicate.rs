@@ -3,9 +3,9 @@
 //! call that agrees.
 
 use std::ptr::slice_from_raw_parts;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::adi::Device;
+use crate::adi::{self, Device};
 use crate::coll::{Buffers, Call, Reduction};
 
 use super::agreeing::{Agreeing, Key};
@@ -78,7 +78,7 @@ impl Duplicate {
             settings.into_iter().for_each(|settings| self.of.drop_settings(settings));
             return Err(class);
         }
-        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was agreed upon");
+        let id = adi::lock(&self.id).take().expect("it was agreed upon");
         let inner = &self.of.0;
         let copy = self.of.made(id, inner.group.clone(), inner.rank, inner.topology.clone());
         copy.begin_with(settings).map_err(|class| self.of.fail(class))?;
@@ -137,7 +137,7 @@ impl Run for Duplicating {
         self.is_between_rounds = ended.is_none();
         ended.map(|ended| match ended {
             Ok(id) => {
-                *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+                *adi::lock(&self.id) = Some(id);
                 Status::EMPTY
             }
             Err(class) => Status { error: Some(class), ..Status::EMPTY },

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 
-use crate::adi::{Config, Device, Process, Turns};
+use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
 
 use super::ErrorClass;
@@ -10,7 +10,7 @@ use super::Status;
 use super::buffered::Buffered;
 use super::collective::Ranks;
 use super::context::{self, ContextIds};
-use super::failure::{self, Failures, Name, Watch};
+use super::failure::{Failures, Name, Watch};
 use super::movable::Movable;
 use super::operator;
 use super::partitioned;
@@ -85,7 +85,7 @@ impl State {
         }
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
-        if failure::lock(failures).forget(left.name) && !has_failed {
+        if adi::lock(failures).forget(left.name) && !has_failed {
             self.contexts.retire(left.id);
         } else {
             self.contexts.give_up(left.id);

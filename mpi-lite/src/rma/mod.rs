@@ -62,7 +62,7 @@ mod runs;
 mod tests;
 mod window;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::adi::lock;
 
 pub use error::RmaError;
 pub use lent::{Lent, Room, Target};
@@ -70,8 +70,3 @@ pub use lock_table::Lock;
 pub use members::{Contexts, Members};
 pub use queue::Operation;
 pub use window::{Flavor, Window};
-
-/// Values are whole whenever the lock is free, also after a panic elsewhere.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use sidelane_nic::clock;
@@ -18,7 +18,7 @@ use super::execution::Lent;
 use super::few::{Look, make_now};
 use super::on_host::{Caller, Done, Members, Words, make, takes};
 use super::ranks::Combine;
-use crate::adi::{Device, Error, Patience, Request};
+use crate::adi::{Device, Error, Patience, Request, lock};
 use crate::coll::{Blocks, Buffers, Call};
 use crate::giving_way::GivingWay;
 use crate::host::{Host, Limits, YIELDS};
@@ -313,10 +313,6 @@ impl std::fmt::Debug for Course {
             Self::Over => "Over",
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn course(mut host: Box<Host>, mut peers: Polled, mut it: Arguments) -> (Box<Host>, Done) {

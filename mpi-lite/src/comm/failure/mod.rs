@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use self::agreement::Verdict;
 use self::ranks::Ranks;
 pub(super) use self::record::Name;
-pub(super) use self::watch::{Failures, Watch, lock};
+pub(super) use self::watch::{Failures, Watch};
+use crate::adi::lock;
+
 use super::agreeing::Key;
 use super::communicator::Topology;
 use super::context::NOTHING;

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::adi::{Device, Envelope, Incoming, Mode, Outgoing, Pattern, Request, Service};
+use crate::adi::{Device, Envelope, Incoming, Mode, Outgoing, Pattern, Request, Service, lock};
 
 use super::agreement::{Agreement, Out, Verdict};
 use super::ranks::Ranks;
@@ -263,11 +263,6 @@ impl Service for Watch {
     fn turn(&mut self, device: &mut Device) -> bool {
         lock(&self.0).turn(device)
     }
-}
-
-/// Whoever has panicked with it was not changing it.
-pub fn lock(failures: &Mutex<Failures>) -> MutexGuard<'_, Failures> {
-    failures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// More than any record has: a mask of context ids and two sets of a million ranks.

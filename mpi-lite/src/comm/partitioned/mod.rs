@@ -15,9 +15,9 @@ mod receiving;
 mod sending;
 mod word;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::adi::{self, Envelope, Incoming, Outgoing, Pattern};
+use crate::adi::{self, Envelope, Incoming, Outgoing, Pattern, lock};
 use crate::datatype::Datatype;
 
 use super::context::Kind;
@@ -202,8 +202,4 @@ impl Array {
         let (at, _) = self.datatype.contiguous_run(self.partitions * self.count)?;
         Some(self.memory.0.wrapping_offset(at))
     }
-}
-
-fn lock<T>(side: &Mutex<T>) -> MutexGuard<'_, T> {
-    side.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,10 +7,10 @@ use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::Duration;
 
 use super::agreement::Random;
-use crate::adi::{Config, Device, Port, Process};
+use crate::adi::{Config, Device, Port, Process, lock};
 use crate::comm::failure::agreement::Verdict;
 use crate::comm::failure::record::Name;
-use crate::comm::failure::watch::{Failures, Watch, lock};
+use crate::comm::failure::watch::{Failures, Watch};
 
 struct Job {
     fabric: Fabric,
