@@ -11,7 +11,7 @@ use sidelane_proto::{JobKey, Protection};
 
 use crate::args::Seconds;
 use crate::lab_command::lab_name;
-use crate::run::{self, Bind, Failure, Hosts, JobSpec, MACHINES};
+use crate::run::{self, Bind, Failure, JobSpec, LabHosts, MACHINES};
 use crate::variable;
 
 /// A program, and how many ranks of it where.
@@ -23,7 +23,7 @@ pub struct RunArgs {
     /// Spread the ranks over these hosts of a kept lab: `lab` or another lab's name for all of its hosts; A,C for some of
     /// the lab named `lab`; trio:A,C for some of another one [default: all ranks on this host]
     #[arg(long, value_name = "HOSTS")]
-    pub hosts: Option<HostsArg>,
+    pub hosts: Option<LabHosts>,
     /// The driver for ranks on other hosts: uring, xdp or udp on the interface that leads to them, or a driver as a string:
     /// uring:eth1 [default: the ranks choose] [env: SIDELANE_NIC]
     #[arg(long, value_name = "DRIVER", value_parser = nic)]
@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Whether each rank gets a core of its own, of those that this command may run on: with `taskset -c 4-7` before it, of
     /// these [default: core when there are as many cores as ranks, else none]
     #[arg(long, value_enum, value_name = "HOW")]
-    pub bind: Option<BindArg>,
+    pub bind: Option<Bind>,
     /// Which rank reads this command's standard input. From a terminal all that is typed is taken for it, wanted or not, unless
     /// this command is in the background
     #[arg(long, value_enum, value_name = "RANK", default_value = "0")]
@@ -89,16 +89,8 @@ it from a file.
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under \
 Slurm, `srun --mpi=pmi2 ./program` start them too, across machines.";
 
-/// Which hosts, as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostsArg {
-    /// Name of the lab.
-    pub lab: String,
-    /// Names of some of its hosts; empty for all.
-    pub hosts: Vec<String>,
-}
-
-impl FromStr for HostsArg {
+/// As it is written.
+impl FromStr for LabHosts {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -160,14 +152,6 @@ pub enum StdinArg {
     None,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BindArg {
-    /// Each rank on a core of its own
-    Core,
-    /// The kernel decides
-    None,
-}
-
 /// Runs the job; returns how it ends, as [`code_of`](crate::interrupt::code_of) has it.
 pub fn run(args: RunArgs) -> i32 {
     start(args).unwrap_or_else(|failure| {
@@ -184,17 +168,13 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
     }
     run::run(JobSpec {
         ranks: args.ranks.get(),
-        hosts: args.hosts.map_or(Hosts::This, |HostsArg { lab, hosts }| Hosts::Lab { lab, hosts }),
+        hosts: args.hosts,
         nic: args.nic.map_or_else(|| variable::read("SIDELANE_NIC", nic), |typed| Ok(Some(typed)))?,
         protection: args.protect.map(|how| match how {
             ProtectArg::Authenticated => Protection::Authenticated(JobKey::random()),
             ProtectArg::Encrypted => Protection::Encrypted(JobKey::random()),
         }),
-        bind: match args.bind {
-            None => Bind::IfEnough,
-            Some(BindArg::Core) => Bind::Core,
-            Some(BindArg::None) => Bind::None,
-        },
+        bind: args.bind,
         stdin: args.stdin == StdinArg::First,
         label: args.label,
         timeout: args.timeout.map(|seconds| seconds.0),
@@ -252,7 +232,7 @@ mod tests {
 
     #[test]
     fn hosts_are_a_labs_or_some_of_them() {
-        let read = |text: &str| text.parse::<HostsArg>().map(|arg| (arg.lab, arg.hosts.concat()));
+        let read = |text: &str| text.parse::<LabHosts>().map(|arg| (arg.lab, arg.hosts.concat()));
         let is = |lab: &str, hosts: &str| Ok((lab.to_owned(), hosts.to_owned()));
         assert_eq!(read("lab"), is("lab", ""));
         assert_eq!(read("trio"), is("trio", ""));

@@ -34,6 +34,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use sidelane::lab::keeper::KeepError;
 use sidelane_proto::Protection;
 
@@ -44,12 +45,14 @@ use crate::variable::VariableError;
 pub struct JobSpec {
     /// At least one.
     pub ranks: usize,
-    pub hosts: Hosts,
+    /// `None`: here.
+    pub hosts: Option<LabHosts>,
     /// What the ranks find as `SIDELANE_NIC`.
     pub nic: Option<String>,
     /// What the ranks find as `SIDELANE_PROTECTION`.
     pub protection: Option<Protection>,
-    pub bind: Bind,
+    /// `None`: a core for each when there are enough.
+    pub bind: Option<Bind>,
     /// Rank 0 reads our standard input.
     pub stdin: bool,
     /// Each line of output begins with its rank.
@@ -63,28 +66,21 @@ pub struct JobSpec {
     pub arguments: Vec<OsString>,
 }
 
-/// Where ranks run.
-#[derive(Debug)]
-pub enum Hosts {
-    /// Here.
-    This,
-    /// In namespaces of a kept lab.
-    Lab {
-        /// Its name.
-        lab: String,
-        /// Some of its hosts; empty for all.
-        hosts: Vec<String>,
-    },
+/// Hosts of a kept lab.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabHosts {
+    /// The lab's name.
+    pub lab: String,
+    /// Names of some of its hosts; empty for all.
+    pub hosts: Vec<String>,
 }
 
-/// Whether a rank stays on one core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a rank stays on one core. These words are the help's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
-    /// Always: more ranks than cores are refused.
+    /// Each rank on a core of its own
     Core,
-    /// When there are enough cores.
-    IfEnough,
-    /// Never.
+    /// The kernel decides
     None,
 }
 

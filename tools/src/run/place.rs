@@ -8,7 +8,7 @@ use sidelane::lab::keeper::{KeepError, Kept};
 use sidelane::lab::{self, Lifetime};
 use sidelane_nic::affinity;
 
-use super::{Bind, Failure, Hosts, JobSpec};
+use super::{Bind, Failure, JobSpec, LabHosts};
 
 /// The places of all ranks.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ impl Places {
     pub fn find(spec: &JobSpec) -> Result<Self, Failure> {
         let cores = affinity::cores_apart();
         let bound = match spec.bind {
-            Bind::None => false,
-            Bind::IfEnough => spec.ranks <= cores.len(),
-            Bind::Core if spec.ranks <= cores.len() => true,
-            Bind::Core => return Err(Failure::Cores { ranks: spec.ranks, cores: cores.len() }),
+            Some(Bind::None) => false,
+            None => spec.ranks <= cores.len(),
+            Some(Bind::Core) if spec.ranks <= cores.len() => true,
+            Some(Bind::Core) => return Err(Failure::Cores { ranks: spec.ranks, cores: cores.len() }),
         };
         let (lab, hosts) = match &spec.hosts {
-            Hosts::This => (None, vec![own_name()]),
-            Hosts::Lab { lab, hosts } => {
+            None => (None, vec![own_name()]),
+            Some(LabHosts { lab, hosts }) => {
                 let lab = Kept::find(lab).map_err(|error| match error {
                     KeepError::NotUp(_) => Failure::NoLab(error),
                     error => error.into(),
