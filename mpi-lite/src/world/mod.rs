@@ -16,7 +16,8 @@ mod plan;
 mod run;
 pub mod tuning;
 
-use std::fmt;
+use std::fmt::{self, Display};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use sidelane_nic::spec::SpecError;
@@ -97,7 +98,7 @@ pub enum WorldError {
 /// In words too: it is what a `main` that returns an error prints, and most of these say what to type.
 impl fmt::Debug for WorldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        Display::fmt(self, f)
     }
 }
 
@@ -126,10 +127,7 @@ impl World {
         let config = &adi::Config { endpoint: sidelane_proto::Config { protection, ..config.endpoint }, ..*config };
         let told = Tuning::find(rank)?;
         let card = Card::of_this_process(rank, protection.fingerprint(), told.as_ref());
-        let cards = launch.exchange(&card.to_string())?;
-        let cards =
-            cards.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
-        let cards: Vec<Card> = cards.collect::<Result<_, _>>()?;
+        let cards = exchange(&mut launch, &card)?;
         if let Some(rank) = cards.iter().position(|card| card.protection != cards[0].protection) {
             return Err(WorldError::OtherProtection(rank));
         }
@@ -139,10 +137,7 @@ impl World {
         let tuned = tuning.as_ref().map(|tuning| tuning.apply(config, plan.on_host.as_ref(), plan.off_host.as_ref()));
         let config = tuned.as_ref().unwrap_or(config);
         let ports = open::all(&plan, config)?;
-        let processes = launch.exchange(&Process::here(&cards[rank].host, &ports).to_string())?;
-        let processes =
-            processes.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank)));
-        let processes: Vec<Process> = processes.collect::<Result<_, _>>()?;
+        let processes = exchange(&mut launch, &Process::here(&cards[rank].host, &ports))?;
         let mut device = Device::open(rank as u32, processes, ports, config)?;
         if let Some(mut watch) = launch.watch_ranks()? {
             device.on_idle_ask(Box::new(move || watch.poll().map(|rank| rank as u32)));
@@ -225,6 +220,12 @@ impl Job {
         eprintln!("rank {} aborts the job: {why}", self.rank);
         std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
+}
+
+/// Tells all ranks `own`, and returns what each has told.
+fn exchange<T: Display + FromStr>(launch: &mut Launch, own: &T) -> Result<Vec<T>, WorldError> {
+    let all = launch.exchange(&own.to_string())?;
+    all.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank))).collect()
 }
 
 /// The tuning that all ranks go by: rank 0's. Every rank sees the same cards, and so comes to the same.
