@@ -22,7 +22,6 @@ pub(crate) use reasons;
 
 reasons! {
     /// Why a frame was dropped. Each is a field of [`Counters::rejected`].
-    #[repr(usize)]
     pub enum Reject {
         /// Too short for what it claims to be.
         Truncated = "rejected.truncated",

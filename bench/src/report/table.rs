@@ -108,11 +108,11 @@ fn table(rows: &[Row]) -> Table {
     figures(1, line(0), (1..=rows.len()).map(line))
 }
 
-/// A table in the manner of all reports: so many columns of words, and figures behind them.
-pub(crate) fn figures(words: usize, header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+/// A table in the manner of all reports: its first `left` columns stand to the left, all others to the right.
+pub(crate) fn figures(left: usize, header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY).set_header(header).add_rows(rows);
-    for column in table.column_iter_mut().skip(words) {
+    for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table

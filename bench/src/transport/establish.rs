@@ -10,7 +10,7 @@ use crate::clock::now_ns;
 use crate::pattern::Role;
 use crate::side::Sealing;
 
-/// Both ends come here. The peer, once requests may go to it.
+/// Calls the peer, or waits to be called: the endpoint and the peer, once requests may go there.
 pub(crate) fn establish<N: Nic, S>(
     nic: N,
     handlers: Handlers<S>,

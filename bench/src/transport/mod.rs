@@ -15,7 +15,6 @@ mod window;
 pub use am::Am;
 pub(crate) use establish::{close, establish};
 pub use mpi::Mpi;
-use proto::LINGER_NS;
 pub use proto::Proto;
 pub use raw::Raw;
 pub use rma::{Get, Put};

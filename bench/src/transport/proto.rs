@@ -206,4 +206,4 @@ const COPIED_MAX: usize = 64 << 10;
 /// Large messages under way at once.
 const OWNED_BUFFERS: usize = 2;
 /// How long an end stays for the other's last acknowledgement.
-pub(crate) const LINGER_NS: u64 = 200_000_000;
+pub(super) const LINGER_NS: u64 = 200_000_000;

@@ -6,7 +6,8 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-use super::{Broken, LINGER_NS, Transport};
+use super::proto::LINGER_NS;
+use super::{Broken, Transport};
 use crate::clock::now_ns;
 use crate::pattern::Role;
 

@@ -4,11 +4,12 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 
 use super::config::Config;
 use super::device::Device;
+use super::lock::lock;
 use super::open::OpenError;
 use super::port::Port;
 use super::process::{Process, host_identity};
@@ -70,11 +71,6 @@ fn run_all(size: u32, config: &Config, change: Change<'_>, each: &(dyn Fn(u32, D
     let run_or_end = &|own| catch_unwind(AssertUnwindSafe(|| run(own))).unwrap_or_else(|why| end_together(own, &*why));
     // The scope waits for all, and none panics: that ends all.
     thread::scope(|scope| (0..size).for_each(|own| drop(scope.spawn(move || run_or_end(own)))));
-}
-
-/// Locks what is whole whenever the lock is free, also after a panic elsewhere.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says what a test harness has taken of the panic's own message, and would lose now.

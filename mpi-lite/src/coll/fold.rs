@@ -46,7 +46,8 @@ impl Fold {
         Self { size, folded, role }
     }
 
-    /// All that we do if we stand aside: give `input`, and receive the result, where there is one for us. `None` then.
+    /// Who we are among those who stay. `None` if we stand aside: all that is ours to do is in the schedule then, to give `input` and
+    /// to receive the result, where there is one for us.
     pub(super) fn enter(
         &self,
         schedule: &mut Schedule,

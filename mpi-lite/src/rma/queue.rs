@@ -213,7 +213,7 @@ impl Answer {
 }
 
 /// Requests that one target may have to keep for one origin. Beyond the device's credit each is an announcement of a hundred bytes.
-const QUEUE_MAX: usize = 1024;
+pub(super) const QUEUE_MAX: usize = 1024;
 
 /// Failures that are kept for whoever waits for the operations: of all that can be under way at once, and as many that nobody asks for.
 /// Those of messages that fail when they are sent are not bounded so.

@@ -18,13 +18,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`), by preference without its compression
-    /// (`boot/vmlinux-*`).
+    /// The one unpacked in `folder` (with `boot/vmlinuz-*` and `lib/modules`).
     pub fn unpacked(folder: &Path) -> Result<Self, QemuError> {
         let boot = folder.join("boot");
-        let files = fs::read_dir(&boot).map_err(|error| QemuError::NoKernel(format!("{}: {error}", boot.display())))?;
-        let files: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
-        let image = boot_file(&files, PLAIN).or_else(|| boot_file(&files, PACKED));
+        let images =
+            fs::read_dir(&boot).map_err(|error| QemuError::NoKernel(format!("{}: {error}", boot.display())))?;
+        let is_image =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinuz-"));
+        let image = images.flatten().map(|entry| entry.path()).find(is_image);
         let image = image.ok_or_else(|| QemuError::NoKernel(format!("no vmlinuz-* in {}/boot", folder.display())))?;
         let mut modules = Vec::new();
         // Merged-/usr packages have the modules below /usr.
@@ -47,7 +48,10 @@ impl Kernel {
             tell("downloading Debian's kernel for the guests (70 MB, once)");
             fetch(&cache, &unpacked)?;
         }
-        Self::unpacked(&unpacked)
+        let Self { image, modules } = Self::unpacked(&unpacked)?;
+        // Where that can't be done the image is as good, but for the time.
+        let image = without_compression(&image, unpacked.join("vmlinux")).unwrap_or(image);
+        Ok(Self { image, modules })
     }
 
     /// The module's content. `None` when this kernel has no such module, which then is built in.
@@ -102,24 +106,24 @@ fn fetch_to(part: &Path, unpacked: &Path) -> Result<(), QemuError> {
     // It ends with its reader.
     tar.wait().map_err(system)?;
     result?;
-    unpack_image(&part.join("tree/boot"))?;
     fs::rename(part.join("tree"), unpacked).map_err(QemuError::file(unpacked))
 }
 
-/// Puts the kernel beside its image in `boot`: an emulated guest takes as long to unpack it as to boot. Where that can't be
-/// done the image is as good, but for that.
-fn unpack_image(boot: &Path) -> Result<(), QemuError> {
-    let files: Vec<PathBuf> = fs::read_dir(boot).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    let Some(image) = boot_file(&files, PACKED) else { return Ok(()) };
-    let content = fs::read(&image).map_err(QemuError::file(&image))?;
-    let Some(payload) = payload(&content).filter(|payload| payload.starts_with(XZ_MAGIC)) else { return Ok(()) };
-    let name = image.file_name().unwrap_or_default().to_string_lossy().replacen(PACKED, PLAIN, 1);
-    let packed = image.with_file_name(name + ".xz");
-    fs::write(&packed, payload).map_err(QemuError::file(&packed))?;
-    match output(Command::new("xz").arg("-d").arg(&packed), "xz-utils") {
-        Err(QemuError::Missing { .. }) => fs::remove_file(&packed).map_err(QemuError::file(&packed)),
-        unpacked => unpacked.map(drop),
+/// The kernel of a boot image, unpacked to `file` if it is not there: an emulated guest takes as long to unpack it as to boot.
+fn without_compression(image: &Path, file: PathBuf) -> Option<PathBuf> {
+    if file.exists() {
+        return Some(file);
     }
+    let part = file.with_extension("part");
+    let content = fs::read(image).ok()?;
+    fs::write(&part, payload(&content)?).ok()?;
+    // What is no xz fails here.
+    let unpacked = output(Command::new("xz").arg("-dc").stdin(fs::File::open(&part).ok()?), "xz-utils");
+    let put = unpacked.ok().and_then(|kernel| fs::write(&part, kernel).and_then(|()| fs::rename(&part, &file)).ok());
+    if put.is_none() {
+        let _ = fs::remove_file(&part);
+    }
+    put.map(|()| file)
 }
 
 /// The compressed kernel in a boot image (Linux, Documentation/arch/x86/boot.rst: `setup_sects`, `payload_offset` and
@@ -131,17 +135,6 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     (image.get(0x202..0x206)? == b"HdrS").then_some(())?;
     image.get(start..start.checked_add(len)?)
 }
-
-/// The first of `files` whose name begins with `start`.
-fn boot_file(files: &[PathBuf], start: &str) -> Option<PathBuf> {
-    let named = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
-    files.iter().find(named).cloned()
-}
-
-/// How the names of a kernel begin, as it is and in its boot image.
-const PLAIN: &str = "vmlinux-";
-const PACKED: &str = "vmlinuz-";
-const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 /// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name.
 const WANTED: [&str; 10] = [
@@ -201,12 +194,5 @@ mod tests {
             assert_eq!(payload(&image), None, "{wrong:?}");
         }
         assert_eq!(payload(&[0; 1024]), None, "another file");
-    }
-
-    #[test]
-    fn what_is_unpacked_is_preferred() {
-        let files = ["/boot/vmlinuz-1", "/boot/vmlinux-1"].map(PathBuf::from);
-        assert_eq!(boot_file(&files, PLAIN), Some(files[1].clone()));
-        assert_eq!(boot_file(&files[..1], PLAIN), None);
     }
 }

@@ -75,7 +75,7 @@ pub struct LabHosts {
     pub hosts: Vec<String>,
 }
 
-/// Whether a rank stays on one core. These words are the help's.
+/// Whether a rank stays on one core. Shown in the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
     /// Each rank on a core of its own

@@ -196,7 +196,7 @@ mod tests {
 
     /// MPI-4.1 6.3.
     #[test]
-    fn nobody_leaves_a_barrier_before_all_of_the_other_group_have_come() {
+    fn nobody_leaves_a_barrier_of_two_groups_before_all_of_both_have_come() {
         let (all, table) = ([3, 5, 8, 9, 1, 0, 4], Table::default());
         for (here, there) in (1..all.len()).map(|at| all.split_at(at)) {
             let mut schedules = vec![Schedule::new(); all.len()];

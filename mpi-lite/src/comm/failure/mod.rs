@@ -80,12 +80,12 @@ impl Communicator {
     pub fn agree(&self, flag: i32) -> Agreed {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let acknowledged = self.acknowledged_of_all();
-        let mut known = Ranks::none(members.len());
-        let ours = members.iter().enumerate().filter(|(_, process)| acknowledged.contains(process));
-        ours.for_each(|(rank, _)| known.insert(rank));
-        let Verdict { alive, value } = self.decide([&[u64::from(flag as u32)], known.words()].concat());
-        let known = value.get(1..).and_then(|words| Ranks::from_words(words, members.len()));
-        let known = |rank: usize| known.as_ref().is_some_and(|known| known.has(rank));
+        let mut ours = Ranks::none(members.len());
+        let known_to_us = members.iter().enumerate().filter(|(_, process)| acknowledged.contains(process));
+        known_to_us.for_each(|(rank, _)| ours.insert(rank));
+        let Verdict { alive, value } = self.decide([&[u64::from(flag as u32)], ours.words()].concat());
+        let of_all = value.get(1..).and_then(|words| Ranks::from_words(words, members.len()));
+        let known = |rank: usize| of_all.as_ref().is_some_and(|of_all| of_all.has(rank));
         let news = members.iter().enumerate().filter(|(rank, _)| !alive.has(*rank) && !known(*rank));
         let unacknowledged = Group::new(news.map(|(_, process)| *process)).expect("each is a member once");
         Agreed { flag: value.first().map_or(0, |flag| *flag as u32 as i32), unacknowledged }

@@ -10,6 +10,7 @@ use crate::adi::{self, Config, Device, Process};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
+use crate::rma::queue::QUEUE_MAX;
 use crate::rma::{Flavor, Lent, Lock, RmaError, Room, Target, Window};
 
 #[test]
@@ -368,10 +369,9 @@ fn what_is_moved_may_be_shorter_than_its_room() {
 /// Of a target that serves nobody for a while.
 #[test]
 fn who_asks_without_end_waits_until_some_of_it_is_done() {
-    const KEPT: usize = 1024;
     let (met, has_waited) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
     job(2, &Config::default(), |device, members| {
-        let (own, mut kept) = (members.rank, (0..=KEPT as u64).collect::<Vec<_>>());
+        let (own, mut kept) = (members.rank, (0..=QUEUE_MAX as u64).collect::<Vec<_>>());
         let w = window(device, members, Flavor::Create, &mut kept);
         w.fence(device, false).unwrap();
         met.wait();
@@ -383,7 +383,7 @@ fn who_asks_without_end_waits_until_some_of_it_is_done() {
                 }
                 None
             }));
-            let (mut found, datatype) = (vec![0u64; KEPT + 1], &word());
+            let (mut found, datatype) = (vec![0u64; QUEUE_MAX + 1], &word());
             for (at, room) in found.iter_mut().enumerate() {
                 assert!(!has_waited.load(Ordering::Relaxed), "{at} are under way");
                 let into = Room { address: (&raw mut *room).cast(), count: 1, datatype };
@@ -391,9 +391,9 @@ fn who_asks_without_end_waits_until_some_of_it_is_done() {
                 // SAFETY: nobody looks there before the fence.
                 unsafe { w.get(device, into, from).unwrap() };
             }
-            assert!(has_waited.load(Ordering::Relaxed), "more than {KEPT} are under way");
+            assert!(has_waited.load(Ordering::Relaxed), "more than {QUEUE_MAX} are under way");
             w.fence(device, true).unwrap();
-            assert!(found.iter().copied().eq(0..=KEPT as u64));
+            assert!(found.iter().copied().eq(0..=QUEUE_MAX as u64));
         } else {
             met.wait();
             w.fence(device, true).unwrap();
@@ -403,7 +403,7 @@ fn who_asks_without_end_waits_until_some_of_it_is_done() {
 }
 
 #[test]
-#[ignore = "part of a test"]
+#[ignore = "run by another test"]
 fn part_of_a_process_whose_files_are_short() {
     job(3, &Config::default(), |device, members| {
         let (own, len) = (members.rank, 7 << 18);
