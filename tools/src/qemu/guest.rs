@@ -167,7 +167,7 @@ fn arguments(spec: &Spec, accel: Accel, index: usize, files: &Files, cables: Opt
     list.extend(match accel {
         Accel::Kvm => ["-accel", "kvm"],
         Accel::Auto | Accel::Tcg => {
-            // A fifth of what it takes to boot: to wipe whatever is allocated, and to prove the kernel's cryptography.
+            // A fifth of what it takes to boot (bench/NOTES.md 69): to wipe whatever is allocated, and to prove the kernel's cryptography.
             append.push_str(" init_on_alloc=0 cryptomgr.notests");
             ["-accel", "tcg,thread=multi"]
         }
