@@ -291,8 +291,7 @@ fn who_greets_anew_is_in_another_life() {
     let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
     let bell = sys::sealed_memory(BELL_BYTES).unwrap();
     let call = || {
-        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
-        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true]);
+        let asked = answered(&domain, &bell);
         (asked.conclude(0).unwrap(), asked)
     };
     let _first = call();
@@ -309,11 +308,7 @@ fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
     let domain = domain("again");
     let mut hub = ShmNic::open_for(&domain, Some(0), PEERS_MAX).unwrap();
     let bell = sys::sealed_memory(BELL_BYTES).unwrap();
-    let call = || {
-        let asked = handshake::dial(&socket_name(&domain, 0), 9, &bell).unwrap();
-        assert_eq!(sys::poll(&[asked.socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
-        asked.conclude(0).is_ok()
-    };
+    let call = || answered(&domain, &bell).conclude(0).is_ok();
     for round in 1..=2 {
         let refused = hub.counters().peers_refused;
         assert_eq!((0..20).filter(|_| call()).count(), PEERS_MAX);
@@ -383,9 +378,20 @@ fn wire(nic: &ShmNic, endpoint: u16) -> &Wire {
     nic.peers[nic.by_endpoint[&endpoint] as usize].as_ref().unwrap().wire.as_ref().unwrap()
 }
 
+/// A call of endpoint 9 to endpoint 0, which has answered or hung up.
+fn answered(domain: &str, bell: &OwnedFd) -> handshake::Asked {
+    let asked = handshake::dial(&socket_name(domain, 0), 9, bell).unwrap();
+    wait_for_answer(&asked.socket);
+    asked
+}
+
+fn wait_for_answer(socket: &OwnedFd) {
+    assert_eq!(sys::poll(&[socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
+}
+
 /// Whether a caller is answered; false if it is hung up on.
 fn answer(socket: &OwnedFd) -> bool {
-    assert_eq!(sys::poll(&[socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
+    wait_for_answer(socket);
     sys::recv_with_fds(socket, &mut [0; 15]).is_ok_and(|(len, fds)| len == 14 && fds.len() == 1)
 }
 
