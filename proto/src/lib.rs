@@ -43,6 +43,7 @@ mod lone;
 mod path;
 mod peers;
 mod queue;
+mod ready;
 mod recv_fifo;
 mod reorder;
 mod ring;

@@ -51,7 +51,7 @@ fn check_with_close(body: &[u8]) -> Result<(), Reject> {
     Ok(())
 }
 
-/// The oldest record while it is shown. It leaves the ring in any case: who panics on a message has had it.
+/// The oldest records while they are shown. They leave the ring in any case: who panics on a message has had it.
 struct Shown<'a> {
     ring: &'a mut ByteRing,
     len: usize,
@@ -197,6 +197,27 @@ impl RecvFifo {
             return Taken::Message(take(shown.ring.slice(head + RECORD_LEN, len), spares));
         }
         if header[0] == MARKER { self.take_large(spares, take) } else { self.take_close() }
+    }
+
+    /// Shows messages as [`Self::take`] does until `take` is false, `most` were shown, or something else comes than a short one that stands
+    /// behind the one before it. How many were shown.
+    #[inline]
+    pub fn take_run(&mut self, most: u32, spares: &mut Spares, mut take: impl FnMut(&[u8]) -> bool) -> Taken<u32> {
+        let head = self.ring.head();
+        let mut run = Shown { len: 0, ring: &mut self.ring };
+        let Shown { len: end, ring } = &mut run;
+        let bytes = ring.slice(head, ring.contiguous(head));
+        let mut shown = 0;
+        while let Some(&[MESSAGE, _, low, high]) = bytes.get(*end..*end + RECORD_LEN) {
+            let at = *end + RECORD_LEN;
+            *end = at + u16::from_le_bytes([low, high]) as usize;
+            shown += 1;
+            if !take(&bytes[at..*end]) || shown == most {
+                break;
+            }
+        }
+        drop(run);
+        if shown > 0 { Taken::Message(shown) } else { self.take(spares, |message, _| u32::from(take(message)).max(1)) }
     }
 
     /// True when a message, or the peer's close, waits.

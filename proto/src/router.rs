@@ -15,6 +15,7 @@ use crate::hint::{cold, seldom};
 use crate::lone::{Taker, nobody};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
+use crate::ready::Ready;
 use crate::seal::JobKey;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
@@ -25,11 +26,9 @@ pub(crate) struct Router {
     /// Connections that may have something to transmit.
     pub active: PeerQueue,
     /// Connections with messages to receive.
-    pub ready: PeerQueue,
+    pub ready: Ready,
     /// Connections with an ack that waits until there is time.
     pub late: PeerQueue,
-    /// Messages that the front of `ready` may still give before the next one's turn.
-    ready_turns: u32,
     /// Where the records of a sealed frame are decrypted; kept for its memory.
     opened: Vec<u8>,
     /// Frames that need the NIC for an answer, put off until the burst is over.
@@ -60,9 +59,8 @@ impl Router {
             opened: Vec::new(),
             peers: Peers::default(),
             active: PeerQueue::new(),
-            ready: PeerQueue::new(),
+            ready: Ready::new(),
             late: PeerQueue::new(),
-            ready_turns: READY_TURNS,
             strangers: Vec::new(),
             expected: None,
             rng: Rng::new(config.seed),
@@ -262,25 +260,15 @@ impl Router {
     fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let mut take = Some(take);
         while let Some(index) = self.ready.front() {
-            let Some((conn, turn)) = self.conn_turn(index) else {
-                self.ready.pop_front();
+            let Self { peers, turn, ready, .. } = self;
+            let Some(conn) = peers.at(index) else {
+                ready.skip();
                 continue;
             };
             let id = conn.id;
             let taken = conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer));
-            let (more, urgent) = (conn.has_message(), conn.is_urgent());
-            if !more {
-                conn.ready = false;
-            }
-            self.ready_turns -= 1;
-            if !more || self.ready_turns == 0 {
-                self.ready_turns = READY_TURNS;
-                self.ready.pop_front();
-                if more {
-                    self.ready.push_back(index);
-                }
-            }
-            if seldom(urgent) {
+            ready.on_taken(1, conn);
+            if seldom(conn.is_urgent()) {
                 self.activate(index);
             }
             if taken.is_some() {
@@ -290,6 +278,39 @@ impl Router {
             self.after_change(index);
         }
         None
+    }
+
+    /// Shows messages as [`Self::recv`] does until `take` is false or none waits. How many were shown.
+    #[inline]
+    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
+        let (mut total, mut goes_on) = (0, true);
+        if !self.turn.lone.is_empty() {
+            total += usize::from(self.recv(|from, message, _| goes_on = take(from, message)).is_some());
+        }
+        while goes_on && let Some(index) = self.ready.front() {
+            let Self { peers, turn, ready, .. } = self;
+            let Some(conn) = peers.at(index) else {
+                ready.skip();
+                continue;
+            };
+            let id = conn.id;
+            let shown = conn.recv_run(turn, ready.left(), |message| {
+                goes_on = take(id, message);
+                goes_on
+            });
+            ready.on_taken(shown.unwrap_or(1), conn);
+            if seldom(conn.is_urgent()) {
+                self.activate(index);
+            }
+            match shown {
+                Some(shown) => {
+                    self.turn.counters.messages_received += u64::from(shown);
+                    total += shown as usize;
+                }
+                None => self.after_change(index),
+            }
+        }
+        total
     }
 
     /// A connection, and what a turn lends to it.
@@ -312,10 +333,7 @@ impl Router {
         };
         let was_late = conn.has_noted_ack();
         let handled = handle(conn, turn);
-        if conn.has_message() && !conn.ready {
-            conn.ready = true;
-            ready.push_back(index);
-        }
+        ready.note(conn);
         if conn.has_noted_ack() && !was_late {
             late.push_back(index);
         }
@@ -425,7 +443,5 @@ impl fmt::Debug for Router {
     }
 }
 
-/// Messages that one peer gives before the next one's turn.
-const READY_TURNS: u32 = 64;
 /// Strangers that are answered in one turn; the rest come again.
 const STRANGERS_MAX: usize = 64;

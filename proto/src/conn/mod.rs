@@ -307,7 +307,20 @@ impl Conn {
     #[inline]
     pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8], Answering<'_>) -> R) -> Option<R> {
         let fifo = &mut self.fifo;
-        match self.inbox.take(&mut turn.spares, |message, spares| take(message, Answering { fifo, spares })) {
+        let taken = self.inbox.take(&mut turn.spares, |message, spares| take(message, Answering { fifo, spares }));
+        self.after_take(turn, taken)
+    }
+
+    /// The same of messages one behind the other ([`RecvFifo::take_run`]): how many were shown.
+    #[inline]
+    pub fn recv_run(&mut self, turn: &mut TurnContext, most: u32, take: impl FnMut(&[u8]) -> bool) -> Option<u32> {
+        let taken = self.inbox.take_run(most, &mut turn.spares, take);
+        self.after_take(turn, taken)
+    }
+
+    #[inline]
+    fn after_take<R>(&mut self, turn: &mut TurnContext, taken: Taken<R>) -> Option<R> {
+        match taken {
             Taken::Message(result) => {
                 if matches!(self.phase, Phase::Open | Phase::Closing) {
                     self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);

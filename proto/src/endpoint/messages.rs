@@ -114,6 +114,12 @@ impl<N: Nic> Endpoint<N> {
         self.router.recv(|peer, message, _| take(peer, message))
     }
 
+    /// Shows messages that wait as [`Self::recv`] does, one after the other, until `take` is false or none waits. Returns how many.
+    #[inline]
+    pub fn recv_each(&mut self, take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
+        self.router.recv_each(take)
+    }
+
     /// Shows a message as [`Self::recv`] does, and what an answer to it goes into; `take` says whether there is one, in the FIFO
     /// now or by [`Self::send_reserved`] later. False when no message waits.
     #[inline]

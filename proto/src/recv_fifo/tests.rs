@@ -35,6 +35,7 @@ proptest! {
         messages in proptest::collection::vec(0usize..2500, 1..40),
         takes in proptest::collection::vec(0usize..4, 1..80),
         damaged in any::<u64>(),
+        in_runs in any::<bool>(),
     ) {
         let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
         let mut sending: VecDeque<Vec<u8>> =
@@ -60,6 +61,21 @@ proptest! {
                     placed += 1;
                 }
                 prop_assert!(fifo.accept(&body, 1 << 20, &mut spares).is_ok());
+            }
+            if in_runs {
+                let mut run = Vec::new();
+                let most = take as u32 + 1;
+                let shown = fifo.take_run(most, &mut spares, |message| {
+                    run.push(message.to_vec());
+                    // Enough is enough even where more may be shown.
+                    run.len() < take.max(1)
+                });
+                prop_assert_eq!(shown, if run.is_empty() { Taken::Nothing } else { Taken::Message(run.len() as u32) });
+                prop_assert!(run.len() <= take.max(1));
+                for message in run {
+                    prop_assert_eq!(Some(message), due.next());
+                }
+                continue;
             }
             for _ in 0..take {
                 if let Taken::Message(message) = fifo.take(&mut spares, |message, _| message.to_vec()) {
@@ -120,6 +136,33 @@ fn who_panics_on_a_message_has_had_it() {
     }
     assert_eq!(fifo.take(&mut spares, |message, _| message.to_vec()), Taken::Message(vec![3; 8]));
     assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Nothing);
+}
+
+#[test]
+fn a_run_ends_before_what_is_no_short_message_and_a_panic_ends_it_behind_its_message() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    let run = |fifo: &mut RecvFifo, spares: &mut Spares, most| {
+        let mut stamps = Vec::new();
+        let taken = fifo.take_run(most, spares, |message| {
+            stamps.push(message[0]);
+            true
+        });
+        (taken, stamps)
+    };
+    for body in (1..).zip([8, 8, 8, 700, 8]).flat_map(|(stamp, len)| bodies(stamp, len)) {
+        fifo.accept(&body, 1 << 20, &mut spares).unwrap();
+    }
+    let mut close = [0; RECORD_LEN];
+    put_close(&mut close);
+    fifo.accept(&close, 1 << 20, &mut spares).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| fifo.take_run(9, &mut spares, |_| resume_unwind(Box::new(())))));
+    assert!(panicked.is_err());
+    assert_eq!(run(&mut fifo, &mut spares, 1), (Taken::Message(1), vec![2]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![3]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![4]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![5]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Close, vec![]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Nothing, vec![]));
 }
 
 #[test]

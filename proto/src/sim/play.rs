@@ -177,10 +177,19 @@ impl<'a> Game<'a> {
         }) > 0;
         verdict?;
         if receives {
-            while let Some(verdict) = node.endpoint.recv(|peer, bytes| oracle.deliver(number, life, peer, bytes)) {
+            // Some one by one, the rest at once.
+            while offers_rng.chance(0.5)
+                && let Some(verdict) = node.endpoint.recv(|peer, bytes| oracle.deliver(number, life, peer, bytes))
+            {
                 verdict?;
                 busy = true;
             }
+            let mut verdict = Ok(());
+            busy |= node.endpoint.recv_each(|peer, bytes| {
+                verdict = oracle.deliver(number, life, peer, bytes);
+                verdict.is_ok()
+            }) > 0;
+            verdict?;
             if busy && self.scenario.receiver_pause != Duration::ZERO {
                 node.receives_at = now + self.scenario.receiver_pause;
             }
