@@ -23,8 +23,8 @@ use super::memory::{Incoming, Outgoing};
 
 /// Who takes messages.
 pub(super) trait Taker {
-    /// Takes one.
-    fn take(&mut self, peer: PeerId, message: &[u8]);
+    /// Takes one. False when further ones had better wait for the next turn.
+    fn take(&mut self, peer: PeerId, message: &[u8]) -> bool;
     /// Takes one from where its driver received it, or leaves it for later: false ([`Endpoint::poll_offering`]).
     fn offer(&mut self, peer: PeerId, message: &[u8]) -> bool;
 }
@@ -161,17 +161,16 @@ impl Port {
         on!(self, endpoint => endpoint.poll())
     }
 
-    /// Receives, offers what can be taken from where it came, and shows every message that waits, unless events do, which come first.
+    /// Receives, offers what can be taken from where it came, and shows the messages that wait, until the taker has enough; unless
+    /// events wait, which come first.
     /// True if anything came; true if events wait.
     #[inline]
     pub(super) fn turn(&mut self, taker: &mut impl Taker) -> (bool, bool) {
         on!(self, endpoint => {
-            let mut moved = endpoint.poll_offering(&mut |peer, message| taker.offer(peer, message)) > 0;
+            let received = endpoint.poll_offering(&mut |peer, message| taker.offer(peer, message));
             let has_events = endpoint.has_events();
-            while !has_events && endpoint.recv(|peer, message| taker.take(peer, message)).is_some() {
-                moved = true;
-            }
-            (moved, has_events)
+            let shown = if has_events { 0 } else { endpoint.recv_each(|peer, message| taker.take(peer, message)) };
+            (received + shown > 0, has_events)
         })
     }
 
@@ -186,7 +185,10 @@ impl Port {
 
     /// Shows every message that waits.
     pub(super) fn recv_all(&mut self, mut take: impl FnMut(PeerId, &[u8])) {
-        on!(self, endpoint => while endpoint.recv(&mut take).is_some() {});
+        on!(self, endpoint => _ = endpoint.recv_each(|peer, message| {
+            take(peer, message);
+            true
+        }));
     }
 
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {

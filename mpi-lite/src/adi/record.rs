@@ -117,18 +117,21 @@ pub(super) enum Unasked<'a> {
     Part { at: u64, bytes: &'a [u8] },
 }
 
-/// The credit that a record brings, and the record. `None`: it cannot be read.
+/// The credit that an eager message's record brings, its key and its bytes. `None`: it is another record, or cannot be read.
 #[inline]
+pub(super) fn parse_eager(message: &[u8]) -> Option<(u16, Key, &[u8])> {
+    let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
+    let key = key_of(head).filter(|_| head[0] == kind::EAGER)?;
+    Some((u16::from_le_bytes([head[2], head[3]]), key, bytes))
+}
+
+/// The credit that a record brings, and the record. `None`: it cannot be read.
 pub(super) fn parse(message: &[u8]) -> Option<(u16, Record<'_>)> {
     let head: &[u8; 4] = message.first_chunk()?;
-    let credit = u16::from_le_bytes([head[2], head[3]]);
-    if head[0] == kind::EAGER {
-        let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
-        return Some((credit, Record::Unasked(Unasked::Eager { key: key_of(head)?, bytes })));
-    }
-    if matches!(head[0], kind::BEGIN | kind::PART) {
+    if matches!(head[0], kind::EAGER | kind::BEGIN | kind::PART) {
         return parse_shared(message).map(|(credit, unasked)| (credit, Record::Unasked(unasked)));
     }
+    let credit = u16::from_le_bytes([head[2], head[3]]);
     parse_other(head[0], message).map(|record| (credit, record))
 }
 
@@ -342,6 +345,8 @@ mod tests {
             let read = parse(&bytes);
             let shared = parse_shared(&bytes).map(|(credit, unasked)| (credit, Record::Unasked(unasked)));
             prop_assert!(shared.is_none() || shared == read);
+            let eager = parse_eager(&bytes).map(|(credit, key, bytes)| (credit, Record::Unasked(Unasked::Eager { key, bytes })));
+            prop_assert_eq!(eager, read.filter(|(_, record)| matches!(record, Record::Unasked(Unasked::Eager { .. }))));
         }
     }
 }

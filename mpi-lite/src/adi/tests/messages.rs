@@ -58,6 +58,33 @@ fn a_message_alone_in_its_frame_is_taken_from_where_it_came_with_the_credit_on_i
 }
 
 #[test]
+fn behind_a_train_that_receives_waited_for_the_first_unexpected_message_ends_the_turn() {
+    let unexpected = |waiting: usize| {
+        let mut job = Job::pair(&Config::default());
+        let receives: Vec<_> = (0..waiting).map(|_| job.recv(1, Some(0), Some(1), 8)).collect();
+        // Alone in its frame, which opens the connection, so that all others come together.
+        job.send(0, 1, 2, &[]);
+        job.steps(30);
+        let sends: Vec<_> = (0..waiting as u64 + 9).map(|number| job.send(0, 1, 1, &number.to_le_bytes())).collect();
+        job.devices[0].flush();
+        sends.into_iter().for_each(|send| assert_eq!(job.finish(0, send).error, None));
+        job.fabric.advance_to(job.fabric.now() + Duration::from_millis(1));
+        job.devices[1].progress();
+        let after_one_turn = job.devices[1].engine.matching.unexpected.len();
+        job.steps(2);
+        let after_three = job.devices[1].engine.matching.unexpected.len();
+        let later: Vec<_> = (0..9).map(|_| job.recv(1, Some(0), Some(1), 8)).collect();
+        for (receive, number) in receives.into_iter().chain(later).zip(0u64..) {
+            assert_eq!(job.finish_recv(1, receive).1, number.to_le_bytes());
+        }
+        // Without the one that opened the connection.
+        (after_one_turn - 1, after_three - 1)
+    };
+    assert_eq!(unexpected(64), (1, 9));
+    assert_eq!(unexpected(15), (9, 9), "few: the turn brings all that has come");
+}
+
+#[test]
 fn messages_of_one_sender_do_not_overtake_each_other() {
     let mut job = Job::pair(&small_limits());
     let lengths = [50_000, 8, 400, 0, 1_101, 300];
