@@ -112,21 +112,18 @@ impl<N: Nic> Proto<N> {
 
     #[inline]
     fn take_messages(&mut self, budget: usize, mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        let (mut messages, expected) = (0, self.size);
-        while messages < budget {
-            // Shown whole where the one copy out of the frames has put it.
-            let Some(length) = self.endpoint.recv(|_, message| {
-                each(message);
-                message.len()
-            }) else {
-                break;
-            };
-            if length != expected {
-                return Err(Broken::Length { got: length, expected });
-            }
-            messages += 1;
+        if budget == 0 {
+            return Ok(0);
         }
-        Ok(messages)
+        let (mut wrong, expected, mut left) = (None, self.size, budget);
+        // Shown whole where the one copy out of the frames has put it.
+        let messages = self.endpoint.recv_each(|_, message| {
+            each(message);
+            wrong = (message.len() != expected).then_some(message.len());
+            left -= 1;
+            left > 0 && wrong.is_none()
+        });
+        wrong.map_or(Ok(messages), |got| Err(Broken::Length { got, expected }))
     }
 }
 
