@@ -148,12 +148,12 @@ fn send_side<N: Nic>(endpoint: &mut Endpoint<N>, peer: PeerId, messages: u64) {
 
 #[inline(never)]
 fn receive_side<N: Nic>(endpoint: &mut Endpoint<N>) -> u64 {
-    let mut messages = 0;
     endpoint.poll();
-    while endpoint.recv(|_, message| assert_eq!(message, MESSAGE)).is_some() {
-        messages += 1;
-    }
-    messages
+    let messages = endpoint.recv_each(|_, message| {
+        assert_eq!(message, MESSAGE);
+        true
+    });
+    messages as u64
 }
 
 #[inline(never)]

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use sidelane_mpi::adi::{
-    Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, host_identity,
+    Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, Status,
+    host_identity,
 };
 use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
@@ -23,15 +24,19 @@ pub struct Mpi {
     /// What every send sends; written, or another buffer in its place, only while none is under way.
     outgoing: Buffer,
     sends: VecDeque<Request>,
-    /// Where receives put messages: the front one belongs to the oldest receive.
-    rooms: VecDeque<Buffer>,
-    receives: VecDeque<Request>,
-    /// Rooms without a receive: [`Transport::recv`] posts one for each first of all, as a program does that calls MPI_Recv
-    /// when it has answered.
-    free: Vec<Buffer>,
+    rooms: Rooms,
     size: usize,
     window: usize,
     answers: Option<Answers>,
+}
+
+/// Where receives put messages, one after the other, and again from the first. [`Transport::recv`] posts a receive for each that has
+/// none first of all, as a program does that calls MPI_Recv when it has answered.
+struct Rooms {
+    rooms: Box<[Buffer]>,
+    /// Of the oldest receive.
+    first: usize,
+    receives: VecDeque<Request>,
 }
 
 /// Every [`WINDOW`] messages one way wait for an answer of a byte, as in osu_mbw_mr and osu_bw.
@@ -74,14 +79,12 @@ impl Mpi {
             other: 1 - number,
             outgoing: Buffer::new(size),
             sends: VecDeque::with_capacity(WINDOW),
-            rooms: VecDeque::new(),
-            receives: VecDeque::new(),
-            free: (0..window).map(|_| Buffer::new(size)).collect(),
+            rooms: Rooms::new(window, size),
             size,
             window,
             answers: None,
         };
-        mpi.post_free();
+        mpi.rooms.post(&mut mpi.device, mpi.other);
         Ok(mpi)
     }
 
@@ -144,16 +147,6 @@ impl Mpi {
         self.flush()
     }
 
-    #[inline]
-    fn post_free(&mut self) {
-        while let Some(mut room) = self.free.pop() {
-            // SAFETY: the buffer stays in `rooms` until its receive is over, and is not touched before.
-            let lent = unsafe { Incoming::lend(&raw mut *room) };
-            self.rooms.push_back(room);
-            self.receives.push_back(self.device.recv(from(self.other, TAG), lent));
-        }
-    }
-
     /// Ends sends that are over. Returns how many are not.
     #[inline]
     fn reap(&mut self) -> Result<usize, Broken> {
@@ -171,23 +164,58 @@ impl Mpi {
     fn take(&mut self, budget: usize, each: &mut impl FnMut(&[u8])) -> Result<usize, Broken> {
         let mut messages = 0;
         while messages < budget
-            && let Some(request) = self.receives.front()
-            && let Some(status) = self.device.poll(*request)
+            && let Some(receive) = self.rooms.receives.front()
+            && let Some(status) = self.device.poll(*receive)
         {
-            self.receives.pop_front();
-            let Some(room) = self.rooms.pop_front() else { break };
             if status.error.is_some() {
                 return Err(Broken::PeerGone);
             }
             if status.bytes != self.size {
                 return Err(Broken::Length { got: status.bytes, expected: self.size });
             }
-            each(&room);
-            self.free.push(room);
+            each(self.rooms.pass());
             messages += 1;
         }
         self.answer(messages)?;
         Ok(messages)
+    }
+}
+
+impl Rooms {
+    fn new(window: usize, size: usize) -> Self {
+        let rooms = (0..window).map(|_| Buffer::new(size)).collect();
+        Self { rooms, first: 0, receives: VecDeque::with_capacity(window) }
+    }
+
+    /// Posts a receive for each room without one.
+    #[inline]
+    fn post(&mut self, device: &mut Device, other: u32) {
+        while self.receives.len() < self.rooms.len() {
+            let behind = self.first + self.receives.len();
+            let at = if behind < self.rooms.len() { behind } else { behind - self.rooms.len() };
+            // SAFETY: the buffer stays what it is until its receive is over, and is not touched before.
+            let lent = unsafe { Incoming::lend(&raw mut *self.rooms[at]) };
+            self.receives.push_back(device.recv(from(other, TAG), lent));
+        }
+    }
+
+    /// The oldest receive is over: shows what it has received.
+    #[inline]
+    fn pass(&mut self) -> &[u8] {
+        self.receives.pop_front();
+        let room = self.first;
+        self.first = if room + 1 < self.rooms.len() { room + 1 } else { 0 };
+        &self.rooms[room]
+    }
+
+    /// The only room, when nothing is received into it.
+    #[inline]
+    fn single(&mut self) -> Option<&mut Buffer> {
+        if self.receives.is_empty() {
+            <&mut [Buffer; 1]>::try_from(&mut *self.rooms).ok().map(|[room]| room)
+        } else {
+            None
+        }
     }
 }
 
@@ -217,9 +245,7 @@ impl Transport for Mpi {
         if !self.may_send()? {
             return Ok(false);
         }
-        if window == 1
-            && let Some(received) = self.free.last_mut()
-        {
+        if let Some(received) = self.rooms.single() {
             // As `p2p.c` does. Bytes that nobody writes anew are in their reader's cache already (`bench/NOTES.md`, 62).
             std::mem::swap(&mut self.outgoing, received);
         }
@@ -230,7 +256,12 @@ impl Transport for Mpi {
         // SAFETY: the buffer lives as long as the device, whether it stays `outgoing` or becomes a room, and is neither written nor
         // exchanged while a send is under way.
         let lent = unsafe { Outgoing::lend(&raw const *self.outgoing) };
-        self.sends.push_back(self.device.send(self.other, envelope, lent, Mode::Standard));
+        let send = self.device.send(self.other, envelope, lent, Mode::Standard);
+        match self.device.poll(send) {
+            None => self.sends.push_back(send),
+            Some(Status { error: None, .. }) => {}
+            Some(Status { error: Some(error), .. }) => return Err(Broken::driver(error)),
+        }
         Ok(true)
     }
 
@@ -243,7 +274,7 @@ impl Transport for Mpi {
 
     #[inline]
     fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        self.post_free();
+        self.rooms.post(&mut self.device, self.other);
         let waiting = self.take(budget, &mut each)?;
         if waiting > 0 {
             return Ok(waiting);

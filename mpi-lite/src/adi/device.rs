@@ -31,7 +31,7 @@ pub struct Device {
     pub(super) ports: Vec<Port>,
     pub(super) engine: Engine,
     pub(super) patience: Patience,
-    /// Sends that were handed to a port since anything was flushed.
+    /// Sends that were handed to a port since the last turn or flush.
     pub(super) unflushed: u32,
     pub(super) services: Vec<(u32, Box<dyn Service>)>,
     pub(super) watch: Option<Box<dyn Service>>,
@@ -141,8 +141,9 @@ impl Device {
     /// Puts on the wire what was sent.
     #[inline]
     pub fn flush(&mut self) {
-        if self.unflushed > 0 {
-            self.unflushed = 0;
+        let unflushed = std::mem::take(&mut self.unflushed);
+        // One that begins a train goes at once.
+        if unflushed > 0 && unflushed % TOGETHER != 1 {
             self.flush_ports();
         }
     }
