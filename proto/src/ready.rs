@@ -50,16 +50,16 @@ impl Ready {
         self.left -= taken;
         conn.ready = conn.has_message();
         if !conn.ready || self.left == 0 {
-            self.skip();
+            self.end_turn();
             if conn.ready {
                 self.peers.push_back(conn.id.index);
             }
         }
     }
 
-    /// The front one has nothing.
+    /// The front one's turn is over.
     #[inline]
-    pub fn skip(&mut self) {
+    pub fn end_turn(&mut self) {
         self.left = TURNS;
         self.peers.pop_front();
     }

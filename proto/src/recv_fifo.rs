@@ -200,7 +200,7 @@ impl RecvFifo {
     }
 
     /// Shows messages as [`Self::take`] does until `take` is false, `most` were shown, or something else comes than a short one that stands
-    /// behind the one before it. How many were shown.
+    /// behind the one before it; what else is at the front is taken alone. How many were shown.
     #[inline]
     pub fn take_run(&mut self, most: u32, spares: &mut Spares, mut take: impl FnMut(&[u8]) -> bool) -> Taken<u32> {
         let head = self.ring.head();
@@ -217,7 +217,14 @@ impl RecvFifo {
             }
         }
         drop(run);
-        if shown > 0 { Taken::Message(shown) } else { self.take(spares, |message, _| u32::from(take(message)).max(1)) }
+        if shown > 0 {
+            Taken::Message(shown)
+        } else {
+            self.take(spares, |message, _| {
+                take(message);
+                1
+            })
+        }
     }
 
     /// True when a message, or the peer's close, waits.

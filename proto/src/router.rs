@@ -259,25 +259,12 @@ impl Router {
     #[inline]
     fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let mut take = Some(take);
-        while let Some(index) = self.ready.front() {
-            let Self { peers, turn, ready, .. } = self;
-            let Some(conn) = peers.at(index) else {
-                ready.skip();
-                continue;
-            };
+        let taken = self.at_front(|conn, turn, _| {
             let id = conn.id;
             let taken = conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer));
-            ready.on_taken(1, conn);
-            if seldom(conn.is_urgent()) {
-                self.activate(index);
-            }
-            if taken.is_some() {
-                self.turn.counters.messages_received += 1;
-                return taken;
-            }
-            self.after_change(index);
-        }
-        None
+            taken.map(|result| (result, 1))
+        });
+        taken.map(|(result, _)| result)
     }
 
     /// Shows messages as [`Self::recv`] does until `take` is false or none waits. How many were shown.
@@ -287,30 +274,46 @@ impl Router {
         if !self.turn.lone.is_empty() {
             total += usize::from(self.recv(|from, message, _| goes_on = take(from, message)).is_some());
         }
-        while goes_on && let Some(index) = self.ready.front() {
+        while goes_on {
+            let shown = self.at_front(|conn, turn, most| {
+                let id = conn.id;
+                let shown = conn.recv_run(turn, most, |message| {
+                    goes_on = take(id, message);
+                    goes_on
+                });
+                shown.map(|shown| ((), shown))
+            });
+            let Some(((), shown)) = shown else { break };
+            total += shown as usize;
+        }
+        total
+    }
+
+    /// What `take` gets from the first peer whose turn it is and that has something, and how many messages that was; it is told how many
+    /// it may take.
+    #[inline]
+    fn at_front<R>(
+        &mut self,
+        mut take: impl FnMut(&mut Conn, &mut TurnContext, u32) -> Option<(R, u32)>,
+    ) -> Option<(R, u32)> {
+        while let Some(index) = self.ready.front() {
             let Self { peers, turn, ready, .. } = self;
             let Some(conn) = peers.at(index) else {
-                ready.skip();
+                ready.end_turn();
                 continue;
             };
-            let id = conn.id;
-            let shown = conn.recv_run(turn, ready.left(), |message| {
-                goes_on = take(id, message);
-                goes_on
-            });
-            ready.on_taken(shown.unwrap_or(1), conn);
+            let taken = take(conn, turn, ready.left());
+            ready.on_taken(taken.as_ref().map_or(1, |(_, messages)| *messages), conn);
             if seldom(conn.is_urgent()) {
                 self.activate(index);
             }
-            match shown {
-                Some(shown) => {
-                    self.turn.counters.messages_received += u64::from(shown);
-                    total += shown as usize;
-                }
-                None => self.after_change(index),
+            if let Some((_, messages)) = &taken {
+                self.turn.counters.messages_received += u64::from(*messages);
+                return taken;
             }
+            self.after_change(index);
         }
-        total
+        None
     }
 
     /// A connection, and what a turn lends to it.

@@ -155,6 +155,13 @@ fn of_large_frames_a_turn_takes_half_as_many() {
 /// Everybody floods one endpoint that takes few messages a turn, and is flooded by it: nobody gets much less than others.
 #[test]
 fn peers_of_one_endpoint_are_served_alike() {
+    for at_once in [false, true] {
+        serve_all_alike(at_once);
+    }
+}
+
+/// What it takes is taken `at_once`, or one by one.
+fn serve_all_alike(at_once: bool) {
     const PEERS: u32 = 32;
     let fabric = Fabric::new(1);
     let config = Config { send_fifo: 16 << 10, recv_fifo: 16 << 10, ..small() };
@@ -174,14 +181,13 @@ fn peers_of_one_endpoint_are_served_alike() {
         for id in &ids {
             while endpoints[0].send(*id, &[2; 100]).is_ok() {}
         }
-        // One by one, or at once, which ends within a peer's turn too.
         let mut few = 100;
         let mut take = |from, _: &[u8]| {
             *taken.entry(from).or_default() += 1;
             few -= 1;
             few > 0
         };
-        if turns % 2 == 0 {
+        if at_once {
             _ = endpoints[0].recv_each(take)
         } else {
             while endpoints[0].recv(&mut take) == Some(true) {}

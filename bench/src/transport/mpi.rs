@@ -167,13 +167,14 @@ impl Mpi {
             && let Some(receive) = self.rooms.receives.front()
             && let Some(status) = self.device.poll(*receive)
         {
+            let room = self.rooms.pass();
             if status.error.is_some() {
                 return Err(Broken::PeerGone);
             }
             if status.bytes != self.size {
                 return Err(Broken::Length { got: status.bytes, expected: self.size });
             }
-            each(self.rooms.pass());
+            each(room);
             messages += 1;
         }
         self.answer(messages)?;
@@ -211,10 +212,9 @@ impl Rooms {
     /// The only room, when nothing is received into it.
     #[inline]
     fn single(&mut self) -> Option<&mut Buffer> {
-        if self.receives.is_empty() {
-            <&mut [Buffer; 1]>::try_from(&mut *self.rooms).ok().map(|[room]| room)
-        } else {
-            None
+        match &mut *self.rooms {
+            [room] if self.receives.is_empty() => Some(room),
+            _ => None,
         }
     }
 }

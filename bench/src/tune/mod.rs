@@ -252,7 +252,7 @@ const SIZES: [usize; 9] = [4 << 10, 8 << 10, 15 << 10, 24 << 10, 32 << 10, 60 <<
 /// Between eager, data, put and pull.
 const SWITCHES_MOST: usize = 3;
 
-/// Half of what a peer may send unasked (`Config::credit`): one more is always under way. Longer ones are announced.
+/// Less than half of what a peer may send unasked (`Config::credit`): one more is always under way. Longer ones are announced.
 const EAGER_MOST: usize = 256 << 10;
 
 /// Less than this is what two series of this length differ by on a machine that changes its pace (NOTES.md 1).

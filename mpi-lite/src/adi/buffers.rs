@@ -9,9 +9,9 @@ pub(super) struct Buffers {
 }
 
 /// The smallest size: a message of a few words.
-const LEAST: usize = 64;
+const LEAST: usize = 32;
 /// Up to 512 KiB; longer ones go back to the system.
-const SIZES: usize = 14;
+const SIZES: usize = 15;
 
 impl Buffers {
     /// A copy of `bytes`.

@@ -109,7 +109,9 @@ impl Default for Config {
             on_host: Limits::SHARED_MEMORY,
             paired: Limits::PAIR,
             off_host: Limits::NETWORK,
-            credit: 512 << 10,
+            // In units of 32 B more than FIFOs hold of the shortest messages, 20 B each on the way: who receives more slowly than it is sent
+            // to fills those first. Without credit each message is announced, which made a flood of 8 B half as quick (bench/NOTES.md 70).
+            credit: 640 << 10,
             single_copy: true,
             // 0.3 ms. Half of it is longer than a MiB is copied: see `comm/collective/queue.rs`.
             patience: Patience { spin: 4_000, yields: 100 },

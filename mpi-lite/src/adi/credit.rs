@@ -18,7 +18,7 @@ pub(super) struct Credit {
 }
 
 /// Bytes of a unit: the least that a message takes.
-const UNIT: usize = 64;
+const UNIT: usize = 32;
 
 impl Credit {
     /// Both sides begin with a window of `bytes`, which all processes of a job agree on.

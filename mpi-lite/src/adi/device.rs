@@ -31,8 +31,8 @@ pub struct Device {
     pub(super) ports: Vec<Port>,
     pub(super) engine: Engine,
     pub(super) patience: Patience,
-    /// Sends that were handed to a port since the last turn or flush.
-    pub(super) unflushed: u32,
+    /// Sends since the last turn or flush, of which some may wait for one.
+    pub(super) sends: u32,
     pub(super) services: Vec<(u32, Box<dyn Service>)>,
     pub(super) watch: Option<Box<dyn Service>>,
     /// Who else knows of processes that are gone.
@@ -76,9 +76,9 @@ impl Device {
             return self.engine.send_own(key, bytes, sync);
         }
         let request = self.engine.send(&mut self.ports, to, key, bytes, sync);
-        self.unflushed += 1;
+        self.sends += 1;
         // The first one since the last turn goes at once, for who sends it and computes on; the next ones share frames.
-        if self.unflushed % TOGETHER == 1 {
+        if self.last_goes_at_once() {
             self.flush_ports();
         }
         request
@@ -124,7 +124,7 @@ impl Device {
     /// One turn of every port. True if anything came.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        self.unflushed = 0;
+        self.sends = 0;
         let mut moved = false;
         for at in 0..self.ports.len() {
             moved |= self.engine.turn(&mut self.ports, at);
@@ -141,11 +141,19 @@ impl Device {
     /// Puts on the wire what was sent.
     #[inline]
     pub fn flush(&mut self) {
-        let unflushed = std::mem::take(&mut self.unflushed);
-        // One that begins a train goes at once.
-        if unflushed > 0 && unflushed % TOGETHER != 1 {
-            self.flush_ports();
+        if self.sends > 0 {
+            let has_gone = self.last_goes_at_once();
+            self.sends = 0;
+            if !has_gone {
+                self.flush_ports();
+            }
         }
+    }
+
+    /// True of a send that waits for no other.
+    #[inline]
+    const fn last_goes_at_once(&self) -> bool {
+        self.sends % TOGETHER == 1
     }
 
     /// How a request ended; it is freed. `None` while it is under way.
@@ -256,11 +264,11 @@ impl Device {
     fn look_around(&mut self) -> bool {
         while let Some(gone) = self.informant.as_mut().and_then(|ask| ask()) {
             if (gone as usize) < self.engine.processes.len() && gone != self.engine.own {
-                self.engine.lose(&mut self.ports, gone);
+                self.engine.lose_behind_what_came(&mut self.ports, gone);
             }
         }
         let Some(gone) = self.living.look(self.now(), &self.engine.processes) else { return false };
-        gone.into_iter().for_each(|process| self.engine.lose(&mut self.ports, process));
+        gone.into_iter().for_each(|process| self.engine.lose_behind_what_came(&mut self.ports, process));
         true
     }
 

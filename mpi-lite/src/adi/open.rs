@@ -90,7 +90,7 @@ impl Device {
             ports,
             engine,
             patience,
-            unflushed: 0,
+            sends: 0,
             services: Vec::new(),
             watch: None,
             informant: None,

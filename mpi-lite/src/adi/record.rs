@@ -117,7 +117,8 @@ pub(super) enum Unasked<'a> {
     Part { at: u64, bytes: &'a [u8] },
 }
 
-/// The credit that an eager message's record brings, its key and its bytes. `None`: it is another record, or cannot be read.
+/// The credit that an eager message's record brings, its key and its bytes. `None`: it is another record, or cannot be read. Not of what
+/// another process may be writing: [`parse_shared`].
 #[inline]
 pub(super) fn parse_eager(message: &[u8]) -> Option<(u16, Key, &[u8])> {
     let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;

@@ -267,7 +267,7 @@ mod tests {
         for (text, says) in [
             (String::new(), "EOF"),
             (with("tuning/2", "tuning/9"), "its schema is `sidelane-tuning/9`, not `sidelane-tuning/2`"),
-            (with("1000", "900000"), "uring: at most 262144 bytes"),
+            (with("1000", "900000"), "uring: at most 327680 bytes"),
             (with("\"prefix\"", "\"suffix\""), "unknown field `suffix`"),
             (with("ring\"]", "rung\"]"), "line 1: `rung` is no algorithm of allreduce"),
         ] {

@@ -320,13 +320,12 @@ impl Conn {
 
     #[inline]
     fn after_take<R>(&mut self, turn: &mut TurnContext, taken: Taken<R>) -> Option<R> {
+        // Also where nothing is left: who panicked on a message has taken some, and nobody has said so.
+        if !matches!(taken, Taken::Close) && matches!(self.phase, Phase::Open | Phase::Closing) {
+            self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
+        }
         match taken {
-            Taken::Message(result) => {
-                if matches!(self.phase, Phase::Open | Phase::Closing) {
-                    self.ack.on_credit(self.inbox.grant(), self.path.recv_capacity);
-                }
-                Some(result)
-            }
+            Taken::Message(result) => Some(result),
             Taken::Close => {
                 self.on_close_taken(turn);
                 None

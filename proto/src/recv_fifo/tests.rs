@@ -149,18 +149,20 @@ fn a_run_ends_before_what_is_no_short_message_and_a_panic_ends_it_behind_its_mes
         });
         (taken, stamps)
     };
-    for body in (1..).zip([8, 8, 8, 700, 8]).flat_map(|(stamp, len)| bodies(stamp, len)) {
+    for body in (1..).zip([8, 8, 8, 8, 8, 700, 8]).flat_map(|(stamp, len)| bodies(stamp, len)) {
         fifo.accept(&body, 1 << 20, &mut spares).unwrap();
     }
     let mut close = [0; RECORD_LEN];
     put_close(&mut close);
     fifo.accept(&close, 1 << 20, &mut spares).unwrap();
-    let panicked = catch_unwind(AssertUnwindSafe(|| fifo.take_run(9, &mut spares, |_| resume_unwind(Box::new(())))));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        fifo.take_run(9, &mut spares, |message| message[0] < 2 || resume_unwind(Box::new(())))
+    }));
     assert!(panicked.is_err());
-    assert_eq!(run(&mut fifo, &mut spares, 1), (Taken::Message(1), vec![2]));
-    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![3]));
-    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![4]));
-    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![5]));
+    assert_eq!(run(&mut fifo, &mut spares, 1), (Taken::Message(1), vec![3]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(2), vec![4, 5]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![6]));
+    assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Message(1), vec![7]));
     assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Close, vec![]));
     assert_eq!(run(&mut fifo, &mut spares, 9), (Taken::Nothing, vec![]));
 }

@@ -1,6 +1,7 @@
 //! Messages and requests: order, room, sleep, bounds.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use sidelane_nic::mem::{Fabric, LineModel};
 use sidelane_nic::rng::Rng;
@@ -142,6 +143,37 @@ fn a_message_is_offered_before_the_fifo_unless_it_is_short_or_something_waits_be
     send(&mut a, LONGER);
     assert_eq!(offered(&mut b, true), [], "a short one stands before it");
     assert_eq!(received(&mut b), [SHORT, LONGER]);
+}
+
+#[test]
+fn whoever_panics_on_the_last_message_gives_the_credit_for_all_back() {
+    let full = || {
+        let [mut a, mut b] = connected(5, 4 << 10);
+        for _ in 0..100 {
+            while a.endpoint.send(a.peer, &[7; 400]).is_ok() {}
+            a.endpoint.poll();
+            b.endpoint.poll();
+        }
+        [a, b]
+    };
+    let [_a, mut b] = full();
+    let held = b.endpoint.recv_each(|_, _| true);
+    let [mut a, mut b] = full();
+    let mut shown = 0;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        b.endpoint.recv_each(|_, _| {
+            shown += 1;
+            shown < held || resume_unwind(Box::new(()))
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(b.endpoint.recv_each(|_, _| true), 0);
+    for _ in 0..4 {
+        b.endpoint.poll();
+        a.endpoint.poll();
+    }
+    b.endpoint.poll();
+    assert!(b.endpoint.recv_each(|_, _| true) > 0, "what a still held comes");
 }
 
 #[test]

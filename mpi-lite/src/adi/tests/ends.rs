@@ -1,6 +1,7 @@
 //! Messages whose context or process ends while they are on the way.
 
 use super::job::{CONTEXT, Job, bytes, small_limits};
+use crate::adi::idle::SELDOM;
 use crate::adi::{Config, Error, Port, Process};
 use sidelane_nic::mem::{Config as NodeConfig, Fabric};
 use sidelane_nic::time::Duration;
@@ -49,6 +50,35 @@ fn a_message_that_has_come_as_a_whole_outlives_its_sender() {
     assert_eq!(status.map(|status| status.error), Some(None));
     assert_eq!(job.received(receive), bytes(1, 50_000));
     assert_eq!(job.devices[1].gone(), [0]);
+}
+
+/// Another channel than messages tells of its end.
+#[test]
+fn messages_that_a_turn_has_left_outlive_their_sender() {
+    let mut job = Job::pair(&Config::default());
+    let expected: Vec<_> = (0..64).map(|_| job.recv(1, Some(0), Some(1), 0)).collect();
+    let last = job.recv(1, Some(0), Some(3), 0);
+    let never = job.recv(1, Some(0), Some(4), 0);
+    // Opens the connection, so that all others come together.
+    job.send(0, 1, 2, &[]);
+    job.steps(30);
+    for tag in std::iter::repeat_n(1, 64).chain([2, 3]) {
+        job.send(0, 1, tag, &[]);
+    }
+    job.devices[0].flush();
+    job.fabric.advance_to(job.fabric.now() + Duration::from_millis(1));
+    let device = &mut job.devices[1];
+    device.progress();
+    assert!(!device.is_complete(last.request), "the one before it is unexpected");
+    let mut gone = Some(0);
+    device.on_idle_ask(Box::new(move || gone.take()));
+    (0..SELDOM).for_each(|_| device.pass_by());
+    assert_eq!(device.gone(), [0]);
+    for (receive, error) in
+        expected.into_iter().chain([last]).map(|one| (one, None)).chain([(never, Some(Error::ProcFailed))])
+    {
+        assert_eq!(device.poll(receive.request).map(|status| status.error), Some(error));
+    }
 }
 
 /// The first one sees that it lives, by its number.

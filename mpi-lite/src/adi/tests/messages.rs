@@ -58,7 +58,7 @@ fn a_message_alone_in_its_frame_is_taken_from_where_it_came_with_the_credit_on_i
 }
 
 #[test]
-fn behind_a_train_that_receives_waited_for_the_first_unexpected_message_ends_the_turn() {
+fn behind_many_that_were_expected_the_first_unexpected_message_ends_the_turn() {
     let unexpected = |waiting: usize| {
         let mut job = Job::pair(&Config::default());
         let receives: Vec<_> = (0..waiting).map(|_| job.recv(1, Some(0), Some(1), 8)).collect();
@@ -165,9 +165,9 @@ fn what_nobody_receives_is_bounded_and_nothing_is_lost() {
     let mut job = Job::pair(&small_limits());
     let sends: Vec<_> = (0..1_000).map(|stamp| job.send(0, 1, stamp, &bytes(stamp as u32, 200))).collect();
     job.steps(3_000);
-    // 4 KiB of credit are 64 units, and a message of 200 bytes takes four.
+    // 4 KiB of credit are 128 units, and a message of 200 bytes takes seven.
     let complete = sends.iter().filter(|send| job.devices[0].is_complete(**send)).count();
-    assert_eq!(complete, 16);
+    assert_eq!(complete, 18);
     for stamp in (0..1_000).rev() {
         let receive = job.recv(1, Some(0), Some(stamp), 200);
         assert_eq!(job.finish_recv(1, receive).1, bytes(stamp as u32, 200));
@@ -382,8 +382,8 @@ fn who_waits_for_room_for_a_put_is_told_that_nothing_moves_and_sleeps() {
 #[test]
 fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
     let mut job = Job::pair(&small_limits());
-    // 4 KiB of credit are 64 units, and an empty message takes one.
-    for _ in 0..64 {
+    // 4 KiB of credit are 128 units, and an empty message takes one.
+    for _ in 0..128 {
         let sends = [0, 1].map(|to| job.send(0, to, 2, &[]));
         assert!(sends.into_iter().all(|send| job.devices[0].is_complete(send)));
     }
@@ -422,10 +422,10 @@ fn credit_that_came_with_an_announcement_is_given_back_however_that_ends() {
     };
     for once in [received as fn(&mut Job), cancelled, refused] {
         let mut job = Job::pair(&small_limits());
-        // Its first 100 bytes take two units of 64.
+        // Its first 100 bytes take four units of 128.
         (0..40).for_each(|_| once(&mut job));
         job.steps(100);
-        for _ in 0..64 {
+        for _ in 0..128 {
             let send = job.send(0, 1, 3, &[]);
             assert!(job.devices[0].is_complete(send), "all of the credit is there");
         }
