@@ -259,12 +259,11 @@ impl Router {
     #[inline]
     fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
         let mut take = Some(take);
-        let taken = self.at_front(|conn, turn, _| {
+        let mut once = |conn: &mut Conn, turn: &mut TurnContext, _| {
             let id = conn.id;
-            let taken = conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer));
-            taken.map(|result| (result, 1))
-        });
-        taken.map(|(result, _)| result)
+            conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer))
+        };
+        self.at_front(&mut once, |_| 1)
     }
 
     /// Shows messages as [`Self::recv`] does until `take` is false or none waits. How many were shown.
@@ -275,27 +274,27 @@ impl Router {
             total += usize::from(self.recv(|from, message, _| goes_on = take(from, message)).is_some());
         }
         while goes_on {
-            let shown = self.at_front(|conn, turn, most| {
+            let mut run = |conn: &mut Conn, turn: &mut TurnContext, most| {
                 let id = conn.id;
-                let shown = conn.recv_run(turn, most, |message| {
+                conn.recv_run(turn, most, |message| {
                     goes_on = take(id, message);
                     goes_on
-                });
-                shown.map(|shown| ((), shown))
-            });
-            let Some(((), shown)) = shown else { break };
+                })
+            };
+            let Some(shown) = self.at_front(&mut run, |shown| *shown) else { break };
             total += shown as usize;
         }
         total
     }
 
-    /// What `take` gets from the first peer whose turn it is and that has something, and how many messages that was; it is told how many
-    /// it may take.
+    /// What `take` gets from the first peer whose turn it is and that has something; it is told how many messages it may take, and
+    /// `messages` tells how many it has.
     #[inline]
     fn at_front<R>(
         &mut self,
-        mut take: impl FnMut(&mut Conn, &mut TurnContext, u32) -> Option<(R, u32)>,
-    ) -> Option<(R, u32)> {
+        take: &mut impl FnMut(&mut Conn, &mut TurnContext, u32) -> Option<R>,
+        messages: impl Fn(&R) -> u32,
+    ) -> Option<R> {
         while let Some(index) = self.ready.front() {
             let Self { peers, turn, ready, .. } = self;
             let Some(conn) = peers.at(index) else {
@@ -303,12 +302,12 @@ impl Router {
                 continue;
             };
             let taken = take(conn, turn, ready.left());
-            ready.on_taken(taken.as_ref().map_or(1, |(_, messages)| *messages), conn);
+            ready.on_taken(taken.as_ref().map_or(1, &messages), conn);
             if seldom(conn.is_urgent()) {
                 self.activate(index);
             }
-            if let Some((_, messages)) = &taken {
-                self.turn.counters.messages_received += u64::from(*messages);
+            if let Some(some) = &taken {
+                self.turn.counters.messages_received += u64::from(messages(some));
                 return taken;
             }
             self.after_change(index);
