@@ -202,7 +202,12 @@ impl RecvFifo {
     /// Shows messages as [`Self::take`] does until `take` is false, `most` were shown, or something else comes than a short one that stands
     /// behind the one before it; what else is at the front is taken alone. How many were shown.
     #[inline]
-    pub fn take_run(&mut self, most: u32, spares: &mut Spares, mut take: impl FnMut(&[u8]) -> bool) -> Taken<u32> {
+    pub fn take_run(
+        &mut self,
+        most: u32,
+        spares: &mut Spares,
+        mut take: impl FnMut(&[u8], &mut Spares) -> bool,
+    ) -> Taken<u32> {
         let head = self.ring.head();
         let mut run = Shown { len: 0, ring: &mut self.ring };
         let Shown { len: end, ring } = &mut run;
@@ -212,19 +217,18 @@ impl RecvFifo {
             let at = *end + RECORD_LEN;
             *end = at + u16::from_le_bytes([low, high]) as usize;
             shown += 1;
-            if !take(&bytes[at..*end]) || shown == most {
+            if !take(&bytes[at..*end], spares) || shown == most {
                 break;
             }
         }
         drop(run);
         if shown > 0 {
-            Taken::Message(shown)
-        } else {
-            self.take(spares, |message, _| {
-                take(message);
-                1
-            })
+            return Taken::Message(shown);
         }
+        self.take(spares, |message, spares| {
+            take(message, spares);
+            1
+        })
     }
 
     /// True when a message, or the peer's close, waits.

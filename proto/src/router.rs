@@ -1,5 +1,6 @@
 //! Whose is a frame, and whose turn is it: all of an endpoint but its driver.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -243,46 +244,64 @@ impl Router {
         !self.turn.lone.is_empty() || !self.ready.is_empty()
     }
 
-    /// Shows a message that waits, the oldest of its peer, to `take`, and what an answer to its sender goes into: who puts one in activates the peer.
+    /// Shows a message that waits, the oldest of its peer, to `take`.
     #[inline]
-    pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
-        let TurnContext { lone, spares, counters, .. } = &mut self.turn;
-        if let Some((from, message)) = lone.take()
-            && let Some(conn) = self.peers.get(from)
-        {
-            counters.messages_received += 1;
-            return Some(take(from, message, conn.on_lone_taken(spares)));
+    pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
+        if !self.turn.lone.is_empty() {
+            return self.recv_lone(|from, message, _| take(from, message));
         }
         if self.ready.is_empty() { None } else { self.recv_ready(take) }
     }
 
     #[inline]
-    fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
+    fn recv_lone<R>(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> R) -> Option<R> {
+        let TurnContext { lone, spares, counters, .. } = &mut self.turn;
+        let (from, message) = lone.take()?;
+        let conn = self.peers.get(from)?;
+        counters.messages_received += 1;
+        Some(take(from, message, conn.on_lone_taken(spares)))
+    }
+
+    #[inline]
+    fn recv_ready<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
         let mut take = Some(take);
         let mut once = |conn: &mut Conn, turn: &mut TurnContext, _| {
             let id = conn.id;
-            conn.recv(turn, |message, answer| take.take().expect("called once")(id, message, answer))
+            conn.recv(turn, |message| take.take().expect("called once")(id, message))
         };
         self.at_front(&mut once, |_| 1)
     }
 
-    /// Shows messages as [`Self::recv`] does until `take` is false or none waits. How many were shown.
+    /// Shows messages as [`Self::recv`] does, each with what an answer to its sender goes into, until `take` has enough or none waits. How many
+    /// were shown.
     #[inline]
-    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
-        let (mut total, mut goes_on) = (0, true);
-        if !self.turn.lone.is_empty() {
-            total += usize::from(self.recv(|from, message, _| goes_on = take(from, message)).is_some());
+    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>) -> AfterMessage) -> usize {
+        let answers = &mut Answers { router: self, to: Cell::new(NO_PEER), count: Cell::new(0) };
+        let (mut total, goes_on) = (0, Cell::new(true));
+        let mut show = |to: &Cell<u16>, count: &Cell<u64>, from: PeerId, message: &[u8], answer: Answering<'_>| {
+            let after = take(from, message, answer);
+            if after.is_answered {
+                to.set(from.index);
+                count.set(count.get() + 1);
+            }
+            goes_on.set(after.goes_on);
+            after.goes_on
+        };
+        if !answers.router.turn.lone.is_empty() {
+            let Answers { router, to, count } = &mut *answers;
+            let taken = router.recv_lone(|from, message, answer| show(to, count, from, message, answer));
+            total += usize::from(taken.is_some());
+            answers.send();
         }
-        while goes_on {
+        while goes_on.get() {
+            let Answers { router, to, count } = &mut *answers;
             let mut run = |conn: &mut Conn, turn: &mut TurnContext, most| {
                 let id = conn.id;
-                conn.recv_run(turn, most, |message| {
-                    goes_on = take(id, message);
-                    goes_on
-                })
+                conn.recv_run(turn, most, |message, answer| show(to, count, id, message, answer))
             };
-            let Some(shown) = self.at_front(&mut run, |shown| *shown) else { break };
+            let Some(shown) = router.at_front(&mut run, |shown| *shown) else { break };
             total += shown as usize;
+            answers.send();
         }
         total
     }
@@ -443,6 +462,41 @@ impl fmt::Debug for Router {
             .field("rng", &self.rng)
             .finish_non_exhaustive()
     }
+}
+
+/// Answers to what is shown, which go out also when who is shown it panics on a later message.
+struct Answers<'a> {
+    router: &'a mut Router,
+    /// To whom there are some that are not activated yet; NO_PEER: to nobody.
+    to: Cell<u16>,
+    /// How many.
+    count: Cell<u64>,
+}
+
+impl Answers<'_> {
+    #[inline]
+    fn send(&mut self) {
+        let to = self.to.replace(NO_PEER);
+        if to != NO_PEER {
+            self.router.turn.counters.messages_sent += self.count.take();
+            self.router.activate(to);
+        }
+    }
+}
+
+impl Drop for Answers<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.send();
+    }
+}
+
+/// What a message was to who took it.
+pub(crate) struct AfterMessage {
+    /// Further ones are wanted.
+    pub goes_on: bool,
+    /// There is an answer to it, in the FIFO now or by [`crate::Endpoint::send_reserved`] later.
+    pub is_answered: bool,
 }
 
 /// Strangers that are answered in one turn; the rest come again.

@@ -163,14 +163,11 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         if self.endpoint.has_events() {
             self.take_events();
         }
-        let mut messages = 0;
         let Self { endpoint, handlers, peers, counters, owing, replying, .. } = self;
-        while endpoint.recv_answering(|from, message, answer| {
+        let messages = endpoint.recv_answering(|from, message, answer| {
             let outlets = Outlets { short: answer, long: replying };
             incoming::run(handlers, peers, counters, owing, state, from, message, outlets)
-        }) {
-            messages += 1;
-        }
+        });
         if !self.replying.is_empty() {
             self.send_long_replies();
         }

@@ -302,19 +302,24 @@ impl Conn {
         self.path.message_max
     }
 
-    /// Shows the oldest message to `take`, and what an answer to it goes into. After the peer's close was reached, the
-    /// connection winds down.
+    /// Shows the oldest message to `take`. After the peer's close was reached, the connection winds down.
     #[inline]
-    pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8], Answering<'_>) -> R) -> Option<R> {
-        let fifo = &mut self.fifo;
-        let taken = self.inbox.take(&mut turn.spares, |message, spares| take(message, Answering { fifo, spares }));
+    pub fn recv<R>(&mut self, turn: &mut TurnContext, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let taken = self.inbox.take(&mut turn.spares, |message, _| take(message));
         self.after_take(turn, taken)
     }
 
-    /// The same of messages one behind the other ([`RecvFifo::take_run`]): how many were shown.
+    /// The same of messages one behind the other ([`RecvFifo::take_run`]), each with what an answer to it goes into: how many were shown.
     #[inline]
-    pub fn recv_run(&mut self, turn: &mut TurnContext, most: u32, take: impl FnMut(&[u8]) -> bool) -> Option<u32> {
-        let taken = self.inbox.take_run(most, &mut turn.spares, take);
+    pub fn recv_run(
+        &mut self,
+        turn: &mut TurnContext,
+        most: u32,
+        mut take: impl FnMut(&[u8], Answering<'_>) -> bool,
+    ) -> Option<u32> {
+        let fifo = &mut self.fifo;
+        let taken =
+            self.inbox.take_run(most, &mut turn.spares, |message, spares| take(message, Answering { fifo, spares }));
         self.after_take(turn, taken)
     }
 

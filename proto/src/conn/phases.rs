@@ -161,7 +161,7 @@ impl Stage {
 
     fn take(&mut self) -> Outcome {
         let (conn, turn) = self.turn();
-        conn.recv(turn, |_, _| ());
+        conn.recv(turn, |_| ());
         Ok(())
     }
 }
@@ -382,6 +382,10 @@ fn a_message_behind_the_close_finds_no_room_for_an_answer() {
     stage.take().expect("the Close");
     assert_eq!(stage.phase(), "Gone");
     let (conn, turn) = stage.turn();
-    let has_room = conn.recv(turn, |_, answer| answer.fifo.spot(RECORD_LEN + 8, true).is_some());
+    let mut has_room = None;
+    conn.recv_run(turn, 1, |_, answer| {
+        has_room = Some(answer.fifo.spot(RECORD_LEN + 8, true).is_some());
+        true
+    });
     assert_eq!(has_room, Some(false));
 }

@@ -6,7 +6,7 @@ use super::Endpoint;
 use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Counters;
 use crate::queue::PeerQueue;
-use crate::router::Router;
+use crate::router::{AfterMessage, Router};
 use crate::wire::{RECORD_LEN, put_message, put_message_of_two};
 use crate::{PeerId, Refused, SendError};
 
@@ -111,25 +111,21 @@ impl<N: Nic> Endpoint<N> {
     /// Shows a message that waits, the oldest of its peer, and takes it out. Peers take turns.
     #[inline]
     pub fn recv<R>(&mut self, take: impl FnOnce(PeerId, &[u8]) -> R) -> Option<R> {
-        self.router.recv(|peer, message, _| take(peer, message))
+        self.router.recv(take)
     }
 
     /// Shows messages that wait as [`Self::recv`] does, one after the other, until `take` is false or none waits. Returns how many.
     #[inline]
-    pub fn recv_each(&mut self, take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
-        self.router.recv_each(take)
+    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
+        self.router.recv_each(|peer, message, _| AfterMessage { goes_on: take(peer, message), is_answered: false })
     }
 
-    /// Shows a message as [`Self::recv`] does, and what an answer to it goes into; `take` says whether there is one, in the FIFO
-    /// now or by [`Self::send_reserved`] later. False when no message waits.
+    /// Shows all messages that wait, and what an answer to each goes into; `take` says whether there is one, in the FIFO now or by
+    /// [`Self::send_reserved`] later. Returns how many.
     #[inline]
-    pub(crate) fn recv_answering(&mut self, take: impl FnOnce(PeerId, &[u8], Answering<'_>) -> bool) -> bool {
-        let taken = self.router.recv(|peer, message, answer| (peer.index, take(peer, message, answer)));
-        if let Some((index, true)) = taken {
-            self.router.turn.counters.messages_sent += 1;
-            self.router.activate(index);
-        }
-        taken.is_some()
+    pub(crate) fn recv_answering(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>) -> bool) -> usize {
+        self.router
+            .recv_each(|peer, message, answer| AfterMessage { goes_on: true, is_answered: take(peer, message, answer) })
     }
 
     /// Sends an answer that [`Self::recv_answering`] was told of, a record of `len` bytes for which the FIFO to `peer` has kept room; `NoPeer` when that is gone.

@@ -65,7 +65,7 @@ proptest! {
             if in_runs {
                 let mut run = Vec::new();
                 let most = take as u32 + 1;
-                let shown = fifo.take_run(most, &mut spares, |message| {
+                let shown = fifo.take_run(most, &mut spares, |message, _| {
                     run.push(message.to_vec());
                     // Enough is enough even where more may be shown.
                     run.len() < take.max(1)
@@ -143,7 +143,7 @@ fn a_run_ends_before_what_is_no_short_message_and_a_panic_ends_it_behind_its_mes
     let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
     let run = |fifo: &mut RecvFifo, spares: &mut Spares, most| {
         let mut stamps = Vec::new();
-        let taken = fifo.take_run(most, spares, |message| {
+        let taken = fifo.take_run(most, spares, |message, _| {
             stamps.push(message[0]);
             true
         });
@@ -156,7 +156,7 @@ fn a_run_ends_before_what_is_no_short_message_and_a_panic_ends_it_behind_its_mes
     put_close(&mut close);
     fifo.accept(&close, 1 << 20, &mut spares).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        fifo.take_run(9, &mut spares, |message| message[0] < 2 || resume_unwind(Box::new(())))
+        fifo.take_run(9, &mut spares, |message, _| message[0] < 2 || resume_unwind(Box::new(())))
     }));
     assert!(panicked.is_err());
     assert_eq!(run(&mut fifo, &mut spares, 1), (Taken::Message(1), vec![3]));

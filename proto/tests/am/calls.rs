@@ -282,6 +282,21 @@ fn an_index_has_one_handler() {
     let _ = handlers().request(SILENT, |_, _, _, _| {});
 }
 
+#[test]
+fn replies_before_a_handler_that_panics_go_out_at_once() {
+    let mut world = world();
+    let [a, b] = &mut world.nodes;
+    a.am.request(a.peer, ADD, &[1], &[], ReplyRoom::SHORT).unwrap();
+    a.am.request(a.peer, PANIC, &[], &[], ReplyRoom::SHORT).unwrap();
+    b.polls = false;
+    world.pass(Duration::from_millis(1));
+    let [_, b] = &mut world.nodes;
+    assert!(catch_unwind(AssertUnwindSafe(|| b.am.poll(&mut b.state))).is_err());
+    b.polls = true;
+    // Before any timer of either side could bring another frame.
+    assert!(world.run(Duration::from_micros(50), |world| !world.nodes[0].state.sums.is_empty()));
+}
+
 /// Its request is over, however: handled once, answered at most once, and its room comes back.
 #[test]
 fn a_handler_that_panics_has_handled_its_request() {
