@@ -43,7 +43,6 @@ mod lone;
 mod path;
 mod peers;
 mod queue;
-mod ready;
 mod recv_fifo;
 mod reorder;
 mod ring;
