@@ -110,6 +110,8 @@ impl Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adi::Config;
+    use crate::adi::record::EAGER_LEN;
 
     #[test]
     fn what_is_spent_comes_back_by_the_half() {
@@ -144,5 +146,16 @@ mod tests {
         let mut sender = Credit::new(4 * UNIT);
         sender.earn(u16::MAX);
         assert!(!sender.allows(4 * UNIT));
+    }
+
+    /// Else who receives more slowly than it is sent to is asked about each message (`bench/NOTES.md`, 70).
+    #[test]
+    fn fifos_are_full_of_the_shortest_messages_before_the_credit_is_used_up() {
+        let Config { credit, endpoint, .. } = Config::default();
+        // Each is a record of the protocol's, of four bytes and what an empty eager message has.
+        let messages = (endpoint.send_fifo + endpoint.recv_fifo) / (4 + EAGER_LEN);
+        let mut sender = Credit::new(credit);
+        (0..messages).for_each(|_| sender.spend(0));
+        assert!(sender.allows(0));
     }
 }

@@ -41,6 +41,7 @@ mod counters;
 mod credit;
 mod device;
 mod eager;
+mod ending;
 mod engine;
 mod envelope;
 mod idle;
