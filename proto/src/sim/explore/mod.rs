@@ -64,11 +64,13 @@ fn explore<const RELIABLE: bool>(plan: &Plan) -> Result<Found, String> {
     let mut found = Found::default();
     let mut seen = HashSet::new();
     let mut path: Vec<Step> = Vec::new();
-    // One entry for each step of `path`, and one for the beginning: what can still be tried there.
-    let mut open = vec![World::<RELIABLE>::new(plan).steps()];
-    seen.insert(World::<RELIABLE>::new(plan).digest());
-    let mut world = Some(World::<RELIABLE>::new(plan));
-    while let Some(choices) = open.last_mut() {
+    let begin = World::<RELIABLE>::new(plan);
+    let nodes = begin.digests_of_nodes();
+    seen.insert(begin.digest(nodes));
+    // One entry for each step of `path`, and one for the beginning: what can still be tried there, and its nodes' digests.
+    let mut open = vec![(begin.steps(), nodes)];
+    let mut world = Some(begin);
+    while let Some((choices, nodes)) = open.last_mut() {
         let Some(step) = choices.pop() else {
             open.pop();
             path.pop();
@@ -84,7 +86,14 @@ fn explore<const RELIABLE: bool>(plan: &Plan) -> Result<Found, String> {
         if path.len() > STEPS_MAX {
             return Err(told("it does not come to an end".into()));
         }
-        if !seen.insert(here.digest()) {
+        let nodes = here.digests_after_step(*nodes);
+        // That a step leaves a node as it was is asked now and then.
+        debug_assert!(
+            !found.steps.is_multiple_of(64) || nodes == here.digests_of_nodes(),
+            "{}",
+            told(format!("{step:?}"))
+        );
+        if !seen.insert(here.digest(nodes)) {
             path.pop();
             continue;
         }
@@ -94,7 +103,7 @@ fn explore<const RELIABLE: bool>(plan: &Plan) -> Result<Found, String> {
             here.judge_end().map_err(&told)?;
             found.ends += 1;
         }
-        open.push(steps);
+        open.push((steps, nodes));
         world = Some(here);
     }
     found.states = seen.len();

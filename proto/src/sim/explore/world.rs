@@ -33,6 +33,8 @@ pub(super) struct World<const RELIABLE: bool> {
     now: Instant,
     budget: Budget,
     nodes: [Node<RELIABLE>; 2],
+    /// Nodes that the last step changed.
+    turned: [bool; 2],
     /// Who they are for, and what they are; oldest first.
     frames: Vec<(usize, Vec<u8>)>,
     oracle: Oracle,
@@ -75,6 +77,7 @@ impl<const RELIABLE: bool> World<RELIABLE> {
             now,
             budget: plan.budget,
             nodes: [Node::new(0, 0, now, plan), Node::new(1, 0, now, plan)],
+            turned: [false; 2],
             frames: Vec::new(),
             oracle: Oracle::default(),
             operations: Operations::new(),
@@ -126,6 +129,7 @@ impl<const RELIABLE: bool> World<RELIABLE> {
 
     /// Lets `step` happen, and judges what comes of it.
     pub fn take(&mut self, step: Step) -> Result<(), String> {
+        self.turned = [false; 2];
         match step {
             Step::Lose(place) => {
                 self.frames.remove(place);
@@ -172,6 +176,7 @@ impl<const RELIABLE: bool> World<RELIABLE> {
                 self.budget.restarts -= 1;
                 self.oracle.forget_node(1);
                 self.operations.on_restart();
+                self.turned[1] = true;
                 self.nodes[1] = Node::new(1, self.nodes[1].life + 1, self.now, &self.plan);
                 Ok(())
             }
@@ -207,15 +212,32 @@ impl<const RELIABLE: bool> World<RELIABLE> {
         Ok(())
     }
 
-    /// A number for all that the future depends on.
-    pub fn digest(&self) -> u64 {
-        let mut digest = Digest(Vec::with_capacity(1 << 16));
+    /// A number for all of each node that the future depends on.
+    pub fn digests_of_nodes(&self) -> [u64; 2] {
+        [0, 1].map(|number| self.digest_of_node(number))
+    }
+
+    /// The same, where they were `before` ahead of the last step.
+    pub fn digests_after_step(&self, before: [u64; 2]) -> [u64; 2] {
+        [0, 1].map(|number| if self.turned[number] { self.digest_of_node(number) } else { before[number] })
+    }
+
+    fn digest_of_node(&self, number: usize) -> u64 {
+        let node = &self.nodes[number];
+        let mut digest = Digest::default();
+        write!(digest, "{:?}", node.talk).expect("a digest takes all");
+        if !self.plan.operations.is_empty() {
+            write!(digest, "{:?}", node.talk.endpoint().router.turn.rma).expect("a digest takes all");
+        }
+        (node.life, node.peer, node.sent, node.closed, node.dialled, &node.ends).hash(&mut digest);
+        digest.finish()
+    }
+
+    /// A number for all that the future depends on, of nodes with these digests.
+    pub fn digest(&self, nodes: [u64; 2]) -> u64 {
+        let mut digest = Digest::default();
+        nodes.hash(&mut digest);
         for node in &self.nodes {
-            write!(digest, "{:?}", node.talk).expect("a digest takes all");
-            if !self.plan.operations.is_empty() {
-                write!(digest, "{:?}", node.talk.endpoint().router.turn.rma).expect("a digest takes all");
-            }
-            (node.life, node.peer, node.sent, node.closed, node.dialled, &node.ends).hash(&mut digest);
             self.oracle.delivered_of(node.stream).hash(&mut digest);
         }
         let mut frames: Vec<_> = self.frames.iter().collect();
@@ -233,6 +255,7 @@ impl<const RELIABLE: bool> World<RELIABLE> {
 
     /// One turn of a node's loop. Its user takes everything at once.
     fn turn(&mut self, number: usize) -> Result<(), String> {
+        self.turned[number] = true;
         self.nodes[number].talk.endpoint_mut().nic_mut().now = self.now;
         self.nodes[number].poll();
         while !self.plan.lazy && self.take_one(number)? {}
@@ -426,8 +449,9 @@ impl<const RELIABLE: bool> Node<RELIABLE> {
     }
 }
 
-/// Gathers kilobytes in pieces of a few bytes, and makes a number of them at once (CRC-64/NVME): `sim::explore::loss_and_late_acks` takes
-/// 11.2 s of a processor so, and 12.6 where std's hasher is fed each piece (medians of three by turns).
+/// Gathers kilobytes in pieces of a few bytes, and makes a number of them at once (CRC-64/NVME): `sim::explore::loss_and_late_acks` took
+/// 11.2 s of a processor so, and 12.6 where std's hasher is fed each piece (medians of three by turns, when every step made all anew).
+#[derive(Default)]
 struct Digest(Vec<u8>);
 
 impl Hasher for Digest {
