@@ -27,6 +27,12 @@ pub trait Nic {
     /// Never waits for the peer, which need not be there yet: then frames on this link are lost, or find no slot.
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
 
+    /// The way back to the sender of a frame that the last burst has shown: as [`Nic::link`], and none if the driver knows that it has
+    /// gone since. Whoever has its address by then is not meant.
+    fn link_back(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        self.link(to)
+    }
+
     /// The peer of this link is no stranger's invention: our user has named it, or it answered what only it can have got. From now
     /// on a driver may spend on it what it has little of, to make its frames cheaper. Everything works without it.
     fn confirm(&mut self, _link: Link) {}
@@ -126,6 +132,9 @@ pub enum LinkError {
     /// The driver's table of links is full.
     #[error("no room for another peer: this driver holds {0}")]
     TableFull(usize),
+    /// Whoever was to be answered has gone.
+    #[error("{0} has gone")]
+    Gone(LinkAddr),
     /// The system refused.
     #[error("no way to {0}: {1}")]
     Refused(LinkAddr, io::Error),

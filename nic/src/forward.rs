@@ -16,7 +16,7 @@
 /// impl<N: Nic> Nic for OneByOne<N> {
 ///     const RELIABLE: bool = N::RELIABLE;
 ///
-///     forward!(0: caps, link, confirm, unlink, has_unread, tx_slot, tx_slot_before, flush, wait, waker, is_gone, counters, now);
+///     forward!(0: caps, link, link_back, confirm, unlink, has_unread, tx_slot, tx_slot_before, flush, wait, waker, is_gone, counters, now);
 ///
 ///     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
 ///         self.0.rx_burst(budget.min(1), each)
@@ -39,6 +39,12 @@ macro_rules! forward {
         #[inline]
         fn link(&mut self, to: $crate::LinkAddr) -> Result<$crate::Link, $crate::LinkError> {
             self.$nic.link(to)
+        }
+    };
+    (@link_back $nic:tt) => {
+        #[inline]
+        fn link_back(&mut self, to: $crate::LinkAddr) -> Result<$crate::Link, $crate::LinkError> {
+            self.$nic.link_back(to)
         }
     };
     (@confirm $nic:tt) => {

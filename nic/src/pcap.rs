@@ -95,6 +95,12 @@ impl<N: Nic, W: Write> Nic for Capture<N, W> {
         Ok(link)
     }
 
+    fn link_back(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let link = self.nic.link_back(to)?;
+        self.peers.insert(link, to);
+        Ok(link)
+    }
+
     fn unlink(&mut self, link: Link) {
         self.peers.remove(&link);
         self.nic.unlink(link);

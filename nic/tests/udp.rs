@@ -288,6 +288,20 @@ fn frames_of_a_forgotten_link_go_nowhere() {
 }
 
 #[test]
+fn frames_of_a_forgotten_link_do_not_go_to_who_has_its_number_next() {
+    let (mut a, mut first, mut second) = (open(), open(), open());
+    let to_first = link(&mut a, &first);
+    (0..3).for_each(|byte| assert!(commit(&mut a, to_first, &[byte])));
+    a.unlink(to_first);
+    let to_second = link(&mut a, &second);
+    assert_eq!(to_second, to_first);
+    send(&mut a, to_second, b"yours");
+    assert_eq!(receive(&mut second), (b"yours".to_vec(), a.caps().addr));
+    assert_eq!((a.counters().tx_frames, a.counters().tx_failed), (1, 3));
+    pass_quietly(&mut first);
+}
+
+#[test]
 fn address_of_another_family_is_refused() {
     let mut a = open();
     assert!(a.link(LinkAddr::Udp("[::1]:9".parse().unwrap())).is_err());

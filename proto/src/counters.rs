@@ -47,6 +47,8 @@ reasons! {
         TooLong = "rejected.too-long",
         /// A Hello, and there is no room for another peer.
         TableFull = "rejected.table-full",
+        /// A Hello, and the driver knows that its sender has gone since.
+        SenderGone = "rejected.sender-gone",
         /// A Hello from the address of a peer that seems to live. The peer is asked.
         Challenged = "rejected.challenged",
         /// One-sided operations on a region that is not here, or not for this peer, or with another key.

@@ -378,4 +378,4 @@ impl fmt::Debug for Router {
 }
 
 /// Strangers that are answered in one turn; the rest come again.
-const STRANGERS_MAX: usize = 64;
+pub(crate) const STRANGERS_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! Frames arrive as they were sent, where they were sent.
 
-use super::Verdict;
 use super::erased::{Driver, Stage};
 use super::traffic::{check, commit, expect, link, open, payload, receive, receive_rest, send};
+use super::{Stop, Verdict};
 use crate::LinkAddr;
 
 pub(super) fn every_size_arrives(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
@@ -93,7 +93,8 @@ pub(super) fn sender_can_be_answered(stage: &mut dyn Stage<dyn Driver>) -> Verdi
     send(&mut a, to_b, b"question")?;
     let arrivals = receive(&mut b, 1)?;
     let (_, asker): &(Vec<u8>, LinkAddr) = &arrivals[0];
-    let back = link(&mut b, *asker)?;
+    let back = b.link_back(*asker).map_err(|error| Stop::Failed(format!("the way back to {asker}: {error}")))?;
+    check(link(&mut b, *asker)? == back, || format!("the way back to {asker} is another than the way to it"))?;
     send(&mut b, back, b"answer")?;
     expect(&receive(&mut a, 1)?[0], b"answer", b.caps().addr)
 }

@@ -13,6 +13,7 @@ pub(super) trait Driver {
     fn is_reliable(&self) -> bool;
     fn caps(&self) -> &Caps;
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
+    fn link_back(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
     fn confirm(&mut self, link: Link);
     fn unlink(&mut self, link: Link);
     fn rx_burst(&mut self, budget: usize, each: &mut dyn FnMut(&[u8], LinkAddr)) -> usize;
@@ -38,6 +39,10 @@ impl<N: Nic> Driver for N {
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         Nic::link(self, to)
+    }
+
+    fn link_back(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        Nic::link_back(self, to)
     }
 
     fn confirm(&mut self, link: Link) {

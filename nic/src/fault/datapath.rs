@@ -167,7 +167,7 @@ impl<N: Nic> Nic for Fault<N> {
     const RELIABLE: bool = false;
     const NAME: &'static str = N::NAME;
 
-    forward!(inner: caps, link, confirm, has_unread, waker, is_gone, diagnosis, now);
+    forward!(inner: caps, link, link_back, confirm, has_unread, waker, is_gone, diagnosis, now);
 
     fn unlink(&mut self, link: Link) {
         self.held.retain(|Reverse(held)| held.link != link.0);

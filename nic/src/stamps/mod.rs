@@ -141,7 +141,7 @@ impl<N: Nic> Nic for Stamped<N> {
     const RELIABLE: bool = N::RELIABLE;
     const NAME: &'static str = N::NAME;
 
-    forward!(inner: caps, link, confirm, unlink, has_unread, wait, waker, is_gone, counters, diagnosis, now);
+    forward!(inner: caps, link, link_back, confirm, unlink, has_unread, wait, waker, is_gone, counters, diagnosis, now);
 
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {

@@ -91,6 +91,7 @@ impl Nic for Udp {
         if let Some(way) = self.links.get_mut(link) {
             self.sockets.disconnect(way.socket);
         }
+        self.tx.forget(link, &mut self.counters);
         self.links.unlink(link);
     }
 

@@ -114,6 +114,19 @@ impl TxQueue {
         !self.queue.is_empty()
     }
 
+    /// Gives up what is queued for a link that is forgotten: the next one has its number.
+    pub fn forget(&mut self, link: Link, counters: &mut Counters) {
+        let Self { queue, buffers, .. } = self;
+        queue.retain(|queued| {
+            let stays = queued.link != link;
+            if !stays {
+                counters.tx_failed += 1;
+                buffers.free(queued.frame);
+            }
+            stays
+        });
+    }
+
     /// Hands everything queued to the kernel.
     #[inline]
     pub fn flush(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
@@ -156,7 +169,7 @@ impl TxQueue {
         self.settle(counters);
     }
 
-    /// Cuts the queue into runs. Frames whose link is forgotten stay out of them, and are refused.
+    /// Cuts the queue into runs. Frames on a link that there is not stay out of them, and are refused.
     fn form_runs(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets) {
         let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
         runs.clear();

@@ -1,12 +1,12 @@
 //! Frames from those with whom there is no connection: each is answered when the burst that brought it is over.
 
 use sidelane_nic::time::Instant;
-use sidelane_nic::{LinkAddr, Nic, TxSlot};
+use sidelane_nic::{LinkAddr, LinkError, Nic, TxSlot};
 
 use super::Endpoint;
 use crate::conn::{Conn, open_header};
 use crate::counters::Reject;
-use crate::router::Stranger;
+use crate::router::{STRANGERS_MAX, Stranger};
 use crate::seal::TAG_LEN;
 use crate::wire::{FULL_LEN, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, Tokens, flags};
 
@@ -22,8 +22,9 @@ impl<N: Nic> Endpoint<N> {
                     }
                 }
                 Stranger::Lost { from, tokens } => {
-                    // Nobody asks a second time where nothing is lost.
-                    if !self.send_reset(from, tokens) && N::RELIABLE {
+                    // Nobody asks a second time where nothing is lost, but room is kept for others.
+                    let answered = self.send_reset(from, tokens);
+                    if !answered && N::RELIABLE && self.router.strangers.len() < PUT_OFF_MAX {
                         self.router.strangers.push(Stranger::Lost { from, tokens });
                     }
                 }
@@ -52,7 +53,10 @@ impl<N: Nic> Endpoint<N> {
         if !self.router.has_room(from) {
             return Err(Reject::TableFull);
         }
-        let link = self.nic.link(from).map_err(|_| Reject::TableFull)?;
+        let link = self.nic.link_back(from).map_err(|error| match error {
+            LinkError::Gone(_) => Reject::SenderGone,
+            _ => Reject::TableFull,
+        })?;
         let path = self.path();
         let token = self.router.draw_token();
         let id = self.router.peers.next_id();
@@ -84,10 +88,10 @@ impl<N: Nic> Endpoint<N> {
         }
     }
 
-    /// False when the driver has no room.
+    /// False when the driver has no room. To a peer of which there was a frame once; one that is gone needs none.
     fn send_reset(&mut self, to: LinkAddr, tokens: Tokens) -> bool {
         let header = if N::RELIABLE { PLAIN_LEN } else { FULL_LEN };
-        let Ok(link) = self.nic.link(to) else { return true };
+        let Ok(link) = self.nic.link_back(to) else { return true };
         let job = self.router.turn.job.as_ref();
         let (len, tag) = (header + PING_LEN, if job.is_some() { (TAG_LEN, flags::TAG) } else { (0, 0) });
         let mut sent = false;
@@ -109,3 +113,6 @@ impl<N: Nic> Endpoint<N> {
         sent
     }
 }
+
+/// Answers that wait for room.
+const PUT_OFF_MAX: usize = STRANGERS_MAX / 2;

@@ -105,6 +105,69 @@ fn an_endpoint_on_the_memory_of_one_before_is_met_anew() {
     assert!(taken);
 }
 
+/// Many processes each say something and die before it is read: a Hello, or a frame of a connection that is not here. The next one
+/// that calls is answered, and of the dead nothing stays.
+#[test]
+fn whoever_died_before_it_was_heard_leaves_nothing() {
+    let domain = format!("unheard-{}", std::process::id());
+    let config = Config { display: false, ..Config::default() };
+    let patience = clock::monotonic() + Duration::from_millis(20_000);
+    let mut hub = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), config);
+    let addr = LinkAddr::Shm { endpoint: 0 };
+    let [mut stray, mut to] = connected(7, 1 << 12);
+    stray.endpoint.send(stray.peer, b"stray").unwrap();
+    stray.endpoint.flush();
+    let mut frame = Vec::new();
+    to.endpoint.nic_mut().rx_burst(1, |bytes, _| frame.extend_from_slice(bytes));
+    for number in 1..=100 {
+        let mut nic = ShmNic::open(&domain, Some(number)).unwrap();
+        if number % 10 == 0 {
+            let mut caller = Endpoint::new(nic, config);
+            caller.connect(addr).unwrap();
+            while caller.nic().counters().tx_frames == 0 {
+                assert!(clock::monotonic() < patience, "no room for a Hello");
+                caller.poll();
+            }
+            continue;
+        }
+        let to_hub = nic.link(addr).unwrap();
+        loop {
+            assert!(clock::monotonic() < patience, "no room for a frame");
+            nic.rx_burst(0, |_, _| ());
+            let Some(mut slot) = nic.tx_slot(to_hub, frame.len()) else { continue };
+            slot.copy_from_slice(&frame);
+            slot.commit();
+            break;
+        }
+    }
+    let mut last = Endpoint::new(ShmNic::open(&domain, Some(101)).unwrap(), config);
+    // Those before it have gone when the hub hears of it.
+    let to_last = hub.nic_mut().link(LinkAddr::Shm { endpoint: 101 }).unwrap();
+    while hub.nic_mut().tx_slot(to_last, 1).is_none() {
+        assert!(clock::monotonic() < patience, "no way to the last one");
+        hub.nic_mut().rx_burst(0, |_, _| ());
+    }
+    last.connect(addr).unwrap();
+    while !matches!(last.poll_event(), Some(Event::Connected { .. })) {
+        assert!(clock::monotonic() < patience, "nobody answers: {:?}", hub.counters());
+        hub.poll();
+        last.poll();
+    }
+    drop(last);
+    while hub.peers() > 0 {
+        assert!(clock::monotonic() < patience, "{} stay", hub.peers());
+        hub.poll();
+    }
+    while hub.poll_event().is_some() {}
+    // The first may end for what the driver had told.
+    let deadlines = [(); 2].map(|()| {
+        let deadline = clock::monotonic() + Duration::from_millis(20);
+        hub.wait(Some(deadline)).unwrap();
+        deadline
+    });
+    assert!(clock::monotonic() >= deadlines[1], "it does not sleep");
+}
+
 /// A process that dies tells nobody, and its peer looks for that once a keep-alive.
 #[test]
 fn the_successor_of_one_that_died_is_met_at_once() {

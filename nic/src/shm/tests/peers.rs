@@ -54,6 +54,54 @@ fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
     }
 }
 
+/// What it asked for is shown after its end: nobody is called for that, and who has its number by then is another.
+#[test]
+fn there_is_no_way_back_to_one_that_has_gone_while_its_words_waited() {
+    let domain = domain("back");
+    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let to_hub = peer.link(hub.caps().addr).unwrap();
+    send(&mut peer, to_hub, 1);
+    drop(peer);
+    polled("an end", &mut hub, 0, |hub| hub.by_endpoint.contains_key(&1) && wire(hub, 1).hung_up);
+    let mut next = ShmNic::open(&domain, Some(1)).unwrap();
+    let to_hub = next.link(hub.caps().addr).unwrap();
+    send(&mut next, to_hub, 2);
+    polled("the next life", &mut hub, 0, |hub| !hub.successors.is_empty());
+    let is_gone = |result| matches!(result, Err(LinkError::Gone(LinkAddr::Shm { endpoint: 1 })));
+    assert!(is_gone(hub.link_back(address(1))));
+    assert_eq!(hub.rx_burst(1, |word, _| assert_eq!(word, [1])), 1);
+    assert!(is_gone(hub.link_back(address(1))));
+    assert_eq!(receive(&mut hub).0, 2);
+    let back = hub.link_back(address(1)).unwrap();
+    assert_eq!(hub.link(address(1)).unwrap(), back);
+    send(&mut hub, back, 3);
+    assert_eq!(receive(&mut next).0, 3);
+    assert!(matches!(hub.link_back(address(2)), Err(LinkError::Gone(_))), "nobody was ever there");
+}
+
+#[test]
+fn room_that_nobody_waits_for_any_more_keeps_nobody_awake() {
+    let domain = domain("room");
+    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let to_peer = hub.link(address(1)).unwrap();
+    send(&mut hub, to_peer, 1);
+    assert_eq!(receive(&mut peer).0, 1);
+    while commit(&mut hub, to_peer, 2) {}
+    hub.unlink(to_peer);
+    hub.flush();
+    while peer.rx_burst(64, |_, _| ()) > 0 {}
+    assert!(wire(&hub, 1).tx.may_have_room());
+    // The first may end for what the steward had told.
+    let deadlines = [(); 2].map(|()| {
+        let deadline = hub.now() + Duration::from_millis(20);
+        hub.wait(Some(deadline)).unwrap();
+        deadline
+    });
+    assert!(hub.now() >= deadlines[1], "it does not sleep");
+}
+
 /// The table is full of those whose number it is anyway.
 #[test]
 fn who_has_a_place_is_linked_anew_when_all_places_are_taken() {
