@@ -272,6 +272,13 @@ impl Device {
         true
     }
 
+    /// A process is gone: others know it, and need not have it from the network.
+    pub(crate) fn lose(&mut self, process: u32) {
+        if !self.engine.peers[process as usize].gone {
+            self.engine.lose_behind_what_came(&mut self.ports, process);
+        }
+    }
+
     /// Forgets a request: it is freed when it is over.
     pub fn free(&mut self, request: Request) {
         if self.engine.requests.get(request).is_some_and(|slot| slot.state != State::Complete) {

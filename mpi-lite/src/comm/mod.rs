@@ -72,7 +72,9 @@ pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use duplicate::Duplicate;
 pub use elements::Elements;
-pub use equivalence::Equivalence;
+pub use equivalence::{Equivalence, Located};
+#[doc(hidden)]
+pub use equivalence::{datatype_of_field, datatype_of_fields};
 pub use error_class::ErrorClass;
 pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};

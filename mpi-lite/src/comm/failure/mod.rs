@@ -31,7 +31,7 @@ use super::{Communicator, ErrorClass, Group};
 /// What all members agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
-    /// The flags of all that are alive combined by "and", bit by bit.
+    /// The flags of all that are alive combined by "and", bit by bit; of an intercommunicator those of the other side.
     pub flag: i32,
     /// Processes that are gone, of which somebody has not said before that it knows it ([`Communicator::failure_ack`]).
     pub unacknowledged: Group,
@@ -76,19 +76,32 @@ impl Communicator {
     }
 
     /// Agrees with all members that are alive, of both sides of an intercommunicator: all get the same, whoever dies
-    /// meanwhile, also in a communicator that was revoked (`MPIX_Comm_agree`).
+    /// meanwhile, also in a communicator that was revoked (`MPIX_Comm_agree`). On both sides the same processes, and to each side the
+    /// other's flags.
     pub fn agree(&self, flag: i32) -> Agreed {
         let members = members(&self.0.group, self.0.remote.as_ref());
+        let [ours_at, wanted_at] = self.flag_shifts();
+        let flags = !(u64::from(!flag as u32) << ours_at);
         let acknowledged = self.acknowledged_of_all();
         let mut ours = Ranks::none(members.len());
         let known_to_us = members.iter().enumerate().filter(|(_, process)| acknowledged.contains(process));
         known_to_us.for_each(|(rank, _)| ours.insert(rank));
-        let Verdict { alive, value } = self.decide([&[u64::from(flag as u32)], ours.words()].concat());
+        let Verdict { alive, value } = self.decide(&members, [&[flags], ours.words()].concat());
         let of_all = value.get(1..).and_then(|words| Ranks::from_words(words, members.len()));
         let known = |rank: usize| of_all.as_ref().is_some_and(|of_all| of_all.has(rank));
         let news = members.iter().enumerate().filter(|(rank, _)| !alive.has(*rank) && !known(*rank));
         let unacknowledged = Group::new(news.map(|(_, process)| *process)).expect("each is a member once");
-        Agreed { flag: value.first().map_or(0, |flag| *flag as u32 as i32), unacknowledged }
+        Agreed { flag: value.first().map_or(0, |flags| (*flags >> wanted_at) as u32 as i32), unacknowledged }
+    }
+
+    /// Where in a word of flags this side's are, and those that it wants: the side of the lowest process has the lower half.
+    fn flag_shifts(&self) -> [u32; 2] {
+        let lowest = |group: &Group| group.processes().iter().min().copied();
+        match &self.0.remote {
+            None => [0, 0],
+            Some(remote) if lowest(&self.0.group) < lowest(remote) => [0, 32],
+            Some(_) => [32, 0],
+        }
     }
 
     /// A communicator of the members that are alive, in their order: those of whom all know the same, also if one dies
@@ -120,7 +133,7 @@ impl Communicator {
         let members = members(&self.0.group, self.0.remote.as_ref());
         let mut living = Group::empty();
         let id = self.agree_by(Key::Living { of: self.0.id }, |_, offer| {
-            let Verdict { alive, value } = self.decide(offer.to_vec());
+            let Verdict { alive, value } = self.decide(&members, offer.to_vec());
             living = Group::new(alive.iter().map(|rank| members[rank])).expect("each is a member once");
             let mut all = NOTHING;
             all.iter_mut().zip(value).for_each(|(into, word)| *into = word);
@@ -129,14 +142,19 @@ impl Communicator {
         Ok((id, living))
     }
 
-    /// What all that are alive agree on: at least their offers, combined by "and".
-    fn decide(&self, offer: Vec<u64>) -> Verdict {
+    /// What all that are alive of `members` agree on: at least their offers, combined by "and". Whoever is not alive is gone for this
+    /// process too from now on, also if it had never spoken to it: [`Self::failure_ack`] is of that.
+    fn decide(&self, members: &[u32], offer: Vec<u64>) -> Verdict {
         let (failures, name) = (self.0.local.failures(), self.0.in_failures);
         let number = {
             let mut state = self.0.local.lock();
             lock(failures).begin(&mut state.device, name, offer)
         };
-        self.0.local.wait_for(|_| lock(failures).poll(name, number))
+        let verdict = self.0.local.wait_for(|_| lock(failures).poll(name, number));
+        let mut state = self.0.local.lock();
+        let gone = members.iter().enumerate().filter(|(rank, _)| !verdict.alive.has(*rank));
+        gone.for_each(|(_, process)| state.device.lose(*process));
+        verdict
     }
 
     /// Makes it known to the watch, which may know already that it was revoked.

@@ -103,6 +103,26 @@ fn a_flag_is_agreed_upon_and_a_failure_is_an_error_until_all_know_of_it() {
     });
 }
 
+/// Rank 1 has never spoken to the one that is gone, and nothing but the others' verdict tells it.
+#[test]
+fn whoever_is_told_of_a_failure_by_an_agreement_can_acknowledge_it() {
+    in_threads(3, &Config::default(), true, |comm| {
+        if comm.rank() == 2 {
+            comm.recv(&mut [0u8], 0, GOODBYE).unwrap();
+            return leave(comm);
+        }
+        if comm.rank() == 0 {
+            comm.send(&[0u8], 2, GOODBYE).unwrap();
+            assert_eq!(comm.recv(&mut [0u8], 2, 0).map(drop), Err(ErrorClass::ProcFailed));
+        }
+        assert_eq!(comm.agree(1).unacknowledged.processes(), [2]);
+        assert_eq!(comm.failed().processes(), [2]);
+        comm.failure_ack();
+        assert_eq!(comm.agree(1).ok(), Ok(1));
+        assert_eq!(comm.send(&[0u8], 2, 0), Err(ErrorClass::ProcFailed));
+    });
+}
+
 #[test]
 fn ranks_in_another_order_than_their_processes_agree_and_revoke_too() {
     job(3, |world| {
@@ -161,7 +181,11 @@ fn groups_on_both_sides_shrink_together() {
         let left = all.rank() < 2;
         let part = all.split(Some(left.into()), 0).unwrap().unwrap();
         let between = part.intercomm(0, &all, if left { 2 } else { 0 }, 0).unwrap();
-        assert_eq!(between.agree(if left { 3 } else { 6 }).ok(), Ok(2));
+        assert_eq!(
+            between.agree(!(1 << all.rank())).ok(),
+            Ok(if left { !0b1100 } else { !0b0011 }),
+            "the others' flags"
+        );
         if all.rank() == 3 {
             (0..3).for_each(|rank| _ = all.recv(&mut [0u8], rank, GOODBYE).unwrap());
             return leave(all);

@@ -9,13 +9,7 @@ use crate::comm::cartesian::Side;
 #[derive(Debug, Clone, Copy)]
 struct Gapped(u8, u32);
 
-// SAFETY: as C has it, and any bytes are such numbers.
-unsafe impl Equivalence for Gapped {
-    fn datatype() -> Datatype {
-        let of = [Predefined::Uint8.into(), Predefined::Uint32.into()];
-        Datatype::structure(&[1, 1], &[0, 4], &of).unwrap()
-    }
-}
+crate::equivalence!(Gapped { 0, 1 });
 
 #[test]
 fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
