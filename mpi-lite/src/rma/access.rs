@@ -8,7 +8,7 @@ use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 
 use super::combine::is_swappable;
-use super::lent::{Bytes, Lent, Room, Target, part};
+use super::lent::{Bytes, Lent, NOWHERE, Room, Target, part};
 use super::members::tag;
 use super::queue::{Answer, Operation, What};
 use super::request::{Head, Kind};
@@ -32,6 +32,9 @@ impl Window {
     /// # Safety
     /// The buffer can be read, and nobody writes it, until the operation is over: waited for, or flushed, or its epoch closed.
     pub unsafe fn put(&self, turns: &mut impl Turns, from: Lent<'_>, to: Target<'_>) -> Result<Operation, RmaError> {
+        if to.rank == NOWHERE {
+            return Ok(Operation::done(NOWHERE));
+        }
         let size = from.size()?;
         let mut state = self.state();
         let operation = state.begin(to.rank, size, to.size()?)?;
@@ -69,6 +72,9 @@ impl Window {
     /// # Safety
     /// The room can be written, and nobody else uses it, until the operation is over.
     pub unsafe fn get(&self, turns: &mut impl Turns, into: Room<'_>, from: Target<'_>) -> Result<Operation, RmaError> {
+        if from.rank == NOWHERE {
+            return Ok(Operation::done(NOWHERE));
+        }
         let size = from.size()?;
         let mut state = self.state();
         let operation = state.begin(from.rank, size, into.size()?)?;
@@ -100,6 +106,9 @@ impl Window {
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::Accumulate, op, &from, to.datatype)?;
+        if to.rank == NOWHERE {
+            return Ok(Operation::done(NOWHERE));
+        }
         let size = from.size()?;
         let operation = self.state().begin(to.rank, size, to.size()?)?;
         Ok(self.access(turns, operation, &action, Some(&from), None, &to, 0..size))
@@ -119,6 +128,9 @@ impl Window {
         op: &Op,
     ) -> Result<Operation, RmaError> {
         let action = Action::accumulate(Kind::GetAccumulate, op, &from, to.datatype)?;
+        if to.rank == NOWHERE {
+            return Ok(Operation::done(NOWHERE));
+        }
         let size = to.size()?;
         let given = if *op == Op::NoOp { 0 } else { from.size()? };
         if given > size {
@@ -174,6 +186,9 @@ impl Window {
     ) -> Result<Operation, RmaError> {
         if !is_swappable(element) {
             return Err(RmaError::Op);
+        }
+        if rank == NOWHERE {
+            return Ok(Operation::done(NOWHERE));
         }
         let datatype = &Datatype::from(element);
         let to = Target { rank, displacement, count: 1, datatype };

@@ -66,10 +66,13 @@ pub struct Room<'a> {
     pub datatype: &'a Datatype,
 }
 
+/// The target at which nothing is done (`MPI_PROC_NULL`, MPI-4.1 12.3): the operation is over at once, and what it was lent is as before.
+pub const NOWHERE: usize = usize::MAX;
+
 /// What an operation accesses at its target. What is put or combined there has to fit, and may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The target's rank.
+    /// The target's rank, or [`NOWHERE`].
     pub rank: usize,
     /// From where on, in the target's units; of a dynamic window its address there.
     pub displacement: i64,

@@ -65,7 +65,7 @@ mod window;
 use crate::adi::lock;
 
 pub use error::RmaError;
-pub use lent::{Lent, Room, Target};
+pub use lent::{Lent, NOWHERE, Room, Target};
 pub use lock_table::Lock;
 pub use members::{Contexts, Members};
 pub use queue::Operation;

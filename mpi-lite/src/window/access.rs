@@ -3,31 +3,32 @@
 
 use std::slice::{from_mut, from_ref};
 
-use crate::comm::{Equivalence, ErrorClass};
+use crate::comm::{Destination, Equivalence, ErrorClass};
 use crate::op::Op;
 use crate::rma::RmaError;
 
 use super::{Epoch, Kind, begin};
 
+/// At [`Destination::Null`] nothing is done (MPI-4.1 12.3), and what would be fetched stays as it is.
 impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
     /// Copies elements to a rank's part, from `at` on (`MPI_Put`). Returns when `data` may change; they are there when the epoch has
     /// ended, or was flushed.
-    pub fn put(&self, data: &[T], rank: u32, at: usize) -> Result<(), ErrorClass> {
+    pub fn put(&self, data: &[T], rank: impl Into<Destination>, at: usize) -> Result<(), ErrorClass> {
         // SAFETY: `data` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
+        self.window.done(|raw, turns| unsafe { begin::put(raw, turns, data, rank.into(), at) })
     }
 
     /// Copies elements from a rank's part, from `at` on (`MPI_Get`). Returns when they are here. After an error any of them may have
     /// been written.
-    pub fn get(&self, into: &mut [T], rank: u32, at: usize) -> Result<(), ErrorClass> {
+    pub fn get(&self, into: &mut [T], rank: impl Into<Destination>, at: usize) -> Result<(), ErrorClass> {
         // SAFETY: `into` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
+        self.window.done(|raw, turns| unsafe { begin::get(raw, turns, into, rank.into(), at) })
     }
 
     /// Combines elements of a rank's part, from `at` on, with ours: each predefined element atomically for all accumulates
     /// (`MPI_Accumulate`). Returns when `data` may change; it is done there when the epoch has ended, or was flushed.
-    pub fn accumulate(&self, data: &[T], rank: u32, at: usize, op: &Op) -> Result<(), ErrorClass> {
-        self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op)).map(drop)
+    pub fn accumulate(&self, data: &[T], rank: impl Into<Destination>, at: usize, op: &Op) -> Result<(), ErrorClass> {
+        self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank.into(), at, op)).map(drop)
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` may be shorter than `before`, of which
@@ -36,27 +37,33 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         &self,
         data: &[T],
         before: &mut [T],
-        rank: u32,
+        rank: impl Into<Destination>,
         at: usize,
         op: &Op,
     ) -> Result<(), ErrorClass> {
         // SAFETY: `before` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
+        self.window.done(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank.into(), at, op) })
     }
 
-    /// [`Self::get_accumulate`] of one element, which it returns (`MPI_Fetch_and_op`).
-    pub fn fetch_and_op(&self, value: T, rank: u32, at: usize, op: &Op) -> Result<T, ErrorClass> {
+    /// [`Self::get_accumulate`] of one element, which it returns (`MPI_Fetch_and_op`); from nowhere `value`.
+    pub fn fetch_and_op(&self, value: T, rank: impl Into<Destination>, at: usize, op: &Op) -> Result<T, ErrorClass> {
         let mut before = value;
         self.get_accumulate(from_ref(&value), from_mut(&mut before), rank, at, op)?;
         Ok(before)
     }
 
     /// Fetches one element, and puts `new` there if it is equal to `compare`, atomically for all accumulates
-    /// (`MPI_Compare_and_swap`). `Op` of what is no integer.
-    pub fn compare_and_swap(&self, compare: T, new: T, rank: u32, at: usize) -> Result<T, ErrorClass> {
+    /// (`MPI_Compare_and_swap`); from nowhere `compare`. `Op` of what is no integer.
+    pub fn compare_and_swap(
+        &self,
+        compare: T,
+        new: T,
+        rank: impl Into<Destination>,
+        at: usize,
+    ) -> Result<T, ErrorClass> {
         let mut found = compare;
         let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
-        let (rank, at) = (rank as usize, begin::displacement(at));
+        let (rank, at) = (begin::rank_of(rank.into()), begin::displacement(at));
         self.window.done(|raw, turns| {
             let datatype = T::datatype();
             let element = datatype.element_kind().filter(|_| datatype.element_count() == 1).ok_or(RmaError::Op)?;

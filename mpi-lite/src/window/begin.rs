@@ -1,10 +1,10 @@
 //! Operations on others' parts as they begin, of those that wait and of those in a scope: what slices are to the raw calls.
 #![allow(unsafe_code)] // The raw calls take memory by address.
 
-use crate::comm::{Equivalence, Held};
+use crate::comm::{Destination, Equivalence, Held};
 use crate::datatype::Datatype;
 use crate::op::Op;
-use crate::rma::{Lent, Operation, RmaError, Room, Target, Window};
+use crate::rma::{Lent, NOWHERE, Operation, RmaError, Room, Target, Window};
 
 /// # Safety
 ///
@@ -13,7 +13,7 @@ pub(super) unsafe fn put<T: Equivalence>(
     raw: &Window,
     turns: &mut Held,
     data: &[T],
-    rank: u32,
+    rank: Destination,
     at: usize,
 ) -> Result<Operation, RmaError> {
     let datatype = &T::datatype();
@@ -28,7 +28,7 @@ pub(super) unsafe fn get<T: Equivalence>(
     raw: &Window,
     turns: &mut Held,
     into: &mut [T],
-    rank: u32,
+    rank: Destination,
     at: usize,
 ) -> Result<Operation, RmaError> {
     let datatype = &T::datatype();
@@ -42,7 +42,7 @@ pub(super) fn accumulate<T: Equivalence>(
     raw: &Window,
     turns: &mut Held,
     data: &[T],
-    rank: u32,
+    rank: Destination,
     at: usize,
     op: &Op,
 ) -> Result<Operation, RmaError> {
@@ -59,7 +59,7 @@ pub(super) unsafe fn get_accumulate<T: Equivalence>(
     raw: &Window,
     turns: &mut Held,
     (data, before): (&[T], &mut [T]),
-    rank: u32,
+    rank: Destination,
     at: usize,
     op: &Op,
 ) -> Result<Operation, RmaError> {
@@ -77,8 +77,15 @@ pub(super) fn room<'a, T>(elements: &mut [T], datatype: &'a Datatype) -> Room<'a
     Room { address: elements.as_mut_ptr().cast(), count: elements.len(), datatype }
 }
 
-const fn target(rank: u32, at: usize, count: usize, datatype: &Datatype) -> Target<'_> {
-    Target { rank: rank as usize, displacement: displacement(at), count, datatype }
+const fn target(rank: Destination, at: usize, count: usize, datatype: &Datatype) -> Target<'_> {
+    Target { rank: rank_of(rank), displacement: displacement(at), count, datatype }
+}
+
+pub(super) const fn rank_of(to: Destination) -> usize {
+    match to {
+        Destination::Rank(rank) => rank as usize,
+        Destination::Null => NOWHERE,
+    }
 }
 
 /// What does not fit is in no window.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::comm::{Equivalence, ErrorClass, Held};
+use crate::comm::{Destination, Equivalence, ErrorClass, Held};
 use crate::op::Op;
 use crate::rma::{self, Operation, RmaError};
 
@@ -48,26 +48,36 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
 
 impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
     /// Begins [`Epoch::put`].
-    pub fn put(&'scope self, data: &'scope [T], rank: u32, at: usize) -> Result<Request<'scope, T>, ErrorClass> {
+    pub fn put(
+        &'scope self,
+        data: &'scope [T],
+        rank: impl Into<Destination>,
+        at: usize,
+    ) -> Result<Request<'scope, T>, ErrorClass> {
         // SAFETY: `data` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
+        self.add(|raw, turns| unsafe { begin::put(raw, turns, data, rank.into(), at) })
     }
 
     /// Begins [`Epoch::get`]. `into` is seen again after the scope.
-    pub fn get(&'scope self, into: &'scope mut [T], rank: u32, at: usize) -> Result<Request<'scope, T>, ErrorClass> {
+    pub fn get(
+        &'scope self,
+        into: &'scope mut [T],
+        rank: impl Into<Destination>,
+        at: usize,
+    ) -> Result<Request<'scope, T>, ErrorClass> {
         // SAFETY: `into` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
+        self.add(|raw, turns| unsafe { begin::get(raw, turns, into, rank.into(), at) })
     }
 
     /// Begins [`Epoch::accumulate`].
     pub fn accumulate(
         &'scope self,
         data: &'scope [T],
-        rank: u32,
+        rank: impl Into<Destination>,
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
-        self.add(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op))
+        self.add(|raw, turns| begin::accumulate(raw, turns, data, rank.into(), at, op))
     }
 
     /// Begins [`Epoch::get_accumulate`]. `before` is seen again after the scope.
@@ -75,12 +85,12 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         &'scope self,
         data: &'scope [T],
         before: &'scope mut [T],
-        rank: u32,
+        rank: impl Into<Destination>,
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
         // SAFETY: as of `get`.
-        self.add(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
+        self.add(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank.into(), at, op) })
     }
 
     fn add(

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::comm::{Equivalence, ErrorClass, ErrorHandler};
+use crate::comm::{Destination, Equivalence, ErrorClass, ErrorHandler};
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 use crate::window::Lock;
@@ -246,6 +246,26 @@ fn who_gets_again_and_again_serves_others() {
             }
         }
         drop(epoch);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_done_nowhere() {
+    job(2, |comm| {
+        let mut window = comm.window::<u32>(1).unwrap();
+        let epoch = window.fence().unwrap();
+        let (mut room, nowhere) = ([7u32; 2], Destination::Null);
+        epoch.put(&[1, 2], nowhere, 5).unwrap();
+        epoch.get(&mut room, nowhere, 0).unwrap();
+        epoch.accumulate(&[1], nowhere, 0, &Op::Sum).unwrap();
+        epoch.get_accumulate(&[1], &mut room, nowhere, 0, &Op::Sum).unwrap();
+        assert_eq!(epoch.fetch_and_op(3, nowhere, 0, &Op::Sum), Ok(3));
+        assert_eq!(epoch.compare_and_swap(4, 5, nowhere, 0), Ok(4));
+        epoch.scope(|scope| scope.get(&mut room, nowhere, 0)?.wait()).unwrap();
+        assert_eq!(epoch.accumulate(&[1], nowhere, 0, &Op::Maxloc), Err(ErrorClass::Op));
+        epoch.end().unwrap();
+        assert_eq!((room, window.read(0..1).unwrap()), ([7; 2], vec![0]));
         window.free().unwrap();
     });
 }
