@@ -27,8 +27,8 @@ pub trait Nic {
     /// Never waits for the peer, which need not be there yet: then frames on this link are lost, or find no slot.
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError>;
 
-    /// The way back to the sender of a frame that the last burst has shown: as [`Nic::link`], and none if the driver knows that it has
-    /// gone since. Whoever has its address by then is not meant.
+    /// The way back to the sender of a frame that was shown: as [`Nic::link`], and none if the driver knows that it has gone since. Asked
+    /// after further bursts, it may be the way to whoever has the address then.
     fn link_back(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         self.link(to)
     }

@@ -45,7 +45,7 @@ reasons! {
         Overrun = "rejected.overrun",
         /// A message longer than this endpoint takes.
         TooLong = "rejected.too-long",
-        /// A Hello, and there is no room for another peer.
+        /// A Hello, and there is no room for another peer; or a frame of a stranger, of whom too many wait for an answer.
         TableFull = "rejected.table-full",
         /// A Hello, and the driver knows that its sender has gone since.
         SenderGone = "rejected.sender-gone",

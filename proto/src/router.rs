@@ -377,5 +377,5 @@ impl fmt::Debug for Router {
     }
 }
 
-/// Strangers that are answered in one turn; the rest come again.
+/// Strangers that are answered in one turn. The rest come again, but for those of a reliable driver.
 pub(crate) const STRANGERS_MAX: usize = 64;

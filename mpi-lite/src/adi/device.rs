@@ -272,10 +272,19 @@ impl Device {
         true
     }
 
-    /// A process is gone: others know it, and need not have it from the network.
+    /// A process is gone: others say so. One that lives all the same is told that it is not counted on here any more.
     pub(crate) fn lose(&mut self, process: u32) {
-        if !self.engine.peers[process as usize].gone {
-            self.engine.lose_behind_what_came(&mut self.ports, process);
+        if process == self.engine.own || self.engine.peers[process as usize].gone {
+            return;
+        }
+        let peer = &self.engine.peers[process as usize];
+        let connection = match peer.way {
+            Way::Port { port, .. } => peer.id.map(|id| (port, id)),
+            _ => None,
+        };
+        self.engine.lose_behind_what_came(&mut self.ports, process);
+        if let Some((port, id)) = connection {
+            self.ports[port].close(id);
         }
     }
 

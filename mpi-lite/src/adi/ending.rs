@@ -10,7 +10,7 @@ impl Engine {
     /// As [`Self::lose`], of which nothing told that comes behind the process's last messages: what has come of them is taken in first.
     #[cold]
     pub fn lose_behind_what_came(&mut self, ports: &mut [Port], process: u32) {
-        (0..ports.len()).for_each(|at| self.take_all(ports, at));
+        (0..ports.len()).for_each(|at| self.turn_with_events(ports, at));
         self.lose(ports, process);
     }
 

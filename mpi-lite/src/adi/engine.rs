@@ -123,7 +123,7 @@ impl Engine {
 
     /// The rest of a turn in which events wait.
     #[cold]
-    fn turn_with_events(&mut self, ports: &mut [Port], at: usize) {
+    pub fn turn_with_events(&mut self, ports: &mut [Port], at: usize) {
         let ended = self.take_events(&mut ports[at], at);
         self.take_all(ports, at);
         for peer in ended {

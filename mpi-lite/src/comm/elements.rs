@@ -75,8 +75,10 @@ impl Elements {
     fn of_slice<T: Equivalence>(memory: *mut u8, count: usize) -> Self {
         match T::KIND {
             // What it extends to, as whoever says what it is promises.
-            Some(_) => Self { memory: Memory(memory), of: Of::Numbers { size: size_of::<T>(), count } },
-            None => Self::at(memory, count, &T::datatype()),
+            Some(kind) if kind.size() == kind.extent() => {
+                Self { memory: Memory(memory), of: Of::Numbers { size: size_of::<T>(), count } }
+            }
+            _ => Self::at(memory, count, &T::datatype()),
         }
     }
 

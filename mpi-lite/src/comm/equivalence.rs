@@ -1,9 +1,11 @@
 #![allow(unsafe_code)]
 //! Which Rust types are which datatypes. Unsafe, since whoever says so promises what their bytes are.
 
+use std::fmt::{self, Debug};
+
 use crate::datatype::{Datatype, Predefined};
 
-/// A type whose values are what `datatype` says. Numbers and arrays are; [`equivalence!`](crate::equivalence) makes a struct one.
+/// A type whose values are what `datatype` says. Numbers, [`Located`] ones and arrays are; [`equivalence!`](crate::equivalence) makes a struct one.
 ///
 /// # Safety
 ///
@@ -63,22 +65,64 @@ unsafe impl<T: Equivalence, const N: usize> Equivalence for [T; N] {
 /// # use sidelane_mpi::op::Op;
 /// /// The hottest of all ranks, and how hot it is.
 /// fn hottest(comm: &Communicator, degrees: f64) -> Result<Located<f64>, ErrorClass> {
-///     let mut hottest = [Located { value: degrees, at: comm.rank() as i32 }];
+///     let mut hottest = [Located::new(degrees, comm.rank() as i32)];
 ///     comm.allreduce_in_place(&mut hottest, &Op::Maxloc)?;
 ///     Ok(hottest[0])
 /// }
 /// ```
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Located<V> {
+#[derive(Clone, Copy, Default)]
+pub struct Located<V: Locatable> {
     /// What is compared.
     pub value: V,
+    before: V::GapBefore,
     /// Where it is: an index, or a rank.
     pub at: i32,
+    behind: V::GapBehind,
+}
+
+/// What can be in a [`Located`]: the types with which C has such a pair.
+pub trait Locatable: Copy + Default + PartialEq + Debug + gaps::Sealed {
+    /// Bytes between the value and its place, which are zeros: operators are given pairs as they are in memory.
+    #[doc(hidden)]
+    type GapBefore: Copy + Default;
+    /// Bytes behind the place.
+    #[doc(hidden)]
+    type GapBehind: Copy + Default;
+}
+
+mod gaps {
+    pub trait Sealed {}
+}
+
+impl<V: Locatable> Located<V> {
+    /// A value, and where it is.
+    pub fn new(value: V, at: i32) -> Self {
+        Self { value, at, ..Self::default() }
+    }
+}
+
+impl<V: Locatable> PartialEq for Located<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value && self.at == other.at
+    }
+}
+
+impl<V: Locatable> Debug for Located<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Located").field("value", &self.value).field("at", &self.at).finish()
+    }
 }
 
 macro_rules! located {
-    ($($value:ty => $kind:ident,)*) => {$(
+    ($($value:ty => $kind:ident, $before:literal, $behind:literal;)*) => {$(
+        impl gaps::Sealed for $value {}
+
+        impl Locatable for $value {
+            type GapBefore = [u8; $before];
+            type GapBehind = [u8; $behind];
+        }
+
         // SAFETY: the C struct that MPI-4.1 6.9.4 defines the pair by, of two numbers.
         unsafe impl Equivalence for Located<$value> {
             const KIND: Option<Predefined> = Some(Predefined::$kind);
@@ -88,15 +132,17 @@ macro_rules! located {
             }
         }
         const _: () = assert!(size_of::<Located<$value>>() == Predefined::$kind.extent());
+        // No byte is without a value.
+        const _: () = assert!(size_of::<Located<$value>>() == Predefined::$kind.size() + $before + $behind);
     )*};
 }
 
 located! {
-    f32 => FloatInt,
-    f64 => DoubleInt,
-    i64 => LongInt,
-    i32 => TwoInt,
-    i16 => ShortInt,
+    f32 => FloatInt, 0, 0;
+    f64 => DoubleInt, 0, 4;
+    i64 => LongInt, 0, 4;
+    i32 => TwoInt, 0, 0;
+    i16 => ShortInt, 2, 0;
 }
 
 /// Makes an [`Equivalence`](crate::comm::Equivalence) of a struct whose fields are each one, all of them. What is between the fields is
@@ -134,6 +180,7 @@ located! {
 macro_rules! equivalence {
     ($type:ident { $($field:tt),+ $(,)? }) => {
         // SAFETY: all fields are named, where they are and as what they are.
+        #[allow(unsafe_code)]
         unsafe impl $crate::comm::Equivalence for $type {
             fn datatype() -> $crate::datatype::Datatype {
                 static MADE: ::std::sync::OnceLock<$crate::datatype::Datatype> = ::std::sync::OnceLock::new();

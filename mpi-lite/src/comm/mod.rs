@@ -72,7 +72,7 @@ pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use duplicate::Duplicate;
 pub use elements::Elements;
-pub use equivalence::{Equivalence, Located};
+pub use equivalence::{Equivalence, Locatable, Located};
 #[doc(hidden)]
 pub use equivalence::{datatype_of_field, datatype_of_fields};
 pub use error_class::ErrorClass;

@@ -14,21 +14,24 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
     /// Copies elements to a rank's part, from `at` on (`MPI_Put`). Returns when `data` may change; they are there when the epoch has
     /// ended, or was flushed.
     pub fn put(&self, data: &[T], rank: impl Into<Destination>, at: usize) -> Result<(), ErrorClass> {
+        let rank = rank.into();
         // SAFETY: `data` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::put(raw, turns, data, rank.into(), at) })
+        self.window.done(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
     }
 
     /// Copies elements from a rank's part, from `at` on (`MPI_Get`). Returns when they are here. After an error any of them may have
     /// been written.
     pub fn get(&self, into: &mut [T], rank: impl Into<Destination>, at: usize) -> Result<(), ErrorClass> {
+        let rank = rank.into();
         // SAFETY: `into` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::get(raw, turns, into, rank.into(), at) })
+        self.window.done(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
     }
 
     /// Combines elements of a rank's part, from `at` on, with ours: each predefined element atomically for all accumulates
     /// (`MPI_Accumulate`). Returns when `data` may change; it is done there when the epoch has ended, or was flushed.
     pub fn accumulate(&self, data: &[T], rank: impl Into<Destination>, at: usize, op: &Op) -> Result<(), ErrorClass> {
-        self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank.into(), at, op)).map(drop)
+        let rank = rank.into();
+        self.window.call(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op)).map(drop)
     }
 
     /// As [`Self::accumulate`], and fetches what was there before (`MPI_Get_accumulate`). `data` may be shorter than `before`, of which
@@ -41,8 +44,9 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         at: usize,
         op: &Op,
     ) -> Result<(), ErrorClass> {
+        let rank = rank.into();
         // SAFETY: `before` is borrowed until the operation is over.
-        self.window.done(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank.into(), at, op) })
+        self.window.done(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
     }
 
     /// [`Self::get_accumulate`] of one element, which it returns (`MPI_Fetch_and_op`); from nowhere `value`.

@@ -54,8 +54,9 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         rank: impl Into<Destination>,
         at: usize,
     ) -> Result<Request<'scope, T>, ErrorClass> {
+        let rank = rank.into();
         // SAFETY: `data` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(|raw, turns| unsafe { begin::put(raw, turns, data, rank.into(), at) })
+        self.add(|raw, turns| unsafe { begin::put(raw, turns, data, rank, at) })
     }
 
     /// Begins [`Epoch::get`]. `into` is seen again after the scope.
@@ -65,8 +66,9 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         rank: impl Into<Destination>,
         at: usize,
     ) -> Result<Request<'scope, T>, ErrorClass> {
+        let rank = rank.into();
         // SAFETY: `into` is borrowed for as long as the scope, at whose end the operation is over.
-        self.add(|raw, turns| unsafe { begin::get(raw, turns, into, rank.into(), at) })
+        self.add(|raw, turns| unsafe { begin::get(raw, turns, into, rank, at) })
     }
 
     /// Begins [`Epoch::accumulate`].
@@ -77,7 +79,8 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
-        self.add(|raw, turns| begin::accumulate(raw, turns, data, rank.into(), at, op))
+        let rank = rank.into();
+        self.add(|raw, turns| begin::accumulate(raw, turns, data, rank, at, op))
     }
 
     /// Begins [`Epoch::get_accumulate`]. `before` is seen again after the scope.
@@ -89,8 +92,9 @@ impl<'scope, T: Equivalence> Scope<'scope, '_, T> {
         at: usize,
         op: &Op,
     ) -> Result<Request<'scope, T>, ErrorClass> {
+        let rank = rank.into();
         // SAFETY: as of `get`.
-        self.add(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank.into(), at, op) })
+        self.add(|raw, turns| unsafe { begin::get_accumulate(raw, turns, (data, before), rank, at, op) })
     }
 
     fn add(

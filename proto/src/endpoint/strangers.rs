@@ -23,9 +23,12 @@ impl<N: Nic> Endpoint<N> {
                 }
                 Stranger::Lost { from, tokens } => {
                     // Nobody asks a second time where nothing is lost, but room is kept for others.
-                    let answered = self.send_reset(from, tokens);
-                    if !answered && N::RELIABLE && self.router.strangers.len() < PUT_OFF_MAX {
+                    let waits = !self.send_reset(from, tokens) && N::RELIABLE;
+                    if waits && self.router.strangers.len() < PUT_OFF_MAX {
                         self.router.strangers.push(Stranger::Lost { from, tokens });
+                    } else if waits && tokens != Tokens::UNKNOWN {
+                        // Those are counted already, as frames for nobody.
+                        self.router.turn.counters.reject_after_all(Reject::TableFull);
                     }
                 }
             }

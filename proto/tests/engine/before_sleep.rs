@@ -25,7 +25,7 @@ struct RoomBeforeSleep {
 impl Nic for RoomBeforeSleep {
     const RELIABLE: bool = true;
 
-    forward!(nic: caps, link, unlink, flush, wait, waker, is_gone, counters);
+    forward!(nic: caps, link, link_back, unlink, flush, wait, waker, is_gone, counters);
 
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
         self.in_turn.set(true);

@@ -1,12 +1,13 @@
 //! Endpoints that follow one another on one driver.
 
+use sidelane_nic::mem::Fabric;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::{LinkAddr, Nic, TxSlot, clock};
-use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, SendError};
+use sidelane_proto::{Config, Endpoint, Event, GoneReason, PeerId, Reject, SendError};
 
 use crate::reliable_nic::Reliable;
-use crate::{connected, turns};
+use crate::{connected, side, turns};
 
 /// Another endpoint follows on the driver, which so never tells of an end. The peer has messages to take, or closes, too.
 #[test]
@@ -47,6 +48,41 @@ fn messages_to_an_endpoint_that_another_has_followed_end_the_connection() {
     // One answer to all of a burst, and one to the question.
     assert_eq!((after.counters().resets_sent, b.endpoint.counters().pings_sent), (2, 1));
     reach(&mut b.endpoint, &mut after);
+}
+
+/// Some of them, and a Hello still finds a place.
+#[test]
+fn answers_to_strangers_wait_for_room() {
+    let [mut stray, mut to] = connected(7, 1 << 12);
+    stray.endpoint.send(stray.peer, b"stray").unwrap();
+    stray.endpoint.flush();
+    let mut frame = Vec::new();
+    to.endpoint.nic_mut().rx_burst(1, |bytes, _| frame.extend_from_slice(bytes));
+    let fabric = Fabric::new(8);
+    let (mut hub, addr) = side(&fabric, 1, 1 << 12);
+    hub.nic().full.set(true);
+    let strangers: Vec<_> = (0..40)
+        .map(|_| {
+            let mut nic = side(&fabric, 2, 1 << 12).0.into_nic();
+            let to_hub = nic.link(addr).unwrap();
+            let mut slot = nic.tx_slot(to_hub, frame.len()).expect("room");
+            slot.copy_from_slice(&frame);
+            slot.commit();
+            nic.flush();
+            nic
+        })
+        .collect();
+    (0..100).for_each(|_| _ = hub.poll());
+    assert_eq!((hub.counters().rejected(Reject::NoPeer), hub.counters().resets_sent), (40, 0));
+    let (mut caller, _) = side(&fabric, 3, 1 << 12);
+    caller.connect(addr).unwrap();
+    (0..100).for_each(|_| _ = (caller.poll(), hub.poll()));
+    assert_eq!(hub.peers(), 1);
+    hub.nic().full.set(false);
+    let [of_hub, of_caller] = turns(&mut hub, &mut caller);
+    assert!(matches!((&of_hub[..], &of_caller[..]), ([Event::Connected { .. }], [Event::Connected { .. }])));
+    assert_eq!(hub.counters().resets_sent, 32);
+    drop(strangers);
 }
 
 /// A late frame to a connection of before asks about the one there is now, which lives.

@@ -57,6 +57,15 @@ pub enum Word {
     Agreed(Verdict),
 }
 
+impl Word {
+    const fn verdict(&self) -> Option<&Verdict> {
+        match self {
+            Self::Locked(_, verdict) | Self::Propose(verdict) | Self::Agreed(verdict) => Some(verdict),
+            Self::Call | Self::Offer(_) | Self::Accept => None,
+        }
+    }
+}
+
 /// How far it is here.
 ///
 /// ```text
@@ -121,7 +130,10 @@ impl Agreement {
 
     /// Takes in what a rank has said, who knew these to be alive. What makes no sense changes nothing.
     pub fn handle(&mut self, from: usize, alive: &Ranks, word: Word, out: &mut Out) {
-        if from == self.own || !self.alive.has(from) {
+        if from == self.own
+            || !self.alive.has(from)
+            || word.verdict().is_some_and(|verdict| !verdict.alive.has(self.own))
+        {
             return;
         }
         for rank in 0..self.told.len() {

@@ -14,46 +14,6 @@ fn numbers(rank: u32, len: usize) -> Vec<i64> {
 }
 
 #[test]
-fn the_place_of_an_extreme_value_is_found() {
-    job(SIZE, |comm| {
-        let rank = comm.rank() as i32;
-        let located =
-            |value: i32| [Located { value: f64::from(value), at: rank }, Located { value: 7.0, at: 10 - rank }];
-        let (mut least, mut most) = (located(rank % 3), located(rank % 3));
-        comm.allreduce_in_place(&mut least, &Op::Minloc).unwrap();
-        comm.allreduce_in_place(&mut most, &Op::Maxloc).unwrap();
-        let all_alike = Located { value: 7.0, at: 6 };
-        assert_eq!(least, [Located { value: 0.0, at: 0 }, all_alike]);
-        assert_eq!(most, [Located { value: 2.0, at: 2 }, all_alike]);
-    });
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Particle {
-    kind: u8,
-    position: [f64; 3],
-    charge: i16,
-}
-
-crate::equivalence!(Particle { charge, kind, position });
-
-#[test]
-fn structs_are_sent_field_by_field() {
-    job(2, |comm| {
-        let of = |number: u8| Particle { kind: number, position: [0.5, f64::from(number), -1.0], charge: -3 };
-        let expected: Vec<_> = (0..100).map(of).collect();
-        let mut all = if comm.rank() == 0 { expected.clone() } else { vec![of(255); 100] };
-        comm.broadcast(&mut all, 0).unwrap();
-        assert_eq!(all, expected);
-        let mut came = [of(0); 3];
-        comm.sendrecv(&all[7..10], 1 - comm.rank(), 1, &mut came, 1 - comm.rank(), 1).unwrap();
-        assert_eq!(came, all[7..10]);
-        let whole = Particle::datatype();
-        assert_eq!((whole.size(), whole.extent() as usize), (1 + 3 * 8 + 2, size_of::<Particle>()));
-    });
-}
-
-#[test]
 fn every_collective_gives_what_its_definition_says() {
     job(SIZE, |comm| {
         let (rank, size) = (comm.rank(), SIZE as usize);

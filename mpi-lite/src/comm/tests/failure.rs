@@ -123,6 +123,21 @@ fn whoever_is_told_of_a_failure_by_an_agreement_can_acknowledge_it() {
     });
 }
 
+/// As of a process that is only stopped, and that another host's processes have not heard of for too long.
+#[test]
+fn whoever_lives_and_is_taken_for_gone_is_told() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        comm.sendrecv(&[0u8], other, 0, &mut [0u8], other, 0).unwrap();
+        if comm.rank() == 0 {
+            comm.local().lock().device.lose(1);
+            assert_eq!(comm.send(&[0u8], 1, 0), Err(ErrorClass::ProcFailed));
+        } else {
+            assert_eq!(comm.recv(&mut [0u8], 0, 0).map(drop), Err(ErrorClass::ProcFailed));
+        }
+    });
+}
+
 #[test]
 fn ranks_in_another_order_than_their_processes_agree_and_revoke_too() {
     job(3, |world| {

@@ -4,6 +4,7 @@ mod agreeing;
 mod collective;
 mod create;
 mod duplicates;
+mod equivalence;
 mod failure;
 mod failure_on_host;
 mod forms;
@@ -26,6 +27,13 @@ use super::*;
 /// Runs `each` as every rank.
 fn job(size: u32, each: impl Fn(Communicator) + Sync) {
     in_threads(size, &Config::default(), false, each);
+}
+
+/// Runs `each` with ranks that share memory, and with ranks whose calls go by messages, as between hosts.
+fn both_ways(size: u32, each: impl Fn(Communicator) + Sync) {
+    for by_messages in [false, true] {
+        in_threads(size, &Config::default(), by_messages, &each);
+    }
 }
 
 /// Everybody's number in the world, by the ranks of a communicator.

@@ -189,6 +189,21 @@ fn all_get_the_same_when_many_die() {
     }
 }
 
+/// Nobody who follows the rules tells one that it is not alive.
+#[test]
+fn a_verdict_without_its_receiver_changes_nothing() {
+    let mut alive = Ranks::all(2);
+    alive.remove(1);
+    let verdict = Verdict { alive, value: vec![0] };
+    for word in [Word::Propose(verdict.clone()), Word::Agreed(verdict.clone()), Word::Locked(0, verdict)] {
+        let (mut agreement, mut out) = (Agreement::new(1, 2, Ranks::all(2)), Out::new());
+        agreement.offer(vec![3], &mut out);
+        out.clear();
+        agreement.handle(0, &Ranks::all(2), word, &mut out);
+        assert_eq!((agreement.verdict(), out), (None, vec![]));
+    }
+}
+
 #[test]
 fn without_failures_each_member_is_told_three_words_and_says_two() {
     // Offers are out before the lead asks.

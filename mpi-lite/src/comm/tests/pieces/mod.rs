@@ -12,13 +12,6 @@ use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 use model::{Part, exchanged, exchanged_in_place};
 
-/// Runs `each` with ranks that share memory, and with ranks whose calls go by messages, as between hosts.
-fn both_ways(size: u32, each: impl Fn(Communicator) + Sync) {
-    for by_messages in [false, true] {
-        in_threads(size, &Config::default(), by_messages, &each);
-    }
-}
-
 const SEEDS: u64 = 6;
 
 #[test]
