@@ -27,7 +27,7 @@ impl<N: Nic> Endpoint<N> {
                     if waits && self.router.strangers.len() < PUT_OFF_MAX {
                         self.router.strangers.push(Stranger::Lost { from, tokens });
                     } else if waits && tokens != Tokens::UNKNOWN {
-                        // Those are counted already, as frames for nobody.
+                        // A frame for nobody, whose sender would be told to ask, is counted already.
                         self.router.turn.counters.reject_after_all(Reject::TableFull);
                     }
                 }
