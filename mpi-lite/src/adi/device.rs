@@ -274,10 +274,10 @@ impl Device {
 
     /// A process is gone: others say so. One that lives all the same is told that it is not counted on here any more.
     pub(crate) fn lose(&mut self, process: u32) {
-        if process == self.engine.own || self.engine.peers[process as usize].gone {
+        let peer = &self.engine.peers[process as usize];
+        if process == self.engine.own || peer.gone {
             return;
         }
-        let peer = &self.engine.peers[process as usize];
         let connection = match peer.way {
             Way::Port { port, .. } => peer.id.map(|id| (port, id)),
             _ => None,

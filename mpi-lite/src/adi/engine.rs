@@ -121,7 +121,7 @@ impl Engine {
         moved
     }
 
-    /// The rest of a turn in which events wait.
+    /// A turn of a port in which events may wait: they come before the messages, and ends behind.
     #[cold]
     pub fn turn_with_events(&mut self, ports: &mut [Port], at: usize) {
         let ended = self.take_events(&mut ports[at], at);
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// Takes in all that has come by a port, whatever it ends: what has come as a whole stays so.
-    pub fn take_all(&mut self, ports: &mut [Port], at: usize) {
+    fn take_all(&mut self, ports: &mut [Port], at: usize) {
         ports[at].recv_all(|peer, message| self.handle_message(at, peer, message));
         self.end_receives(ports);
     }

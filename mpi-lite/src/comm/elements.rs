@@ -73,13 +73,12 @@ impl Elements {
 
     #[inline]
     fn of_slice<T: Equivalence>(memory: *mut u8, count: usize) -> Self {
-        match T::KIND {
+        let is_gapless = const { matches!(T::KIND, Some(kind) if kind.size() == kind.extent()) };
+        if is_gapless {
             // What it extends to, as whoever says what it is promises.
-            Some(kind) if kind.size() == kind.extent() => {
-                Self { memory: Memory(memory), of: Of::Numbers { size: size_of::<T>(), count } }
-            }
-            _ => Self::at(memory, count, &T::datatype()),
+            return Self { memory: Memory(memory), of: Of::Numbers { size: size_of::<T>(), count } };
         }
+        Self::at(memory, count, &T::datatype())
     }
 
     /// `count` elements at an address.

@@ -53,11 +53,7 @@ fn messages_to_an_endpoint_that_another_has_followed_end_the_connection() {
 /// Some of them, and a Hello still finds a place.
 #[test]
 fn answers_to_strangers_wait_for_room() {
-    let [mut stray, mut to] = connected(7, 1 << 12);
-    stray.endpoint.send(stray.peer, b"stray").unwrap();
-    stray.endpoint.flush();
-    let mut frame = Vec::new();
-    to.endpoint.nic_mut().rx_burst(1, |bytes, _| frame.extend_from_slice(bytes));
+    let frame = stray_frame();
     let fabric = Fabric::new(8);
     let (mut hub, addr) = side(&fabric, 1, 1 << 12);
     hub.nic().full.set(true);
@@ -150,11 +146,7 @@ fn whoever_died_before_it_was_heard_leaves_nothing() {
     let patience = clock::monotonic() + Duration::from_millis(20_000);
     let mut hub = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), config);
     let addr = LinkAddr::Shm { endpoint: 0 };
-    let [mut stray, mut to] = connected(7, 1 << 12);
-    stray.endpoint.send(stray.peer, b"stray").unwrap();
-    stray.endpoint.flush();
-    let mut frame = Vec::new();
-    to.endpoint.nic_mut().rx_burst(1, |bytes, _| frame.extend_from_slice(bytes));
+    let frame = stray_frame();
     for number in 1..=100 {
         let mut nic = ShmNic::open(&domain, Some(number)).unwrap();
         if number % 10 == 0 {
@@ -189,6 +181,8 @@ fn whoever_died_before_it_was_heard_leaves_nothing() {
         hub.poll();
         last.poll();
     }
+    // Of the ten; a turn has places for 64 strangers only.
+    assert!(hub.counters().rejected(Reject::SenderGone) > 0, "{:?}", hub.counters());
     drop(last);
     while hub.peers() > 0 {
         assert!(clock::monotonic() < patience, "{} stay", hub.peers());
@@ -270,6 +264,16 @@ fn whoever_connects_to_the_successor_of_one_that_died_gets_a_connection_to_it() 
         assert!(came);
         assert!(matches!(b.poll_event(), Some(Event::Connected { peer, .. }) if peer == to_a), "life {life}");
     }
+}
+
+/// Of a connection that nobody else has.
+fn stray_frame() -> Vec<u8> {
+    let [mut from, mut to] = connected(7, 1 << 12);
+    from.endpoint.send(from.peer, b"stray").unwrap();
+    from.endpoint.flush();
+    let mut frame = Vec::new();
+    to.endpoint.nic_mut().rx_burst(1, |bytes, _| frame.extend_from_slice(bytes));
+    frame
 }
 
 /// A new connection, and a message on it; who the sender is to the receiver.
