@@ -76,7 +76,7 @@ pub enum ErrorHandler {
     /// Nothing: the caller sees the error. The default here; `MPI_ERRORS_ARE_FATAL` is C's.
     #[default]
     Return,
-    /// The process ends, with a message (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`). Its launcher ends the job.
+    /// [`Communicator::abort`] with code 1 (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`).
     Abort,
     /// A function of the program's.
     Call(Arc<HandlerFn>),
@@ -112,19 +112,16 @@ impl Communicator {
         Self::new(local, context::WORLD, Group::world(size), own, Topology::None)
     }
 
-    /// Ends communication: gives the device back to who ends the job. Nothing is under way, and nothing is called on any
-    /// communicator afterwards.
-    pub(crate) fn into_device(self) -> Device {
-        self.0.local.take_device()
-    }
-
-    /// This process alone (`MPI_COMM_SELF`), beside a communicator of the job's.
-    ///
-    /// Every call gives the same context, so it is to be called once.
+    /// This process alone (`MPI_COMM_SELF`). Every call gives the same one, whose attributes are deleted at the job's end.
     pub fn own(&self) -> Self {
+        if let Some(own) = &*lock(self.0.local.own()) {
+            return own.clone();
+        }
         let process = self.0.group.processes()[self.0.rank as usize];
         let alone = Group::new([process]).expect("one process is not there twice");
-        Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, Topology::None)
+        // Not under the lock: it looks at the device.
+        let made = Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, Topology::None);
+        lock(self.0.local.own()).get_or_insert(made).clone()
     }
 
     pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
@@ -329,8 +326,7 @@ impl Communicator {
                 let failed: Vec<_> =
                     self.failed().processes().iter().filter_map(|p| self.peers().rank_of(*p)).collect();
                 let gone = if failed.is_empty() { String::new() } else { format!(" (gone: ranks {failed:?})") };
-                eprintln!("rank {} of {}: {class}{gone}", self.rank(), self.title());
-                std::process::exit(1);
+                self.abort(1, &format!("{class}{gone}"))
             }
             ErrorHandler::Call(function) => function(self, class),
         }
@@ -358,7 +354,7 @@ impl Communicator {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         match &self.name()[..] {
             "" if self.0.id == context::WORLD => "the world".to_owned(),
             "" => format!("communicator {}", self.0.id),
@@ -369,6 +365,11 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.id == context::WORLD {
+            // It has this process's state, which has it.
+            let own = lock(self.local.own()).take();
+            drop(own);
+        }
         if self.id > context::OWN {
             let members = failure::members(&self.group, self.remote.as_ref());
             let ranks = Arc::clone(&self.ranks);

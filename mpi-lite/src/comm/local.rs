@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
 
+use super::Communicator;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::collective::Ranks;
 use super::context::{self, ContextIds};
+use super::ending::Abort;
 use super::failure::{Failures, Name, Watch};
 use super::movable::Movable;
 use super::operator;
@@ -29,6 +31,9 @@ pub struct Local {
     left: Mutex<Vec<Left>>,
     /// Which algorithms collective calls go by.
     table: Arc<Table>,
+    /// This process alone, once it was asked for.
+    own: Mutex<Option<Communicator>>,
+    abort: Abort,
 }
 
 /// What is left of a communicator that nobody here has any more.
@@ -157,7 +162,8 @@ impl Local {
             lookout: Lookout::default(),
             is_over: false,
         };
-        Self { state: Mutex::new(state), threads, failures, left: Mutex::default(), table }
+        let (left, own, abort) = Default::default();
+        Self { state: Mutex::new(state), threads, failures, left, table, own, abort }
     }
 
     /// Locked after the state, by who locks both.
@@ -175,6 +181,14 @@ impl Local {
 
     pub(super) const fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    pub(super) const fn own(&self) -> &Mutex<Option<Communicator>> {
+        &self.own
+    }
+
+    pub(super) const fn abort(&self) -> &Abort {
+        &self.abort
     }
 
     /// The device, for who ends the job. What is called afterwards finds nobody.

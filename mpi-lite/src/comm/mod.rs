@@ -18,6 +18,7 @@
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
 //! | `local`, `held`, `sleeper` | this process: its device, and waiting; in a call of one of its threads; which of them sleeps |
+//! | `ending` | aborting a job, and what is done first at its end |
 //! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
 //! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
@@ -35,6 +36,7 @@ mod context;
 mod create;
 mod duplicate;
 mod elements;
+mod ending;
 mod equivalence;
 mod error_class;
 mod failure;

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use super::abort::Abort;
 use super::inherited;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
@@ -236,10 +237,9 @@ impl Client {
         self.ask(&Request::Finalize, |reply| (reply == Reply::FinalizeAck).then_some(Ok(())))
     }
 
-    /// Asks for the job's end. A launcher that has gone ends the job without being asked.
-    pub fn abort(&mut self, code: i32, why: &str) {
-        let why: String = why.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).take(WHY_MAX).collect();
-        let _ = write(&mut self.stream, &Request::Abort { code, why: &why });
+    /// A way to ask for the job's end.
+    pub fn to_abort(&self) -> Result<Abort, PmiError> {
+        Abort::by(self.stream.get_ref()).map_err(|error| PmiError::Io("keep a way to", error))
     }
 
     /// Sends a request and gives the answer to `take`, which returns `None` for an answer to another question.
@@ -260,9 +260,6 @@ impl Client {
         }
     }
 }
-
-/// A line of MPICH's launcher holds 1,024 bytes, with the command before it.
-const WHY_MAX: usize = 900;
 
 fn write(stream: &mut BufReader<UnixStream>, request: &Request<'_>) -> Result<(), PmiError> {
     stream.get_mut().write_all(format!("{request}\n").as_bytes()).map_err(|error| PmiError::Io("write to", error))

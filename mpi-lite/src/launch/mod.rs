@@ -10,10 +10,12 @@
 //! | `request`, `reply` | what ranks and launchers say |
 //! | `server` | the launcher's side, without I/O |
 //! | `client` | the rank's side |
+//! | `abort` | asking for the job's end |
 //! | `environment` | what a process's environment says of its launcher |
 //! | `watch` | news of ranks that have ended, from `sidelane run --keep-going` |
 //! | `exchange` | everybody tells everybody a text, however long |
 
+mod abort;
 mod client;
 mod environment;
 mod exchange;
@@ -24,6 +26,7 @@ mod request;
 mod server;
 mod watch;
 
+pub use abort::Abort;
 pub use client::{Client, PmiError};
 pub use environment::{
     Environment, KEEPS_GOING, Launcher, NoSocket, OF_OTHERS, SOCKET, Scheduler, SilentSingletons, Socket,
@@ -139,11 +142,11 @@ impl Launch {
         }
     }
 
-    /// Asks the launcher to end the whole job with the exit code `code`. The caller has to end itself: not every launcher
-    /// does it at once.
-    pub fn abort(&mut self, code: i32, why: &str) {
-        if let Self::Pmi(client) = self {
-            client.abort(code, why);
+    /// A way to ask the launcher for the job's end, beside this one.
+    pub fn to_abort(&self) -> Result<Abort, PmiError> {
+        match self {
+            Self::Alone => Ok(Abort::ALONE),
+            Self::Pmi(client) => client.to_abort(),
         }
     }
 }

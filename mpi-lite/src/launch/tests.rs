@@ -159,9 +159,9 @@ fn who_is_alone_needs_nobody() {
 
 #[test]
 fn an_abort_reaches_the_launcher_with_its_code_and_reason() {
-    let (_, events) = job(2, |mut launch| {
+    let (_, events) = job(2, |launch| {
         if launch.rank() == 1 {
-            launch.abort(7, "out of cheese");
+            launch.to_abort().unwrap().ask(7, "out of cheese");
         }
     });
     assert_eq!(events, [ServerEvent::Abort { rank: 1, code: 7, why: "out_of_cheese".to_owned() }]);

@@ -27,7 +27,7 @@ use sidelane_proto::{Protection, ProtectionError};
 use crate::adi::{self, Device, Envelope, Incoming, Mode, Outgoing, Pattern, Process, Source};
 use crate::coll::Table;
 use crate::comm::Communicator;
-use crate::launch::{Launch, LaunchError, PmiError};
+use crate::launch::{Abort, Launch, LaunchError, PmiError};
 
 use card::{Card, Told};
 use plan::{Plan, Wish};
@@ -39,6 +39,7 @@ pub struct World {
     job: Job,
     device: Device,
     table: Arc<Table>,
+    abort: Abort,
 }
 
 /// What remains of a [`World`] when its device has been taken: the way to end.
@@ -117,6 +118,7 @@ impl World {
             let own = Process::here(&adi::host_identity(), &[]);
             return Ok(Self {
                 device: Device::open(0, vec![own], Vec::new(), config)?,
+                abort: launch.to_abort()?,
                 job: Job { launch, rank, size },
                 table: Arc::default(),
             });
@@ -144,6 +146,7 @@ impl World {
         }
         Ok(Self {
             device,
+            abort: launch.to_abort()?,
             job: Job { launch, rank, size },
             table: Arc::new(tuning.map(|tuning| tuning.table()).unwrap_or_default()),
         })
@@ -172,7 +175,10 @@ impl World {
     /// The communicator of all ranks, which goes by the job's table, and the way to end. `threads` as in
     /// [`Communicator::world`].
     pub fn into_communicator(self, threads: bool) -> (Job, Communicator) {
-        (self.job, Communicator::world_with(self.device, threads, self.table))
+        let world = Communicator::world_with(self.device, threads, self.table);
+        let abort = self.abort;
+        world.aborts_by(Box::new(move |code, why| abort.ask(code, why)));
+        (self.job, world)
     }
 
     /// For who keeps the device elsewhere.
@@ -183,11 +189,6 @@ impl World {
     /// Ends this rank's part. All ranks have to call it, when their own requests are over; it returns when all have.
     pub fn finalize(self) -> Result<(), WorldError> {
         self.job.finalize(self.device)
-    }
-
-    /// Ends the whole job with exit code `code`, and this process.
-    pub fn abort(self, code: i32, why: &str) -> ! {
-        self.job.abort(code, why)
     }
 }
 
@@ -212,13 +213,6 @@ impl Job {
         meet(&mut device, self.rank, self.size);
         device.close(CLOSE_LIMIT);
         Ok(self.launch.finalize()?)
-    }
-
-    /// As [`World::abort`].
-    pub fn abort(mut self, code: i32, why: &str) -> ! {
-        self.launch.abort(code, why);
-        eprintln!("rank {} aborts the job: {why}", self.rank);
-        std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
 }
 

@@ -4,6 +4,7 @@ mod agreeing;
 mod collective;
 mod create;
 mod duplicates;
+mod ending;
 mod equivalence;
 mod failure;
 mod failure_on_host;

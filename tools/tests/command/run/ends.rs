@@ -114,8 +114,9 @@ fn a_rank_that_others_wait_for_fails_with_its_own_code_whoever_goes_on() {
 #[test]
 fn an_abort_ends_all_with_its_code() {
     own_stage(|stage| {
-        for options in [&["-n", "4"][..], &["-n", "4", "--keep-going"]] {
-            let (code, _, errors) = told(&output(stage, options, "PART=abort"));
+        let options = [&["-n", "4"][..], &["-n", "4", "--keep-going"]];
+        for (options, part) in options.into_iter().flat_map(|it| [(it, "PART=abort"), (it, "PART=abort in a call")]) {
+            let (code, _, errors) = told(&output(stage, options, part));
             let said = "aborted the job with code 7: lost_my_way";
             assert!(code == Some(7) && errors.contains("rank 2 ") && errors.contains(said), "{errors}");
         }

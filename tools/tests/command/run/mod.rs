@@ -25,7 +25,7 @@ use std::process::{Child, Output};
 
 use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
 use sidelane_mpi::launch::Launch;
-use sidelane_mpi::world::World;
+use sidelane_mpi::world::{self, World};
 
 use crate::stage::{Stage, as_a_shell_has_it};
 
@@ -91,6 +91,15 @@ fn part_of_a_rank() {
     if part == "secret" {
         return protected::part_of_a_rank();
     }
+    if part == "abort in a call" {
+        return world::run(|world| {
+            if world.rank() == 2 {
+                world.abort(7, "lost my way");
+            }
+            world.barrier().unwrap();
+        })
+        .unwrap();
+    }
     if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
         match part.as_str() {
             "absent" => return,
@@ -111,7 +120,7 @@ fn part_of_a_rank() {
         }
         "abort" => {
             if rank == 2 {
-                launch.abort(7, "lost my way");
+                launch.to_abort().unwrap().ask(7, "lost my way");
                 std::process::exit(3);
             }
             let _ = launch.barrier();

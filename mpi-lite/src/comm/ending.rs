@@ -1,0 +1,52 @@
+//! The job's end: before all ranks are through, and what comes first when they are.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::adi::Device;
+
+use super::Communicator;
+use super::operator::lock;
+
+/// Asks whoever started the job to end it, with an exit code and the reason.
+pub(crate) type AbortFn = dyn Fn(i32, &str) + Send + Sync;
+
+/// The way to whoever started the job, if there is one.
+#[derive(Default)]
+pub(super) struct Abort(OnceLock<Box<AbortFn>>);
+
+impl Communicator {
+    /// Ends this process, and the whole job, whoever else is in this communicator, with exit code `code`: 1 for one of which
+    /// the kernel would make 0, as it keeps 8 bits (`MPI_Abort`, MPI-4.1 9.3). The reason is told here and by the launcher.
+    ///
+    /// Returns to nobody: what is on the stack is not dropped.
+    pub fn abort(&self, code: i32, why: &str) -> ! {
+        eprintln!("rank {} of {} aborts the job: {why}", self.rank(), self.title());
+        if let Some(ask) = self.local().abort().0.get() {
+            ask(code, why);
+        }
+        std::process::exit(if code & 0xff == 0 { 1 } else { code })
+    }
+
+    /// How [`Self::abort`] asks for the job's end.
+    pub(crate) fn aborts_by(&self, ask: Box<AbortFn>) {
+        let first = self.local().abort().0.set(ask);
+        assert!(first.is_ok(), "a process is started once");
+    }
+
+    /// Ends communication: gives the device back to who ends the job. Nothing is under way, and nothing is called on any
+    /// communicator afterwards. First the attributes of the process's own communicator are deleted, whose callbacks may still
+    /// communicate (MPI-4.1 11.2.4).
+    pub(crate) fn into_device(self) -> Device {
+        let own = lock(self.local().own()).clone();
+        // An error has gone to its handler, and keeps nobody from ending.
+        let _ = own.map(Self::free);
+        self.local().take_device()
+    }
+}
+
+impl fmt::Debug for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Abort").field(&self.0.get().is_some()).finish()
+    }
+}

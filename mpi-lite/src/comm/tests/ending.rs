@@ -1,0 +1,56 @@
+//! A process's own communicator, and what is left of it at the job's end.
+
+use std::sync::{Arc, Mutex};
+
+use sidelane_nic::time::Duration;
+
+use super::*;
+use crate::adi::{Device, Process};
+use crate::comm::attribute::Keyval;
+
+#[test]
+fn attributes_of_its_own_are_deleted_at_the_end_the_last_one_first_while_it_communicates() {
+    job(2, |world| {
+        let deleted = Arc::new(Mutex::new(Vec::new()));
+        let key = |number: u32| {
+            let deleted = Arc::clone(&deleted);
+            Keyval::new(
+                |_, _| Ok(None),
+                move |own: &Communicator, _| {
+                    let mut told = [0];
+                    own.sendrecv(&[number], 0, 1, &mut told, 0, 1).unwrap();
+                    deleted.lock().unwrap().push(told[0]);
+                    Ok(())
+                },
+            )
+        };
+        for number in [7, 8, 9] {
+            world.own().set_attribute(&key(number), Arc::new(())).unwrap();
+        }
+        world.barrier().unwrap();
+        assert!(deleted.lock().unwrap().is_empty());
+        world.into_device().close(Duration::from_millis(2_000));
+        assert_eq!(*deleted.lock().unwrap(), [9, 8, 7]);
+    });
+}
+
+#[test]
+fn its_own_is_one_whoever_asks() {
+    job(2, |world| {
+        let half = world.split(Some(world.rank()), 0).unwrap().unwrap();
+        let own = world.own();
+        assert_eq!(own.compare(&half.own()), Comparison::Ident);
+        assert_eq!(own.compare(&half), Comparison::Congruent);
+    });
+}
+
+#[test]
+fn its_own_keeps_nothing_when_the_world_is_gone() {
+    let alone = vec![Process::here("", &[])];
+    let world = Communicator::world(Device::open(0, alone, Vec::new(), &Config::default()).unwrap(), false);
+    world.own().set_name("alone");
+    assert_eq!(world.own().name(), "alone");
+    let process = Arc::downgrade(world.local());
+    drop(world);
+    assert!(process.upgrade().is_none(), "its device is closed");
+}
