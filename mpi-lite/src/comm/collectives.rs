@@ -7,7 +7,7 @@ use crate::op::Op;
 use super::prepare::Root;
 use super::repeated::Repeated;
 use super::scope::{Request, Scope};
-use super::{Communicator, Equivalence, ErrorClass, Piece};
+use super::{Communicator, Counts, Equivalence, ErrorClass, Piece};
 
 /// For each call: its name and that of its persistent form, what prepares it, and its arguments: what a rank gives; what it gets; others.
 macro_rules! collectives {
@@ -92,26 +92,30 @@ collectives! {
     /// Everybody's `data`, by rank, to the root's `all`, which has room for as much of each.
     gather, gather_init, prepare_gather (data; all; root: impl Into<Root>);
 
-    /// As `gather`, `counts[r]` elements of rank `r`. Only the root's `counts` and `all` count.
-    gather_varying, gather_varying_init, prepare_gather_varying (data; all; counts: &[usize], root: impl Into<Root>);
+    /// As `gather`, `counts[r]` elements of rank `r`, one block after the other, or where [`Placed`](super::Placed) has them; so in all calls
+    /// that take [`Counts`]. Only the root's `counts` and `all` count.
+    gather_varying, gather_varying_init,
+        prepare_gather_varying (data; all; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
 
     /// A block of the root's `all` to each rank's `data`, which is as long everywhere.
     scatter, scatter_init, prepare_scatter (all; data; root: impl Into<Root>);
 
     /// As `scatter`, `counts[r]` elements to rank `r`. Only the root's `counts` and `all` count.
-    scatter_varying, scatter_varying_init, prepare_scatter_varying (all; data; counts: &[usize], root: impl Into<Root>);
+    scatter_varying, scatter_varying_init,
+        prepare_scatter_varying (all; data; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
 
     /// Everybody's `data`, by rank, to everybody's `all`.
     allgather, allgather_init, prepare_allgather (data; all;);
 
     /// As `allgather`, `counts[r]` elements of rank `r`.
-    allgather_varying, allgather_varying_init, prepare_allgather_varying (data; all; counts: &[usize]);
+    allgather_varying, allgather_varying_init, prepare_allgather_varying (data; all; counts: &(impl Counts + ?Sized));
 
     /// Block `r` of `data` to rank `r`, and what rank `r` has for us to block `r` of `all`.
     alltoall, alltoall_init, prepare_alltoall (data; all;);
 
     /// As `alltoall`, `to[r]` elements to rank `r` and `from[r]` of it, one block after the other.
-    alltoall_varying, alltoall_varying_init, prepare_alltoall_varying (data; all; to: &[usize], from: &[usize]);
+    alltoall_varying, alltoall_varying_init,
+        prepare_alltoall_varying (data; all; to: &(impl Counts + ?Sized), from: &(impl Counts + ?Sized));
 
     /// As `alltoall`, a piece of `data` to each rank and a piece of `all` for what it has for us, each of a datatype of its own
     /// (`MPI_Alltoallw`). What goes from one rank to another has as many bytes on both sides, and of the same kinds; of `all`
@@ -133,12 +137,13 @@ collectives! {
     neighbor_alltoall, neighbor_alltoall_init, prepare_neighbor_alltoall (data; all;);
 
     /// As `neighbor_allgather`, `from[i]` elements of the i-th of those we receive from, one block after the other.
-    neighbor_allgather_varying, neighbor_allgather_varying_init, prepare_neighbor_allgather_varying (data; all; from: &[usize]);
+    neighbor_allgather_varying, neighbor_allgather_varying_init,
+        prepare_neighbor_allgather_varying (data; all; from: &(impl Counts + ?Sized));
 
     /// As `neighbor_alltoall`, `to[i]` elements to the i-th of those we send to, and `from[i]` of the i-th of those we receive
     /// from, one block after the other.
     neighbor_alltoall_varying, neighbor_alltoall_varying_init,
-        prepare_neighbor_alltoall_varying (data; all; to: &[usize], from: &[usize]);
+        prepare_neighbor_alltoall_varying (data; all; to: &(impl Counts + ?Sized), from: &(impl Counts + ?Sized));
 
     /// As `neighbor_alltoall`, of pieces as `alltoall_pieces` has them (`MPI_Neighbor_alltoallw`).
     neighbor_alltoall_pieces, neighbor_alltoall_pieces_init,

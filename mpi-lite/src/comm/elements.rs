@@ -12,7 +12,7 @@ use crate::datatype::{Datatype, Made};
 
 use super::pending::Memory;
 use super::pieces::Piece;
-use super::{Equivalence, ErrorClass};
+use super::{Counts, Equivalence, ErrorClass};
 
 /// Pieces of a buffer, each so many elements at so many bytes from its address, of one type or of a type each.
 #[derive(Debug, Clone)]
@@ -69,6 +69,23 @@ impl Elements {
     #[inline]
     pub(super) fn of_mut<T: Equivalence>(data: &mut [T]) -> Self {
         Self::of_slice::<T>(data.as_mut_ptr().cast(), data.len())
+    }
+
+    /// Blocks of a slice, which are within it, to be read.
+    pub(super) fn of_blocks<T: Equivalence>(data: &[T], of: &(impl Counts + ?Sized)) -> Self {
+        Self::blocks::<T>(data.as_ptr().cast::<u8>().cast_mut(), data.len(), of)
+    }
+
+    /// The same, to be written.
+    pub(super) fn of_blocks_mut<T: Equivalence>(data: &mut [T], of: &(impl Counts + ?Sized)) -> Self {
+        Self::blocks::<T>(data.as_mut_ptr().cast(), data.len(), of)
+    }
+
+    fn blocks<T: Equivalence>(memory: *mut u8, count: usize, of: &(impl Counts + ?Sized)) -> Self {
+        let Some(starts) = of.displacements() else { return Self::of_slice::<T>(memory, count) };
+        let bytes = |start: &usize| (start * size_of::<T>()) as isize;
+        let pieces: Vec<_> = starts.iter().map(bytes).zip(of.counts().iter().copied()).collect();
+        Self::new(memory, &pieces, &T::datatype())
     }
 
     #[inline]

@@ -8,7 +8,7 @@
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
 //! | `collectives`, `prepare`, `calls` | collective calls of slices, what is checked of them, and of raw memory |
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
-//! | `neighborhood`, `pieces` | the same of neighbours, and of pieces of a type each |
+//! | `neighborhood`, `counts`, `pieces` | the same of neighbours, of blocks of a length each, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `split`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
 //! | `compound` | that what fails in parts of a call is told once |
@@ -33,6 +33,7 @@ mod collectives;
 mod communicator;
 mod compound;
 mod context;
+mod counts;
 mod create;
 mod duplicate;
 mod elements;
@@ -72,6 +73,7 @@ mod typed;
 
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
+pub use counts::{Counts, Placed};
 pub use duplicate::Duplicate;
 pub use elements::Elements;
 pub use equivalence::{Equivalence, Locatable, Located};

@@ -4,8 +4,9 @@ use crate::coll::neighbor::Neighbors;
 use crate::coll::{Blocks, Call};
 
 use super::communicator::Topology;
+use super::elements::Elements;
 use super::prepare::{Prepared, Run, blocks, bytes};
-use super::{Communicator, Equivalence, ErrorClass};
+use super::{Communicator, Counts, Equivalence, ErrorClass};
 
 impl Communicator {
     /// Our neighbours, in the order of blocks.
@@ -48,29 +49,31 @@ impl Communicator {
         &self,
         data: &[T],
         all: &mut [T],
-        from: &[usize],
+        from: &(impl Counts + ?Sized),
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        self.check_blocks(from, around.sources.len() as u32, all.len())?;
-        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(from) };
-        run(Prepared::exchange(call, data, all))
+        let counts = self.check_counts(from, around.sources.len(), all.len())?;
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(counts) };
+        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, from));
+        run(Prepared { call, given, room, operator: None })
     }
 
     pub(super) fn prepare_neighbor_alltoall_varying<T: Equivalence, R>(
         &self,
         data: &[T],
         all: &mut [T],
-        to: &[usize],
-        from: &[usize],
+        to: &(impl Counts + ?Sized),
+        from: &(impl Counts + ?Sized),
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        self.check_blocks(to, around.destinations().len() as u32, data.len())?;
-        self.check_blocks(from, around.sources.len() as u32, all.len())?;
-        let neighbors = around.neighbors();
-        let call = Call::NeighborAlltoall { neighbors, to: blocks::<T>(to), from: blocks::<T>(from) };
-        run(Prepared::exchange(call, data, all))
+        let given_counts = self.check_counts(to, around.destinations().len(), data.len())?;
+        let room_counts = self.check_counts(from, around.sources.len(), all.len())?;
+        let (to_each, from_each) = (blocks::<T>(given_counts), blocks::<T>(room_counts));
+        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: to_each, from: from_each };
+        let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
+        run(Prepared { call, given, room, operator: None })
     }
 
     fn find_around(&self) -> Option<Around> {

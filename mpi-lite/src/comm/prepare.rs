@@ -11,7 +11,7 @@ use super::collective::NOBODY;
 use super::elements::Elements;
 use super::operand::{Operand, Operator, reduction};
 use super::pending::Pending;
-use super::{Communicator, Equivalence, ErrorClass};
+use super::{Communicator, Counts, Equivalence, ErrorClass};
 
 /// Who gives or gets what all others get or give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         // Also between two groups these are blocks of our own: each gets what the other group gives.
-        self.check_blocks(counts, self.size(), data.len())?;
+        self.check_counts(counts, self.size() as usize, data.len())?;
         let operand = Operand::of::<T>();
         let blocks = Blocks::Counts { counts, element: size_of::<T>() };
         let call = Call::ReduceScatter { blocks, reduction: reduction(&operand, op)? };
@@ -200,16 +200,14 @@ impl Communicator {
         &self,
         data: &[T],
         all: &mut [T],
-        counts: &[usize],
+        counts: &(impl Counts + ?Sized),
         root: impl Into<Root>,
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
-        if part.is_root {
-            self.check_blocks(counts, self.peers().size(), all.len())?;
-        }
-        let call = Call::Gatherv { root: part.root, blocks: part.is_root.then_some(blocks::<T>(counts)) };
-        let room = if part.is_root { Elements::of_mut(all) } else { Elements::none() };
+        let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
+        let call = Call::Gatherv { root: part.root, blocks: counted.map(blocks::<T>) };
+        let room = if part.is_root { Elements::of_blocks_mut(all, counts) } else { Elements::none() };
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -236,16 +234,14 @@ impl Communicator {
         &self,
         all: &[T],
         data: &mut [T],
-        counts: &[usize],
+        counts: &(impl Counts + ?Sized),
         root: impl Into<Root>,
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
-        if part.is_root {
-            self.check_blocks(counts, self.peers().size(), all.len())?;
-        }
-        let call = Call::Scatterv { root: part.root, blocks: part.is_root.then_some(blocks::<T>(counts)) };
-        let given = if part.is_root { Elements::of(all) } else { Elements::none() };
+        let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
+        let call = Call::Scatterv { root: part.root, blocks: counted.map(blocks::<T>) };
+        let given = if part.is_root { Elements::of_blocks(all, counts) } else { Elements::none() };
         let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -267,15 +263,14 @@ impl Communicator {
         &self,
         data: &[T],
         all: &mut [T],
-        counts: &[usize],
+        counts: &(impl Counts + ?Sized),
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
-        self.check_blocks(counts, self.peers().size(), all.len())?;
-        if self.remote_group().is_none() && counts[self.rank() as usize] != data.len() {
-            return Err(self.fail(ErrorClass::Count));
-        }
-        let call = Call::Allgatherv { blocks: blocks::<T>(counts) };
-        run(Prepared::exchange(call, data, all))
+        let counted = self.check_counts(counts, self.others(), all.len())?;
+        self.check(self.remote_group().is_some() || counted[self.rank() as usize] == data.len())?;
+        let call = Call::Allgatherv { blocks: blocks::<T>(counted) };
+        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, counts));
+        run(Prepared { call, given, room, operator: None })
     }
 
     pub(super) fn prepare_alltoall<T: Equivalence, R>(
@@ -298,15 +293,16 @@ impl Communicator {
         &self,
         data: &[T],
         all: &mut [T],
-        to: &[usize],
-        from: &[usize],
+        to: &(impl Counts + ?Sized),
+        from: &(impl Counts + ?Sized),
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
-        self.check_blocks(to, self.peers().size(), data.len())?;
-        self.check_blocks(from, self.peers().size(), all.len())?;
-        self.check_own(to, from)?;
-        let call = Call::Alltoallv { to: blocks::<T>(to), from: blocks::<T>(from) };
-        run(Prepared::exchange(call, data, all))
+        let given_counts = self.check_counts(to, self.others(), data.len())?;
+        let room_counts = self.check_counts(from, self.others(), all.len())?;
+        self.check_own(given_counts, room_counts)?;
+        let call = Call::Alltoallv { to: blocks::<T>(given_counts), from: blocks::<T>(room_counts) };
+        let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
+        run(Prepared { call, given, room, operator: None })
     }
 
     fn prepare_reduction<T: Equivalence, R>(
@@ -361,12 +357,6 @@ impl Communicator {
 
     fn check_of_all(&self, all: usize, count: usize) -> Result<(), ErrorClass> {
         self.check(count.checked_mul(self.others()) == Some(all))
-    }
-
-    /// Whether there is a count for each of `ranks`, and elements for all.
-    pub(super) fn check_blocks(&self, counts: &[usize], ranks: u32, elements: usize) -> Result<(), ErrorClass> {
-        let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
-        self.check(counts.len() == ranks as usize && sum == Some(elements))
     }
 
     /// Whether what this rank gives itself is as long as its room for that; `to` and `from` have a number for each rank.

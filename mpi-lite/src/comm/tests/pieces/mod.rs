@@ -4,6 +4,7 @@
 
 mod model;
 mod neighbors;
+mod placed;
 mod refusals;
 
 use super::*;
