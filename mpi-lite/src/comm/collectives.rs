@@ -72,6 +72,9 @@ collectives! {
     /// other one.
     allreduce, allreduce_init, prepare_allreduce (data; result; op: &Op);
 
+    /// As `reduce`, with the result in the place of the root's data. That of the others stays.
+    reduce_in_place, reduce_in_place_init, prepare_reduce_in_place (; data; op: &Op, root: impl Into<Root>);
+
     /// As `allreduce`, with the result in the place of the data.
     allreduce_in_place, allreduce_in_place_init, prepare_allreduce_in_place (; data; op: &Op);
 
@@ -80,6 +83,12 @@ collectives! {
 
     /// The `data` of all ranks below this one combined. That of rank 0 stays as it is.
     exscan, exscan_init, prepare_exscan (data; result; op: &Op);
+
+    /// As `scan`, with the result in the place of the data.
+    scan_in_place, scan_in_place_init, prepare_scan_in_place (; data; op: &Op);
+
+    /// As `exscan`, with the result in the place of the data.
+    exscan_in_place, exscan_in_place_init, prepare_exscan_in_place (; data; op: &Op);
 
     /// Everybody's `data` combined, of which each rank gets its block: as many elements as its `result` has, which is the
     /// same everywhere.
@@ -110,12 +119,26 @@ collectives! {
     /// As `allgather`, `counts[r]` elements of rank `r`.
     allgather_varying, allgather_varying_init, prepare_allgather_varying (data; all; counts: &(impl Counts + ?Sized));
 
+    /// As `allgather`, of this rank's block of `all`.
+    allgather_in_place, allgather_in_place_init, prepare_allgather_in_place (; all;);
+
+    /// As `allgather_varying`, of this rank's block of `all`.
+    allgather_varying_in_place, allgather_varying_in_place_init,
+        prepare_allgather_varying_in_place (; all; counts: &(impl Counts + ?Sized));
+
     /// Block `r` of `data` to rank `r`, and what rank `r` has for us to block `r` of `all`.
     alltoall, alltoall_init, prepare_alltoall (data; all;);
 
     /// As `alltoall`, `to[r]` elements to rank `r` and `from[r]` of it, one block after the other.
     alltoall_varying, alltoall_varying_init,
         prepare_alltoall_varying (data; all; to: &(impl Counts + ?Sized), from: &(impl Counts + ?Sized));
+
+    /// As `alltoall`, with what comes in the place of what goes.
+    alltoall_in_place, alltoall_in_place_init, prepare_alltoall_in_place (; data;);
+
+    /// As `alltoall_varying`, with what comes in the place of what goes: as much from each rank as to it.
+    alltoall_varying_in_place, alltoall_varying_in_place_init,
+        prepare_alltoall_varying_in_place (; data; counts: &(impl Counts + ?Sized));
 
     /// As `alltoall`, a piece of `data` to each rank and a piece of `all` for what it has for us, each of a datatype of its own
     /// (`MPI_Alltoallw`). What goes from one rank to another has as many bytes on both sides, and of the same kinds; of `all`

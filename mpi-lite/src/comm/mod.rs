@@ -7,6 +7,7 @@
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
 //! | `collectives`, `prepare`, `calls` | collective calls of slices, what is checked of them, and of raw memory |
+//! | `in_place` | the same of those whose result takes the place of what is given |
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
 //! | `neighborhood`, `counts`, `pieces` | the same of neighbours, of blocks of a length each, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
@@ -44,6 +45,7 @@ mod failure;
 pub mod graph;
 mod group;
 mod held;
+mod in_place;
 pub mod info;
 mod lending;
 mod local;

@@ -69,18 +69,6 @@ impl Communicator {
         run(Prepared { call, given: Some(given), room, operator: None })
     }
 
-    pub(super) fn prepare_alltoall_pieces_in_place<T: Equivalence, R>(
-        &self,
-        data: &mut [T],
-        pieces: &[Piece],
-        run: impl Run<R>,
-    ) -> Result<R, ErrorClass> {
-        self.within_one_group()?;
-        let (room, lens) = self.pieces_of_mut(data, pieces, self.others())?;
-        let call = Call::Alltoallv { to: Blocks::Lens(&lens), from: Blocks::Lens(&lens) };
-        run(Prepared { call, given: None, room, operator: None })
-    }
-
     pub(super) fn prepare_neighbor_alltoall_pieces<T: Equivalence, R>(
         &self,
         data: &[T],
@@ -119,7 +107,7 @@ impl Communicator {
         Ok((Elements::each(data.as_ptr().cast::<u8>().cast_mut(), pieces), lens))
     }
 
-    fn pieces_of_mut<T: Equivalence>(
+    pub(super) fn pieces_of_mut<T: Equivalence>(
         &self,
         data: &mut [T],
         pieces: &[Piece],

@@ -46,12 +46,12 @@ impl<'a> Prepared<'a> {
 }
 
 /// What a process does in a call with a root.
-struct Part {
+pub(super) struct Part {
     /// As calls name it.
-    root: usize,
-    is_root: bool,
+    pub root: usize,
+    pub is_root: bool,
     /// It is one of those whom the root gives to or gets from: within one group it is so itself.
-    is_other: bool,
+    pub is_other: bool,
 }
 
 impl Communicator {
@@ -113,18 +113,6 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         self.prepare_reduction(data, result, op, |reduction| Call::Allreduce { reduction }, run)
-    }
-
-    pub(super) fn prepare_allreduce_in_place<T: Equivalence, R>(
-        &self,
-        data: &mut [T],
-        op: &Op,
-        run: impl Run<R>,
-    ) -> Result<R, ErrorClass> {
-        self.within_one_group()?;
-        let operand = Operand::of::<T>();
-        let call = Call::Allreduce { reduction: reduction(&operand, op)? };
-        run(Prepared { call, given: None, room: Elements::of_mut(data), operator: Some((&operand, op)) })
     }
 
     pub(super) fn prepare_scan<T: Equivalence, R>(
@@ -320,7 +308,7 @@ impl Communicator {
     }
 
     #[inline]
-    fn part(&self, root: impl Into<Root>) -> Result<Part, ErrorClass> {
+    pub(super) fn part(&self, root: impl Into<Root>) -> Result<Part, ErrorClass> {
         let between = self.remote_group().is_some();
         match root.into() {
             Root::Rank(rank) if rank < self.peers().size() => {
@@ -355,7 +343,7 @@ impl Communicator {
         Ok(Elements::of_mut(room))
     }
 
-    fn check_of_all(&self, all: usize, count: usize) -> Result<(), ErrorClass> {
+    pub(super) fn check_of_all(&self, all: usize, count: usize) -> Result<(), ErrorClass> {
         self.check(count.checked_mul(self.others()) == Some(all))
     }
 

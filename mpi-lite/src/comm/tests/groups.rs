@@ -171,6 +171,13 @@ fn calls_that_are_not_defined_between_groups_are_refused() {
     between(1, 2, |comm, _| {
         assert_eq!(comm.scan(&[1], &mut [0], &Op::Sum), Err(ErrorClass::Comm));
         assert_eq!(comm.allreduce_in_place(&mut [1], &Op::Sum), Err(ErrorClass::Comm));
+        assert_eq!(comm.reduce_in_place(&mut [1], &Op::Sum, 0), Err(ErrorClass::Comm));
+        let mut all = vec![0u8; comm.remote_group().unwrap().size() as usize];
+        let ones = vec![1; all.len()];
+        assert_eq!(comm.allgather_in_place(&mut all), Err(ErrorClass::Comm));
+        assert_eq!(comm.allgather_varying_in_place(&mut all, &ones), Err(ErrorClass::Comm));
+        assert_eq!(comm.alltoall_in_place(&mut all), Err(ErrorClass::Comm));
+        assert_eq!(comm.alltoall_varying_in_place(&mut all, &ones), Err(ErrorClass::Comm));
         let pieces = vec![Piece::none(); comm.remote_group().unwrap().size() as usize];
         assert_eq!(comm.alltoall_pieces_in_place(&mut [0u8], &pieces), Err(ErrorClass::Comm));
         assert_eq!(comm.neighbor_alltoall_pieces(&[0u8], &mut [0], &pieces, &pieces), Err(ErrorClass::Topology));

@@ -11,6 +11,7 @@ mod failure_on_host;
 mod forms;
 mod groups;
 mod handlers;
+mod in_place;
 mod misfits;
 mod multiple;
 mod panics;

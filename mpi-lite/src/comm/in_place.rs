@@ -1,0 +1,134 @@
+//! Collective calls whose result takes the place of what is given (`MPI_IN_PLACE`, MPI-4.1 6.2.1): what is checked of their
+//! arguments. None is defined between two groups.
+
+use crate::coll::{Blocks, Call, Reduction};
+use crate::op::Op;
+
+use super::elements::Elements;
+use super::operand::{Operand, reduction};
+use super::pieces::Piece;
+use super::prepare::{Prepared, Root, Run, blocks, bytes};
+use super::{Communicator, Counts, Equivalence, ErrorClass};
+
+impl Communicator {
+    pub(super) fn prepare_reduce_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        root: impl Into<Root>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let part = self.part(root)?;
+        let operand = Operand::of::<T>();
+        let call = Call::Reduce { root: part.root, reduction: reduction(&operand, op)? };
+        let (given, room) =
+            if part.is_root { (None, Elements::of_mut(data)) } else { (Some(Elements::of(data)), Elements::none()) };
+        run(Prepared { call, given, room, operator: Some((&operand, op)) })
+    }
+
+    pub(super) fn prepare_allreduce_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.prepare_reduction_in_place(data, op, |reduction| Call::Allreduce { reduction }, run)
+    }
+
+    pub(super) fn prepare_scan_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.prepare_reduction_in_place(data, op, |reduction| Call::Scan { reduction }, run)
+    }
+
+    pub(super) fn prepare_exscan_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.prepare_reduction_in_place(data, op, |reduction| Call::Exscan { reduction }, run)
+    }
+
+    pub(super) fn prepare_allgather_in_place<T: Equivalence, R>(
+        &self,
+        all: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let call = Call::Allgather { len: bytes::<T>(self.of_each(all)?) };
+        run(in_place(call, Elements::of_mut(all)))
+    }
+
+    pub(super) fn prepare_allgather_varying_in_place<T: Equivalence, R>(
+        &self,
+        all: &mut [T],
+        counts: &(impl Counts + ?Sized),
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let call = Call::Allgatherv { blocks: blocks::<T>(self.check_counts(counts, self.others(), all.len())?) };
+        run(in_place(call, Elements::of_blocks_mut(all, counts)))
+    }
+
+    pub(super) fn prepare_alltoall_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let call = Call::Alltoall { len: bytes::<T>(self.of_each(data)?) };
+        run(in_place(call, Elements::of_mut(data)))
+    }
+
+    pub(super) fn prepare_alltoall_varying_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        counts: &(impl Counts + ?Sized),
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let each = blocks::<T>(self.check_counts(counts, self.others(), data.len())?);
+        run(in_place(Call::Alltoallv { to: each, from: each }, Elements::of_blocks_mut(data, counts)))
+    }
+
+    pub(super) fn prepare_alltoall_pieces_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        pieces: &[Piece],
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let (room, lens) = self.pieces_of_mut(data, pieces, self.others())?;
+        let each = Blocks::Lens(&lens);
+        run(in_place(Call::Alltoallv { to: each, from: each }, room))
+    }
+
+    fn prepare_reduction_in_place<T: Equivalence, R>(
+        &self,
+        data: &mut [T],
+        op: &Op,
+        call: impl Fn(Reduction) -> Call<'static>,
+        run: impl Run<R>,
+    ) -> Result<R, ErrorClass> {
+        self.within_one_group()?;
+        let operand = Operand::of::<T>();
+        let call = call(reduction(&operand, op)?);
+        run(Prepared { operator: Some((&operand, op)), ..in_place(call, Elements::of_mut(data)) })
+    }
+
+    /// How many elements are each rank's.
+    fn of_each<T>(&self, all: &[T]) -> Result<usize, ErrorClass> {
+        let count = all.len() / self.others();
+        self.check_of_all(all.len(), count)?;
+        Ok(count)
+    }
+}
+
+const fn in_place(call: Call<'_>, room: Elements) -> Prepared<'_> {
+    Prepared { call, given: None, room, operator: None }
+}
