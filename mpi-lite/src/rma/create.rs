@@ -62,13 +62,15 @@ impl Window {
         unsafe { lock(&self.exposure).regions.attach(memory) }
     }
 
-    /// Hides what was attached from this address on. Nobody accesses it any more, which is for the caller to see to
-    /// (`MPI_Win_detach`).
-    pub fn detach(&self, start: *const u8) -> Result<(), RmaError> {
+    /// Hides what was attached from this address on, and waits until nothing of it is on its way from here or to here any more. Nobody
+    /// accesses it, which is for the caller to see to (`MPI_Win_detach`).
+    pub fn detach(&self, turns: &mut impl Turns, start: *const u8) -> Result<(), RmaError> {
         if self.flavor != Flavor::Dynamic {
             return Err(RmaError::Flavor);
         }
-        lock(&self.exposure).regions.detach(start)
+        let memory = lock(&self.exposure).regions.detach(start)?;
+        turns.wait_until(|_| (!lock(&self.exposure).uses(&memory)).then_some(()));
+        Ok(())
     }
 
     /// This process's part of a window that was allocated. It is there until the window is freed.

@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::adi::{Incoming, Outgoing, Request, Turns};
 
-use super::lock_table::Lock;
+use super::lock_table::{Lock, Wish};
 use super::members::tag;
 use super::request::Kind;
 use super::window::State;
@@ -190,7 +190,7 @@ impl Window {
     pub fn lock(&self, turns: &mut impl Turns, rank: usize, lock: Lock) -> Result<(), RmaError> {
         self.check_ranks(&[rank])?;
         self.state().epoch.add(rank)?;
-        let granted = self.ask_for_lock(turns, rank, lock == Lock::Exclusive);
+        let granted = self.ask_for_lock(turns, rank, Wish::One(lock));
         let locked = wait_for_all(turns, [granted]);
         self.state().epoch.go_on(rank, Stage::Changing, Stage::Open)?;
         locked
@@ -209,7 +209,7 @@ impl Window {
     /// Opens an epoch for every rank's memory, which others may access too (`MPI_Win_lock_all`).
     pub fn lock_all(&self, turns: &mut impl Turns) -> Result<(), RmaError> {
         self.change_from(Epoch::is_closed)?;
-        let granted: Vec<_> = (0..self.size()).map(|rank| self.ask_for_lock(turns, rank, false)).collect();
+        let granted: Vec<_> = (0..self.size()).map(|rank| self.ask_for_lock(turns, rank, Wish::All)).collect();
         let locked = wait_for_all(turns, granted);
         self.change_to(Epoch::AllLocked);
         locked

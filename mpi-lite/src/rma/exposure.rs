@@ -2,6 +2,7 @@
 //! device.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use sidelane_nic::share::Shared;
@@ -10,7 +11,7 @@ use crate::adi::{self, Device, Incoming, Message, Pattern, Service};
 
 use super::combine::{combine, compare_and_swap};
 use super::lent::Bytes;
-use super::lock_table::{Asker, Lock, LockTable};
+use super::lock_table::{Asker, LockTable, Wish};
 use super::members::{Members, tag};
 use super::memory::{Places, Regions};
 use super::request::{HEAD_LEN, Head, Kind, RUN_LEN, Request};
@@ -28,11 +29,27 @@ pub(super) struct Exposure {
     origins: Vec<Origin>,
     /// Origins whose stream waits for something.
     waiting: Vec<usize>,
-    /// Answers that are being sent, and their bytes.
-    answers: Vec<(adi::Request, Bytes)>,
+    answers: Answers,
     places: Places,
     /// Processes that were gone when we last looked.
     gone: usize,
+}
+
+/// Answers that are being sent.
+type Answers = Vec<Answer>;
+
+#[derive(Debug)]
+struct Answer {
+    request: adi::Request,
+    origin: usize,
+    bytes: AnswerBytes,
+}
+
+#[derive(Debug)]
+enum AnswerBytes {
+    Own(#[expect(dead_code, reason = "lent to the device")] Bytes),
+    /// Those of the window at these addresses, as they are when they leave.
+    Window(Range<usize>),
 }
 
 /// What one origin has asked.
@@ -48,6 +65,8 @@ struct Origin {
 /// ```text
 ///        request              all of it         data of its own
 ///  Idle ---------> Receiving ----------> Idle <------------------> Data
+///                                             <------------------> Unlocking
+///                                              answers that leave
 /// ```
 #[derive(Debug, Default)]
 enum Stream {
@@ -55,8 +74,10 @@ enum Stream {
     Idle,
     /// A request is being received.
     Receiving { request: adi::Request, room: Bytes },
-    /// The data of a long put is being received, into the window.
-    Data { request: adi::Request },
+    /// The data of a long put is being received, into the window at these addresses.
+    Data { request: adi::Request, into: Range<usize> },
+    /// A lock is given back once what was got under it has left the window.
+    Unlocking { number: i32 },
 }
 
 /// Serves a window from within the device.
@@ -99,8 +120,21 @@ impl Exposure {
         self.waiting.is_empty() && self.answers.is_empty()
     }
 
+    /// Whether an operation still reads or writes memory at these addresses.
+    pub fn uses(&self, memory: &Range<usize>) -> bool {
+        let touches = |of: &Range<usize>| of.start < memory.end && memory.start < of.end;
+        let reads = |answer: &Answer| matches!(&answer.bytes, AnswerBytes::Window(from) if touches(from));
+        let writes = |origin: &Origin| matches!(&origin.stream, Stream::Data { into, .. } if touches(into));
+        self.answers.iter().any(reads) || self.origins.iter().any(writes)
+    }
+
     fn turn(&mut self, device: &mut Device) -> bool {
         let mut moved = false;
+        if !self.answers.is_empty() {
+            let leaving = self.answers.len();
+            self.answers.retain(|answer| !over(device, answer.request));
+            moved = self.answers.len() < leaving;
+        }
         if device.gone().len() > self.gone {
             self.forget_gone(device);
         }
@@ -120,9 +154,6 @@ impl Exposure {
             if matches!(self.origins[self.waiting[at]].stream, Stream::Idle) {
                 self.waiting.swap_remove(at);
             }
-        }
-        if !self.answers.is_empty() {
-            self.answers.retain(|(request, _)| !over(device, *request));
         }
         moved
     }
@@ -160,8 +191,15 @@ impl Exposure {
     /// Ends what an origin's stream waits for, if that is over. False if it is not.
     fn poll(&mut self, device: &mut Device, origin: usize) -> bool {
         let stream = &mut self.origins[origin].stream;
-        let (Stream::Receiving { request, .. } | Stream::Data { request }) = stream else { return true };
-        let Some(status) = device.poll(*request) else { return false };
+        let request = match stream {
+            Stream::Idle => return true,
+            Stream::Unlocking { number } => {
+                let number = *number;
+                return self.unlock(device, origin, number);
+            }
+            Stream::Receiving { request, .. } | Stream::Data { request, .. } => *request,
+        };
+        let Some(status) = device.poll(request) else { return false };
         let done = std::mem::take(stream);
         match (done, status.error) {
             (Stream::Receiving { room, .. }, None) => self.handle(device, origin, room.as_slice()),
@@ -172,9 +210,29 @@ impl Exposure {
             (_, Some(error)) => {
                 self.origins[origin].refused.get_or_insert(error.into());
             }
-            (Stream::Data { .. } | Stream::Idle, None) => {}
+            (Stream::Data { .. } | Stream::Unlocking { .. } | Stream::Idle, None) => {}
         }
         true
+    }
+
+    /// Gives a lock back and tells the verdict. False, and the stream waits, while something leaves the window that was got under it: the
+    /// next one who has the lock may change it.
+    fn unlock(&mut self, device: &mut Device, origin: usize, number: i32) -> bool {
+        let leaves = |answer: &Answer| answer.origin == origin && matches!(answer.bytes, AnswerBytes::Window(_));
+        if self.answers.iter().any(leaves) {
+            self.origins[origin].stream = Stream::Unlocking { number };
+            return false;
+        }
+        self.origins[origin].stream = Stream::Idle;
+        let (members, answers) = (&self.members, &mut self.answers);
+        self.locks.release(origin, |asker| grant(members, answers, device, asker));
+        self.tell_verdict(device, origin, number);
+        true
+    }
+
+    fn tell_verdict(&mut self, device: &mut Device, origin: usize, number: i32) {
+        let verdict = Bytes::from(&[RmaError::to_wire(self.origins[origin].refused.take())][..]);
+        answer(&self.members, &mut self.answers, device, origin, number, verdict);
     }
 
     /// Does what a request asks for.
@@ -190,19 +248,13 @@ impl Exposure {
         let Head { number, detail, .. } = request.head;
         match request.head.kind {
             Kind::Lock => {
-                let wish = if detail == 1 { Lock::Exclusive } else { Lock::Shared };
-                let (members, answers) = (&self.members, &mut self.answers);
+                let (members, answers, wish) = (&self.members, &mut self.answers, Wish::from_wire(detail));
                 self.locks.ask(Asker { origin, number }, wish, |asker| grant(members, answers, device, asker));
             }
-            Kind::Unlock | Kind::Flush => {
-                let verdict = self.origins[origin].refused.take();
-                if request.head.kind == Kind::Unlock {
-                    let (members, answers) = (&self.members, &mut self.answers);
-                    self.locks.release(origin, |asker| grant(members, answers, device, asker));
-                }
-                let verdict = Bytes::from(&[RmaError::to_wire(verdict)][..]);
-                answer(&self.members, &mut self.answers, device, origin, number, verdict);
+            Kind::Unlock => {
+                self.unlock(device, origin, number);
             }
+            Kind::Flush => self.tell_verdict(device, origin, number),
             _ => {
                 let Err(error) = self.access(device, origin, &request) else { return };
                 if matches!(request.head.kind, Kind::Get | Kind::GetAccumulate | Kind::CompareSwap) {
@@ -223,7 +275,7 @@ impl Exposure {
             // Refused data is received all the same, into no room.
             let room = found.ok().and_then(|()| places.incoming()).unwrap_or(Incoming::EMPTY);
             let request = self.members.hear(device, origin, tag::data(number), room);
-            self.origins[origin].stream = Stream::Data { request };
+            self.origins[origin].stream = Stream::Data { request, into: places.addresses() };
             return found;
         }
         found?;
@@ -232,8 +284,9 @@ impl Exposure {
             Kind::Put => return Err(RmaError::Malformed),
             Kind::Get => {
                 if let Some(whole) = places.outgoing() {
-                    let sent = self.members.say(device, origin, number, whole);
-                    self.answers.push((sent, Bytes::from(&[][..])));
+                    let request = self.members.say(device, origin, number, whole);
+                    let bytes = AnswerBytes::Window(places.addresses());
+                    keep(&mut self.answers, device, Answer { request, origin, bytes });
                     return Ok(());
                 }
                 // One request is not to be answered by more than its share of memory.
@@ -280,16 +333,19 @@ impl Exposure {
     }
 }
 
-type Answers = Vec<(adi::Request, Bytes)>;
-
 fn grant(members: &Members, answers: &mut Answers, device: &mut Device, to: Asker) {
     answer(members, answers, device, to.origin, to.number, Bytes::from(&[][..]));
 }
 
 fn answer(members: &Members, answers: &mut Answers, device: &mut Device, to: usize, number: i32, bytes: Bytes) {
-    let sent = members.say(device, to, number, bytes.outgoing());
-    if !over(device, sent) {
-        answers.push((sent, bytes));
+    let request = members.say(device, to, number, bytes.outgoing());
+    keep(answers, device, Answer { request, origin: to, bytes: AnswerBytes::Own(bytes) });
+}
+
+/// Has what it lends until it is over.
+fn keep(answers: &mut Answers, device: &mut Device, answer: Answer) {
+    if !over(device, answer.request) {
+        answers.push(answer);
     }
 }
 

@@ -1,4 +1,7 @@
 //! Who holds a target's lock, and who waits for it: first come, first served, so that nobody waits for ever.
+//!
+//! Who asks all targets at once is served before others that wait: he may hold one target already, and who waits for that one may
+//! hold what somebody waits for who is before him here. Writers wait for as long as such epochs overlap.
 
 use std::collections::VecDeque;
 
@@ -9,6 +12,33 @@ pub enum Lock {
     Exclusive,
     /// Others may hold it so, too.
     Shared,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wish {
+    One(Lock),
+    /// Shared, of every target at the same time.
+    All,
+}
+
+impl Wish {
+    /// As a request has it.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            Self::One(Lock::Shared) => 0,
+            Self::One(Lock::Exclusive) => 1,
+            Self::All => 2,
+        }
+    }
+
+    pub const fn from_wire(said: u8) -> Self {
+        match said {
+            1 => Self::One(Lock::Exclusive),
+            2 => Self::All,
+            _ => Self::One(Lock::Shared),
+        }
+    }
 }
 
 /// One who asked, and the number by which he is answered.
@@ -28,8 +58,11 @@ pub(super) struct LockTable {
 
 impl LockTable {
     /// Calls `grant` if the lock is free for it; else it waits.
-    pub fn ask(&mut self, asker: Asker, lock: Lock, grant: impl FnMut(Asker)) {
-        self.waiting.push_back((asker, lock));
+    pub fn ask(&mut self, asker: Asker, wish: Wish, grant: impl FnMut(Asker)) {
+        match wish {
+            Wish::One(lock) => self.waiting.push_back((asker, lock)),
+            Wish::All => self.waiting.push_front((asker, Lock::Shared)),
+        }
         self.go_on(grant);
     }
 
@@ -75,7 +108,7 @@ mod tests {
         let (mut table, mut granted) = (LockTable::default(), Vec::new());
         let asked = [Lock::Shared, Lock::Shared, Lock::Exclusive, Lock::Shared, Lock::Exclusive];
         for (origin, lock) in asked.into_iter().enumerate() {
-            table.ask(asker(origin), lock, |asker| granted.push(asker.origin));
+            table.ask(asker(origin), Wish::One(lock), |asker| granted.push(asker.origin));
         }
         // The last reader came after a writer, and waits for him.
         assert_eq!(granted, [0, 1]);
@@ -86,11 +119,28 @@ mod tests {
         assert!(!table.release(0, |_| ()));
     }
 
+    /// Of two that lock all, each holds one target and asks for the other behind a writer, who waits for the holder.
+    #[test]
+    fn who_locks_all_waits_for_holders_and_not_for_those_who_wait() {
+        let (mut here, mut there, mut granted) = (LockTable::default(), LockTable::default(), Vec::new());
+        let mut grant = |asker: Asker| granted.push(asker.origin);
+        here.ask(asker(0), Wish::One(Lock::Exclusive), &mut grant);
+        there.ask(asker(3), Wish::All, &mut grant);
+        here.ask(asker(2), Wish::All, &mut grant);
+        there.ask(asker(1), Wish::One(Lock::Exclusive), &mut grant);
+        here.ask(asker(3), Wish::All, &mut grant);
+        there.ask(asker(2), Wish::All, &mut grant);
+        here.release(0, &mut grant);
+        there.release(2, &mut grant);
+        there.release(3, &mut grant);
+        assert_eq!(granted, [0, 3, 2, 3, 2, 1]);
+    }
+
     #[test]
     fn who_is_gone_holds_nothing_and_waits_for_nothing() {
         let (mut table, mut granted) = (LockTable::default(), Vec::new());
         for origin in 0..3 {
-            table.ask(asker(origin), Lock::Exclusive, |asker| granted.push(asker.origin));
+            table.ask(asker(origin), Wish::One(Lock::Exclusive), |asker| granted.push(asker.origin));
         }
         table.forget(1, |asker| granted.push(asker.origin));
         table.forget(0, |asker| granted.push(asker.origin));

@@ -1,6 +1,7 @@
 //! What a window shows of this process's memory, and the only ways to it: nothing is touched that was not found within.
 #![allow(unsafe_code)] // Windows are memory of the user's, which outlives the calls.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::RmaError;
@@ -78,15 +79,15 @@ impl Regions {
         Ok(())
     }
 
-    /// Hides what was attached with this address; memory first, where there was nothing too.
-    pub fn detach(&mut self, start: *const u8) -> Result<(), RmaError> {
+    /// Hides what was attached with this address; memory first, where there was nothing too. The addresses of it.
+    pub fn detach(&mut self, start: *const u8) -> Result<Range<usize>, RmaError> {
         if let Some(at) = self.list.iter().position(|region| std::ptr::eq(region.start.as_ptr(), start)) {
-            self.list.swap_remove(at);
-            return Ok(());
+            let region = self.list.swap_remove(at);
+            return Ok(start.addr()..start.addr() + region.len);
         }
         let at = self.empty.iter().position(|empty| *empty == start.addr());
         self.empty.swap_remove(at.ok_or(RmaError::Attach)?);
-        Ok(())
+        Ok(0..0)
     }
 
     /// Finds runs. None of them is in `places` if one of them is not in a region.
@@ -183,6 +184,11 @@ impl Places {
     pub fn address(&self) -> Option<*mut [u8]> {
         let [(start, len)] = self.list[..] else { return None };
         Some(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len))
+    }
+
+    /// The addresses of all of it, if it is one run; else none.
+    pub fn addresses(&self) -> Range<usize> {
+        self.address().map_or(0..0, |run| run.addr()..run.addr() + run.len())
     }
 
     /// Changes all of it, if it is one run, by copies of pieces of which none ends within `grain` bytes that belong together: `each` is

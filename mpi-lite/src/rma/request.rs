@@ -3,7 +3,7 @@
 //! | offset | bytes | field | meaning |
 //! | --- | --- | --- | --- |
 //! | 0 | 1 | kind | see [`Kind`] |
-//! | 1 | 1 | detail | of accumulates the operator's place in [`Op::PREDEFINED`]; of `Lock` 1 if it is exclusive |
+//! | 1 | 1 | detail | of accumulates the operator's place in [`Op::PREDEFINED`]; of `Lock` 1 if it is exclusive, 2 if it is one of all targets' |
 //! | 2 | 2 | element | of accumulates the predefined type, by its handle in the standard ABI |
 //! | 4 | 4 | number | the tag of the answer; long data of a put has its complement |
 //! | 8 | 8 | displacement | in the target's units |
@@ -22,7 +22,8 @@
 //! | GetAccumulate | the origin's operand | what was there; nothing if that was refused |
 //! | CompareSwap | what is compared, what is put | what was there; nothing if that was refused |
 //! | Lock | none | nothing, once it is granted |
-//! | Unlock, Flush | none | one byte, once all before is done: the first error since the last of these |
+//! | Flush | none | one byte, once all before is done: the first error since the last of these |
+//! | Unlock | none | the same; what was got has left the window then too |
 
 use crate::datatype::Predefined;
 use crate::op::Op;

@@ -11,6 +11,7 @@ use super::direct::Mapped;
 use super::epoch::{Epoch, Exposed};
 use super::exposure::Exposure;
 use super::lent::Bytes;
+use super::lock_table::Wish;
 use super::members::{Members, tag};
 use super::queue::{Answer, End, Operation, Queue, What};
 use super::request::{Head, Kind};
@@ -210,8 +211,8 @@ impl Window {
 
     /// What comes when it is granted. That is for others to bring about, so it is in no queue, where it would be waited for by whoever
     /// flushes all.
-    pub(super) fn ask_for_lock(&self, turns: &mut impl Turns, rank: usize, exclusive: bool) -> adi::Request {
-        let head = Head { detail: exclusive.into(), ..head(Kind::Lock) };
+    pub(super) fn ask_for_lock(&self, turns: &mut impl Turns, rank: usize, wish: Wish) -> adi::Request {
+        let head = Head { detail: wish.to_wire(), ..head(Kind::Lock) };
         let mut granted = None;
         self.ask(turns, (rank, 0), head, &[], &[], |device, number| {
             granted = Some(self.members.hear(device, rank, number, Incoming::EMPTY));

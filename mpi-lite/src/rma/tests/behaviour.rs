@@ -1,7 +1,7 @@
 //! What a window does, one behaviour a test.
 #![allow(unsafe_code)] // Operations are lent what lives until they are over.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 
 use super::job::job;
@@ -10,6 +10,8 @@ use crate::adi::{self, Config, Device, Process};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
+use crate::rma::epoch::{Epoch, Stage};
+use crate::rma::lock_table::Wish;
 use crate::rma::queue::QUEUE_MAX;
 use crate::rma::{Flavor, Lent, Lock, RmaError, Room, Target, Window};
 
@@ -83,6 +85,65 @@ fn who_has_the_lock_is_alone() {
             get(&w, device, &mut word, 1, 0).unwrap();
             w.unlock(device, 1).unwrap();
             assert_eq!(word, [200]);
+            w.free(device).unwrap();
+        });
+    }
+}
+
+/// Each gets what is long, and gives the lock back without waiting for it.
+#[test]
+fn what_was_got_under_a_lock_is_of_before_the_next_ones_lock() {
+    const WORDS: usize = 1 << 17;
+    job(3, &Config::default(), |device, members| {
+        let (own, mut kept) = (members.rank as u64, vec![0; if members.rank == 1 { WORDS } else { 0 }]);
+        let w = window(device, members, Flavor::Create, &mut kept);
+        if own != 1 {
+            let mut got = vec![0u64; WORDS];
+            for round in 0..40 {
+                let stamp = vec![round * 2 + own; WORDS];
+                let kind: Datatype = Predefined::Uint64.into();
+                let target = Target { rank: 1, displacement: 0, count: WORDS, datatype: &kind };
+                w.lock(device, 1, Lock::Exclusive).unwrap();
+                if own == 0 {
+                    let room = Room { address: got.as_mut_ptr().cast(), count: WORDS, datatype: &kind };
+                    // SAFETY: it is over when the lock is given back.
+                    unsafe { w.get(device, room, target) }.unwrap();
+                } else {
+                    put(&w, device, &stamp, 1, 0).unwrap();
+                }
+                w.unlock(device, 1).unwrap();
+                assert!(got.iter().all(|word| *word == got[0]), "all of them of one time");
+            }
+        }
+        w.free(device).unwrap();
+    });
+}
+
+/// Two lock all, each of which finds its own memory free, and that of the other locked by a writer or about to be.
+#[test]
+fn who_locks_all_comes_by_writers_who_wait() {
+    for _ in 0..20 {
+        let (made, asked) = (AtomicU32::new(0), Barrier::new(4));
+        job(4, &Config::default(), |device, members| {
+            let (own, mut kept) = (members.rank, vec![0; 1]);
+            let w = window(device, members, Flavor::Create, &mut kept);
+            made.fetch_add(1, Ordering::Relaxed);
+            while made.load(Ordering::Relaxed) < 4 {
+                device.progress();
+            }
+            if own < 2 {
+                let lock = w.ask_for_lock(device, own + 2, Wish::One(Lock::Exclusive));
+                device.flush();
+                // It has not been taken in.
+                asked.wait();
+                device.wait(lock);
+                w.state().epoch = Epoch::Locked(vec![(own + 2, Stage::Open)]);
+                w.unlock(device, own + 2).unwrap();
+            } else {
+                asked.wait();
+                w.lock_all(device).unwrap();
+                w.unlock_all(device).unwrap();
+            }
             w.free(device).unwrap();
         });
     }
@@ -167,7 +228,7 @@ fn nothing_is_done_outside_of_its_epoch() {
         assert_eq!(w.complete(device), Err(RmaError::Sync));
         assert_eq!(w.wait_exposed(device), Err(RmaError::Sync));
         assert_eq!(w.flush(device, 0), Err(RmaError::Sync));
-        assert_eq!(w.detach(w.memory().unwrap().cast()), Err(RmaError::Flavor));
+        assert_eq!(w.detach(device, w.memory().unwrap().cast()), Err(RmaError::Flavor));
         w.lock(device, 0, Lock::Shared).unwrap();
         assert_eq!(put(&w, device, &[1], 1, 0), Err(RmaError::Sync));
         assert_eq!(put(&w, device, &[1], 2, 0), Err(RmaError::Rank));

@@ -225,3 +225,44 @@ fn ranks_of_one_host_that_want_more_together_than_the_machine_has_get_none() {
         assert_eq!(made.map(drop), Err(RmaError::NoMemory));
     });
 }
+
+/// What is got of it leaves when its origin takes it.
+#[test]
+fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
+    const LEN: usize = 1 << 20;
+    let heard = AtomicU64::new(0);
+    job(2, &Config::default(), |device, members| {
+        let w = Window::dynamic(device, members.clone()).unwrap();
+        let mut memory = vec![7u8; LEN];
+        let start = memory.as_mut_ptr();
+        if members.rank == 1 {
+            // SAFETY: it outlives the window, and is not used in calls before it is detached.
+            unsafe { w.attach(std::ptr::slice_from_raw_parts_mut(start, LEN)) }.unwrap();
+            let said = Bytes::from(&(start.expose_provenance() as u64).to_le_bytes()[..]);
+            let told = members.say(device, 0, 6, said.outgoing());
+            device.wait(told);
+            hear(device, &members, 0, 5);
+            w.detach(device, start).unwrap();
+            assert_eq!(heard.load(Ordering::Relaxed), 1, "it was on its way");
+            assert_eq!(w.detach(device, start), Err(RmaError::Attach));
+        } else {
+            let mut told = Bytes::zeros(8);
+            let address = members.hear(device, 1, 6, told.incoming());
+            device.wait(address);
+            let displacement = i64::from_le_bytes(told.as_slice().try_into().unwrap());
+            ask(device, &members, 1, Head { displacement, ..head(Kind::Get, 3, LEN as u64) }, &[]);
+            say(device, &members, 1, 5);
+            // Long enough for who does not wait.
+            for _ in 0..1_000 {
+                device.progress();
+                device.pass_by();
+            }
+            let mut room = Bytes::zeros(LEN);
+            let got = members.hear(device, 1, 3, room.incoming());
+            heard.store(1, Ordering::Relaxed);
+            device.wait(got);
+            assert!(room.as_slice().iter().all(|byte| *byte == 7));
+        }
+        w.free(device).unwrap();
+    });
+}
