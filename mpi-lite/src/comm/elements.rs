@@ -10,9 +10,10 @@ use sidelane_nic::copy::copy_raw;
 
 use crate::datatype::{Datatype, Made};
 
+use super::counts::Checked;
 use super::pending::Memory;
 use super::pieces::Piece;
-use super::{Counts, Equivalence, ErrorClass};
+use super::{Equivalence, ErrorClass};
 
 /// Pieces of a buffer, each so many elements at so many bytes from its address, of one type or of a type each.
 #[derive(Debug, Clone)]
@@ -72,19 +73,19 @@ impl Elements {
     }
 
     /// Blocks of a slice, which are within it, to be read.
-    pub(super) fn of_blocks<T: Equivalence>(data: &[T], of: &(impl Counts + ?Sized)) -> Self {
+    pub(super) fn of_blocks<T: Equivalence>(data: &[T], of: Checked<'_>) -> Self {
         Self::blocks::<T>(data.as_ptr().cast::<u8>().cast_mut(), data.len(), of)
     }
 
     /// The same, to be written.
-    pub(super) fn of_blocks_mut<T: Equivalence>(data: &mut [T], of: &(impl Counts + ?Sized)) -> Self {
+    pub(super) fn of_blocks_mut<T: Equivalence>(data: &mut [T], of: Checked<'_>) -> Self {
         Self::blocks::<T>(data.as_mut_ptr().cast(), data.len(), of)
     }
 
-    fn blocks<T: Equivalence>(memory: *mut u8, count: usize, of: &(impl Counts + ?Sized)) -> Self {
-        let Some(starts) = of.displacements() else { return Self::of_slice::<T>(memory, count) };
+    fn blocks<T: Equivalence>(memory: *mut u8, count: usize, of: Checked<'_>) -> Self {
+        let Some(starts) = of.starts else { return Self::of_slice::<T>(memory, count) };
         let bytes = |start: &usize| (start * size_of::<T>()) as isize;
-        let pieces: Vec<_> = starts.iter().map(bytes).zip(of.counts().iter().copied()).collect();
+        let pieces: Vec<_> = starts.iter().map(bytes).zip(of.counts.iter().copied()).collect();
         Self::new(memory, &pieces, &T::datatype())
     }
 

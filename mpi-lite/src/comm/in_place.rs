@@ -71,8 +71,9 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
-        let call = Call::Allgatherv { blocks: blocks::<T>(self.check_counts(counts, self.others(), all.len())?) };
-        run(in_place(call, Elements::of_blocks_mut(all, counts)))
+        let checked = self.check_counts(counts, self.others(), all.len())?;
+        let call = Call::Allgatherv { blocks: blocks::<T>(checked.counts) };
+        run(in_place(call, Elements::of_blocks_mut(all, checked)))
     }
 
     pub(super) fn prepare_alltoall_in_place<T: Equivalence, R>(
@@ -92,8 +93,9 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
-        let each = blocks::<T>(self.check_counts(counts, self.others(), data.len())?);
-        run(in_place(Call::Alltoallv { to: each, from: each }, Elements::of_blocks_mut(data, counts)))
+        let checked = self.check_counts(counts, self.others(), data.len())?;
+        let each = blocks::<T>(checked.counts);
+        run(in_place(Call::Alltoallv { to: each, from: each }, Elements::of_blocks_mut(data, checked)))
     }
 
     pub(super) fn prepare_alltoall_pieces_in_place<T: Equivalence, R>(

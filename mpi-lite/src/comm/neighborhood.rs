@@ -53,8 +53,8 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        let counts = self.check_counts(from, around.sources.len(), all.len())?;
-        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(counts) };
+        let from = self.check_counts(from, around.sources.len(), all.len())?;
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(from.counts) };
         let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, from));
         run(Prepared { call, given, room, operator: None })
     }
@@ -68,9 +68,9 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        let given_counts = self.check_counts(to, around.destinations().len(), data.len())?;
-        let room_counts = self.check_counts(from, around.sources.len(), all.len())?;
-        let (to_each, from_each) = (blocks::<T>(given_counts), blocks::<T>(room_counts));
+        let to = self.check_counts(to, around.destinations().len(), data.len())?;
+        let from = self.check_counts(from, around.sources.len(), all.len())?;
+        let (to_each, from_each) = (blocks::<T>(to.counts), blocks::<T>(from.counts));
         let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: to_each, from: from_each };
         let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
         run(Prepared { call, given, room, operator: None })

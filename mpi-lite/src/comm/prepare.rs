@@ -194,8 +194,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
         let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
-        let call = Call::Gatherv { root: part.root, blocks: counted.map(blocks::<T>) };
-        let room = if part.is_root { Elements::of_blocks_mut(all, counts) } else { Elements::none() };
+        let call = Call::Gatherv { root: part.root, blocks: counted.map(|counted| blocks::<T>(counted.counts)) };
+        let room = counted.map_or_else(Elements::none, |counted| Elements::of_blocks_mut(all, counted));
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -228,8 +228,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
         let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
-        let call = Call::Scatterv { root: part.root, blocks: counted.map(blocks::<T>) };
-        let given = if part.is_root { Elements::of_blocks(all, counts) } else { Elements::none() };
+        let call = Call::Scatterv { root: part.root, blocks: counted.map(|counted| blocks::<T>(counted.counts)) };
+        let given = counted.map_or_else(Elements::none, |counted| Elements::of_blocks(all, counted));
         let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -255,9 +255,9 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let counted = self.check_counts(counts, self.others(), all.len())?;
-        self.check(self.remote_group().is_some() || counted[self.rank() as usize] == data.len())?;
-        let call = Call::Allgatherv { blocks: blocks::<T>(counted) };
-        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, counts));
+        self.check(self.remote_group().is_some() || counted.counts[self.rank() as usize] == data.len())?;
+        let call = Call::Allgatherv { blocks: blocks::<T>(counted.counts) };
+        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, counted));
         run(Prepared { call, given, room, operator: None })
     }
 
@@ -285,10 +285,10 @@ impl Communicator {
         from: &(impl Counts + ?Sized),
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
-        let given_counts = self.check_counts(to, self.others(), data.len())?;
-        let room_counts = self.check_counts(from, self.others(), all.len())?;
-        self.check_own(given_counts, room_counts)?;
-        let call = Call::Alltoallv { to: blocks::<T>(given_counts), from: blocks::<T>(room_counts) };
+        let to = self.check_counts(to, self.others(), data.len())?;
+        let from = self.check_counts(from, self.others(), all.len())?;
+        self.check_own(to.counts, from.counts)?;
+        let call = Call::Alltoallv { to: blocks::<T>(to.counts), from: blocks::<T>(from.counts) };
         let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
         run(Prepared { call, given, room, operator: None })
     }
