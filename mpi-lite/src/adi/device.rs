@@ -308,7 +308,8 @@ impl Device {
             }
             State::Announced { .. } => {
                 self.engine.cancel_announced(request.index);
-                return self.engine.settle(&mut self.ports);
+                self.engine.settle(&mut self.ports);
+                return;
             }
             State::Own => {
                 let own = self

@@ -116,7 +116,7 @@ impl Engine {
             self.turn_with_events(ports, at);
         }
         if !self.closing.is_empty() || !self.stirred.is_empty() {
-            self.settle(ports);
+            moved |= self.settle(ports);
         }
         moved
     }
@@ -149,12 +149,15 @@ impl Engine {
         }
     }
 
-    /// Ends receives into whose room nothing is put any more, and says what waits to be said, as far as it goes.
-    pub fn settle(&mut self, ports: &mut [Port]) {
+    /// Ends receives into whose room nothing is put any more, and says what waits to be said, as far as it goes. True if anything ended or
+    /// was said.
+    pub fn settle(&mut self, ports: &mut [Port]) -> bool {
+        let mut moved = !self.closing.is_empty();
         self.end_receives(ports);
         for _ in 0..self.stirred.len() {
             let Some(process) = self.stirred.pop_front() else { break };
             let said = self.say_waiting(ports, process);
+            moved |= said;
             let peer = &mut self.peers[process as usize];
             if peer.waiting.is_empty() {
                 peer.stirred = false;
@@ -165,6 +168,7 @@ impl Engine {
                 ports[port].flush();
             }
         }
+        moved
     }
 
     fn end_receives(&mut self, ports: &mut [Port]) {
@@ -404,11 +408,14 @@ impl Engine {
 
     #[cold]
     fn handle_end(&mut self, ports: &mut [Port], port: usize, peer: PeerId) {
-        let Some(process) = self.by_peer[port].get_mut(peer.index()) else { return };
-        let process = std::mem::replace(process, NOBODY);
-        if process != NOBODY && self.peers[process as usize].id == Some(peer) {
-            self.lose(ports, process);
+        let is_it = |p: &Peer| p.id == Some(peer) && matches!(p.way, Way::Port { port: by, .. } if by == port);
+        let Some(process) = self.peers.iter().position(is_it) else { return };
+        // Its place may be another one's already.
+        let place = &mut self.by_peer[port][peer.index()];
+        if *place == process as u32 {
+            *place = NOBODY;
         }
+        self.lose(ports, process as u32);
     }
 
     /// True while something waits to be said.

@@ -3,7 +3,7 @@
 use super::job::{CONTEXT, Job, bytes, small_limits};
 use crate::adi::idle::SELDOM;
 use crate::adi::{Config, Error, Port, Process};
-use sidelane_nic::mem::{Config as NodeConfig, Fabric};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::Duration;
 
 #[test]
@@ -99,6 +99,35 @@ fn a_process_of_this_host_may_compute_for_hours_before_its_first_call() {
     let receive = job.recv(1, Some(0), Some(2), 100);
     assert_eq!(job.finish_recv(1, receive).1, bytes(1, 100));
     assert_eq!(job.finish(0, send).error, None);
+}
+
+/// Its place in the endpoint is another's by then, and both are told of in one turn.
+#[test]
+fn the_end_of_a_process_is_noticed_though_another_has_its_place() {
+    let quick = sidelane_proto::Config { keep_alive: Duration::from_millis(5), ..Config::default().endpoint };
+    let mut job = Job::new(3, &Config { endpoint: quick, ..small_limits() }, 1, LinkModel::default());
+    let send = job.send(0, 1, 1, &[7]);
+    let receive = job.recv(1, Some(0), Some(1), 1);
+    job.finish_recv(1, receive);
+    job.finish(0, send);
+    // Much longer than the first one may be silent.
+    computes(&mut job, 20_000);
+    let sends = [5, 6].map(|tag| {
+        let send = job.send(2, 1, tag, &[tag as u8]);
+        for _ in 0..100 {
+            job.devices[2].progress();
+            computes(&mut job, 1);
+        }
+        job.devices[1].progress();
+        send
+    });
+    assert_eq!(job.devices[1].gone(), [0]);
+    for (tag, send) in [5, 6].into_iter().zip(sends) {
+        let receive = job.recv(1, Some(2), Some(tag), 1);
+        assert_eq!(job.finish_recv(1, receive).1, [tag as u8]);
+        assert_eq!(job.finish(2, send).error, None);
+    }
+    assert_eq!(job.devices[1].counters().malformed, 0);
 }
 
 /// The second process does nothing for so many times ten microseconds.

@@ -1,6 +1,8 @@
 //! Two processes' worth of devices over shared memory, a thread each.
 #![allow(unsafe_code)] // Threads lend memory that they own for as long as they wait.
 
+use std::sync::Barrier;
+
 use sidelane_nic::time::Duration;
 
 use super::job::bytes;
@@ -154,3 +156,51 @@ fn more_processes_than_cores_exchange_messages_with_all() {
         },
     );
 }
+
+/// Room in a ring is no message: whoever waits for the send looks at it all the same, and does not sleep.
+#[test]
+fn a_turn_in_which_sends_go_on_has_moved() {
+    let (blocked, taken) = (Barrier::new(2), Barrier::new(2));
+    job(
+        2,
+        &Config::default(),
+        |_| {},
+        |device| {
+            ping_pong_of(device, 8);
+            if device.own() == 1 {
+                for _ in 0..ROUNDS {
+                    blocked.wait();
+                    device.progress();
+                    taken.wait();
+                }
+                (0..SENDS).for_each(|_| assert_eq!(recv(device, 0, 3, 8), MESSAGE));
+                return;
+            }
+            let envelope = Envelope { context: 1, source: 0, tag: 3 };
+            // SAFETY: they are for ever.
+            let bytes = || unsafe { Outgoing::lend(&raw const MESSAGE[..]) };
+            let sends: Vec<_> = (0..SENDS).map(|_| device.send(1, envelope, bytes(), Mode::Standard)).collect();
+            device.flush();
+            while device.progress() {}
+            let over = |device: &mut Device| sends.iter().filter(|send| device.is_complete(**send)).count();
+            let mut before = over(device);
+            assert!(before < sends.len(), "the ring is full");
+            for _ in 0..ROUNDS {
+                blocked.wait();
+                taken.wait();
+                for _ in 0..4 {
+                    let moved = device.progress();
+                    let now = over(device);
+                    assert!(moved || now == before, "{} sends went on", now - before);
+                    before = now;
+                }
+            }
+            sends.into_iter().for_each(|send| assert_eq!(device.wait(send).error, None));
+        },
+    );
+}
+
+/// More than a ring and a FIFO hold.
+const SENDS: usize = 20_000;
+const ROUNDS: usize = 20;
+static MESSAGE: [u8; 8] = [7; 8];
