@@ -185,6 +185,9 @@ impl Call<'_> {
                 let total = (0..team.size).map(|member| blocks.len(member)).sum::<usize>();
                 match choose(Collective::Allgather, total / team.size, true) {
                     Algorithm::TwoLevel => two_level::allgatherv(schedule, &levels(None), block, output, blocks),
+                    // By doubling whole runs of blocks travel, which only they have whose blocks follow each other; where they lie is
+                    // each rank's own choice.
+                    Algorithm::RecursiveDoubling => allgather::bruck(schedule, team, block, output, blocks),
                     algorithm => allgather::build(algorithm, schedule, team, block, output, blocks),
                 }
             }

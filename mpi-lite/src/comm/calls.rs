@@ -119,6 +119,8 @@ impl Communicator {
         let mut state = self.0.local.lock();
         let look = queue.call_now(&mut state.device, &call, (send, receive), few.function);
         let Look::Made(done) = look else { return None };
+        drop(ranks);
+        state.serve_now_and_then();
         Some(Pending::Done(Status { error: done.err().map(ErrorClass::from), ..Status::EMPTY }))
     }
 
@@ -285,6 +287,7 @@ impl Communicator {
         let (given, room) = unsafe { lent.slices() };
         let look = queue.call_now(device, &call, ((!in_place).then_some(given), room), combine.function());
         if let Look::Made(done) = look {
+            state.serve_now_and_then();
             // SAFETY: the call is over, and its memory is the caller's.
             return unsafe { ended(send, receive, done.map_err(ErrorClass::from)) };
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
 
 use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
+use crate::giving_way::TURNLESS_MAX;
 
 use super::Communicator;
 use super::ErrorClass;
@@ -58,6 +59,8 @@ pub(super) struct State {
     partitions: usize,
     /// Of several threads that wait.
     pub lookout: Lookout,
+    /// Calls in a row that were over when they were begun.
+    turnless: u32,
     /// The device is gone, and with it all requests.
     is_over: bool,
 }
@@ -82,6 +85,15 @@ impl State {
         // A call that is over may be the program's last one for long; others wait for what it has sent.
         self.device.flush();
         ended || moved
+    }
+
+    /// Of calls that are over when they are begun, and so take no turn, a few take one: others have to be served too.
+    #[inline]
+    pub fn serve_now_and_then(&mut self) {
+        self.turnless = self.turnless.wrapping_add(1);
+        if self.turnless.is_multiple_of(TURNLESS_MAX) {
+            self.turn();
+        }
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
@@ -160,6 +172,7 @@ impl Local {
             orphans: Vec::new(),
             partitions: 0,
             lookout: Lookout::default(),
+            turnless: 0,
             is_over: false,
         };
         let (left, own, abort) = Default::default();
@@ -199,6 +212,9 @@ impl Local {
         // What a program has given up and not ended has lent its memory to the device, which goes on.
         if !state.runs.is_empty() {
             std::mem::forget(std::mem::take(&mut state.runs));
+        }
+        if !state.orphans.is_empty() {
+            std::mem::forget(std::mem::take(&mut state.orphans));
         }
         state.is_over = true;
         std::mem::replace(&mut state.device, Movable::new(nobody)).into_inner()

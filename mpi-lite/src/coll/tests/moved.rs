@@ -3,7 +3,10 @@
 use super::cases::{Inputs, RANKS_MAX, each_case, random, scattered, spans};
 use super::play;
 use super::play::GARBAGE;
-use crate::coll::{Blocks, Memory, Schedule, Span, Team, allgather, alltoall, barrier, broadcast, gather, scatter};
+use crate::coll::{
+    Blocks, Buffers, Call, Hosts, Memory, Schedule, Span, Table, Team, WithinHosts, allgather, alltoall, barrier,
+    broadcast, gather, scatter,
+};
 
 #[test]
 fn nobody_leaves_a_barrier_before_all_have_come() {
@@ -167,6 +170,29 @@ fn everybody_has_gathered_everybodys_block() {
                 );
             },
         );
+    }
+}
+
+/// Where blocks lie is each rank's own choice; which algorithm is taken is all ranks' matter.
+#[test]
+fn blocks_are_gathered_wherever_each_rank_has_them() {
+    for (ranks, len) in [(2, 8), (4, 8), (8, 8), (8, 3_000), (5, 8), (4, 100_000)] {
+        let (lens, hosts) = (vec![len; ranks], Hosts::new(0..ranks));
+        let (starts, total) = scattered(&lens);
+        let spread = Blocks::At { lens: &lens, starts: &starts };
+        let blocks = |rank: usize| if rank.is_multiple_of(2) { Blocks::Lens(&lens) } else { spread };
+        let inputs = Inputs::new(ranks, len, 1);
+        let buffers = |rank: usize| (inputs.of(rank).to_vec(), vec![GARBAGE; total]);
+        let outputs = play(ranks, 1, buffers, |schedule, team| {
+            let call = Call::Allgatherv { blocks: blocks(team.me) };
+            let sides = Buffers { send: len, receive: total, in_place: false };
+            call.build(schedule, team.me, (&hosts, WithinHosts::Messages), sides, &Table::default());
+        });
+        for (rank, output) in outputs.run(|_, _| ()).iter().enumerate() {
+            let mut expected = vec![GARBAGE; total];
+            (0..ranks).for_each(|of| expected[blocks(rank).start(of)..][..len].copy_from_slice(inputs.of(of)));
+            assert_eq!(*output, expected, "rank {rank} of {ranks}, {len} B");
+        }
     }
 }
 
