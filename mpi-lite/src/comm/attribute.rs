@@ -29,7 +29,12 @@ type DeleteFn<O> = dyn Fn(&O, &Value) -> Result<(), ErrorClass> + Send + Sync;
 /// All attributes of one object. Nothing is locked while a callback runs: it may look at them, and change them.
 pub struct Attributes<O>(Mutex<Vec<Entry<O>>>);
 
-type Entry<O> = (Keyval<O>, Value);
+struct Entry<O> {
+    key: Keyval<O>,
+    value: Value,
+    /// Its callback runs, in whatever thread.
+    leaving: bool,
+}
 
 impl<O> Keyval<O> {
     /// A key whose values are copied and deleted so.
@@ -59,7 +64,7 @@ impl<O> Attributes<O> {
 
     /// The value under a key.
     pub fn get(&self, key: &Keyval<O>) -> Option<Value> {
-        lock(&self.0).iter().find(|(known, _)| known == key).map(|(_, value)| Arc::clone(value))
+        lock(&self.0).iter().find(|entry| entry.key == *key).map(|entry| Arc::clone(&entry.value))
     }
 
     /// Stores a value, after the old one was deleted.
@@ -67,27 +72,29 @@ impl<O> Attributes<O> {
         loop {
             self.delete(object, key)?;
             let mut all = lock(&self.0);
-            // Another thread, or the callback, may have set one.
-            if all.iter().all(|(known, _)| known != key) {
-                all.push((key.clone(), value));
+            // Another thread, or the callback, may have set one, or be deleting one.
+            if all.iter().all(|entry| entry.key != *key) {
+                all.push(Entry { key: key.clone(), value, leaving: false });
                 return Ok(());
             }
+            drop(all);
+            std::thread::yield_now();
         }
     }
 
-    /// Takes a value out; returns whether there was one.
+    /// Takes a value out; returns whether there was one. There is none for who comes while another thread takes it out.
     pub fn delete(&self, object: &O, key: &Keyval<O>) -> Result<bool, ErrorClass> {
-        let found = self.get(key);
-        found.map_or(Ok(false), |value| self.take_out(object, &(key.clone(), value)).map(|()| true))
+        self.take_out(object, |entry| entry.key == *key)
     }
 
     /// What a duplicate of `object` gets. On an error the values copied so far are the caller's to delete, with what it has
     /// of the new object.
     pub fn copied(&self, object: &O) -> (Self, Result<(), ErrorClass>) {
-        let (all, mut copies) = (lock(&self.0).clone(), Vec::new());
+        let all: Vec<_> = lock(&self.0).iter().map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect();
+        let mut copies = Vec::new();
         let result = all.into_iter().try_for_each(|(key, value)| {
             let copy = (key.0.copy)(object, &value)?;
-            copies.extend(copy.map(|copy| (key, copy)));
+            copies.extend(copy.map(|value| Entry { key, value, leaving: false }));
             Ok(())
         });
         (Self(Mutex::new(copies)), result)
@@ -101,19 +108,34 @@ impl<O> Attributes<O> {
     /// Deletes all, the last one set first, which the standard demands of `MPI_COMM_SELF` at the end (MPI-4.1 11.2.4). Ends
     /// at the first error, and keeps the rest.
     pub fn clear(&self, object: &O) -> Result<(), ErrorClass> {
-        let last = || lock(&self.0).last().cloned();
-        while let Some(entry) = last() {
-            self.take_out(object, &entry)?;
-        }
+        while self.take_out(object, |_| true)? {}
         Ok(())
     }
 
-    /// It is there until its callback has agreed.
-    fn take_out(&self, object: &O, entry: &Entry<O>) -> Result<(), ErrorClass> {
-        let (key, value) = entry;
-        (key.0.delete)(object, value)?;
-        lock(&self.0).retain(|(known, there)| known != key || !Arc::ptr_eq(there, value));
-        Ok(())
+    /// Takes the last such one out that nobody else takes out; returns whether there was one. It is there until its callback has agreed.
+    fn take_out(&self, object: &O, is_it: impl Fn(&Entry<O>) -> bool) -> Result<bool, ErrorClass> {
+        let found = lock(&self.0).iter_mut().rev().find(|entry| !entry.leaving && is_it(entry)).map(|entry| {
+            entry.leaving = true;
+            (entry.key.clone(), Arc::clone(&entry.value))
+        });
+        let Some((key, value)) = found else { return Ok(false) };
+        let is_left = Leaving { all: &self.0, key: &key };
+        (key.0.delete)(object, &value)?;
+        std::mem::forget(is_left);
+        lock(&self.0).retain(|entry| entry.key != key || !entry.leaving);
+        Ok(true)
+    }
+}
+
+/// A value that is being taken out. It stays if its callback refuses, or panics.
+struct Leaving<'a, O> {
+    all: &'a Mutex<Vec<Entry<O>>>,
+    key: &'a Keyval<O>,
+}
+
+impl<O> Drop for Leaving<'_, O> {
+    fn drop(&mut self) {
+        lock(self.all).iter_mut().filter(|entry| entry.key == *self.key).for_each(|entry| entry.leaving = false);
     }
 }
 
@@ -143,7 +165,7 @@ impl<O> fmt::Debug for Keyval<O> {
 
 impl<O> fmt::Debug for Attributes<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(lock(&self.0).iter().map(|(key, _)| key)).finish()
+        f.debug_list().entries(lock(&self.0).iter().map(|entry| entry.key.clone())).finish()
     }
 }
 
@@ -194,6 +216,36 @@ mod tests {
         attributes.clear(&"it").unwrap();
         assert_eq!(*deleted.lock().unwrap(), [("it", 1), ("it", 3), ("it", 2)]);
         assert_eq!(attributes.delete(&"it", &first), Ok(false));
+    }
+
+    #[test]
+    fn of_threads_that_delete_one_value_one_does() {
+        let (here, comes) = std::sync::mpsc::channel();
+        let (goes, go) = std::sync::mpsc::channel();
+        let (once, go) = (Mutex::new(Some(here)), Mutex::new(go));
+        let key = Keyval::<&str>::new(
+            |_, _| Ok(None),
+            move |_, _| {
+                // Only the first one waits.
+                if let Some(here) = once.lock().unwrap().take() {
+                    here.send(()).unwrap();
+                    go.lock().unwrap().recv().unwrap();
+                }
+                Ok(())
+            },
+        );
+        let attributes = Attributes::new();
+        attributes.set(&"it", &key, Arc::new(1)).unwrap();
+        std::thread::scope(|threads| {
+            let first = threads.spawn(|| attributes.delete(&"it", &key));
+            comes.recv().unwrap();
+            assert_eq!(number(&attributes, &key), Some(1), "until it is deleted");
+            assert_eq!(attributes.delete(&"it", &key), Ok(false));
+            assert_eq!(attributes.clear(&"it"), Ok(()));
+            goes.send(()).unwrap();
+            assert_eq!(first.join().unwrap(), Ok(true));
+        });
+        assert_eq!(number(&attributes, &key), None);
     }
 
     #[test]

@@ -109,7 +109,9 @@ impl Communicator {
     pub(super) fn of_device(device: Movable, threads: bool, table: Arc<Table>) -> Self {
         let (own, size) = (device.own(), device.processes().len() as u32);
         let local = Arc::new(Local::new(device, threads, table));
-        Self::new(local, context::WORLD, Group::world(size), own, Topology::None)
+        let world = Self::new(local, context::WORLD, Group::world(size), own, Topology::None);
+        world.set_name("MPI_COMM_WORLD");
+        world
     }
 
     /// This process alone (`MPI_COMM_SELF`). Every call gives the same one, whose attributes are deleted at the job's end.
@@ -121,6 +123,7 @@ impl Communicator {
         let alone = Group::new([process]).expect("one process is not there twice");
         // Not under the lock: it looks at the device.
         let made = Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, Topology::None);
+        made.set_name("MPI_COMM_SELF");
         lock(self.0.local.own()).get_or_insert(made).clone()
     }
 
@@ -150,7 +153,8 @@ impl Communicator {
     fn between(local: Arc<Local>, id: u32, side: Self, remote: Group) -> Self {
         let (context, group, rank) = (context::on_wire(id, Kind::Collective), side.group().clone(), side.rank());
         let (here, there) = (group.processes(), remote.processes());
-        let ranks = Ranks::between(&local.lock().device, context, here, rank as usize, there, Arc::default());
+        let table = Arc::clone(local.table());
+        let ranks = Ranks::between(&local.lock().device, context, here, rank as usize, there, table);
         let kindred = Kindred {
             remote: Some(remote),
             side: Some(side),
@@ -235,7 +239,7 @@ impl Communicator {
         }
     }
 
-    /// Its name: empty until it is set.
+    /// Its name: that of the standard for all of a job and for a process alone, else empty until it is set (MPI-4.1 7.8).
     pub fn name(&self) -> String {
         lock(&self.0.name).clone()
     }
@@ -250,9 +254,9 @@ impl Communicator {
         lock(&self.0.info).clone()
     }
 
-    /// Sets its hints.
+    /// Sets these hints; others that it has stay (MPI-4.1 7.4.4).
     pub fn set_info(&self, info: &Info) {
-        lock(&self.0.info).clone_from(info);
+        lock(&self.0.info).merge(info);
     }
 
     /// What is done when a call on it fails.
@@ -356,7 +360,6 @@ impl Communicator {
 
     pub(super) fn title(&self) -> String {
         match &self.name()[..] {
-            "" if self.0.id == context::WORLD => "the world".to_owned(),
             "" => format!("communicator {}", self.0.id),
             name => name.to_owned(),
         }

@@ -90,6 +90,7 @@ impl Communicator {
     /// `bridge`, which has both leaders; the others' `bridge` and `other` mean nothing. An argument that a leader cannot use is an
     /// error for all of its group, and none that the other side would hear of.
     pub fn intercomm(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
+        self.within_one_group()?;
         self.compound(|| self.intercomm_in_parts(leader, bridge, other, tag))
     }
 

@@ -44,6 +44,13 @@ impl Info {
         Ok(())
     }
 
+    /// Sets all of another's keys.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (key, value) in other.iter() {
+            self.set(key, value).expect("it fits there");
+        }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| &value[..])

@@ -1,6 +1,8 @@
 //! Calls that are begun again and again, with the memory that they use.
 #![allow(unsafe_code)] // The raw calls take memory by address.
 
+use std::fmt;
+
 use super::persistent::{Persistent, PersistentRef};
 use super::point::Mode;
 use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
@@ -8,12 +10,18 @@ use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, S
 /// A call with its arguments (MPI-4.1 3.9, 6.13), inactive until [`Self::start`]. All ranks make the collective calls of a communicator in
 /// the same order, and begin them in any: unless the communicator had the hint `mpi_assert_strict_persistent_collective_ordering`, `true`,
 /// with which those on one host go by shared memory.
-#[derive(Debug)]
 pub struct Repeated<T> {
     /// Before the memory: what is active when this is dropped is waited for.
     call: Persistent,
     given: Vec<T>,
     room: Vec<T>,
+}
+
+/// Without its memory, which another thread may be writing.
+impl<T> fmt::Debug for Repeated<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repeated").field("call", &self.call).finish_non_exhaustive()
+    }
 }
 
 impl Communicator {

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::pending::Pending;
-use super::point::Mode;
+use super::point::{Found, Mode};
 use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
 /// Where non-blocking calls are begun. Made by [`Communicator::scope`].
@@ -96,10 +96,21 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         to: impl Into<Destination>,
         tag: i32,
     ) -> Result<Request<'scope>, ErrorClass> {
+        self.send_piece_as(Mode::Standard, data, piece, to, tag)
+    }
+
+    /// Begins [`Communicator::send_piece_as`].
+    pub fn send_piece_as<T: Equivalence>(
+        &'scope self,
+        mode: Mode,
+        data: &'scope [T],
+        piece: &Piece,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<Request<'scope>, ErrorClass> {
         let memory = self.comm.piece_of(data, piece)?;
         // SAFETY: as of `send_as`, and the piece is within `data`.
-        let pending =
-            unsafe { self.comm.start_send(Mode::Standard, memory, piece.count, &piece.datatype, to.into(), tag) };
+        let pending = unsafe { self.comm.start_send(mode, memory, piece.count, &piece.datatype, to.into(), tag) };
         Ok(self.add(pending?))
     }
 
@@ -114,6 +125,18 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let memory = self.comm.piece_of_mut(room, piece)?;
         // SAFETY: as of `recv`, and the piece is within `room`.
         let pending = unsafe { self.comm.start_recv(memory, piece.count, &piece.datatype, from.into(), tag.into()) };
+        Ok(self.add(pending?))
+    }
+
+    /// Begins [`Communicator::mrecv`]. `data` is seen again after the scope.
+    pub fn mrecv<T: Equivalence>(
+        &'scope self,
+        found: Found,
+        data: &'scope mut [T],
+    ) -> Result<Request<'scope>, ErrorClass> {
+        let (memory, count) = (data.as_mut_ptr().cast(), data.len());
+        // SAFETY: as of `recv`.
+        let pending = unsafe { self.comm.start_recv_found(found, memory, count, &T::datatype()) };
         Ok(self.add(pending?))
     }
 

@@ -61,9 +61,21 @@ impl Communicator {
         to: impl Into<Destination>,
         tag: i32,
     ) -> Result<(), ErrorClass> {
+        self.send_piece_as(Mode::Standard, data, piece, to, tag)
+    }
+
+    /// As [`Self::send_piece`], in any mode.
+    pub fn send_piece_as<T: Equivalence>(
+        &self,
+        mode: Mode,
+        data: &[T],
+        piece: &Piece,
+        to: impl Into<Destination>,
+        tag: i32,
+    ) -> Result<(), ErrorClass> {
         let memory = self.piece_of(data, piece)?;
         // SAFETY: the piece is within `data`, which is borrowed until this returns.
-        unsafe { self.send_raw(Mode::Standard, memory, piece.count, &piece.datatype, to.into(), tag) }
+        unsafe { self.send_raw(mode, memory, piece.count, &piece.datatype, to.into(), tag) }
     }
 
     /// Receives into a piece of `room`, which is refused as by [`Self::send_piece`]. What is beside it stays as it is.

@@ -124,7 +124,8 @@ impl Communicator {
         };
         let packed = array.run().is_none().then(|| vec![0; array.len()].into_boxed_slice());
         let (parts, unpacked) = (Vec::new(), Vec::new());
-        let receiving = Receiving { array, context, from, match_, packed, active: false, parts, unpacked };
+        let receiving =
+            Receiving { array, context, from, match_, packed, active: false, failed: None, parts, unpacked };
         let receiving = Arc::new(Mutex::new(receiving));
         let arrivals = Arrivals { comm: self.clone(), receiving: Arc::clone(&receiving) };
         Ok((self.persistent_partitions(Partitioned::Receive(receiving)), arrivals))
@@ -142,7 +143,8 @@ impl Partitioned {
                 Box::new(SendRun(Arc::clone(sending)))
             }
             Self::Receive(receiving) => {
-                lock(receiving).active = true;
+                let mut it = lock(receiving);
+                (it.active, it.failed) = (true, None);
                 Box::new(ReceiveRun(Arc::clone(receiving)))
             }
         };
@@ -164,7 +166,10 @@ impl Partitioned {
                 let mut it = lock(receiving);
                 let known = std::mem::replace(&mut it.match_, Match::Failed(ErrorClass::Request));
                 if let Match::Asked { request, word } = known {
-                    state.device.cancel(request);
+                    // Of one that was never begun the word is still this one's, and not the next one's (MPI-4.1 4.2.1).
+                    if it.active {
+                        state.device.cancel(request);
+                    }
                     state.orphans.push(Transfer { request, stage: Stage::SentPacked(word) });
                 } else if !it.parts.is_empty() {
                     it.match_ = known;

@@ -30,6 +30,8 @@ pub struct Receiving {
     /// Room for all data where it does not lie in one piece.
     pub packed: Option<Box<[u8]>>,
     pub active: bool,
+    /// Why the last round has failed.
+    pub failed: Option<ErrorClass>,
     /// Of this round's partitions as the sender has them: what is under way, or how it ended.
     pub parts: Vec<Part>,
     /// Of our own partitions, those that were brought to their place.
@@ -52,7 +54,8 @@ pub enum Part {
 }
 
 impl Arrivals {
-    /// Whether all data of a partition is here (`MPI_Parrived`). True while the message is inactive.
+    /// Whether all data of a partition is here (`MPI_Parrived`). True while the message is inactive; an error if the last round has
+    /// failed, waited for or not.
     pub fn arrived(&self, partition: usize) -> Result<bool, ErrorClass> {
         let arrived = self.comm.local().try_for(|state| {
             let arrived = lock(&self.receiving).arrived(&mut state.device, partition);
@@ -68,7 +71,7 @@ impl Receiving {
         let word = match self.match_ {
             Match::Known(word) => word,
             Match::Failed(class) => {
-                self.active = false;
+                (self.active, self.failed) = (false, Some(class));
                 return Some(Status { error: Some(class), ..Status::EMPTY });
             }
             Match::Asked { .. } => return None,
@@ -84,7 +87,7 @@ impl Receiving {
         if error.is_none() {
             (0..self.array.partitions).for_each(|partition| self.unpack(partition));
         }
-        (self.active, self.parts, self.unpacked) = (false, Vec::new(), Vec::new());
+        (self.active, self.failed, self.parts, self.unpacked) = (false, error, Vec::new(), Vec::new());
         let Some((source, tag)) = self.from else { return Some(Status::EMPTY) };
         Some(Status { source: Some(source.rank), tag: Some(tag), bytes: self.array.len(), error, ..Status::EMPTY })
     }
@@ -145,7 +148,7 @@ impl Receiving {
             return Err(ErrorClass::Arg);
         }
         if !self.active {
-            return Ok(true);
+            return self.failed.map_or(Ok(true), Err);
         }
         self.poll(device);
         let (Match::Known(word), false) = (&self.match_, self.parts.is_empty()) else { return Ok(false) };

@@ -5,6 +5,7 @@ use super::*;
 use crate::coll::{Call, Reduction};
 use crate::comm::cartesian::Side;
 use crate::comm::graph::{Edge, Link};
+use crate::comm::info::Info;
 use crate::op::Op;
 
 #[test]
@@ -405,5 +406,32 @@ fn an_intercommunicator_is_made_without_the_attributes_of_its_sides() {
         }
         let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
         between.dup().unwrap().merge(left).unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
+fn names_and_hints_are_those_of_the_standard() {
+    job(1, |comm| {
+        assert_eq!((&comm.name()[..], &comm.own().name()[..]), ("MPI_COMM_WORLD", "MPI_COMM_SELF"));
+        assert_eq!(comm.dup().unwrap().name(), "");
+        let pair = |key: &str, value: &str| {
+            let mut info = Info::new();
+            info.set(key, value).unwrap();
+            info
+        };
+        for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+            comm.set_info(&pair(key, value));
+        }
+        let info = comm.info();
+        assert_eq!(info.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
+    });
+}
+
+#[test]
+fn none_is_made_between_groups_of_an_intercommunicator() {
+    job(2, |comm| {
+        let half = comm.split(Some(comm.rank()), 0).unwrap().unwrap();
+        let between = half.intercomm(0, &comm, 1 - comm.rank(), 3).unwrap();
+        assert_eq!(between.intercomm(0, &comm, 1 - comm.rank(), 4).map(drop), Err(ErrorClass::Comm));
     });
 }

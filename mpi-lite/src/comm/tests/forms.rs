@@ -1,8 +1,12 @@
 //! Every collective call in its three forms: the one that waits is compared with those that don't.
+#![allow(unsafe_code)] // A raw receive, into memory of the test's own.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::*;
 use crate::comm::cartesian::Side;
 use crate::datatype::Datatype;
+use crate::giving_way::TURNLESS_MAX;
 use crate::op::Op;
 
 const SIZE: usize = 4;
@@ -200,6 +204,63 @@ fn persistent_calls_in_strict_order_are_begun_before_or_after_others() {
             })
             .unwrap();
             assert_eq!((again.room().unwrap()[0], once), (4 * round, [4 * (10 + round)]));
+        }
+    });
+}
+
+/// Memory that another thread may be writing is not read.
+#[test]
+fn what_a_call_that_is_begun_again_writes_is_not_printed() {
+    job(1, |comm| {
+        let call = comm.allreduce_in_place_init(vec![987_654_321i64], &Op::Sum).unwrap();
+        assert!(!format!("{call:?}").contains("987654321"));
+    });
+}
+
+/// The root is ahead by so many calls that the other one takes no turn in any of its own.
+#[test]
+fn who_begins_calls_that_are_over_at_once_serves_others_too() {
+    let (ahead, [posted, sent]) = (AtomicU32::new(0), [const { AtomicBool::new(false) }; 2]);
+    job(3, |comm| {
+        let rank = comm.rank();
+        let pair = comm.split((rank < 2).then_some(0), 0).unwrap();
+        let mut word = [0u8];
+        let broadcast = || {
+            let (pair, mut data) = (pair.as_ref().unwrap(), [0u8]);
+            pair.scope(|scope| scope.broadcast(&mut data, 1)?.wait().map(drop)).unwrap();
+        };
+        match rank {
+            0 => {
+                pair.as_ref().unwrap().barrier().unwrap();
+                comm.recv(&mut word, 2, 1).unwrap();
+                // SAFETY: it is waited for.
+                let receive = unsafe { comm.start_recv(word.as_mut_ptr(), 1, &u8::datatype(), 2.into(), Some(2)) };
+                let mut receive = receive.unwrap();
+                posted.store(true, Ordering::Release);
+                while ahead.load(Ordering::Acquire) < TURNLESS_MAX || !sent.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                (0..TURNLESS_MAX).for_each(|_| broadcast());
+                let Pending::Transfer(transfer) = &receive else { unreachable!("it is a message") };
+                let request = transfer.request;
+                assert!(comm.local().lock().device.is_complete(request), "it is taken in meanwhile");
+                assert_eq!(comm.local().finish(&mut receive).error, None);
+            }
+            1 => {
+                pair.as_ref().unwrap().barrier().unwrap();
+                for _ in 0..TURNLESS_MAX {
+                    broadcast();
+                    ahead.fetch_add(1, Ordering::Release);
+                }
+            }
+            _ => {
+                comm.send(&[1u8], 0, 1).unwrap();
+                while !posted.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                comm.send(&[1u8], 0, 2).unwrap();
+                sent.store(true, Ordering::Release);
+            }
         }
     });
 }

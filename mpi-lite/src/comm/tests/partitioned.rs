@@ -171,8 +171,16 @@ fn messages_of_different_lengths_do_not_match_and_others_are_unharmed() {
                 ]
             };
             both.iter_mut().for_each(|(message, _)| message.start().unwrap());
+            let arrived = loop {
+                match both[0].1.arrived(0) {
+                    Ok(false) => {}
+                    arrived => break arrived,
+                }
+            };
+            assert_eq!(arrived, Err(ErrorClass::Truncate), "nothing is there");
             assert_eq!(both[0].0.wait(), Err(ErrorClass::Truncate));
-            assert_eq!(both[0].1.arrived(0), Ok(true), "it is inactive");
+            assert_eq!(both[0].1.arrived(0), Err(ErrorClass::Truncate));
+            assert!(both[1].1.arrived(0).is_ok());
             assert_eq!(both[1].0.wait().map(|status| status.bytes), Ok(32));
             assert_eq!(fine.0, [0; 8]);
             assert_eq!(short.0, [1; 8]);
@@ -203,6 +211,33 @@ fn partitions_of_messages_at_the_same_time_are_told_apart() {
             both.iter_mut().for_each(|(message, _)| message.start().unwrap());
             both.iter_mut().for_each(|(message, _)| _ = message.wait().unwrap());
             assert_eq!(arrays.map(|array| array.0), [[1; 4], [2; 4]]);
+        }
+    });
+}
+
+/// Both sides make a pair that they never begin, and then another.
+#[test]
+fn pairs_are_matched_in_the_order_in_which_they_were_made_also_with_those_that_are_gone() {
+    job(2, |comm| {
+        let (mut array, kind) = (Array(vec![0; 4]), Predefined::Uint32.into());
+        // SAFETY: the array outlives the messages, and is not used while one is under way.
+        unsafe {
+            if comm.rank() == 0 {
+                comm.recv(&mut [0u8], 1, 9).unwrap();
+                drop(comm.psend_init(array.at(), 2, 2, &kind, 1.into(), 3).unwrap());
+                array.0.fill(5);
+                let (mut message, parts) = comm.psend_init(array.at(), 2, 2, &kind, 1.into(), 3).unwrap();
+                message.start().unwrap();
+                parts.ready_range(0..=1).unwrap();
+                message.wait().unwrap();
+            } else {
+                drop(comm.precv_init(array.at(), 2, 2, &kind, 0, 3).unwrap());
+                comm.send(&[0u8], 0, 9).unwrap();
+                let (mut message, _) = comm.precv_init(array.at(), 2, 2, &kind, 0, 3).unwrap();
+                message.start().unwrap();
+                message.wait().unwrap();
+                assert_eq!(array.0, [5; 4]);
+            }
         }
     });
 }

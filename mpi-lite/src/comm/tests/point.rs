@@ -413,3 +413,21 @@ fn room_for_buffered_sends_is_free_again_when_they_were_received() {
         }
     });
 }
+
+#[test]
+fn pieces_are_sent_in_any_mode_and_a_probed_message_is_received_in_a_scope() {
+    job(2, |comm| {
+        let piece = Piece::new(8, 2, &u64::datatype());
+        if comm.rank() == 0 {
+            let data = [1u64, 2, 3, 4];
+            comm.send_piece_as(Mode::Synchronous, &data, &piece, 1, 5).unwrap();
+            comm.scope(|scope| scope.send_piece_as(Mode::Synchronous, &data, &piece, 1, 6)?.wait()).unwrap();
+            return;
+        }
+        for tag in [5, 6] {
+            let (mut room, (found, _)) = ([0u64; 2], comm.mprobe(0, tag).unwrap());
+            let status = comm.scope(|scope| scope.mrecv(found, &mut room)?.wait()).unwrap();
+            assert_eq!((status.bytes, room), (16, [2, 3]));
+        }
+    });
+}
