@@ -1,6 +1,7 @@
 //! Persistent messages and collective calls: made once, and begun with other data round after round, in any order.
 #![allow(unsafe_code)] // Buffers are lent to calls that go on while others are made.
 
+use sidelane_mpi::comm::info::Info;
 use sidelane_mpi::comm::{Communicator, Mode, Persistent, PersistentRef, Source, Status};
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
@@ -90,12 +91,9 @@ impl Repeated {
 
     pub fn run(&self, rank: &mut Rank) {
         let Some(comm) = rank.comms[self.comm].clone() else { return };
-        let hints = comm.info();
-        if self.in_order {
-            let mut more = hints.clone();
-            more.set("mpi_assert_strict_persistent_collective_ordering", "true").unwrap();
-            comm.set_info(&more);
-        }
+        let mut hints = Info::new();
+        hints.set("mpi_assert_strict_persistent_collective_ordering", &self.in_order.to_string()).unwrap();
+        comm.set_info(&hints);
         let own = self.members.place(rank.process).expect("who has the communicator is in it");
         let mut all: Vec<(Prepared, Option<Status>)> = Vec::new();
         for call in &self.calls {
@@ -109,7 +107,6 @@ impl Repeated {
             all.extend((message.from == own).then(|| (self.send(&comm, number), None)));
             all.extend((message.to == own).then(|| self.receive(&comm, number)));
         }
-        comm.set_info(&hints);
         for round in 0..self.rounds as usize {
             for (Prepared { given, room, rounds, .. }, _) in &mut all {
                 given.copy_from_slice(&rounds[round][0]);
