@@ -6,6 +6,19 @@ use sidelane_nic::time::{Duration, Instant};
 /// Calls that find all they need in memory, and so take no turns, between two turns: so many that a turn costs each of them little.
 pub const TURNLESS_MAX: u32 = 32;
 
+/// Calls that took no turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turnless(u32);
+
+impl Turnless {
+    /// After a call that took none: whether it has to take one, since others have to be served too.
+    #[inline]
+    pub fn is_turn_due(&mut self) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        self.0.is_multiple_of(TURNLESS_MAX)
+    }
+}
+
 /// Since when a wait lets others run after each of its turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivingWay(Option<Instant>);

@@ -121,7 +121,7 @@ impl Device {
         request
     }
 
-    /// One turn of every port. True if anything came.
+    /// One turn of every port. True if anything came, or went on.
     #[inline]
     pub fn progress(&mut self) -> bool {
         self.sends = 0;

@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// One turn of one port: takes in what came, and sends what that provoked. True if anything came.
+    /// One turn of one port: takes in what came, and sends what that provoked. True if anything came, or went on.
     #[inline]
     pub fn turn(&mut self, ports: &mut [Port], at: usize) -> bool {
         let (mut moved, has_events) = ports[at].turn(&mut Arrivals { engine: self, port: at, expected: 0 });
@@ -408,14 +408,16 @@ impl Engine {
 
     #[cold]
     fn handle_end(&mut self, ports: &mut [Port], port: usize, peer: PeerId) {
-        let is_it = |p: &Peer| p.id == Some(peer) && matches!(p.way, Way::Port { port: by, .. } if by == port);
-        let Some(process) = self.peers.iter().position(is_it) else { return };
-        // Its place may be another one's already.
-        let place = &mut self.by_peer[port][peer.index()];
-        if *place == process as u32 {
+        // Its place may be another one's already, and else is nobody's, also of a process that was lost before or has connected anew.
+        let Some(place) = self.by_peer[port].get_mut(peer.index()) else { return };
+        let has_it = |id: PeerId| id != peer && id.index() == peer.index();
+        if *place != NOBODY && !self.peers[*place as usize].id.is_some_and(has_it) {
             *place = NOBODY;
         }
-        self.lose(ports, process as u32);
+        let is_it = |p: &Peer| p.id == Some(peer) && matches!(p.way, Way::Port { port: by, .. } if by == port);
+        if let Some(process) = self.peers.iter().position(is_it) {
+            self.lose(ports, process as u32);
+        }
     }
 
     /// True while something waits to be said.

@@ -27,11 +27,19 @@ type CopyFn<O> = dyn Fn(&O, &Value) -> Result<Option<Value>, ErrorClass> + Send 
 type DeleteFn<O> = dyn Fn(&O, &Value) -> Result<(), ErrorClass> + Send + Sync;
 
 /// All attributes of one object. Nothing is locked while a callback runs: it may look at them, and change them.
-pub struct Attributes<O>(Mutex<Vec<Entry<O>>>);
+pub struct Attributes<O>(Mutex<Entries<O>>);
+
+struct Entries<O> {
+    all: Vec<Entry<O>>,
+    /// Values so far.
+    set: u64,
+}
 
 struct Entry<O> {
     key: Keyval<O>,
     value: Value,
+    /// Which value of the object's.
+    number: u64,
     /// Its callback runs, in whatever thread.
     leaving: bool,
 }
@@ -59,26 +67,24 @@ impl<O> Keyval<O> {
 impl<O> Attributes<O> {
     /// None.
     pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(Mutex::new(Entries { all: Vec::new(), set: 0 }))
     }
 
     /// The value under a key.
     pub fn get(&self, key: &Keyval<O>) -> Option<Value> {
-        lock(&self.0).iter().find(|entry| entry.key == *key).map(|entry| Arc::clone(&entry.value))
+        lock(&self.0).all.iter().rev().find(|entry| entry.key == *key).map(|entry| Arc::clone(&entry.value))
     }
 
     /// Stores a value, after the old one was deleted.
     pub fn set(&self, object: &O, key: &Keyval<O>, value: Value) -> Result<(), ErrorClass> {
         loop {
             self.delete(object, key)?;
-            let mut all = lock(&self.0);
-            // Another thread, or the callback, may have set one, or be deleting one.
-            if all.iter().all(|entry| entry.key != *key) {
-                all.push(Entry { key: key.clone(), value, leaving: false });
+            let mut entries = lock(&self.0);
+            // Another thread, or the callback, may have set one. One that is leaving is no more.
+            if entries.all.iter().all(|entry| entry.key != *key || entry.leaving) {
+                entries.push(key.clone(), value);
                 return Ok(());
             }
-            drop(all);
-            std::thread::yield_now();
         }
     }
 
@@ -90,14 +96,15 @@ impl<O> Attributes<O> {
     /// What a duplicate of `object` gets. On an error the values copied so far are the caller's to delete, with what it has
     /// of the new object.
     pub fn copied(&self, object: &O) -> (Self, Result<(), ErrorClass>) {
-        let all: Vec<_> = lock(&self.0).iter().map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect();
-        let mut copies = Vec::new();
+        let all: Vec<_> = lock(&self.0).all.iter().map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect();
+        let copies = Self::new();
         let result = all.into_iter().try_for_each(|(key, value)| {
-            let copy = (key.0.copy)(object, &value)?;
-            copies.extend(copy.map(|value| Entry { key, value, leaving: false }));
+            if let Some(copy) = (key.0.copy)(object, &value)? {
+                lock(&copies.0).push(key, copy);
+            }
             Ok(())
         });
-        (Self(Mutex::new(copies)), result)
+        (copies, result)
     }
 
     /// Has what was [`copied`](Self::copied) for its object, which nobody has seen yet.
@@ -114,28 +121,36 @@ impl<O> Attributes<O> {
 
     /// Takes the last such one out that nobody else takes out; returns whether there was one. It is there until its callback has agreed.
     fn take_out(&self, object: &O, is_it: impl Fn(&Entry<O>) -> bool) -> Result<bool, ErrorClass> {
-        let found = lock(&self.0).iter_mut().rev().find(|entry| !entry.leaving && is_it(entry)).map(|entry| {
+        let found = lock(&self.0).all.iter_mut().rev().find(|entry| !entry.leaving && is_it(entry)).map(|entry| {
             entry.leaving = true;
-            (entry.key.clone(), Arc::clone(&entry.value))
+            (entry.key.clone(), Arc::clone(&entry.value), entry.number)
         });
-        let Some((key, value)) = found else { return Ok(false) };
-        let is_left = Leaving { all: &self.0, key: &key };
+        let Some((key, value, number)) = found else { return Ok(false) };
+        let leaving = Leaving { entries: &self.0, number };
         (key.0.delete)(object, &value)?;
-        std::mem::forget(is_left);
-        lock(&self.0).retain(|entry| entry.key != key || !entry.leaving);
+        std::mem::forget(leaving);
+        lock(&self.0).all.retain(|entry| entry.number != number);
         Ok(true)
+    }
+}
+
+impl<O> Entries<O> {
+    fn push(&mut self, key: Keyval<O>, value: Value) {
+        self.set += 1;
+        self.all.push(Entry { key, value, number: self.set, leaving: false });
     }
 }
 
 /// A value that is being taken out. It stays if its callback refuses, or panics.
 struct Leaving<'a, O> {
-    all: &'a Mutex<Vec<Entry<O>>>,
-    key: &'a Keyval<O>,
+    entries: &'a Mutex<Entries<O>>,
+    number: u64,
 }
 
 impl<O> Drop for Leaving<'_, O> {
     fn drop(&mut self) {
-        lock(self.all).iter_mut().filter(|entry| entry.key == *self.key).for_each(|entry| entry.leaving = false);
+        let mut entries = lock(self.entries);
+        entries.all.iter_mut().filter(|entry| entry.number == self.number).for_each(|entry| entry.leaving = false);
     }
 }
 
@@ -165,7 +180,7 @@ impl<O> fmt::Debug for Keyval<O> {
 
 impl<O> fmt::Debug for Attributes<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(lock(&self.0).iter().map(|entry| entry.key.clone())).finish()
+        f.debug_list().entries(lock(&self.0).all.iter().map(|entry| entry.key.clone())).finish()
     }
 }
 
@@ -221,7 +236,7 @@ mod tests {
     #[test]
     fn of_threads_that_delete_one_value_one_does() {
         let (here, comes) = std::sync::mpsc::channel();
-        let (goes, go) = std::sync::mpsc::channel();
+        let (goes, go) = std::sync::mpsc::channel::<()>();
         let (once, go) = (Mutex::new(Some(here)), Mutex::new(go));
         let key = Keyval::<&str>::new(
             |_, _| Ok(None),
@@ -229,7 +244,7 @@ mod tests {
                 // Only the first one waits.
                 if let Some(here) = once.lock().unwrap().take() {
                     here.send(()).unwrap();
-                    go.lock().unwrap().recv().unwrap();
+                    let _ = go.lock().unwrap().recv();
                 }
                 Ok(())
             },
@@ -237,12 +252,14 @@ mod tests {
         let attributes = Attributes::new();
         attributes.set(&"it", &key, Arc::new(1)).unwrap();
         std::thread::scope(|threads| {
+            // Dropped also where this fails, which ends the wait.
+            let goes = goes;
             let first = threads.spawn(|| attributes.delete(&"it", &key));
             comes.recv().unwrap();
             assert_eq!(number(&attributes, &key), Some(1), "until it is deleted");
             assert_eq!(attributes.delete(&"it", &key), Ok(false));
             assert_eq!(attributes.clear(&"it"), Ok(()));
-            goes.send(()).unwrap();
+            drop(goes);
             assert_eq!(first.join().unwrap(), Ok(true));
         });
         assert_eq!(number(&attributes, &key), None);

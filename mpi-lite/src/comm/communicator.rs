@@ -30,6 +30,8 @@ pub(super) struct Inner {
     pub remote: Option<Group>,
     /// Of an intercommunicator: our side alone.
     pub side: Option<Communicator>,
+    /// Of all of a job: this process alone, once it was asked for.
+    pub own: OnceLock<Communicator>,
     pub topology: Topology,
     /// Who is around us in it, once somebody has asked.
     pub around: OnceLock<Option<Around>>,
@@ -76,7 +78,8 @@ pub enum ErrorHandler {
     /// Nothing: the caller sees the error. The default here; `MPI_ERRORS_ARE_FATAL` is C's.
     #[default]
     Return,
-    /// [`Communicator::abort`] with code 1 (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`).
+    /// [`Communicator::abort`] with code 1 (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`); where others have failed only this process
+    /// ends, and what becomes of the job is for the launcher.
     Abort,
     /// A function of the program's.
     Call(Arc<HandlerFn>),
@@ -111,20 +114,21 @@ impl Communicator {
         let local = Arc::new(Local::new(device, threads, table));
         let world = Self::new(local, context::WORLD, Group::world(size), own, Topology::None);
         world.set_name("MPI_COMM_WORLD");
+        world.0.local.note_world(&world);
         world
     }
 
     /// This process alone (`MPI_COMM_SELF`). Every call gives the same one, whose attributes are deleted at the job's end.
     pub fn own(&self) -> Self {
-        if let Some(own) = &*lock(self.0.local.own()) {
-            return own.clone();
+        let local = &self.0.local;
+        if let Some(own) = local.own() {
+            return own;
         }
         let process = self.0.group.processes()[self.0.rank as usize];
         let alone = Group::new([process]).expect("one process is not there twice");
-        // Not under the lock: it looks at the device.
-        let made = Self::new(Arc::clone(&self.0.local), context::OWN, alone, 0, Topology::None);
+        let made = Self::new(Arc::clone(local), context::OWN, alone, 0, Topology::None);
         made.set_name("MPI_COMM_SELF");
-        lock(self.0.local.own()).get_or_insert(made).clone()
+        local.keep_own(made)
     }
 
     pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
@@ -177,6 +181,7 @@ impl Communicator {
             rank,
             remote,
             side,
+            own: OnceLock::new(),
             topology,
             around: OnceLock::new(),
             ranks,
@@ -330,7 +335,12 @@ impl Communicator {
                 let failed: Vec<_> =
                     self.failed().processes().iter().filter_map(|p| self.peers().rank_of(*p)).collect();
                 let gone = if failed.is_empty() { String::new() } else { format!(" (gone: ranks {failed:?})") };
-                self.abort(1, &format!("{class}{gone}"))
+                let why = format!("{class}{gone}");
+                match class {
+                    // Whoever is to blame has ended, and the launcher is to tell of that one, and by its code.
+                    ErrorClass::ProcFailed | ErrorClass::ProcFailedPending | ErrorClass::Revoked => self.leave(1, &why),
+                    _ => self.abort(1, &why),
+                }
             }
             ErrorHandler::Call(function) => function(self, class),
         }
@@ -368,11 +378,6 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.id == context::WORLD {
-            // It has this process's state, which has it.
-            let own = lock(self.local.own()).take();
-            drop(own);
-        }
         if self.id > context::OWN {
             let members = failure::members(&self.group, self.remote.as_ref());
             let ranks = Arc::clone(&self.ranks);

@@ -42,6 +42,16 @@ impl Counts for Vec<usize> {
     }
 }
 
+impl<C: Counts + ?Sized> Counts for &C {
+    fn counts(&self) -> &[usize] {
+        (**self).counts()
+    }
+
+    fn displacements(&self) -> Option<&[usize]> {
+        (**self).displacements()
+    }
+}
+
 impl Counts for Placed<'_> {
     fn counts(&self) -> &[usize] {
         self.counts

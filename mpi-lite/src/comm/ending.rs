@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use crate::adi::Device;
 
 use super::Communicator;
-use super::operator::lock;
 
 /// Asks whoever started the job to end it, with an exit code and the reason.
 pub(crate) type AbortFn = dyn Fn(i32, &str) + Send + Sync;
@@ -19,12 +18,17 @@ impl Communicator {
     /// Ends this process, and the whole job, whoever else is in this communicator, with exit code `code`: 1 for one of which
     /// the kernel would make 0, as it keeps 8 bits (`MPI_Abort`, MPI-4.1 9.3). The reason is told here and by the launcher.
     ///
-    /// Returns to nobody: what is on the stack is not dropped.
+    /// Returns to nobody: what is on the stack is not dropped. Without a launcher, as of [`Communicator::world`], only this process ends.
     pub fn abort(&self, code: i32, why: &str) -> ! {
-        eprintln!("rank {} of {} aborts the job: {why}", self.rank(), self.title());
         if let Some(ask) = self.local().abort().0.get() {
             ask(code, why);
         }
+        self.leave(code, why)
+    }
+
+    /// Ends this process alone, as far as it goes.
+    pub(super) fn leave(&self, code: i32, why: &str) -> ! {
+        eprintln!("rank {} of {}: {why}", self.rank(), self.title());
         std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
 
@@ -35,13 +39,19 @@ impl Communicator {
     }
 
     /// Ends communication: gives the device back to who ends the job. Nothing is under way, and nothing is called on any
-    /// communicator afterwards. First the attributes of the process's own communicator are deleted, whose callbacks may still
-    /// communicate (MPI-4.1 11.2.4).
+    /// communicator afterwards.
     pub(crate) fn into_device(self) -> Device {
-        let own = lock(self.local().own()).clone();
-        // An error has gone to its handler, and keeps nobody from ending.
-        let _ = own.map(Self::free);
+        self.delete_own_attributes();
         self.local().take_device()
+    }
+
+    /// What comes first at a job's end: the attributes of the process's own communicator are deleted, whose callbacks may still
+    /// communicate (MPI-4.1 11.2.4).
+    pub(super) fn delete_own_attributes(&self) {
+        if let Some(own) = self.local().own() {
+            // An error has gone to its handler, and keeps nobody from ending.
+            let _ = own.free();
+        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult, Weak};
 
 use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
-use crate::giving_way::TURNLESS_MAX;
+use crate::giving_way::Turnless;
 
 use super::Communicator;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Buffered;
 use super::collective::Ranks;
+use super::communicator::Inner;
 use super::context::{self, ContextIds};
 use super::ending::Abort;
 use super::failure::{Failures, Name, Watch};
@@ -32,9 +33,16 @@ pub struct Local {
     left: Mutex<Vec<Left>>,
     /// Which algorithms collective calls go by.
     table: Arc<Table>,
-    /// This process alone, once it was asked for.
-    own: Mutex<Option<Communicator>>,
+    /// All of the job, and this process alone.
+    standard: Mutex<Standard>,
     abort: Abort,
+}
+
+/// The communicators that are there from the start, as long as anybody has them. The first one has the second.
+#[derive(Debug, Default)]
+struct Standard {
+    world: Weak<Inner>,
+    own: Weak<Inner>,
 }
 
 /// What is left of a communicator that nobody here has any more.
@@ -59,8 +67,8 @@ pub(super) struct State {
     partitions: usize,
     /// Of several threads that wait.
     pub lookout: Lookout,
-    /// Calls in a row that were over when they were begun.
-    turnless: u32,
+    /// Calls that were over when they were begun.
+    turnless: Turnless,
     /// The device is gone, and with it all requests.
     is_over: bool,
 }
@@ -90,8 +98,7 @@ impl State {
     /// Of calls that are over when they are begun, and so take no turn, a few take one: others have to be served too.
     #[inline]
     pub fn serve_now_and_then(&mut self) {
-        self.turnless = self.turnless.wrapping_add(1);
-        if self.turnless.is_multiple_of(TURNLESS_MAX) {
+        if self.turnless.is_turn_due() {
             self.turn();
         }
     }
@@ -172,11 +179,11 @@ impl Local {
             orphans: Vec::new(),
             partitions: 0,
             lookout: Lookout::default(),
-            turnless: 0,
+            turnless: Turnless::default(),
             is_over: false,
         };
-        let (left, own, abort) = Default::default();
-        Self { state: Mutex::new(state), threads, failures, left, table, own, abort }
+        let (left, standard, abort) = Default::default();
+        Self { state: Mutex::new(state), threads, failures, left, table, standard, abort }
     }
 
     /// Locked after the state, by who locks both.
@@ -196,8 +203,29 @@ impl Local {
         &self.table
     }
 
-    pub(super) const fn own(&self) -> &Mutex<Option<Communicator>> {
-        &self.own
+    /// The communicator of all of the job.
+    pub(super) fn note_world(&self, world: &Communicator) {
+        operator::lock(&self.standard).world = Arc::downgrade(&world.0);
+    }
+
+    /// The communicator of this process alone, if it was made.
+    pub(super) fn own(&self) -> Option<Communicator> {
+        operator::lock(&self.standard).own.upgrade().map(Communicator)
+    }
+
+    /// Keeps one that was made for as long as there is one of all of the job, unless another thread was quicker: then that one's.
+    pub(super) fn keep_own(&self, made: Communicator) -> Communicator {
+        let mut standard = operator::lock(&self.standard);
+        if let Some(own) = standard.own.upgrade() {
+            return Communicator(own);
+        }
+        standard.own = Arc::downgrade(&made.0);
+        let world = standard.world.upgrade();
+        drop(standard);
+        if let Some(world) = world {
+            let _ = world.own.set(made.clone());
+        }
+        made
     }
 
     pub(super) const fn abort(&self) -> &Abort {

@@ -109,6 +109,11 @@ impl Runs {
         matches!(self.at(handle).state, State::Over(_) | State::Panicked(_))
     }
 
+    /// Whether it is still to be waited for.
+    pub fn knows(&self, handle: Handle) -> bool {
+        self.slots[handle.index].generation == handle.generation
+    }
+
     /// How it ended, and forgets it.
     ///
     /// # Panics

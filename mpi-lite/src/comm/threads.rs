@@ -29,6 +29,7 @@ fn run<T: Send>(size: u32, config: &Config, multiple: bool, each: &(dyn Fn(Commu
     adi::in_threads(size, config, |device| {
         let world = Communicator::world(device, multiple);
         let result = each(world.clone());
+        world.delete_own_attributes();
         // As a job's ranks at their end: who closes is gone for the others, which may still need this one's turns.
         running.fetch_sub(1, Ordering::Relaxed);
         world.local().wait_for(|_| (running.load(Ordering::Relaxed) == 0).then_some(()));

@@ -1,4 +1,4 @@
-//! Who holds a target's lock, and who waits for it: first come, first served, so that nobody waits for ever.
+//! Who holds a target's lock, and who waits for it: first come, first served, so that nobody waits for ever; with one exception.
 //!
 //! Who asks all targets at once is served before others that wait: he may hold one target already, and who waits for that one may
 //! hold what somebody waits for who is before him here. Writers wait for as long as such epochs overlap.

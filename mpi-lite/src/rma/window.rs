@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::adi::{self, Device, Incoming, Turns};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
-use crate::giving_way::TURNLESS_MAX;
+use crate::giving_way::Turnless;
 
 use super::direct::Mapped;
 use super::epoch::{Epoch, Exposed};
@@ -48,7 +48,7 @@ pub(super) struct State {
     /// Operations of all targets, by which answers are told apart.
     numbers: u32,
     /// Calls in a row that took no turn.
-    turnless: u32,
+    turnless: Turnless,
 }
 
 /// How a window was made.
@@ -70,7 +70,14 @@ impl Window {
         flavor: Flavor,
     ) -> Self {
         let queues = members.processes.iter().map(|_| Queue::default()).collect();
-        let state = State { queues, mapped, epoch: Epoch::None, exposed: Exposed::No, numbers: 0, turnless: 0 };
+        let state = State {
+            queues,
+            mapped,
+            epoch: Epoch::None,
+            exposed: Exposed::No,
+            numbers: 0,
+            turnless: Turnless::default(),
+        };
         Self { members, exposure, flavor, ranks: Mutex::new(ranks), state: Mutex::new(state) }
     }
 
@@ -192,9 +199,7 @@ impl Window {
     /// Of calls that need no turn a few take one: who only looks at memory that is mapped, again and again, has to serve others too.
     #[inline]
     pub(super) fn serve_now_and_then(&self, turns: &mut impl Turns, mut state: MutexGuard<'_, State>) {
-        state.turnless += 1;
-        if state.turnless == TURNLESS_MAX {
-            state.turnless = 0;
+        if state.turnless.is_turn_due() {
             drop(state);
             turns.turn();
         }

@@ -63,14 +63,15 @@ impl<T: Equivalence> Window<T> {
         self.open(Started(()), |raw, turns| raw.start(turns, &ranks))
     }
 
-    /// Begins an epoch for one rank's part, with its lock (`MPI_Win_lock`): waits for those who asked for it before. A process may have
-    /// locks of several ranks at a time.
+    /// Begins an epoch for one rank's part, with its lock (`MPI_Win_lock`): waits for those who asked for it before, and for those who
+    /// lock all meanwhile. A process may have locks of several ranks at a time, in an order that the program's others can agree with.
     pub fn lock(&self, rank: u32, lock: Lock) -> Result<Epoch<'_, T, Locked>, ErrorClass> {
         let rank = rank as usize;
         self.open(Locked(rank), |raw, turns| raw.lock(turns, rank, lock))
     }
 
-    /// Begins an epoch for every rank's part, which others may access too (`MPI_Win_lock_all`).
+    /// Begins an epoch for every rank's part, which others may access too (`MPI_Win_lock_all`). It waits for exclusive locks that are held,
+    /// and not for those that are waited for.
     pub fn lock_all(&self) -> Result<Epoch<'_, T, AllLocked>, ErrorClass> {
         self.open(AllLocked(()), |raw, turns| raw.lock_all(turns))
     }

@@ -15,10 +15,6 @@ pub fn build(algorithm: Algorithm, schedule: &mut Schedule, team: Team, block: S
     match algorithm {
         Algorithm::Ring => ring(schedule, team, block, output, blocks),
         Algorithm::Bruck => bruck(schedule, team, block, output, blocks),
-        // Where blocks have places of the caller's choice, others may have made another choice: all must do the same.
-        Algorithm::RecursiveDoubling if matches!(blocks, Blocks::At { .. }) => {
-            bruck(schedule, team, block, output, blocks);
-        }
         Algorithm::RecursiveDoubling => recursive_doubling(schedule, team, block, output, blocks),
         other => panic!("an allgather has no algorithm {other}"),
     }

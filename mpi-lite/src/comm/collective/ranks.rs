@@ -14,7 +14,7 @@ use super::on_host::{Members, Waiting, give_up, make, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
 use crate::coll::{Buffers, Call, Hosts, Table, WithinHosts};
-use crate::giving_way::TURNLESS_MAX;
+use crate::giving_way::Turnless;
 use crate::host::{Host, at_once};
 use crate::op::Function;
 
@@ -53,7 +53,7 @@ pub struct Ranks {
     /// In the call that failed last others may wait for us, and do not know of it.
     left_others: bool,
     /// Calls by memory that the ranks share.
-    turnless: u32,
+    turnless: Turnless,
 }
 
 /// Memory that the ranks share.
@@ -114,7 +114,7 @@ impl Ranks {
             groups: None,
             wake: None,
             left_others: false,
-            turnless: 0,
+            turnless: Turnless::default(),
         }
     }
 
@@ -231,8 +231,7 @@ impl Ranks {
     /// Of calls by shared memory a few take a turn: who finds that the others have come takes none, and has to serve others too.
     #[inline]
     fn serve_now_and_then(&mut self, turns: &mut impl Turns) {
-        self.turnless = self.turnless.wrapping_add(1);
-        if self.turnless.is_multiple_of(TURNLESS_MAX) {
+        if self.turnless.is_turn_due() {
             turns.turn();
         }
     }

@@ -124,8 +124,18 @@ impl Communicator {
         };
         let packed = array.run().is_none().then(|| vec![0; array.len()].into_boxed_slice());
         let (parts, unpacked) = (Vec::new(), Vec::new());
-        let receiving =
-            Receiving { array, context, from, match_, packed, active: false, failed: None, parts, unpacked };
+        let receiving = Receiving {
+            array,
+            context,
+            from,
+            match_,
+            packed,
+            active: false,
+            round: None,
+            failed: None,
+            parts,
+            unpacked,
+        };
         let receiving = Arc::new(Mutex::new(receiving));
         let arrivals = Arrivals { comm: self.clone(), receiving: Arc::clone(&receiving) };
         Ok((self.persistent_partitions(Partitioned::Receive(receiving)), arrivals))
@@ -148,8 +158,11 @@ impl Partitioned {
                 Box::new(ReceiveRun(Arc::clone(receiving)))
             }
         };
-        let mut state = comm.local().lock();
-        Pending::Running(state.begin_run(run))
+        let round = comm.local().lock().begin_run(run);
+        if let Self::Receive(receiving) = self {
+            lock(receiving).round = Some(round);
+        }
+        Pending::Running(round)
     }
 
     /// Nothing more is sent or received: what is active ends as soon as the device has given its memory back.

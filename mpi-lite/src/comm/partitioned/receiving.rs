@@ -8,7 +8,7 @@ use crate::adi::{self, Device, Incoming, Pattern};
 
 use super::super::context::ContextIds;
 use super::super::pending::Packed;
-use super::super::running::Run;
+use super::super::running::{Handle, Run};
 use super::super::{Communicator, ErrorClass, Status};
 use super::word::{Word, tag};
 use super::{Array, lock};
@@ -30,7 +30,8 @@ pub struct Receiving {
     /// Room for all data where it does not lie in one piece.
     pub packed: Option<Box<[u8]>>,
     pub active: bool,
-    /// Why the last round has failed.
+    /// The last round, and why it has failed.
+    pub round: Option<Handle>,
     pub failed: Option<ErrorClass>,
     /// Of this round's partitions as the sender has them: what is under way, or how it ended.
     pub parts: Vec<Part>,
@@ -54,11 +55,15 @@ pub enum Part {
 }
 
 impl Arrivals {
-    /// Whether all data of a partition is here (`MPI_Parrived`). True while the message is inactive; an error if the last round has
-    /// failed, waited for or not.
+    /// Whether all data of a partition is here (`MPI_Parrived`). True while the message is inactive; an error if it has failed, until
+    /// it is waited for.
     pub fn arrived(&self, partition: usize) -> Result<bool, ErrorClass> {
         let arrived = self.comm.local().try_for(|state| {
-            let arrived = lock(&self.receiving).arrived(&mut state.device, partition);
+            let mut receiving = lock(&self.receiving);
+            if !receiving.round.is_some_and(|round| state.runs.knows(round)) {
+                receiving.failed = None;
+            }
+            let arrived = receiving.arrived(&mut state.device, partition);
             (arrived != Ok(false)).then_some(arrived)
         });
         arrived.unwrap_or(Ok(false)).map_err(|class| self.comm.fail(class))

@@ -7,6 +7,7 @@ use sidelane_nic::time::Duration;
 use super::*;
 use crate::adi::{Device, Process};
 use crate::comm::attribute::Keyval;
+use crate::comm::info::Info;
 
 #[test]
 fn attributes_of_its_own_are_deleted_at_the_end_the_last_one_first_while_it_communicates() {
@@ -45,12 +46,16 @@ fn its_own_is_one_whoever_asks() {
 }
 
 #[test]
-fn its_own_keeps_nothing_when_the_world_is_gone() {
+fn its_own_is_one_and_keeps_nothing_also_when_the_world_is_gone() {
     let alone = vec![Process::here("", &[])];
     let world = Communicator::world(Device::open(0, alone, Vec::new(), &Config::default()).unwrap(), false);
-    world.own().set_name("alone");
-    assert_eq!(world.own().name(), "alone");
-    let process = Arc::downgrade(world.local());
+    let first = world.own();
+    let (process, copy) = (Arc::downgrade(world.local()), world.dup().unwrap());
+    drop(first);
+    world.own().set_info(&Info::new());
     drop(world);
+    let own = copy.own();
+    assert_eq!(own.compare(&copy.own()), Comparison::Ident);
+    drop((own, copy));
     assert!(process.upgrade().is_none(), "its device is closed");
 }

@@ -258,8 +258,8 @@ fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
                 device.pass_by();
             }
             let mut room = Bytes::zeros(LEN);
-            let got = members.hear(device, 1, 3, room.incoming());
             heard.store(1, Ordering::Relaxed);
+            let got = members.hear(device, 1, 3, room.incoming());
             device.wait(got);
             assert!(room.as_slice().iter().all(|byte| *byte == 7));
         }
