@@ -29,6 +29,8 @@ impl<N: Nic> Endpoint<N> {
             }
             if seldom(verdict.nic_full) {
                 self.router.turn.counters.nic_full += 1;
+                // What fills the queue may be what an earlier flush could not hand on.
+                committed = true;
                 // Where each peer has a ring of its own, that of the next one need not be full.
                 if !N::RELIABLE {
                     break;

@@ -136,6 +136,23 @@ fn a_nic_without_free_buffers_is_waited_for() {
     assert_eq!(world.counters(0).retransmitted, 0);
 }
 
+/// As on `uring` and `udp`, whose queue of frames that the kernel did not take is tried again by a flush, and by nothing else.
+#[test]
+fn a_queue_that_was_not_taken_for_a_while_is_flushed_again() {
+    let mut world = World::new(1, good_link());
+    for _ in 0..2 {
+        world.add(NodeConfig { tx_frames: 3, ..NodeConfig::default() }, config());
+    }
+    let (peer, _) = world.join(0, 1);
+    world.node(0).controls.borrow_mut().stuck = true;
+    world.node(0).endpoint.send_owned(peer, numbered(1, 20_000)).unwrap();
+    world.pass(Duration::from_millis(2));
+    assert!(world.counters(0).nic_full > 0, "the queue is full");
+    world.node(0).controls.borrow_mut().stuck = false;
+    assert!(world.run(Duration::from_millis(2), |world| !world.node(1).got.is_empty()));
+    assert_eq!(world.node(1).got[0].1, numbered(1, 20_000));
+}
+
 #[test]
 fn owned_buffers_come_back_once_the_peer_has_them() {
     let (mut world, peer, _) = World::pair();

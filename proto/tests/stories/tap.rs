@@ -25,6 +25,8 @@ pub struct Controls {
     pub asked: u64,
     /// Peers that the endpoint has confirmed, in order.
     pub confirmed: Vec<LinkAddr>,
+    /// A flush hands on nothing, as where an interface has no carrier: what was committed keeps its place in the queue.
+    pub stuck: bool,
 }
 
 pub struct Tap {
@@ -44,7 +46,7 @@ impl Tap {
 impl Nic for Tap {
     const RELIABLE: bool = false;
 
-    forward!(inner: caps, flush, wait, waker, counters, now);
+    forward!(inner: caps, wait, waker, counters, now);
 
     fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
         let link = self.inner.link(to)?;
@@ -90,6 +92,12 @@ impl Nic for Tap {
     fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         assert!(self.linked.contains_key(&link), "the endpoint uses a link that it has forgotten");
         self.inner.tx_slot(link, len)
+    }
+
+    fn flush(&mut self) {
+        if !self.controls.borrow().stuck {
+            self.inner.flush();
+        }
     }
 
     fn is_gone(&self, link: Link) -> bool {
