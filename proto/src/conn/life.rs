@@ -298,7 +298,8 @@ impl Conn {
                 let owes_life = !self.inbox.is_closed() || !self.is_settled();
                 if !plain && owes_life {
                     if now >= gone_at {
-                        self.lost(turn, GoneReason::Silent);
+                        let reason = if self.keys.denied { GoneReason::Restarted } else { GoneReason::Silent };
+                        self.lost(turn, reason);
                         return;
                     }
                     if now.since(self.heard_at) >= turn.config.keep_alive {

@@ -128,6 +128,9 @@ struct Keys {
     check_out: Check,
     /// TAG where frames are sealed, which also says that checks are not used.
     tag: u8,
+    /// Where frames are sealed: somebody of the job has said by a Reset that the peer has nothing of this connection, and no frame of it
+    /// has come since.
+    denied: bool,
     /// Made when the first frame needs it; the tokens are known then.
     seal: Option<Box<Seal>>,
 }
@@ -136,7 +139,8 @@ impl Keys {
     /// The peer has not answered yet.
     const fn new(own: u64, tagged: bool) -> Self {
         let tag = if tagged { flags::TAG } else { 0 };
-        Self { own, theirs: 0, remote: NO_PEER, check_in: Check::OPEN, check_out: Check::OPEN, tag, seal: None }
+        let check = Check::OPEN;
+        Self { own, theirs: 0, remote: NO_PEER, check_in: check, check_out: check, tag, denied: false, seal: None }
     }
 
     /// What seals the frames of both directions. Both tokens are known.

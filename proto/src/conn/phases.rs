@@ -222,8 +222,8 @@ const PHASES: [&str; 8] =
 type Happen = fn(&mut Stage) -> Outcome;
 
 const EVENTS: [(&str, Happen); 19] = [
-    ("Hello", |stage| refused(stage.conn.handle_hello(&hello(THEM, 0), 512))),
-    ("Hello of another life", |stage| refused(stage.conn.handle_hello(&hello(STRANGER, 0), 512))),
+    ("Hello", |stage| refused(stage.conn.handle_hello(stage.turn.now, &hello(THEM, 0), 512))),
+    ("Hello of another life", |stage| refused(stage.conn.handle_hello(stage.turn.now, &hello(STRANGER, 0), 512))),
     ("HelloAck", |stage| {
         let (conn, turn) = stage.turn();
         conn.handle_hello_ack(turn, &hello(THEM, US));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use sidelane_nic::time::Instant;
 
-use super::{Conn, NotedAck, Owed, Phase, TurnContext, settle};
+use super::{Conn, NotedAck, Owed, Phase, SILENT_KEEP_ALIVES, TurnContext, settle};
 use crate::counters::Reject;
 use crate::event::{Event, GoneReason, PeerId};
 use crate::hint::seldom;
@@ -131,7 +131,9 @@ impl Conn {
         if self.keys.theirs == 0 {
             return Err(Reject::NoPeer);
         }
-        self.keys.seal(job).open(job, frame, header.kind == Kind::Data, scratch)
+        let opened = self.keys.seal(job).open(job, frame, header.kind == Kind::Data, scratch)?;
+        self.keys.denied = false;
+        Ok(opened)
     }
 
     /// Takes in a frame of a reliable driver.
@@ -166,11 +168,12 @@ impl Conn {
     }
 
     /// Takes in a Hello from this peer's address. `seen_len` is the length of its frame.
-    pub fn handle_hello(&mut self, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
+    pub fn handle_hello(&mut self, now: Instant, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
         match self.phase {
             // Both sides connect at once: each answers on the connection that it has.
             Phase::Connecting { give_up_at, .. } => {
                 self.learn(hello, seen_len);
+                self.heard_at = now;
                 self.phase = Phase::Accepted { asked: true, give_up_at };
                 self.owed.remove(Owed::HELLO);
                 self.owed.add(Owed::HELLO_ACK);
@@ -218,6 +221,13 @@ impl Conn {
     pub fn handle_reset(&mut self, turn: &mut TurnContext, tokens: Tokens, fresh: u64) -> Result<(), Reject> {
         if tokens.to != self.keys.own || tokens.from != self.keys.theirs || self.keys.theirs == 0 {
             return Err(Reject::Epoch);
+        }
+        // A job's key says that a member wrote it, and not which: whoever brings our frames to another one has it from that. Silence
+        // has to bear it out.
+        let patience = turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
+        if self.keys.tag != 0 && turn.now.since(self.heard_at) < patience {
+            self.keys.denied = true;
+            return Ok(());
         }
         match self.phase {
             Phase::Accepted { asked: true, give_up_at } => self.begin_anew(turn, give_up_at, fresh),

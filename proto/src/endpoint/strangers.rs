@@ -47,7 +47,7 @@ impl<N: Nic> Endpoint<N> {
                 // It lives anew, and the driver knows that its last life is over: nobody is left to be asked.
                 self.end_of_link(index);
             } else {
-                let answered = conn.handle_hello(hello, seen_len);
+                let answered = conn.handle_hello(now, hello, seen_len);
                 self.router.activate(index);
                 self.router.after_change(index);
                 return answered;

@@ -49,6 +49,65 @@ fn who_reads_the_traffic_can_neither_forge_nor_replay() {
     }
 }
 
+/// Opening frames are sealed for the whole job: what is brought to a member that it was not sent to has a true answer, and that is
+/// brought to whomever it harms.
+#[test]
+fn who_carries_frames_to_the_wrong_member_ends_no_connection() {
+    const PING: u8 = 0x14;
+    const HELLO_ACK: u8 = 0x13;
+    const RESET: u8 = 0x15;
+    for protection in BOTH {
+        let (mut world, peer, back, heard) = recorded(protected(protection));
+        let third = world.add(NodeConfig::default(), protected(protection));
+        let mut carried = 0;
+        for frame in heard.iter().filter(|frame| [HELLO_ACK, PING].contains(&frame[4])) {
+            for (to, from) in [(0, 1), (1, 0), (third, 0), (third, 1)] {
+                world.node(from).controls.borrow_mut().heard = Some(Vec::new());
+                world.node(to).controls.borrow_mut().forged.push_back((addr(from), frame.clone()));
+                world.pass(Duration::from_micros(100));
+                let answers = world.node(from).controls.borrow_mut().heard.take().unwrap();
+                for answer in answers.iter().filter(|frame| frame[4] == RESET) {
+                    for victim in 0..2 {
+                        carried += 1;
+                        world.node(victim).controls.borrow_mut().forged.push_back((addr(1 - victim), answer.clone()));
+                    }
+                }
+                world.pass(Duration::from_micros(100));
+            }
+        }
+        assert!(carried > 10, "{carried} Resets");
+        world.send(0, peer, b"still here");
+        world.send(1, back, b"here too");
+        world.pass(Duration::from_millis(2_000));
+        for (node, message) in [(0, &b"here too"[..]), (1, b"still here")] {
+            assert_eq!(world.node(node).events, []);
+            assert_eq!(world.node(node).got.last().map(|(_, message)| &message[..]), Some(message));
+            assert_all_counted(&mut world, node);
+        }
+    }
+}
+
+/// Both dial, and one dies before it has the other's answer; whoever lives at its address then is met all the same.
+#[test]
+fn who_dials_back_and_dies_does_not_keep_its_next_life_away() {
+    for protection in BOTH {
+        let mut world = World::new(1, good_link());
+        world.add(NodeConfig::default(), protected(protection));
+        world.add(NodeConfig::default(), protected(protection));
+        let peer = world.connect(0, 1);
+        world.connect(1, 0);
+        world.send(0, peer, b"to whoever lives");
+        world.settle();
+        world.crash(1);
+        world.pass(Duration::from_micros(8));
+        world.start(1, NodeConfig::default(), protected(protection));
+        world.pass(Duration::from_millis(1));
+        assert_eq!((world.counters(1).resets_sent, world.counters(0).hellos_sent), (1, 1), "its answer finds nobody");
+        assert!(world.run(Duration::from_millis(1_100), |world| !world.node(1).got.is_empty()));
+        assert!(matches!(world.node(0).events[..], [Event::Connected { peer: new, .. }] if new == peer));
+    }
+}
+
 /// The same of puts, gets and atomics: altered or repeated, they change no byte of memory and no word twice.
 #[test]
 fn who_reads_operations_can_neither_alter_nor_repeat_them() {
