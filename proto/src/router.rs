@@ -21,7 +21,6 @@ use crate::seal::JobKey;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
 use ready::Ready;
-pub(crate) use receive::AfterMessage;
 
 /// Everything but the NIC, so that frames can be handled while the NIC lends them.
 pub(crate) struct Router {

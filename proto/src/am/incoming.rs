@@ -7,7 +7,7 @@ use super::replier::{Outlets, Replier};
 use super::wire::{self, Kind, Parsed};
 use crate::PeerId;
 
-/// Runs the handler of one message. True when it has replied.
+/// Runs the handler of one message.
 #[inline]
 #[allow(
     clippy::too_many_arguments,
@@ -22,22 +22,13 @@ pub(super) fn run<S>(
     from: PeerId,
     message: &[u8],
     outlets: Outlets<'_>,
-) -> bool {
-    let Some(peer) = peers.get(from) else {
-        counters.reject(Reject::NoPeer);
-        return false;
-    };
-    let mut replied = false;
-    let taken =
-        wire::parse(message).and_then(|parsed| take(handlers, peer, counters, state, &parsed, outlets, &mut replied));
+) {
+    let Some(peer) = peers.get(from) else { return counters.reject(Reject::NoPeer) };
+    let shown = Shown { peer, owing };
+    let taken = wire::parse(message).and_then(|parsed| take(handlers, shown.peer, counters, state, &parsed, outlets));
     if let Err(reason) = taken {
         counters.reject(reason);
     }
-    if peer.budget.is_due() && !peer.owing {
-        peer.owing = true;
-        owing.push(from.index);
-    }
-    replied
 }
 
 #[inline]
@@ -48,7 +39,6 @@ fn take<S>(
     state: &mut S,
     parsed: &Parsed<'_>,
     outlets: Outlets<'_>,
-    replied: &mut bool,
 ) -> Result<(), Reject> {
     let Parsed { head, credit, args, payload } = *parsed;
     if let Some(credit) = credit {
@@ -57,15 +47,12 @@ fn take<S>(
     match head.kind {
         Kind::Request => {
             peer.budget.on_request(head.room)?;
-            let mut handling = Handling { peer, room: head.room, replied };
-            let handler = handlers.of_request(head.handler);
-            if let Some(handler) = handler {
-                let Handling { peer, room, replied } = &mut handling;
-                handler(state, Replier { peer, room: *room, outlets, replied }, args, payload);
-                counters.requests_handled += 1;
-            }
-            counters.replies_sent += u64::from(*handling.replied);
-            handler.map(|_| ()).ok_or(Reject::NoHandler)
+            let mut handling = Handling { peer, counters, room: head.room, replied: false };
+            let handler = handlers.of_request(head.handler).ok_or(Reject::NoHandler)?;
+            let Handling { peer, room, replied, .. } = &mut handling;
+            handler(state, Replier { peer, room: *room, outlets, replied }, args, payload);
+            handling.counters.requests_handled += 1;
+            Ok(())
         }
         Kind::Reply => {
             peer.budget.on_reply(head.room)?;
@@ -82,17 +69,36 @@ fn take<S>(
     }
 }
 
+/// A message that is shown. That its sender is owed word of its credit is noted also when the handler panics.
+struct Shown<'a> {
+    peer: &'a mut Peer,
+    owing: &'a mut Vec<u16>,
+}
+
+impl Drop for Shown<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.peer.budget.is_due() && !self.peer.owing {
+            self.peer.owing = true;
+            self.owing.push(self.peer.id.index);
+        }
+    }
+}
+
 /// A request whose handler runs. It counts as handled also when the handler panics: its requester waits for that, and for the room.
 struct Handling<'a> {
     peer: &'a mut Peer,
+    counters: &'a mut Counters,
     room: u16,
-    replied: &'a mut bool,
+    replied: bool,
 }
 
 impl Drop for Handling<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !*self.replied {
+        if self.replied {
+            self.counters.replies_sent += 1;
+        } else {
             self.peer.budget.on_handled(self.room);
         }
     }

@@ -93,7 +93,7 @@ impl Replier<'_> {
             room: self.room,
             stalled: false,
         });
-        *self.replied = true;
+        self.note_reply();
         Ok(())
     }
 }

@@ -164,9 +164,9 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             self.take_events();
         }
         let Self { endpoint, handlers, peers, counters, owing, replying, .. } = self;
-        let messages = endpoint.recv_answering(|from, message, answer| {
-            let outlets = Outlets { short: answer, long: replying };
-            incoming::run(handlers, peers, counters, owing, state, from, message, outlets)
+        let messages = endpoint.recv_answering(|from, message, answer, answers| {
+            let outlets = Outlets { short: answer, long: replying, count: answers };
+            incoming::run(handlers, peers, counters, owing, state, from, message, outlets);
         });
         if !self.replying.is_empty() {
             self.send_long_replies();

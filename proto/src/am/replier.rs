@@ -1,7 +1,8 @@
 //! A handler's right to reply: once, to whom the request came from.
 
+use std::cell::Cell;
+
 use super::ARGS_MAX;
-use super::budget::Budget;
 use super::peer::Peer;
 use super::wire::{Credit, Head, Kind, UNIT, put, put_whole, record_len};
 use crate::conn::Answering;
@@ -23,6 +24,8 @@ pub(super) struct Outlets<'a> {
     pub short: Answering<'a>,
     /// Peers to whom long replies wait, which begin with them.
     pub long: &'a mut Vec<u16>,
+    /// Replies in this turn of the peer's, of both kinds.
+    pub count: &'a Cell<u64>,
 }
 
 impl<'a> Replier<'a> {
@@ -47,11 +50,10 @@ impl<'a> Replier<'a> {
         let len = record_len(credit.is_some(), args.len(), payload.len());
         let head = self.head(handler, args.len(), credit);
         self.fits(args.len(), payload.len())?;
-        let fifo = self.outlets.short.fifo;
-        let record = spot(fifo, self.peer.open, len)?;
+        let record = spot(self.outlets.short.fifo, self.peer.open, len)?;
         put_whole(record, head, credit, args, payload);
-        fifo.commit(len);
-        on_replied(&mut self.peer.budget, self.replied, self.room, credit);
+        self.outlets.short.fifo.commit(len);
+        self.on_replied(credit);
         Ok(())
     }
 
@@ -70,6 +72,20 @@ impl<'a> Replier<'a> {
         // With the credit, whether it rides on this one or not, so that the same reply fits each time.
         let fits = self.payload_max(words).is_some_and(|most| payload <= most);
         if fits { Ok(()) } else { Err(SendError::TooLong) }
+    }
+
+    /// The reply is in the FIFO, and `credit` with it.
+    #[inline]
+    fn on_replied(self, credit: Option<Credit>) {
+        self.peer.budget.on_told(credit);
+        self.peer.budget.on_replied(self.room);
+        self.note_reply();
+    }
+
+    #[inline]
+    pub(super) fn note_reply(self) {
+        *self.replied = true;
+        self.outlets.count.set(self.outlets.count.get() + 1);
     }
 
     #[inline]
@@ -105,7 +121,7 @@ impl PreparedReply<'_> {
         let record = self.replier.outlets.short.fifo.spot(len, true).expect("there was room when this was prepared");
         put(record, head, self.credit, args);
         self.replier.outlets.short.fifo.commit(len);
-        on_replied(&mut self.replier.peer.budget, self.replier.replied, self.replier.room, self.credit);
+        self.replier.on_replied(self.credit);
     }
 }
 
@@ -116,11 +132,4 @@ fn spot(fifo: &mut SendFifo, open: bool, len: usize) -> Result<&mut [u8], SendEr
         return Err(SendError::NoPeer);
     }
     fifo.spot(len, true).ok_or(SendError::NoPeer)
-}
-
-#[inline]
-fn on_replied(budget: &mut Budget, replied: &mut bool, room: u16, credit: Option<Credit>) {
-    *replied = true;
-    budget.on_told(credit);
-    budget.on_replied(room);
 }

@@ -1,12 +1,14 @@
 //! The user's messages: into the FIFOs, and out of them.
 
+use std::cell::Cell;
+
 use sidelane_nic::{Nic, TxSlot};
 
 use super::Endpoint;
 use crate::conn::{Answering, Conn, TurnContext};
 use crate::counters::Counters;
 use crate::queue::PeerQueue;
-use crate::router::{AfterMessage, Router};
+use crate::router::Router;
 use crate::wire::{RECORD_LEN, put_message, put_message_of_two};
 use crate::{PeerId, Refused, SendError};
 
@@ -117,15 +119,17 @@ impl<N: Nic> Endpoint<N> {
     /// Shows messages that wait as [`Self::recv`] does, one after the other, until `take` is false or none waits. Returns how many.
     #[inline]
     pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8]) -> bool) -> usize {
-        self.router.recv_each(|peer, message, _| AfterMessage { goes_on: take(peer, message), is_answered: false })
+        self.router.recv_each(|peer, message, _, _| take(peer, message))
     }
 
-    /// Shows all messages that wait, and what an answer to each goes into; `take` says whether there is one, in the FIFO now or by
-    /// [`Self::send_reserved`] later. Returns how many.
+    /// Shows all messages that wait, and what an answer to each goes into; `take` counts it in the cell if there is one, in the FIFO now or
+    /// by [`Self::send_reserved`] later, which holds also when it then panics. Returns how many.
     #[inline]
-    pub(crate) fn recv_answering(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>) -> bool) -> usize {
-        self.router
-            .recv_each(|peer, message, answer| AfterMessage { goes_on: true, is_answered: take(peer, message, answer) })
+    pub(crate) fn recv_answering(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>, &Cell<u64>)) -> usize {
+        self.router.recv_each(|peer, message, answer, answers| {
+            take(peer, message, answer, answers);
+            true
+        })
     }
 
     /// Sends an answer that [`Self::recv_answering`] was told of, a record of `len` bytes for which the FIFO to `peer` has kept room; `NoPeer` when that is gone.

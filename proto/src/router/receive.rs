@@ -8,30 +8,22 @@ use crate::event::PeerId;
 use crate::hint::seldom;
 use crate::wire::NO_PEER;
 
-/// What a message was to who took it.
-pub(crate) struct AfterMessage {
-    /// Further ones are wanted.
-    pub goes_on: bool,
-    /// There is an answer to it, in the FIFO now or by [`crate::Endpoint::send_reserved`] later.
-    pub is_answered: bool,
-}
-
 /// Answers to what is shown, which go out also when who is shown it panics on a later message.
 struct Answers<'a> {
     router: &'a mut Router,
-    /// To whom there are some that are not activated yet; NO_PEER: to nobody.
+    /// Whose messages are shown.
     to: Cell<u16>,
-    /// How many.
+    /// How many to it are not sent yet.
     count: Cell<u64>,
 }
 
 impl Answers<'_> {
     #[inline]
     fn send(&mut self) {
-        let to = self.to.replace(NO_PEER);
-        if to != NO_PEER {
-            self.router.turn.counters.messages_sent += self.count.take();
-            self.router.activate(to);
+        let count = self.count.take();
+        if count > 0 {
+            self.router.turn.counters.messages_sent += count;
+            self.router.activate(self.to.get());
         }
     }
 }
@@ -72,20 +64,16 @@ impl Router {
         self.at_front(&mut once, |_| 1)
     }
 
-    /// Shows messages as [`Self::recv`] does, each with what an answer to its sender goes into, until `take` has enough or none waits. How many
-    /// were shown.
+    /// Shows messages as [`Self::recv`] does, each with what an answer to its sender goes into and a cell that counts answers, until `take`
+    /// has enough or none waits. How many were shown.
     #[inline]
-    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>) -> AfterMessage) -> usize {
+    pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>, &Cell<u64>) -> bool) -> usize {
         let answers = &mut Answers { router: self, to: Cell::new(NO_PEER), count: Cell::new(0) };
         let (mut total, goes_on) = (0, Cell::new(true));
         let mut show = |to: &Cell<u16>, count: &Cell<u64>, from: PeerId, message: &[u8], answer: Answering<'_>| {
-            let after = take(from, message, answer);
-            if after.is_answered {
-                to.set(from.index);
-                count.set(count.get() + 1);
-            }
-            goes_on.set(after.goes_on);
-            after.goes_on
+            to.set(from.index);
+            goes_on.set(take(from, message, answer, count));
+            goes_on.get()
         };
         if !answers.router.turn.lone.is_empty() {
             let Answers { router, to, count } = &mut *answers;

@@ -322,3 +322,32 @@ fn a_handler_that_panics_has_handled_its_request() {
     assert_eq!((&a.state.sums[..], &b.state.silent[..]), (&[7][..], &[b"after it".to_vec()][..]));
     assert_eq!(a.am.counters().rejected_total(), 0);
 }
+
+/// Whose reply is on its way, and who is owed word of its credit, is known when the handler panics: no later message would bring it up.
+#[test]
+fn handlers_that_panic_starve_no_requester() {
+    let mut world = world();
+    let catch = |world: &mut World<State>| {
+        world.nodes[1].polls = false;
+        world.pass(SOON);
+        let b = &mut world.nodes[1];
+        b.polls = true;
+        while catch_unwind(AssertUnwindSafe(|| b.am.poll(&mut b.state))).is_err() {}
+    };
+    let sent = world.nodes[0].am.sent(world.nodes[0].peer);
+    let Node { am, peer, .. } = &mut world.nodes[0];
+    let most = am.room_max(*peer);
+    while am.request(*peer, PANIC, &[], &[], most).is_ok() {}
+    assert!(am.sent(*peer) > sent);
+    catch(&mut world);
+    let has_room = |world: &mut World<State>| {
+        let Node { am, peer, .. } = &mut world.nodes[0];
+        am.request(*peer, PANIC_AFTER_REPLY, &[], &[], most).is_ok()
+    };
+    assert!(world.run(Duration::from_millis(1_000), has_room));
+    catch(&mut world);
+    assert!(world.run(Duration::from_micros(50), |world| !world.nodes[0].state.sums.is_empty()));
+    let am = &world.nodes[1].am;
+    assert_eq!(am.counters().replies_sent, 1);
+    assert_eq!(am.endpoint().counters().messages_sent, am.counters().credits_sent + 1);
+}
