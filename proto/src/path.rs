@@ -28,8 +28,10 @@ pub(crate) struct Path {
     pub window: u16,
     /// Capacity of our receive FIFO.
     pub recv_capacity: usize,
-    /// Longest message that both sides take, as far as is known.
+    /// Longest message that both sides take; that we take, until `settle`.
     pub message_max: usize,
+    /// Longest message that the peer takes, by its last Hello, which need not be its.
+    peer_message_max: u32,
     /// Longest message that we take.
     pub own_message_max: usize,
     /// How long we keep an ack back.
@@ -74,6 +76,7 @@ impl Path {
             // Two frames at least, or a sender could wait for credit that never comes.
             recv_capacity: config.recv_fifo.max(2 * frame_max + CREDIT_UNIT as usize).min(RECV_FIFO_MAX),
             message_max: own_message_max,
+            peer_message_max: u32::MAX,
             own_message_max,
             // A tenth of the floor: short against any time-out, long against any reply.
             ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
@@ -90,12 +93,13 @@ impl Path {
     pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
         self.seen_len = proven_len;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
-        self.message_max = self.own_message_max.min(hello.message_max as usize).max(MESSAGE_MIN);
+        self.peer_message_max = hello.message_max;
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
     }
 
-    /// The peer has confirmed what both sides learned: from now on records fill a frame.
+    /// The peer has confirmed what both sides learned: from now on records fill a frame, and what is longer than it takes is refused.
     pub fn settle(&mut self) {
+        self.message_max = self.own_message_max.min(self.peer_message_max as usize).max(MESSAGE_MIN);
         self.body_max = self.mtu - self.header;
         self.record_max = (self.body_max - RECORD_LEN).min(self.message_max);
     }
@@ -165,7 +169,7 @@ mod tests {
                 token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, index: 0, window: 1,
             };
             path.learn(&hello, seen_len as usize);
-            prop_assert_eq!(path.record_max, least, "until both sides are sure");
+            prop_assert_eq!((path.record_max, path.message_max), (least, own_max.max(least)), "until both sides are sure");
             path.settle();
             prop_assert_eq!(header + path.body_max, path.mtu);
             prop_assert_eq!(path.message_max, own_max.min(message_max as usize).max(least));

@@ -78,6 +78,7 @@ scripts! {
     time_out_of_who_was_away
     too_long
     unconfirmed
+    unproven_limit
     window_full
 }
 
