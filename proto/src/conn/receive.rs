@@ -33,7 +33,10 @@ impl Conn {
         self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
         if !turn.was_away && self.can_wait(header) {
             self.raise_limit(header.credit);
-            self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
+            // A frame that was overtaken knows less.
+            if self.noted.is_none_or(|noted| header.ack.since(noted.ack) > 0) {
+                self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
+            }
         } else {
             self.take_in_ack(turn, header)?;
         }

@@ -60,6 +60,7 @@ scripts! {
     link_gone
     missing_after_an_absence
     ping
+    overtaken_ack
     path_narrow
     put
     put_and_message
