@@ -27,8 +27,8 @@ pub struct Config {
     pub message_max: usize,
     /// Shows the counters to other processes of this user (`sidelane stat`); costs a descriptor and a page of memory.
     pub display: bool,
-    /// What tokens are drawn from. The default is the system's chance; set it only where a run is to be repeated: a
-    /// process that lives anew with its old seed is taken for the old one.
+    /// What tokens and regions' keys are drawn from: nobody else should know it. The default is the system's chance; set it
+    /// only where a run is to be repeated: a process that lives anew with its old seed is taken for the old one.
     pub seed: u64,
     /// What protects frames. With a key, tokens come from the system's random numbers whatever `seed` is.
     pub protection: Protection,

@@ -54,6 +54,7 @@ mod send_fifo;
 pub mod sim;
 mod spares;
 mod timers;
+mod token_source;
 mod wire;
 
 pub use config::Config;

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::fmt;
 
 use sidelane_nic::LinkAddr;
-use sidelane_nic::rng::Rng;
 use sidelane_nic::time::{Duration, Instant};
 
 use crate::Config;
@@ -18,6 +17,7 @@ use crate::lone::{Taker, nobody};
 use crate::peers::Peers;
 use crate::queue::PeerQueue;
 use crate::seal::JobKey;
+use crate::token_source::TokenSource;
 use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, NO_PEER, PING_LEN, PLAIN_LEN, PlainHeader, Tokens};
 
 use ready::Ready;
@@ -38,7 +38,7 @@ pub(crate) struct Router {
     pub strangers: Vec<Stranger>,
     /// Where strangers may come from; from anywhere, if there is no such list.
     pub expected: Option<HashSet<LinkAddr>>,
-    rng: Rng,
+    tokens: TokenSource,
 }
 
 /// A frame from somebody with whom there is no connection.
@@ -66,7 +66,7 @@ impl Router {
             late: PeerQueue::new(),
             strangers: Vec::new(),
             expected: None,
-            rng: Rng::new(config.seed),
+            tokens: TokenSource::new(config.seed),
             turn: TurnContext::new(config, now, plain),
         }
     }
@@ -358,7 +358,7 @@ impl Router {
     pub fn draw_token(&mut self) -> u64 {
         loop {
             // Keys follow from tokens: the same two tokens again would be the same keys again.
-            let token = if self.turn.job.is_some() { JobKey::random_token() } else { self.rng.next_u64() };
+            let token = if self.turn.job.is_some() { JobKey::random_token() } else { self.tokens.draw() };
             if token != 0 {
                 return token;
             }
@@ -371,7 +371,7 @@ impl fmt::Debug for Router {
         f.debug_struct("Router")
             .field("peers", &self.peers)
             .field("events", &self.turn.events)
-            .field("rng", &self.rng)
+            .field("tokens", &self.tokens)
             .finish_non_exhaustive()
     }
 }

@@ -40,6 +40,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 /// The version and the kind of a Hello.
 const HELLO: u8 = 0x12;
+const HELLO_ACK: u8 = 0x13;
 const OPEN_KEY: u32 = u32::from_le_bytes(*b"SDL1");
 
 fn seal(frame: &mut [u8], key: u32) {
@@ -104,6 +105,28 @@ fn who_only_writes_an_address_is_not_confirmed() {
     // The user's word is enough, before there is an answer.
     world.connect(hub, 50_000);
     assert_eq!(world.node(hub).controls.borrow().confirmed, [addr(0), addr(50_000)]);
+}
+
+/// The state of a generator such as [`Rng`] follows from a few of its numbers, and all the tokens that others are given from that.
+#[test]
+fn what_strangers_are_shown_is_no_generators_own_output() {
+    let (mut world, _, _, heard) = recorded(config());
+    let hello = heard.iter().find(|frame| frame[4] == HELLO).expect("a Hello opened the connection");
+    let hub = world.nodes.len() as u32;
+    let seed = config().seed ^ (world.now().as_nanos() << 8 | u64::from(hub));
+    assert_eq!(world.add(NodeConfig::default(), config()), hub);
+    let mut shown = Vec::new();
+    for node in 0..2 {
+        world.node(node).controls.borrow_mut().heard = Some(Vec::new());
+        world.node(hub).controls.borrow_mut().forged.push_back((addr(node), hello.clone()));
+        world.pass(Duration::from_millis(1));
+        let answers = world.node(node).controls.borrow_mut().heard.take().unwrap();
+        shown.extend(answers.iter().filter(|frame| frame[4] == HELLO_ACK).map(|frame| frame[24..32].to_vec()));
+    }
+    assert_eq!(shown.len(), 2);
+    let mut rng = Rng::new(seed);
+    let raw: Vec<_> = (0..100).map(|_| rng.next_u64().to_le_bytes().to_vec()).collect();
+    assert!(shown.iter().all(|token| !raw.contains(token)));
 }
 
 /// The token, the message limit, and the last byte of the padding, on which nothing else depends.
