@@ -1,6 +1,6 @@
 //! Sending from any thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sidelane_nic::Nic;
 use sidelane_nic::copy::copy;
@@ -24,18 +24,21 @@ impl<D: Driven> Sender<D> {
 
     /// As [`super::Port::run`].
     pub fn run<F: FnOnce(&mut D) + Send + 'static>(&self, work: F) -> Result<(), F> {
-        // Somebody else may take the last place meanwhile; then it waits for the next.
-        if self.shared.has_ended() || self.shared.orders.is_full() {
+        if self.shared.has_ended() {
             return Err(work);
         }
-        let mut order = Order::Run(Box::new(work));
-        while let Err(refused) = self.shared.orders.push(order) {
-            if self.shared.has_ended() {
-                break;
+        // Nobody waits for a place, least of all the engine's own thread, which alone makes some: the work is kept where it can be handed
+        // back from.
+        let kept = Arc::new(Mutex::new(Some(work)));
+        let take = |kept: &Mutex<Option<F>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ordered = Arc::clone(&kept);
+        let run = move |driven: &mut D| {
+            if let Some(work) = take(&ordered) {
+                work(driven);
             }
-            order = refused;
-            self.flush();
-            std::thread::yield_now();
+        };
+        if self.shared.orders.push(Order::Run(Box::new(run))).is_err() {
+            return take(&kept).map_or(Ok(()), Err);
         }
         self.shared.drop_late_orders();
         Ok(())

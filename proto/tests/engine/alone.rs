@@ -1,7 +1,8 @@
 //! What only an engine does: it serves peers while the application does nothing, takes orders of many threads, sleeps and is
 //! woken, and ends.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use sidelane_nic::Nic;
@@ -90,6 +91,33 @@ fn what_many_threads_send_arrives_once_and_in_the_order_of_each() {
             (next == [EACH; THREADS]).then_some(())
         });
     });
+}
+
+/// On the engine's own thread, which alone could make room.
+#[test]
+fn work_that_finds_no_place_is_handed_back() {
+    let mut a = engine(Domain::new().open());
+    let (sender, ran) = (a.sender(), Arc::new(AtomicU32::new(0)));
+    let counts = Arc::clone(&ran);
+    let (told, is_full) = mpsc::channel();
+    let order = move |_: &mut Endpoint<ShmNic>| {
+        let work = move |_: &mut Endpoint<ShmNic>| _ = counts.fetch_add(1, Relaxed);
+        let mut ordered = 0;
+        let refused = loop {
+            match sender.run(work.clone()) {
+                Ok(()) => ordered += 1,
+                Err(work) => break work,
+            }
+        };
+        told.send((ordered, refused)).unwrap();
+    };
+    assert!(a.run(order).is_ok());
+    a.flush();
+    let (ordered, refused) = is_full.recv_timeout(PATIENCE.into()).expect("the engine does not wait for itself");
+    assert!(ordered > 100);
+    a.until("all that was ordered", |_| (ran.load(Relaxed) == ordered).then_some(()));
+    a.call(refused).unwrap();
+    assert_eq!(ran.load(Relaxed), ordered + 1);
 }
 
 #[test]
