@@ -52,8 +52,8 @@ pub struct RunArgs {
     /// Set a variable of the ranks' environment, which is otherwise this command's
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, Option<String>)>,
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments. Options before it are this command's; behind `--` all words are the program's
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
@@ -228,7 +228,10 @@ fn variable(text: &str) -> Result<(String, Option<String>), String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Command};
 
     #[test]
     fn hosts_are_a_labs_or_some_of_them() {
@@ -260,6 +263,32 @@ mod tests {
             "sidelane lab run -- ./a -np 2",
         ] {
             assert_eq!(of(same), same);
+        }
+    }
+
+    #[test]
+    fn options_before_the_program_are_ours_however_they_are_written() {
+        let read = |line: &str| {
+            let cli = Cli::try_parse_from(with_np(line.split(' ').map(OsString::from)));
+            cli.map(|cli| match cli.command {
+                Some(Command::Run(args)) => {
+                    let command: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+                    (args.ranks.get(), args.env, command.join(" "))
+                }
+                other => panic!("{other:?}"),
+            })
+        };
+        for line in ["-n4", "-n=4", "-n 4", "-np 4", "-ln4", "-ln 4", "--ranks=4"] {
+            assert_eq!(read(&format!("sidelane run {line} ./a -n5 --lable")).unwrap(), (4, vec![], "./a -n5 --lable".into()));
+        }
+        let set = vec![("A".to_owned(), Some("b".to_owned()))];
+        assert_eq!(read("sidelane run -n 1 -xA=b ./a").unwrap(), (1, set, "./a".into()));
+        assert_eq!(read("sidelane run -n 1 -- --lable -v").unwrap().2, "--lable -v");
+        for wrong in ["--lable", "--host", "--tiemout", "--np", "-v"] {
+            for line in [format!("{wrong} 5 -n 2 ./a"), format!("-n 2 {wrong} ./a")] {
+                let text = read(&format!("sidelane run {line}")).unwrap_err().to_string();
+                assert!(text.contains(&format!("unexpected argument '{wrong}' found")), "{line}: {text}");
+            }
         }
     }
 
