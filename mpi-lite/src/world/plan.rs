@@ -215,6 +215,13 @@ fn by_route(
 fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
     let mut spec = spec.clone();
     match &mut spec {
+        // The loopback is within a host's own namespace.
+        Spec::Uring { interface, .. } | Spec::Xdp { interface, .. } if interface == LOOPBACK => {
+            return Err(PlanError::OneHostOnly(spec.to_string()));
+        }
+        Spec::Udp { bind } if bind.ip().to_canonical().is_loopback() => {
+            return Err(PlanError::OneHostOnly(spec.to_string()));
+        }
         Spec::Uring { endpoint, .. } | Spec::Xdp { endpoint, .. } => *endpoint = endpoint.wrapping_add(local),
         Spec::Dpdk(config) => config.endpoint = config.endpoint.wrapping_add(local),
         Spec::Udp { bind } if bind.port() != 0 => bind.set_port(bind.port().wrapping_add(local)),
@@ -223,6 +230,9 @@ fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
     }
     Ok(spec)
 }
+
+/// The kernel gives every network namespace one, and nobody else's interface has its name (net/core/dev.c).
+const LOOPBACK: &str = "lo";
 
 impl Alike {
     fn find(cards: &[Card]) -> Self {

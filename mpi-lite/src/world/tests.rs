@@ -56,7 +56,12 @@ fn ranks_of_one_host_share_its_interface_by_endpoints() {
     assert_eq!(plans(&cards, &exact("xdp:x,endpoint=4")), wanted);
     assert_eq!(plans(&cards, &exact("udp:0.0.0.0:7000"))[2], "shm:mpi-j0b udp:0.0.0.0:7001");
     assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp))[1], "- udp:10.79.0.2:0");
-    assert!(plans(&cards, &exact("shm:x"))[0].contains("reaches no other host"));
+    let one_host = ["shm:x", "mem:", "uring:lo", "xdp:lo,endpoint=3", "udp:127.0.0.1:0", "udp:127.1.2.3:7000", "udp:[::1]:0"];
+    for one_host in one_host.into_iter().chain(["udp:[::ffff:127.0.0.1]:0"]) {
+        let refused = format!("SIDELANE_NIC={one_host} reaches no other host");
+        assert_eq!(plans(&cards, &exact(one_host)), [&refused[..]; 3], "{one_host}");
+    }
+    assert_eq!(plans(&vec![card("a", true, &[]); 2], &exact("uring:lo")), ["shm:mpi-j0b -"; 2], "nobody needs it");
     let kind = |kind| plans(&cards, &Wish::Kind(kind)).pop().unwrap();
     assert_eq!(kind(Kind::Uring), "shm:mpi-j0b uring:veth0,endpoint=1");
     assert_eq!(kind(Kind::Xdp), "shm:mpi-j0b xdp:veth0,endpoint=1");
