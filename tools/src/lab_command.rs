@@ -96,7 +96,7 @@ fn up(spec: &SpecArgs, name: &str) -> Result<i32, Failure> {
 fn keep(spec: &LabSpec, name: &str) -> i32 {
     let tell = |text: &dyn fmt::Display| {
         let mut out = io::stdout();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        writeln!(out, "{text}").and_then(|()| out.flush())
     };
     let guarded = || {
         process::detach().map_err(|e| Failure::System("detach", e))?;
@@ -107,12 +107,12 @@ fn keep(spec: &LabSpec, name: &str) -> i32 {
     let (lab, _guard) = match guarded() {
         Ok(guarded) => guarded,
         Err(error) => {
-            tell(&error);
+            let _ = tell(&error);
             return 1;
         }
     };
     if let Err(error) = keeper::keep(&lab, name, || tell(&READY)) {
-        tell(&error);
+        let _ = tell(&error);
         return 1;
     }
     0

@@ -231,7 +231,7 @@ fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
     Ok(spec)
 }
 
-/// The kernel gives every network namespace one, and nobody else's interface has its name (net/core/dev.c).
+/// What the kernel calls the loopback of every network namespace (drivers/net/loopback.c).
 const LOOPBACK: &str = "lo";
 
 impl Alike {

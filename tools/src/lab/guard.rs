@@ -21,13 +21,14 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Posts a guard; returns once it is on duty.
+    /// Posts a guard, out of reach of signals to our process group (Ctrl-C); returns once it is on duty.
     pub fn post(lab: &Lab) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["lab", "guard"]).stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::null());
         let namespaces: Vec<RawFd> = lab.hosts.iter().map(|host| host.entry.net.as_raw_fd()).collect();
         passing::send(ours.as_fd(), b"n", &namespaces)?;
+        process::in_own_session(&mut command);
         let mut process = command.spawn()?;
         process.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
         Ok(Self { process, held: Some(ours) })

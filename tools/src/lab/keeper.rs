@@ -93,16 +93,16 @@ fn option(name: &str) -> String {
 pub const USUAL_NAME: &str = "lab";
 
 /// Listens for clients of `lab` until one asks for its end, a signal comes or the socket is removed. `ready` is called
-/// once, when clients can connect.
-pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce()) -> Result<(), KeepError> {
+/// once, when clients can connect; when it fails, nobody knows of the lab, which then ends.
+pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce() -> io::Result<()>) -> Result<(), KeepError> {
     let (listener, path) = listen(name)?;
     let description = describe(lab, name);
     let text = serde_json::to_vec(&description).expect("a description has no maps and no foreign strings");
     let descriptors: Vec<RawFd> = descriptors(lab).collect();
     let ended = ending_signals().map_err(|e| KeepError::System("watch for signals", e))?;
     let inode = fs::metadata(&path).map(|m| m.st_ino()).ok();
-    ready();
-    loop {
+    let told = ready();
+    while told.is_ok() {
         match wait(&listener, &ended) {
             Wake::Signal => break,
             Wake::Time if fs::metadata(&path).map(|m| m.st_ino()).ok() != inode => return Ok(()),
@@ -121,7 +121,7 @@ pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce()) -> Result<(), KeepError
         }
     }
     let _ = fs::remove_file(&path);
-    Ok(())
+    told.map_err(|e| KeepError::System("tell that the lab is up", e))
 }
 
 impl Kept {

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -209,11 +211,19 @@ fn parent(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
+/// Has `command` lead a session of its own before it is anything else, so that no signal to our process group (Ctrl-C) ends it.
+pub fn in_own_session(command: &mut Command) {
+    // SAFETY: The closure makes one async-signal-safe system call. A forked process leads no group, so that it may (setsid(2)).
+    unsafe {
+        command.pre_exec(|| check(libc::setsid().into()));
+    }
+}
+
 /// Leaves the session, the directory and the open files of whoever started this process, but not its standard streams.
 /// To be called first thing, before anything was opened.
 pub fn detach() -> io::Result<()> {
     std::env::set_current_dir("/")?;
-    // SAFETY: setsid takes nothing. The other closes what was inherited (a script's lock, say) and nothing of ours,
+    // SAFETY: setsid takes nothing, and fails where there is a session of its own already. The other closes what was inherited (a script's lock, say) and nothing of ours,
     // since nothing was opened yet.
     unsafe {
         libc::setsid();
@@ -224,7 +234,7 @@ pub fn detach() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
@@ -246,6 +256,16 @@ mod tests {
         assert!(process.wait(PATIENCE), "a zombie has ended");
         child.wait().unwrap();
         process.signal(libc::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn a_process_leads_its_own_session_from_the_start() {
+        let mut command = Command::new("cat");
+        in_own_session(command.arg("/proc/self/stat"));
+        let stat = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (pid, fields) = (stat.split(' ').next().unwrap(), stat.rsplit_once(") ").unwrap().1);
+        // State, parent, process group, session (proc(5)).
+        assert_eq!(fields.split(' ').skip(2).take(2).collect::<Vec<_>>(), [pid; 2], "{stat}");
     }
 
     #[test]

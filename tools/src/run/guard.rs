@@ -12,10 +12,11 @@ use sidelane::lab::process;
 pub struct Guard(Child);
 
 impl Guard {
-    /// Posts a guard; returns once it is on duty.
+    /// Posts a guard, out of reach of signals to our process group (Ctrl-C); returns once it is on duty.
     pub fn post() -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("run-guard").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        process::in_own_session(&mut command);
         let mut child = command.spawn()?;
         child.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
         Ok(Self(child))

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::patience::{PATIENCE, watch};
-use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
+use crate::patience::{PATIENCE, ended, watch};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 use serde_json::Value;
 use sidelane::lab::process::Process;
 
@@ -292,6 +293,32 @@ fn an_interrupted_run_ends_its_command_first() {
             assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(128 + number));
             assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
         }
+    });
+}
+
+/// What is started first is the lab's guard.
+#[test]
+fn a_signal_to_its_whole_group_ends_a_run_that_has_just_begun() {
+    for_each_user(|stage| {
+        for number in [libc::SIGINT, libc::SIGTERM].repeat(4) {
+            let mut command = stage.sidelane(&["lab", "run", "--", "sleep", "1000"]);
+            let tool = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
+            signal_group_with_a_child(&tool, number);
+            let output = tool.wait_with_output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((as_a_shell_has_it(output.status), &*errors), (Some(128 + number), ""));
+        }
+    });
+}
+
+/// As when Ctrl-C ends `lab up` meanwhile.
+#[test]
+fn a_lab_that_nobody_hears_of_any_more_ends() {
+    for_each_user(|stage| {
+        let unheard = std::io::pipe().unwrap().1;
+        let mut keeper = stage.sidelane(&["lab", "keep"]).stdout(unheard).spawn().unwrap();
+        assert!(!ended("the keeper", &mut keeper, PATIENCE).success());
+        assert_eq!(status(stage).len(), 0);
     });
 }
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use sidelane::lab::process::Process;
 use tempfile::TempDir;
 
+use crate::patience::until;
+
 /// Copies of the programs that every user can execute, and a runtime directory of that user's.
 pub struct Stage {
     place: TempDir,
@@ -275,6 +277,14 @@ pub fn for_each_user(case: impl Fn(&Stage)) {
 pub fn as_a_shell_has_it(status: ExitStatus) -> Option<i32> {
     assert_ne!(status.code(), Some(128 + libc::SIGINT), "it is to be killed by SIGINT");
     if status.signal() == Some(libc::SIGINT) { Some(128 + libc::SIGINT) } else { status.code() }
+}
+
+/// Sends a signal to the process group that a child leads, as a terminal does, when the child has started a process.
+pub fn signal_group_with_a_child(child: &Child, signal: i32) {
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    until("it has a child", || fs::read(&children).is_ok_and(|pids| !pids.is_empty()));
+    // SAFETY: Takes no pointer. The child was not waited for, so that its number is its own.
+    assert_eq!(unsafe { libc::kill(-(child.id() as i32), signal) }, 0);
 }
 
 /// Sends a signal to a child.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sidelane::lab::process::Process;
 
 use super::{errors, job, own_stage, said_in, shells};
-use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
 fn start_waiting(stage: &Stage, ranks: usize) -> (Child, Vec<Process>) {
@@ -79,6 +79,20 @@ fn an_interrupt_reaches_all_ranks_and_needs_no_words() {
             let text = errors(&mut job);
             assert_eq!((as_a_shell_has_it(job.wait().unwrap()), text.as_str()), (Some(code), ""));
             assert!(ranks.iter().all(|rank| rank.wait(Duration::ZERO)));
+        }
+    });
+}
+
+/// The job's guard is the first process that it starts, and has to be there until the end.
+#[test]
+fn a_signal_to_its_whole_group_ends_a_job_that_has_just_begun() {
+    own_stage(|stage| {
+        for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)].repeat(8) {
+            let mut command = stage.sidelane(&["run", "-n", "1", "sleep", "1000"]);
+            let mut job = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
+            signal_group_with_a_child(&job, number);
+            let text = errors(&mut job);
+            assert_eq!((as_a_shell_has_it(job.wait().unwrap()), text.as_str()), (Some(code), ""));
         }
     });
 }
