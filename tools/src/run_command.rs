@@ -279,7 +279,10 @@ mod tests {
             })
         };
         for line in ["-n4", "-n=4", "-n 4", "-np 4", "-ln4", "-ln 4", "--ranks=4"] {
-            assert_eq!(read(&format!("sidelane run {line} ./a -n5 --lable")).unwrap(), (4, vec![], "./a -n5 --lable".into()));
+            assert_eq!(
+                read(&format!("sidelane run {line} ./a -n5 --lable")).unwrap(),
+                (4, vec![], "./a -n5 --lable".into())
+            );
         }
         let set = vec![("A".to_owned(), Some("b".to_owned()))];
         assert_eq!(read("sidelane run -n 1 -xA=b ./a").unwrap(), (1, set, "./a".into()));

@@ -56,7 +56,8 @@ fn ranks_of_one_host_share_its_interface_by_endpoints() {
     assert_eq!(plans(&cards, &exact("xdp:x,endpoint=4")), wanted);
     assert_eq!(plans(&cards, &exact("udp:0.0.0.0:7000"))[2], "shm:mpi-j0b udp:0.0.0.0:7001");
     assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp))[1], "- udp:10.79.0.2:0");
-    let one_host = ["shm:x", "mem:", "uring:lo", "xdp:lo,endpoint=3", "udp:127.0.0.1:0", "udp:127.1.2.3:7000", "udp:[::1]:0"];
+    let one_host =
+        ["shm:x", "mem:", "uring:lo", "xdp:lo,endpoint=3", "udp:127.0.0.1:0", "udp:127.1.2.3:7000", "udp:[::1]:0"];
     for one_host in one_host.into_iter().chain(["udp:[::ffff:127.0.0.1]:0"]) {
         let refused = format!("SIDELANE_NIC={one_host} reaches no other host");
         assert_eq!(plans(&cards, &exact(one_host)), [&refused[..]; 3], "{one_host}");
