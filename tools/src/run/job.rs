@@ -52,8 +52,8 @@ pub struct Job {
 struct Member {
     rank: Rank,
     host: String,
-    /// It has closed its connection: nothing that it said is still to be heard.
-    heard_out: bool,
+    /// When it had closed its connection: nothing that it said is still to be heard.
+    heard_out: Option<Instant>,
     /// The guard ends its group.
     guarded: bool,
     state: State,
@@ -106,6 +106,7 @@ impl Job {
             let now = Instant::now();
             self.ranks.iter_mut().for_each(|member| member.rank.pmi.go_on());
             self.judge(now);
+            self.end_if_one_cannot_be_heard(now);
             if !self.is_ending() && out_of_time.is_some_and(|end| now >= end) {
                 self.end_for(self.timed_out());
             }
@@ -125,7 +126,7 @@ impl Job {
                 self.server.handle_line(rank, &line);
                 self.answer();
             }
-            Event::Closed { rank } => self.ranks[rank].heard_out = true,
+            Event::Closed { rank } => self.ranks[rank].heard_out = Some(Instant::now()),
             Event::Unwritten(error) if error.kind() == io::ErrorKind::BrokenPipe => self.end_for(Verdict::Unread),
             Event::Unwritten(error) => self.end_for(Verdict::Unwritten(error.to_string())),
             Event::Drained => self.streams -= 1,
@@ -208,7 +209,7 @@ impl Job {
         for rank in 0..self.ranks.len() {
             let member = &mut self.ranks[rank];
             let State::Ended { status, since } = member.state else { continue };
-            if !member.heard_out && now < since + HEARING {
+            if member.heard_out.is_none() && now < since + HEARING {
                 continue;
             }
             let failure = End::of(status, self.server.is_counted_on(rank));
@@ -253,6 +254,23 @@ impl Job {
     fn end_if_one_is_missed(&mut self) {
         if let (Ending::Interrupted(signal), Some(_)) = (self.ending, self.missed()) {
             self.end_for(Verdict::Interrupted { signal });
+        }
+    }
+
+    /// A rank that goes on without its connection never says what others count on. With `--keep-going` they may still hear of its
+    /// end, unless they wait for it already.
+    fn end_if_one_cannot_be_heard(&mut self, now: Instant) {
+        let is_needed = |rank| {
+            let counts = !self.spec.keep_going && self.server.is_counted_on(rank);
+            counts || self.server.is_waited_for(rank) && !self.server.is_done(rank)
+        };
+        let is_silent = |member: &Member| {
+            matches!(member.state, State::Running) && member.heard_out.is_some_and(|since| now >= since + LEAVING)
+        };
+        let silent = self.ranks.iter().enumerate().find(|(rank, member)| is_silent(member) && is_needed(*rank));
+        if let (Ending::No, Some((rank, member))) = (self.ending, silent) {
+            let what = "it closed its connection before MPI_Finalize".to_owned();
+            self.end_for(Verdict::Violated { rank, host: member.host.clone(), what });
         }
     }
 
@@ -306,6 +324,7 @@ impl Job {
 
     /// How long the loop may sleep.
     fn next_deadline(&self, out_of_time: Option<Instant>) -> Duration {
+        let now = Instant::now();
         let heard = self.ranks.iter().filter_map(|member| match member.state {
             State::Ended { since, .. } => Some(since + HEARING),
             _ => None,
@@ -314,12 +333,14 @@ impl Job {
             Ending::Asked(since) => Some(since + GRACE),
             _ => None,
         };
+        // Once only: nobody may need that rank.
+        let leaving = self.ranks.iter().filter_map(|member| Some(member.heard_out? + LEAVING)).filter(|at| *at > now);
         let blaming = self.blame.as_ref().map(Blame::due);
         let timeout = out_of_time.filter(|_| !self.is_ending());
         let may_read = |member: &Member| matches!(member.state, State::Running) && member.rank.pmi.are_kept();
-        let reading = self.ranks.iter().any(may_read).then(|| Instant::now() + READING);
-        let next = heard.chain(killing).chain(blaming).chain(timeout).chain(reading).min();
-        next.map_or(FOREVER, |at| at.saturating_duration_since(Instant::now()))
+        let reading = self.ranks.iter().any(may_read).then(|| now + READING);
+        let next = heard.chain(killing).chain(leaving).chain(blaming).chain(timeout).chain(reading).min();
+        next.map_or(FOREVER, |at| at.saturating_duration_since(now))
     }
 
     /// Says a line of our own among the ranks' errors, and does not wait until it is read: the loop has to hear signals.
@@ -338,6 +359,9 @@ impl Job {
 /// A rank may exit right behind its last words to the launcher; those come by another way than the news of its end. Its
 /// connection's end says that all was heard, unless what it has started still holds that.
 const HEARING: Duration = Duration::from_millis(100);
+
+/// A rank that fails may close its connection some time before it ends, and its end says more of why.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How soon it is looked again whether a rank has read something of what it was told, and there is room for the rest.
 const READING: Duration = Duration::from_millis(10);

@@ -96,7 +96,7 @@ impl Job {
             self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
         }
         let host = place.host.clone();
-        self.ranks.push(Member { rank: started, host, heard_out: false, guarded: true, state: State::Running });
+        self.ranks.push(Member { rank: started, host, heard_out: None, guarded: true, state: State::Running });
         Ok(())
     }
 

@@ -82,6 +82,27 @@ fn a_rank_that_asks_and_never_reads_ends_the_job() {
     });
 }
 
+/// What it has started may still have the connection, and what never had it may run as long as it likes.
+#[test]
+fn a_rank_that_closes_its_connection_and_goes_on_ends_a_job_that_counts_on_it() {
+    own_stage(|stage| {
+        let script = "say() { echo cmd=$1 >&$PMI_FD; read reply <&$PMI_FD; }
+            close() { eval \"exec $PMI_FD>&-\"; }
+            case $PMI_RANK in
+                0) close; exec sleep 1000;;
+                1) say 'init pmi_version=1 pmi_subversion=1'; sleep 1000 & close; wait;;
+                2) say 'init pmi_version=1 pmi_subversion=1'; ${WAITS+say barrier_in}; sleep 1000;;
+                3) say 'init pmi_version=1 pmi_subversion=1'; ${WAITS-close}; exec sleep 1000;;
+            esac";
+        let said = "broke the launcher's protocol: it closed its connection before MPI_Finalize; the job is ended\n";
+        // Whoever waits for all waits for the first one, too.
+        for (options, rank) in [(&[][..], "rank 3 "), (&["-x", "WAITS=", "--keep-going"], "rank 0 ")] {
+            let (code, _, errors) = shells(stage, &[&["-n", "4", "--timeout", "60"], options].concat(), script);
+            assert_eq!((code, errors.contains(rank) && errors.ends_with(said)), (Some(1), true), "{errors}");
+        }
+    });
+}
+
 #[test]
 fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
     own_stage(|stage| {
