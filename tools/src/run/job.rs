@@ -215,7 +215,8 @@ impl Job {
             let failure = End::of(status, self.server.is_counted_on(rank));
             member.state = State::Judged(failure);
             let Some(how) = failure else { continue };
-            if self.spec.keep_going && self.ending == Ending::No {
+            // Whoever waits for it in MPI_Init cannot go on.
+            if self.spec.keep_going && self.ending == Ending::No && !self.server.is_waited_for(rank) {
                 self.go_on_without(rank, how);
             } else {
                 failed.push(Failed { rank, how, seen: since });

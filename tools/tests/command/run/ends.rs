@@ -104,6 +104,23 @@ fn a_rank_that_closes_its_connection_and_goes_on_ends_a_job_that_counts_on_it() 
 }
 
 #[test]
+fn who_is_waited_for_and_fails_is_not_said_to_be_survived() {
+    own_stage(|stage| {
+        // What it leaves behind has its connection, so that its end is judged when all have long been heard.
+        let script = format!(
+            "say() {{ echo cmd=$1 >&$PMI_FD; }}
+            say 'init pmi_version=1 pmi_subversion=1'; read reply <&$PMI_FD
+            [ $PMI_RANK = 0 ] || {{ say barrier_in; echo >{0}; read reply <&$PMI_FD; }}
+            sleep 1000 & while [ ! -e {0} ]; do sleep 0.01; done; exit 3",
+            stage.runtime().join("waits").display()
+        );
+        let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "60", "--keep-going"], &script);
+        assert!(code == Some(3) && errors.ends_with(" ended with exit code 3; the job is ended\n"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    });
+}
+
+#[test]
 fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
     own_stage(|stage| {
         let (code, _, errors) = told(&output(stage, &["-n", "3"], "PART=early"));
