@@ -25,6 +25,8 @@ pub struct Greeting {
     pub core: usize,
     /// Itself.
     pub machine: Machine,
+    /// The running kernel, if that tells (`boot_id`, random(4)).
+    pub boot: Option<String>,
 }
 
 /// Why a machine cannot be measured with.
@@ -52,7 +54,12 @@ pub enum RemoteError {
 impl Greeting {
     /// Of this machine and program.
     pub fn new(nic: String, core: usize) -> Self {
-        Self { sidelane: VERSION.to_owned(), nic, core, machine: Machine::describe() }
+        Self { sidelane: VERSION.to_owned(), nic, core, machine: Machine::describe(), boot: boot() }
+    }
+
+    /// True if it is of this very machine, whose cores have the same numbers.
+    pub fn is_from_here(&self) -> bool {
+        self.boot.is_some() && self.boot == boot()
     }
 
     /// Greets whoever has connected. Whatever the connection then carries belongs to a side.
@@ -119,6 +126,11 @@ fn hear(connection: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
+fn boot() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+    (!boot.is_empty()).then_some(boot)
+}
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
@@ -153,6 +165,9 @@ mod tests {
         })
         .unwrap();
         assert_eq!(greeting, expected);
+        assert!(greeting.is_from_here() || greeting.boot.is_none());
+        let elsewhere = Greeting { boot: Some("elsewhere".into()), ..greeting.clone() };
+        assert!(!elsewhere.is_from_here() && !Greeting { boot: None, ..greeting }.is_from_here());
         let mut rest = String::new();
         connection.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "answer");

@@ -29,6 +29,8 @@ pub enum Reach {
     Command(Command),
     /// A connection to another machine on which [`crate::side::main`] runs already (see [`crate::remote`]).
     Connection(TcpStream),
+    /// Such a connection to this machine.
+    ConnectionHere(TcpStream),
 }
 
 /// What a host is reached by.
@@ -89,9 +91,7 @@ pub enum PairError {
 impl Pair {
     /// Starts both sides. They are killed when the pair is dropped.
     pub fn spawn(a: Host, b: Host) -> Result<Self, PairError> {
-        // Machines of their own share no core, whatever its number.
-        let here = |host: &Host| matches!(host.reach, Reach::Command(_));
-        let crowded = a.core == b.core && here(&a) && here(&b);
+        let crowded = a.shares_its_core_with(&b);
         Ok(Self { a: Side::spawn(Role::Initiator, a)?, b: Side::spawn(Role::Responder, b)?, crowded })
     }
 
@@ -268,7 +268,7 @@ impl Life {
                 let answers = Box::new(child.stdout.take().expect("piped above"));
                 Ok((Self::Child(child), (orders, answers)))
             }
-            Reach::Connection(connection) => {
+            Reach::Connection(connection) | Reach::ConnectionHere(connection) => {
                 let (orders, answers) = (Box::new(connection.try_clone()?), Box::new(connection.try_clone()?));
                 Ok((Self::Connection(connection), (orders, answers)))
             }
@@ -300,6 +300,12 @@ impl Host {
     /// Patience with a NIC of its own: a port that was just reset trains its link anew, which takes seconds at 10 Gbit/s
     /// and more, and an emulated one takes its time for everything.
     pub const PATIENCE_WITH_LINKS: Duration = Duration::from_secs(20);
+
+    /// Machines of their own share no core, whatever its number.
+    fn shares_its_core_with(&self, other: &Self) -> bool {
+        let is_here = |host: &Self| !matches!(host.reach, Reach::Connection(_));
+        self.core == other.core && is_here(self) && is_here(other)
+    }
 }
 
 /// What an answer may take beyond the limit that the side keeps to.
@@ -310,6 +316,25 @@ const DIES_WITHIN: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sides_of_one_machine_share_a_core_of_one_number() {
+        let host = |reach, core| {
+            let end = End { ip: IpAddr::from([127, 0, 0, 1]), nics: Vec::new() };
+            Host { reach, end, core, patience: Host::PATIENCE }
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = host(Reach::Command(Command::new("true")), 1);
+        for (other, shares) in [
+            (host(Reach::Command(Command::new("true")), 1), true),
+            (host(Reach::ConnectionHere(connection()), 1), true),
+            (host(Reach::ConnectionHere(connection()), 0), false),
+            (host(Reach::Connection(connection()), 1), false),
+        ] {
+            assert_eq!(own.shares_its_core_with(&other), shares);
+        }
+    }
 
     #[test]
     fn only_what_a_side_reports_is_tried_again() {

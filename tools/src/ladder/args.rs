@@ -59,7 +59,7 @@ pub struct LadderArgs {
     /// Measure with this machine, where `sidelane ladder serve` runs, instead of in a lab [env: SIDELANE_PEER]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub peer: Option<String>,
-    /// The core that measures with a peer; the last one unless it is said
+    /// The core that measures with a peer; the last one unless it is said, or the peer is on this machine and has it
     #[arg(long, value_name = "N", value_parser = core)]
     pub core: Option<usize>,
     /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,

@@ -25,7 +25,9 @@ pub struct Peer {
 /// Why no ladder can be run with another machine.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    #[error("with --peer this machine's own driver must be named too: --nic uring:INTERFACE")]
+    #[error(
+        "with --peer this machine's own driver must be named too: --nic uring:INTERFACE"
+    )]
     NoDriver,
     #[error("no ladder between two machines runs on `{0}`; name a driver of a network, such as uring:INTERFACE")]
     Local(Spec),
@@ -55,7 +57,12 @@ impl Peer {
             Ok(theirs) if kind_of(&theirs) == Some(kind) => {}
             _ => return Err(PeerError::Kinds { ours: nic.clone(), theirs: greeting.nic }),
         }
-        Ok(Self { connection, greeting, nic: nic.clone(), kind, core: args.core.unwrap_or_else(last_core) })
+        let taken = greeting.is_from_here().then_some(greeting.core);
+        let core = args.core.unwrap_or_else(|| last_core_but(taken));
+        if taken == Some(core) {
+            tell!("both sides are on core {core} of this machine; give one of them another one with --core");
+        }
+        Ok(Self { connection, greeting, nic: nic.clone(), kind, core })
     }
 
     /// Which driver both machines have.
@@ -79,7 +86,11 @@ impl Peer {
         };
         let there = Host {
             end: End { ip: connection.peer_addr()?.ip(), nics: vec![(self.kind, self.greeting.nic.clone())] },
-            reach: Reach::Connection(connection),
+            reach: if self.greeting.is_from_here() {
+                Reach::ConnectionHere(connection)
+            } else {
+                Reach::Connection(connection)
+            },
             core: self.greeting.core,
             patience: Host::PATIENCE_WITH_LINKS,
         };
@@ -100,9 +111,15 @@ fn kind_of(spec: &Spec) -> Option<NicKind> {
     spec.to_string().split(':').next()?.parse().ok()
 }
 
-/// The first core usually has the interrupts of everything, so the last one measures.
-pub fn last_core() -> usize {
-    affinity::cores().last().copied().unwrap_or(0)
+/// The first core usually has the interrupts of everything, so the last one measures, but one that is `taken` only where there is
+/// no other.
+pub fn last_core_but(taken: Option<usize>) -> usize {
+    last_of(&affinity::cores(), taken)
+}
+
+fn last_of(cores: &[usize], taken: Option<usize>) -> usize {
+    let free = cores.iter().rfind(|core| Some(**core) != taken);
+    free.or(cores.last()).copied().unwrap_or(0)
 }
 
 /// What stands for the port: behind the colon of a name, and behind the brackets of an IPv6 address.
@@ -122,3 +139,14 @@ fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
 
 /// Both machines may be started at once.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_core_measures_unless_another_side_has_it() {
+        assert_eq!([None, Some(3), Some(1)].map(|taken| last_of(&[0, 1, 3], taken)), [3, 1, 3]);
+        assert_eq!(last_of(&[5], Some(5)), 5, "there is no other");
+    }
+}

@@ -11,7 +11,7 @@ use sidelane_nic::spec::Spec;
 
 use super::Failure;
 use super::args::ServeArgs;
-use super::peer::{kind_on_a_network, last_core};
+use super::peer::{kind_on_a_network, last_core_but};
 use super::place::{own_command, own_side};
 use crate::{interrupt, variable};
 
@@ -28,7 +28,7 @@ pub fn serve(args: &ServeArgs) -> Result<i32, Failure> {
     }
     let listener = TcpListener::bind(args.listen).map_err(|error| Failure::Listen(args.listen, error))?;
     let at = listener.local_addr().map_err(|error| Failure::Listen(args.listen, error))?;
-    let core = args.core.unwrap_or_else(last_core);
+    let core = args.core.unwrap_or_else(|| last_core_but(None));
     tell!("serving {nic} on core {core}, at {at}");
     loop {
         let (connection, peer) = match listener.accept() {

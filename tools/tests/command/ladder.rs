@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sidelane::lab::process::Process;
+use sidelane_nic::affinity;
 
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 
@@ -229,13 +230,16 @@ fn two_machines_measure_with_each_other() {
     let mut server = server.spawn().unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
     let serving = lines.next().unwrap();
-    let (_, at) = serving.rsplit_once(" at ").unwrap();
+    let (core, at) = serving.split_once(" on core ").unwrap().1.split_once(", at ").unwrap();
     let json = stage.runtime().join("two.json").to_str().unwrap().to_owned();
     let measure = ["ladder", "--nic", "udp:127.0.0.1:0", "--peer", at, "--rungs", "udp-poll,proto", "--json", &json];
-    // Twice: it serves one after another.
-    for _ in 0..2 {
-        let table = stage.text(&[&measure[..], &SHORT[..]].concat());
-        assert!(table.contains("between two machines"), "{table}");
+    // Twice: it serves one after another. What both are told of one core they would otherwise each spin on.
+    let alone = affinity::cores().len() == 1;
+    for (options, shares) in [(&[][..], alone), (&["--core", core], true)] {
+        let output = stage.output(&[&measure[..], &SHORT[..], options].concat());
+        let (table, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(table.contains("between two machines"), "{output:?}");
+        assert_eq!(errors.contains(&format!("both sides are on core {core} of this machine")), shares, "{errors}");
     }
     // What is typed here variables say in guests of `lab qemu`.
     let mut told = stage.sidelane(&[&["ladder", "--rungs", "udp-poll,proto", "--core", "0"], &SHORT[..]].concat());
