@@ -9,6 +9,7 @@
 //! | `line` | the form of a line |
 //! | `request`, `reply` | what ranks and launchers say |
 //! | `server` | the launcher's side, without I/O |
+//! | `shown` | what ranks say, for people |
 //! | `client` | the rank's side |
 //! | `abort` | asking for the job's end |
 //! | `environment` | what a process's environment says of its launcher |
@@ -24,6 +25,7 @@ mod line;
 mod reply;
 mod request;
 mod server;
+mod shown;
 mod watch;
 
 pub use abort::Abort;
@@ -35,6 +37,7 @@ pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};
 pub use request::Request;
 pub use server::{Mapping, Server, ServerEvent};
+pub use shown::Shown;
 pub use watch::Watch;
 
 /// This process's place in its job.

@@ -6,6 +6,7 @@ use std::fmt;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
 use super::request::{GET_MANY, Request};
+use super::shown::Shown;
 
 /// Answers the ranks of one job, which share one key-value space.
 ///
@@ -53,7 +54,7 @@ pub enum Violation {
     #[error("its line {0}")]
     Malformed(#[from] Malformed),
     /// A command that we do not know.
-    #[error("the command `{0}` is unknown")]
+    #[error("the command `{}` is unknown", Shown(.0))]
     Unknown(String),
     /// A command that has no place there: the first has to be `init`, nothing follows `finalize`.
     #[error("`{0}` came {1}")]

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use sidelane_mpi::launch::Shown;
 use signal_hook::low_level::signal_name;
 
 use crate::interrupt::code_of;
@@ -105,7 +106,7 @@ impl Verdict {
                 format!("rank {rank} on host {host} aborted the job with code {code}")
             }
             Self::Aborted { rank, host, code, why } => {
-                format!("rank {rank} on host {host} aborted the job with code {code}: {why}")
+                format!("rank {rank} on host {host} aborted the job with code {code}: {}", Shown(why))
             }
             Self::Violated { rank, host, what } => {
                 format!("rank {rank} on host {host} broke the launcher's protocol: {what}")

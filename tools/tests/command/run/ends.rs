@@ -162,6 +162,24 @@ fn an_abort_ends_all_with_its_code() {
 }
 
 #[test]
+fn what_a_rank_says_tells_a_terminal_nothing_and_fills_no_page() {
+    own_stage(|stage| {
+        let begin = "echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD; read reply <&$PMI_FD";
+        let long = "x".repeat(60_000);
+        for (says, shown) in [
+            ("cmd=\\e[31mRED\\e[2J\\a", "the command `\\u{1b}[31mRED\\u{1b}[2J\\u{7}` is unknown; the job is ended\n"),
+            ("cmd=abort exitcode=1 error_msg=\\e]0;pwn\\a", "with code 1: \\u{1b}]0;pwn\\u{7}; the job is ended\n"),
+            (&format!("cmd={long}"), "x...` is unknown; the job is ended\n"),
+            (&format!("cmd=abort exitcode=1 error_msg={long}"), "x...; the job is ended\n"),
+        ] {
+            let script = format!("{begin}; printf '{says}\\n' >&$PMI_FD; exec sleep 1000");
+            let (code, _, errors) = shells(stage, &["-n", "1", "--timeout", "60"], &script);
+            assert!(code == Some(1) && errors.ends_with(shown) && errors.len() < 500, "{errors}");
+        }
+    });
+}
+
+#[test]
 fn a_program_that_cannot_be_started_is_named() {
     own_stage(|stage| {
         let output = stage.output(&["run", "-n", "2", "no-such-program"]);
