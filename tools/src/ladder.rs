@@ -62,9 +62,9 @@ pub enum Failure {
     NoDriver { nic: Spec, reason: String },
     #[error(transparent)]
     Mpi(#[from] InstallError),
-    #[error("--mpi measures between hosts of a lab, and there is none")]
+    #[error("other MPIs (--mpi or SIDELANE_MPI) are measured between hosts of a lab, and there is none")]
     MpiWithoutLab,
-    #[error("--mpi measures within a lab, and there is none: {0}")]
+    #[error("other MPIs (--mpi or SIDELANE_MPI) are measured within a lab, and there is none: {0}")]
     NoLabForMpi(LabError),
     #[error(transparent)]
     Collectives(#[from] CollectivesError),

@@ -258,9 +258,10 @@ impl Server {
             (_, Request::Abort { .. }) => None,
             (Stage::Fresh, Request::Init { .. } | Request::InitAck { .. }) => None,
             (Stage::Fresh, _) => Some("before `init`"),
-            (Stage::Ready, Request::Init { .. }) => Some("a second time"),
+            (Stage::Ready, Request::Init { .. }) => Some(SECOND_PROGRAM),
             (Stage::Ready, _) => None,
             (Stage::Waiting, _) => Some("within a barrier"),
+            (Stage::Done, Request::Init { .. }) => Some(SECOND_PROGRAM),
             (Stage::Done, _) => Some("after `finalize`"),
             (Stage::Spawning { .. }, _) => unreachable!("lines of a spawn request are no requests"),
         }
@@ -294,6 +295,9 @@ impl Server {
         self.events.push_back(ServerEvent::Violation { rank, what });
     }
 }
+
+/// Mostly a script, which runs one program after another.
+const SECOND_PROGRAM: &str = "a second time: a rank is one MPI program; start another one as a job of its own";
 
 /// As MPICH's launcher has them (hydra, `PMI_MAXKVSLEN`, `PMI_MAXKEYLEN`, `PMI_MAXVALLEN`).
 const MAXES: Maxes = Maxes { space: 256, key: 64, value: 1024 };

@@ -26,7 +26,7 @@ pub struct Peer {
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     #[error(
-        "with --peer this machine's own driver must be named too: --nic uring:INTERFACE"
+        "with a peer (--peer or SIDELANE_PEER) this machine's own driver must be named, too: --nic uring:INTERFACE"
     )]
     NoDriver,
     #[error("no ladder between two machines runs on `{0}`; name a driver of a network, such as uring:INTERFACE")]

@@ -277,8 +277,9 @@ impl Job {
 
     /// Whom others wait for in vain, and how it ended: badly, or well, but had better not. It can be so at any time after.
     fn missed(&self) -> Option<(End, usize)> {
+        let well = |rank| if self.server.is_done(rank) { End::Absent } else { End::Early };
         let ended = self.ranks.iter().enumerate().filter_map(|(rank, member)| match member.state {
-            State::Judged(failure) if self.server.is_waited_for(rank) => Some((failure.unwrap_or(End::Early), rank)),
+            State::Judged(failure) if self.server.is_waited_for(rank) => Some((failure.unwrap_or(well(rank)), rank)),
             _ => None,
         });
         ended.min_by_key(|(how, rank)| (how.order(), *rank))

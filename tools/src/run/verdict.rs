@@ -38,6 +38,8 @@ pub enum End {
     Exited(i32),
     /// With 0, though the others counted on it.
     Early,
+    /// With 0 and after `finalize`, though the others wait in a barrier for it.
+    Absent,
 }
 
 impl End {
@@ -55,7 +57,7 @@ impl End {
         match self {
             Self::Killed(_) => 0,
             Self::Exited(_) => 1,
-            Self::Early => 2,
+            Self::Early | Self::Absent => 2,
         }
     }
 
@@ -64,7 +66,7 @@ impl End {
     pub const fn patience(self) -> Duration {
         match self {
             Self::Killed(_) => Duration::ZERO,
-            Self::Exited(_) | Self::Early => Duration::from_millis(100),
+            Self::Exited(_) | Self::Early | Self::Absent => Duration::from_millis(100),
         }
     }
 }
@@ -78,7 +80,7 @@ impl Verdict {
             Self::RankFailed { how: End::Exited(code), .. } => *code,
             // The kernel keeps 8 bits of a code, and an abort is no success.
             Self::Aborted { code, .. } => Some(code & 0xff).filter(|code| *code != 0).unwrap_or(1),
-            Self::RankFailed { how: End::Early, .. } | Self::Violated { .. } | Self::Unwritten(_) => 1,
+            Self::RankFailed { how: End::Early | End::Absent, .. } | Self::Violated { .. } | Self::Unwritten(_) => 1,
             // As timeout(1).
             Self::TimedOut { .. } => 124,
             Self::Interrupted { signal } => code_of(*signal),
@@ -141,6 +143,9 @@ impl fmt::Display for End {
             },
             Self::Exited(code) => write!(f, "ended with exit code {code}"),
             Self::Early => f.write_str("ended without MPI_Finalize, while others count on it"),
+            Self::Absent => {
+                f.write_str("ended after MPI_Finalize, without the barrier of the launcher's that others wait in")
+            }
         }
     }
 }

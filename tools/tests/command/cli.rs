@@ -105,6 +105,11 @@ fn variables_are_read_by_commands_that_have_their_options() {
     assert!(ok && errors.is_empty(), "{errors}");
     let depth = ["ladder", "--nic", "mem", "--peer", "127.0.0.1:9", "--depth", "8"];
     assert!(with(&wrong, &depth).2.contains("driver must be named"), "with --peer");
+    // Nobody has typed these.
+    for (name, value) in [("SIDELANE_PEER", "127.0.0.1:9"), ("SIDELANE_MPI", "/nosuch")] {
+        let (ok, _, errors) = with(&[(name, value)], &["ladder", "--quick", "--nic", "shm"]);
+        assert!(!ok && errors.contains(name), "{errors}");
+    }
     let (_, _, errors) = with(&wrong, &["ladder", "--nic", "mem", "--breakdown", "--rungs", "raw"]);
     assert!(errors.contains("--breakdown knows the rungs"), "{errors}");
 }

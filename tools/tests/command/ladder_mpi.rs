@@ -113,7 +113,7 @@ fn an_mpi_that_fails_is_quoted() {
     let silent = "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho '{\"library\":\"x\",\"hosts\":[\"a\",\"b\"]}'\n";
     let on_one_host = MPIEXEC.replace("SECOND=$", ": $");
     for (mpicc, mpiexec, reasons) in [
-        (compiler, MPIEXEC, ["its mpicc has failed", "no compiler here"]),
+        (compiler, MPIEXEC, ["SIDELANE_MPI) has failed", "no compiler here"]),
         (MPICC, launcher, ["exit status: 3", "cannot reach the other host"]),
         (MPICC, silent, ["other-mpi", "played 0 of 1 patterns"]),
         (MPICC, &on_one_host, ["mpich", "put the ranks on sidelane-a and sidelane-a"]),
@@ -125,7 +125,7 @@ fn an_mpi_that_fails_is_quoted() {
     }
     let output = ladder(&stage, "/nowhere", &[]).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("--mpi /nowhere: it has no bin/mpiexec"), "{errors}");
+    assert!(errors.contains("/nowhere (of --mpi or SIDELANE_MPI) has no bin/mpiexec"), "{errors}");
     stage.assert_nothing_is_left();
 }
 

@@ -51,9 +51,9 @@ pub enum Family {
 /// Why an MPI cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("--mpi {}: it has no bin/{tool} that runs: {source}", prefix.display())]
+    #[error("{} (of --mpi or SIDELANE_MPI) has no bin/{tool} that runs: {source}", prefix.display())]
     Tool { prefix: PathBuf, tool: &'static str, source: io::Error },
-    #[error("--mpi {}: its mpicc has failed:\n{words}", prefix.display())]
+    #[error("mpicc of {} (of --mpi or SIDELANE_MPI) has failed:\n{words}", prefix.display())]
     Compiler { prefix: PathBuf, words: String },
     #[error("cannot keep the program that an MPI compiles in {}: {source}", at.display())]
     Cache { at: PathBuf, source: io::Error },

@@ -121,6 +121,21 @@ fn who_is_waited_for_and_fails_is_not_said_to_be_survived() {
 }
 
 #[test]
+fn a_second_program_and_one_that_leaves_others_in_a_barrier_are_called_what_they_are() {
+    own_stage(|stage| {
+        let script =
+            "say() { echo cmd=$1 >&$PMI_FD; read reply <&$PMI_FD; }; begin='init pmi_version=1 pmi_subversion=1'
+            say \"$begin\"; [ $PMI_RANK = 1 ] && say barrier_in; say finalize; ${THEN+say \"$begin\"}";
+        let (code, _, errors) = shells(stage, &["-n", "1", "--timeout", "60", "-x", "THEN="], script);
+        let advice = "`init` came a second time: a rank is one MPI program; start another one as a job of its own";
+        assert!(code == Some(1) && errors.contains(advice), "{errors}");
+        let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "60"], script);
+        let absent = "ended after MPI_Finalize, without the barrier of the launcher's that others wait in";
+        assert!(code == Some(1) && errors.contains("rank 0 ") && errors.contains(absent), "{errors}");
+    });
+}
+
+#[test]
 fn a_rank_that_ends_without_finalize_fails_and_one_after_it_does_not() {
     own_stage(|stage| {
         let (code, _, errors) = told(&output(stage, &["-n", "3"], "PART=early"));
