@@ -108,10 +108,10 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
         return Err(Failure::Nothing);
     }
     let file = args.output.clone().or_else(tuning::usual_file).ok_or(Failure::NoHome)?;
-    // Before the minutes of measuring, not after them.
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = folder.map_or(Ok(()), fs::create_dir_all);
-    made.map_err(|source| Failure::Folder { folder: folder.unwrap_or(&file).to_owned(), source })?;
+    // Before the minutes of measuring, not after them. A folder that somebody has named may be a slip.
+    if let (None, Some(folder)) = (&args.output, file.parent()) {
+        fs::create_dir_all(folder).map_err(|source| Failure::Folder { folder: folder.to_owned(), source })?;
+    }
     let output = OutFile::new(&file)?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let outcome = measure(args, &interrupted);

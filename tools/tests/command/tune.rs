@@ -29,7 +29,8 @@ fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
 fn what_was_measured_is_what_ranks_go_by() {
     let stage = Stage::own_user();
     let at = |name: &str| stage.runtime().join(name).to_str().unwrap().to_owned();
-    let file = at("made/tuning.json");
+    let file = at("tuned/tuning.json");
+    fs::create_dir(at("tuned")).unwrap();
     let ours =
         ["tune", "--quick", "--nic", "shm,shm", "--ranks", "2", "--two-level", "2x2", "--json", "--output", &file];
     let figures = stage.text(&ours);
@@ -43,7 +44,7 @@ fn what_was_measured_is_what_ranks_go_by() {
     if stage.has_labs() {
         check_levels(&figures, &tuning.table());
     }
-    assert_eq!(fs::read_dir(stage.runtime().join("made")).unwrap().count(), 1, "nothing but the file");
+    assert_eq!(fs::read_dir(stage.runtime().join("tuned")).unwrap().count(), 1, "nothing but the file");
 
     let alike = at("alike.json");
     fs::copy(&file, &alike).unwrap();
@@ -191,7 +192,18 @@ fn where_nothing_could_be_measured_the_file_is_as_it_was() {
 #[test]
 fn where_nothing_can_be_written_nothing_is_measured() {
     let stage = Stage::own_user();
-    let output = stage.output(&["tune", "--output", "/proc/no/such/place.json"]);
+    let slip = stage.runtime().join("slip/of/fingers.json");
+    for file in [slip.to_str().unwrap(), "/proc/no/such/place.json"] {
+        let output = stage.output(&["tune", "--nic", "shm", "--ranks", "0", "--output", file]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.starts_with(&format!("error: cannot write {file}: ")), "{errors}");
+    }
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0, "no folder was made");
+    // That of all jobs is.
+    let home = stage.runtime().join("home");
+    fs::write(&home, "").unwrap();
+    let mut tool = stage.sidelane(&["tune", "--nic", "shm", "--ranks", "0"]);
+    let output = tool.env("XDG_CONFIG_HOME", &home).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && errors.contains("cannot make /proc/no/such"), "{errors}");
+    assert!(!output.status.success() && errors.contains(&format!("cannot make {}", home.display())), "{errors}");
 }
