@@ -11,20 +11,26 @@ use crate::private::{among_others, entries, make, own_uid};
 /// The directory, made if it is not there yet.
 pub fn directory() -> io::Result<PathBuf> {
     let own = own_uid()?;
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // The keeper is in another folder than who looks for it. What is relative is to be ignored (XDG Base Directory Specification).
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     // Under `sudo` the variable may be another user's.
     let parent = runtime
         .into_iter()
         .chain(entries(Path::new("/run/user")))
         .chain([PathBuf::from("/run")])
         .find(|path| fs::metadata(path).is_ok_and(|parent| parent.is_dir() && parent.st_uid() == own));
-    let Some(parent) = parent else { return among_others(&std::env::temp_dir(), "sidelane-labs-") };
+    let Some(parent) = parent else { return among_others(&temporary(std::env::temp_dir()), "sidelane-labs-") };
     let directory = parent.join("sidelane");
     if make(&directory, own)? {
         return Ok(directory);
     }
     let text = format!("{} is not a directory of this user's alone; remove it", directory.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The folder for temporary files, as TMPDIR names it, if that is the same one everywhere.
+fn temporary(named: PathBuf) -> PathBuf {
+    if named.is_absolute() { named } else { PathBuf::from("/tmp") }
 }
 
 /// The path of a kept lab's socket.
@@ -59,3 +65,16 @@ pub fn lock() -> io::Result<File> {
 }
 
 const SUFFIX: &str = ".lab";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_folder_for_temporary_files_is_ignored() {
+        assert_eq!(
+            ["/var/tmp", "rel", ""].map(|named| temporary(named.into())),
+            ["/var/tmp", "/tmp", "/tmp"].map(Path::new)
+        );
+    }
+}

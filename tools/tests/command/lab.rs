@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -376,6 +376,28 @@ fn a_lab_that_ends_while_it_is_asked_is_not_up() {
         let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(told.contains("is up; make one with `sidelane lab up`"), "{asks:?}: {told}");
     }
+}
+
+/// The keeper is in `/`, and whoever asks for it may be anywhere.
+#[test]
+fn a_relative_runtime_directory_is_ignored() {
+    let Some([stage, _]) = Stage::two_ordinary_users() else { return };
+    if !stage.has_labs() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let relative = place.path().join("rel");
+    fs::create_dir(&relative).unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    chown(&relative, Some(fs::metadata(stage.runtime()).unwrap().uid()), None).unwrap();
+    for asks in ["up", "down"] {
+        let mut command = stage.sidelane(&["lab", asks]);
+        command.current_dir(place.path()).env("XDG_RUNTIME_DIR", "rel").env("TMPDIR", place.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{asks}: {output:?}");
+    }
+    assert_eq!(fs::read_dir(relative).unwrap().count(), 0);
+    stage.assert_nothing_is_left();
 }
 
 #[test]
