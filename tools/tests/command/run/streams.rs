@@ -2,14 +2,14 @@
 
 use std::ffi::c_int;
 use std::fs;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::{own_stage, shells, told};
-use crate::patience::until;
+use crate::patience::{PATIENCE, until, watch};
 use crate::stage::{Stage, as_a_shell_has_it, signal};
 
 #[test]
@@ -77,6 +77,27 @@ fn a_reader_that_has_seen_enough_ends_the_job_quietly() {
         drop(out);
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]));
+    });
+}
+
+#[test]
+fn why_a_job_ended_is_told_before_somebody_reads_its_output() {
+    watch("a job whose output nobody reads", PATIENCE);
+    own_stage(|stage| {
+        let script = "[ $PMI_RANK = 1 ] && exec yes; read line <$0; exit 5";
+        let gate = stage.runtime().join("gate").to_str().unwrap().to_owned();
+        assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        let mut command = stage.sidelane(&["run", "-n", "2", "sh", "-c", script, &gate]);
+        let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = job.stdout.take().unwrap();
+        // More than it holds comes behind.
+        out.read_exact(&mut [0; 100_000]).unwrap();
+        fs::write(gate, "\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(job.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("rank 0 ") && line.ends_with("ended with exit code 5; the job is ended\n"), "{line}");
+        out.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(job.wait().unwrap().code(), Some(5));
     });
 }
 
