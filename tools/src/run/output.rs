@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::sync::Mutex;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
 
 /// Where lines of all ranks go: our standard output, or our standard error.
 #[derive(Debug)]
@@ -20,6 +21,15 @@ struct State {
 impl Sink {
     pub fn new(file: File) -> Self {
         Self(Mutex::new(State { file, open: None }))
+    }
+
+    /// Those of our standard output and our standard error. Where both lead to one place, as at a terminal, they are one.
+    pub fn pair(output: File, errors: File) -> io::Result<[Arc<Self>; 2]> {
+        let place = |file: &File| file.metadata().map(|place| (place.dev(), place.ino()));
+        let are_one = place(&output)? == place(&errors)?;
+        let output = Arc::new(Self::new(output));
+        let errors = if are_one { Arc::clone(&output) } else { Arc::new(Self::new(errors)) };
+        Ok([output, errors])
     }
 
     /// Writes lines of `stream`. If the last one is not ended, the stream may go on with it, or others begin new lines.
@@ -120,7 +130,6 @@ mod tests {
     use std::io::Seek;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
     use std::thread;
 
     use super::*;

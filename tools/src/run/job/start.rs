@@ -29,8 +29,9 @@ impl Job {
         let guard = Guard::post().map_err(system("guard the job"))?;
         let others = process::children().into_iter().collect();
         let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
-        let output = Arc::new(Sink::new(own(io::stdout().as_fd().try_clone_to_owned())?));
-        let errors = Arc::new(Sink::new(own(io::stderr().as_fd().try_clone_to_owned())?));
+        let streams = [io::stdout().as_fd(), io::stderr().as_fd()].map(|stream| own(stream.try_clone_to_owned()));
+        let [output, errors] = streams;
+        let [output, errors] = Sink::pair(output?, errors?).map_err(system("use the output"))?;
         let nodes = places.ranks.iter().map(|place| place.node).collect();
         let mut job = Self {
             descriptors,
@@ -89,11 +90,13 @@ impl Job {
         let eager = rank == 0 && input == Input::FromTerminal;
         let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
         let stream = |number| Stream { number, label: label.clone(), eager };
+        // Each of their lines has its own label, if there are labels. Else what a rank writes stands as it would without us.
+        let of_errors = if self.spec.label { places.ranks.len() + rank } else { rank };
         if let Some(from) = started.child.stdout.take() {
             self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
         }
         if let Some(from) = started.child.stderr.take() {
-            self.route(from, stream(rank), Arc::clone(&self.errors)).map_err(system)?;
+            self.route(from, stream(of_errors), Arc::clone(&self.errors)).map_err(system)?;
         }
         let host = place.host.clone();
         self.ranks.push(Member { rank: started, host, heard_out: None, guarded: true, state: State::Running });

@@ -57,6 +57,24 @@ fn much_output_arrives_whole_and_labelled() {
     });
 }
 
+/// As at a terminal, and with `2>&1`.
+#[test]
+fn lines_stay_apart_where_both_streams_lead_to_one_place() {
+    own_stage(|stage| {
+        let merged = |line: &str| {
+            let line = format!("exec \"$0\" run {line} 2>&1");
+            let output = stage.command("sh").args(["-c", &line, &stage.program()]).output().unwrap();
+            told(&output).1
+        };
+        let text = merged("-n 1 sh -c 'printf partial; exit 3'");
+        assert!(text.starts_with("partial\nsidelane run: rank 0 "), "{text}");
+        let text = merged("-n 1 -l sh -c 'printf out; printf err >&2'");
+        assert!(["[0] out\n[0] err", "[0] err\n[0] out"].contains(&&*text), "{text}");
+        let text = merged("-n 1 sh -c 'printf \"what? \" >&2; exec 2>&-; printf so'");
+        assert!(["what? so", "sowhat? "].contains(&&*text), "a lone rank's bytes are as they were: {text}");
+    });
+}
+
 #[test]
 fn one_rank_without_label_changes_no_byte() {
     own_stage(|stage| {
