@@ -72,6 +72,18 @@ impl Greeting {
     }
 }
 
+/// Waits for the first order of whoever was greeted, and takes nothing of it. Who has connected and says nothing is no ladder.
+pub fn await_order(connection: &TcpStream) -> io::Result<()> {
+    connection.set_read_timeout(Some(ORDERS_WITHIN))?;
+    connection.peek(&mut [0]).map_err(as_timeout)?;
+    connection.set_read_timeout(None)
+}
+
+/// What a read's time limit is called where it is over (SO_RCVTIMEO, socket(7)).
+fn as_timeout(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
 /// Connects to a machine that serves at one of these addresses, of which there must be one, and may start within `patience`; hears its
 /// greeting.
 pub fn connect(at: &[SocketAddr], patience: Duration) -> Result<(TcpStream, Greeting), RemoteError> {
@@ -113,7 +125,7 @@ fn hear(connection: &mut TcpStream) -> io::Result<String> {
         // A duration of zero would mean for ever.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         connection.set_read_timeout(Some(left))?;
-        connection.read_exact(&mut byte)?;
+        connection.read_exact(&mut byte).map_err(as_timeout)?;
         if Instant::now() > until {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -136,6 +148,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const RETRY: Duration = Duration::from_millis(200);
 /// A greeting takes the machine milliseconds, unless it is at another ladder.
 const GREETS_WITHIN: Duration = Duration::from_secs(5);
+/// The first order comes right behind the greeting. Less than who comes next waits for its own greeting.
+const ORDERS_WITHIN: Duration = Duration::from_secs(3);
 /// Far above the length of any greeting.
 const GREETING_MAX: usize = 64 << 10;
 
@@ -184,6 +198,13 @@ mod tests {
         assert!(matches!(old, Err(RemoteError::Version { .. })), "{old:?}");
         let silent = served_by(drop);
         assert!(matches!(silent, Err(RemoteError::Silent(..))), "{silent:?}");
+    }
+
+    #[test]
+    fn a_limit_of_time_that_is_over_is_called_so() {
+        let would_block = as_timeout(io::ErrorKind::WouldBlock.into());
+        assert_eq!((would_block.kind(), would_block.to_string().as_str()), (io::ErrorKind::TimedOut, "timed out"));
+        assert_eq!(as_timeout(io::ErrorKind::ConnectionReset.into()).kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
 
 use sidelane_bench::ladder::NicKind;
-use sidelane_bench::remote::Greeting;
+use sidelane_bench::remote::{self, Greeting};
 use sidelane_nic::spec::Spec;
 
 use super::Failure;
@@ -70,6 +70,7 @@ fn try_out(nic: &Spec) -> Result<(), Failure> {
 /// Gives the connection to a side of its own, so that whatever a measurement leaves behind goes with it.
 fn attend(mut connection: TcpStream, greeting: &Greeting) -> io::Result<ExitStatus> {
     greeting.send(&mut connection)?;
+    remote::await_order(&connection)?;
     let orders = Stdio::from(OwnedFd::from(connection.try_clone()?));
     let answers = Stdio::from(OwnedFd::from(connection));
     own_side()?.stdin(orders).stdout(answers).status()
