@@ -97,7 +97,7 @@ impl Pair {
 
     /// Runs one measurement; `path` says what carries it, for a side at this end. Returns what both sides have seen.
     pub fn measure(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(Outcome, Outcome), PairError> {
-        let limit = Duration::from_nanos(pattern.limit_ns) + SPARE;
+        let limit = limit(pattern);
         let Self { a, b, crowded } = self;
         b.open(pattern, path(&b.end), *crowded)?;
         a.open(pattern, path(&a.end), *crowded)?;
@@ -132,7 +132,7 @@ impl Pair {
 
     /// Runs one measurement that is all in the first side.
     pub fn measure_alone(&mut self, pattern: &Pattern, path: Path) -> Result<Outcome, PairError> {
-        let limit = Duration::from_nanos(pattern.limit_ns) + SPARE;
+        let limit = limit(pattern);
         self.a.open(pattern, path, false)?;
         let peer = self.a.opened()?;
         self.a.tell(&Order::Go { peer })?;
@@ -308,8 +308,15 @@ impl Host {
     }
 }
 
+/// When the answer to a measurement is overdue. The side's own limit begins when its buffers have been filled.
+fn limit(pattern: &Pattern) -> Duration {
+    Duration::from_nanos(pattern.limit_ns + pattern.size as u64 * FILLING_NS_A_BYTE) + SPARE
+}
+
 /// What an answer may take beyond the limit that the side keeps to.
 const SPARE: Duration = Duration::from_secs(3);
+/// Some ten buffers of a message's size, whose pages are new: a GB/s of each.
+const FILLING_NS_A_BYTE: u64 = 10;
 /// A process whose output is closed is on its way out.
 const DIES_WITHIN: Duration = Duration::from_millis(500);
 
@@ -334,6 +341,14 @@ mod tests {
         ] {
             assert_eq!(own.shares_its_core_with(&other), shares);
         }
+    }
+
+    #[test]
+    fn a_limit_grows_with_what_is_to_be_moved() {
+        let plan = crate::ladder::Plan::new(&[NicKind::Mem]);
+        let of = |size| limit(&plan.pattern(crate::pattern::Kind::PingPong, size)).as_secs();
+        assert_eq!(of(8), of(64 << 10), "what takes no time");
+        assert!(of(1 << 30) > of(8) + 100, "{} s", of(1 << 30));
     }
 
     #[test]

@@ -192,7 +192,8 @@ impl Plan {
     /// What the sides are told for one kind and size.
     pub fn pattern(&self, kind: Kind, size: usize) -> Pattern {
         let (warm_ns, measure_ns) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
-        let limit_ns = warm_ns + measure_ns + GRACE.as_nanos() as u64;
+        let limit_ns =
+            warm_ns + measure_ns + GRACE.as_nanos() as u64 + MESSAGES_AT_LEAST * size as u64 * SLOW_NS_A_BYTE;
         Pattern { kind, size, depth: self.depth, warm_ns, measure_ns, limit_ns }
     }
 
@@ -301,6 +302,11 @@ const CONGESTION_TRIED: [&str; 3] = ["cubic", "reno", "bbr"];
 /// measurement that fails: a machine with many more busy threads than cores takes seconds for what is over at once elsewhere, and
 /// so do two that are emulated on a third.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// To and fro for the warm-up, the sample and the last one, and as many again.
+const MESSAGES_AT_LEAST: u64 = 12;
+/// Gigabit Ethernet, about.
+const SLOW_NS_A_BYTE: u64 = 10;
 
 #[cfg(test)]
 mod tests {
