@@ -69,7 +69,7 @@ Examples:
   taskset -c 4-7 sidelane run -n 4 ./program     have their ranks on the first four cores
 
 Rank 0 reads this command's standard input (`--stdin none` if that is not wanted), the others read nothing. Lines of \
-output come whole, in the order in which the ranks finish them. More ranks than cores are fine.
+output come whole (of more than 1 MiB in pieces), in the order in which the ranks finish them. More ranks than cores are fine.
 
 The exit code is 0 when all ranks ended well, else that of the rank that failed first: its own, or 128 and the number \
 of the signal that killed it. What Ctrl-C ends is killed by SIGINT, which a shell reports as 130. A rank that fails \
