@@ -154,7 +154,7 @@ pub fn run_beside(
                 Ok(outcome) if round > 0 => rounds.push(outcome),
                 Ok(_) => {}
                 Err(error) if round == 0 && refuses_congestion(cell, &error) => {
-                    tracing::warn!("{} without {:?}: {error}", cell.rung, cell.variant);
+                    tracing::warn!("{} without {}: {error}", cell.rung, cell.variant);
                     refused.push(index);
                 }
                 Err(error) => {

@@ -1,5 +1,6 @@
 //! What is to be measured, in which order, and how long.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,16 @@ pub enum Variant {
     Congestion(String),
     /// TCP that gathers small writes (Nagle's algorithm, RFC 896).
     Gathered,
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain => f.write_str("anything else"),
+            Self::Congestion(name) => write!(f, "the congestion control {name}"),
+            Self::Gathered => f.write_str("gathered writes"),
+        }
+    }
 }
 
 impl Plan {

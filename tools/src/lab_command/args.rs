@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
-use sidelane::lab::LabSpec;
 use sidelane::lab::keeper::USUAL_NAME;
+use sidelane::lab::{HOSTS_MAX, LabSpec};
 use sidelane::qemu::{Accel, Binding, Model, NICS_MAX};
 
 #[derive(Debug, Subcommand)]
@@ -78,10 +78,10 @@ doctor` tells).";
 #[derive(Debug, Clone, Args)]
 pub struct SpecArgs {
     /// How many hosts, up to 26
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = hosts)]
     pub hosts: usize,
     /// Largest IP packet in bytes
-    #[arg(long, default_value_t = 1500, value_name = "BYTES")]
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = mtu)]
     pub mtu: u32,
     /// Offloads off, frames of at most the MTU: as on a wire
     #[arg(long)]
@@ -100,6 +100,16 @@ pub struct NameArg {
     /// Name of the lab
     #[arg(long, default_value = USUAL_NAME, value_parser = lab_name)]
     pub name: String,
+}
+
+/// Whether a lab can have as many, it says itself.
+fn hosts(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("2 to {HOSTS_MAX} hosts"))
+}
+
+/// The same of bytes.
+fn mtu(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a number of bytes, such as 1500".to_owned())
 }
 
 /// A name that is a file name and short enough for a socket's path (unix(7): 108 bytes with the directory).

@@ -1,7 +1,9 @@
 //! What `sidelane ladder` is told.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -74,10 +76,11 @@ pub struct LadderArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PATTERN")]
     pub patterns: Vec<PatternArg>,
     /// Have the floods' messages answered, one by one, and so many unanswered at most: of the rungs tcp-poll, udp-poll, raw, proto and am
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with_all = ["breakdown", "mpi"])]
+    #[arg(long, value_name = "N", value_parser = depth, conflicts_with_all = ["breakdown", "mpi"])]
     pub depth: Option<u16>,
     /// Show instead where each nanosecond of a half round trip goes, layer by layer, beside its time as a whole: of the rung
-    /// proto, or of those of proto and am that --rungs names. MPIs of --mpi are left out
+    /// proto, or of those of proto and am that --rungs names. MPIs of --mpi are left out. Not with --peer, --patterns, --quick,
+    /// --real-frames, --rounds, --depth and --csv
     #[arg(long, conflicts_with_all = ["peer", "patterns", "quick", "real_frames", "rounds", "csv"])]
     pub breakdown: bool,
     /// MPI libraries to measure beside the rungs, comma separated: the folders that have bin/mpicc and bin/mpiexec.
@@ -91,7 +94,7 @@ pub struct LadderArgs {
     #[arg(long, conflicts_with = "peer")]
     pub real_frames: bool,
     /// Interleaved rounds [default: 7, with --quick 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = rounds)]
     pub rounds: Option<u32>,
     /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
@@ -201,7 +204,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     pub mpi: Vec<PathBuf>,
     /// Interleaved rounds
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = rounds)]
     pub rounds: u32,
     /// Write all figures as JSON; `-` to standard output, where then nothing else stands
     #[arg(long, value_name = "FILE")]
@@ -243,6 +246,21 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 fn words(text: &str) -> Result<usize, String> {
     let size = bytes(text)?;
     if size.is_multiple_of(4) { Ok(size) } else { Err("a multiple of 4 bytes".to_owned()) }
+}
+
+fn rounds(text: &str) -> Result<u32, String> {
+    number(text, 1..=1000)
+}
+
+/// Messages of a flood that are unanswered.
+fn depth(text: &str) -> Result<u16, String> {
+    number(text, 1..=64)
+}
+
+/// As clap's own parser, which names the range only to who has typed a number.
+fn number<N: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<N>) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("a whole number from {} to {}", range.start(), range.end()))
 }
 
 /// Ranks of a job.

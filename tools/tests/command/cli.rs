@@ -66,7 +66,12 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["lab", "exec", "A", "--", "true"]).contains("`sidelane lab up`"));
     assert!(error(&["lab", "exec", "--name", "trio", "A", "--", "true"]).contains("`sidelane lab up --name trio`"));
     assert!(error(&["lab", "down"]).contains("no lab named `lab`"));
-    assert!(error(&["ladder", "--rounds", "0"]).contains("1..=1000"));
+    for rounds in ["0", "x", "1001"] {
+        assert!(error(&["ladder", "--rounds", rounds]).contains("a whole number from 1 to 1000"));
+    }
+    assert!(error(&["ladder", "--depth", "x"]).contains("a whole number from 1 to 64"));
+    assert!(error(&["lab", "up", "--hosts", "x"]).contains("2 to 26 hosts"));
+    assert!(error(&["lab", "up", "--mtu", "x"]).contains("a number of bytes"));
     assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));
     let peer = ["ladder", "--peer", "127.0.0.1:9", "--nic", "udp:127.0.0.1:0"];
     assert!(error(&[&peer[..], &["--core", "5000"]].concat()).contains("this process may run on"));
