@@ -194,6 +194,23 @@ fn what_a_rank_says_tells_a_terminal_nothing_and_fills_no_page() {
     });
 }
 
+/// By an error handler: the rank whose call is wrong, and not those that hear of others' ends.
+#[test]
+fn who_is_to_blame_is_named_and_nobody_who_heard_of_it() {
+    own_stage(|stage| {
+        for options in [&["-n", "4"][..], &["-n", "4", "--keep-going"]] {
+            let (code, _, errors) = told(&output(stage, options, "PART=wrong rank"));
+            assert!(
+                code == Some(1) && errors.contains("rank 2 ") && errors.contains("aborted the job with code 1"),
+                "{errors}"
+            );
+        }
+        let (code, _, errors) = told(&output(stage, &["-n", "4"], "PART=crash"));
+        assert!(code == Some(5) && errors.contains("rank 2 ") && errors.contains("ended with exit code 5"), "{errors}");
+        assert!(!errors.contains("aborted the job"), "{errors}");
+    });
+}
+
 #[test]
 fn a_program_that_cannot_be_started_is_named() {
     own_stage(|stage| {

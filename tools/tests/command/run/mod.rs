@@ -24,6 +24,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Output};
 
 use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
+use sidelane_mpi::comm::ErrorHandler;
 use sidelane_mpi::launch::Launch;
 use sidelane_mpi::world::{self, World};
 
@@ -97,6 +98,19 @@ fn part_of_a_rank() {
                 world.abort(7, "lost my way");
             }
             world.barrier().unwrap();
+        })
+        .unwrap();
+    }
+    if let "wrong rank" | "crash" = part.as_str() {
+        return world::run(|world| {
+            world.set_error_handler(ErrorHandler::Abort);
+            world.barrier().unwrap();
+            match (world.rank(), part.as_str()) {
+                (2, "crash") => std::process::exit(5),
+                (2, _) => _ = world.send(&[0u8], 99, 0),
+                // Of whoever is gone the others hear in their own time.
+                _ => _ = world.recv(&mut [0u8], 2, 0),
+            }
         })
         .unwrap();
     }
