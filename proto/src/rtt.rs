@@ -11,29 +11,15 @@ pub(crate) struct Rtt {
     min: u64,
     latest: u64,
     sampled: bool,
-    /// Time-outs since the last measurement that have not proved too early.
-    timeouts: u8,
-    /// Of the time-out, until the next measurement.
-    doublings: u8,
 }
 
 /// Time-outs never grow beyond this, so that a peer that comes back is noticed.
 const RTO_MAX: Duration = Duration::from_millis(200);
-/// More doublings are beyond that on every path.
-const DOUBLINGS_MAX: u8 = 16;
 
 impl Rtt {
     /// An estimate to begin with, before anything was measured.
     pub const fn new(guess: Duration) -> Self {
-        Self {
-            srtt: guess.as_nanos(),
-            rttvar: guess.as_nanos() / 2,
-            min: u64::MAX,
-            latest: u64::MAX,
-            sampled: false,
-            timeouts: 0,
-            doublings: 0,
-        }
+        Self { srtt: guess.as_nanos(), rttvar: guess.as_nanos() / 2, min: u64::MAX, latest: u64::MAX, sampled: false }
     }
 
     /// Takes in one measurement. Never of a frame that was sent twice (Karn).
@@ -41,7 +27,6 @@ impl Rtt {
     pub fn sample(&mut self, rtt: Duration) {
         let rtt = rtt.as_nanos();
         self.latest = rtt;
-        (self.timeouts, self.doublings) = (0, 0);
         self.min = self.min.min(rtt);
         if self.sampled {
             // RFC 6298 (2.3): alpha = 1/8, beta = 1/4.
@@ -75,30 +60,10 @@ impl Rtt {
         Duration::from_nanos(if self.sampled { self.min } else { self.srtt })
     }
 
-    /// Nothing was acknowledged for as long as [`Self::probe_timeout`] says, and all that is in flight is written again.
-    pub fn on_timeout(&mut self) {
-        self.timeouts = (self.timeouts + 1).min(DOUBLINGS_MAX);
-    }
-
-    /// The peer got a frame twice: one of the time-outs was too early. As long as they are, every frame is written more than once and no ack
-    /// measures the path (Karn), so they stay as long as those had grown, and grow on, until one does (RFC 6298, 5.5).
-    pub fn on_spurious(&mut self) {
-        if self.timeouts > 0 {
-            self.timeouts -= 1;
-            self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
-        }
-    }
-
-    /// It was not the path that took so long.
-    pub fn on_absence(&mut self) {
-        (self.timeouts, self.doublings) = (0, 0);
-    }
-
     /// How long to wait for an ack before asking for one: RFC 9002 (6.2.1), with the path's floor under it.
     pub fn probe_timeout(&self, floor: Duration, ack_delay: Duration, backoff: u32) -> Duration {
         let base = Duration::from_nanos(self.srtt + 4 * self.rttvar) + ack_delay;
-        let doublings = backoff.max(self.doublings.into()).min(DOUBLINGS_MAX.into());
-        base.max(floor).saturating_mul(1 << doublings).min(RTO_MAX)
+        base.max(floor).saturating_mul(1 << backoff.min(16)).min(RTO_MAX)
     }
 }
 
@@ -133,31 +98,6 @@ mod tests {
         assert_eq!((rtt.smoothed(), wait(&rtt)), (Duration::from_nanos(900), 900 + 4 * 500 + 7));
         rtt.sample(Duration::from_nanos(500));
         assert_eq!((rtt.smoothed(), wait(&rtt)), (Duration::from_nanos(850), 850 + 4 * 475 + 7));
-    }
-
-    /// Past, in order, and twice.
-    #[test]
-    fn time_outs_that_proved_too_early_stay_long_until_something_is_measured() {
-        let wait =
-            |rtt: &Rtt, backoff| rtt.probe_timeout(Duration::from_nanos(1_000), Duration::ZERO, backoff).as_nanos();
-        let mut rtt = Rtt::new(Duration::ZERO);
-        rtt.on_spurious();
-        assert_eq!(wait(&rtt, 0), 1_000, "it was no time-out's copy");
-        rtt.on_timeout();
-        rtt.on_timeout();
-        assert_eq!(wait(&rtt, 0), 1_000, "perhaps frames are lost");
-        rtt.on_spurious();
-        rtt.on_spurious();
-        assert_eq!([0, 1, 2, 3].map(|backoff| wait(&rtt, backoff)), [4_000, 4_000, 4_000, 8_000]);
-        rtt.on_timeout();
-        rtt.on_spurious();
-        assert_eq!(wait(&rtt, 0), 8_000, "still too early");
-        rtt.sample(Duration::from_nanos(100));
-        assert_eq!(wait(&rtt, 0), 1_000);
-        rtt.on_timeout();
-        rtt.on_absence();
-        rtt.on_spurious();
-        assert_eq!(wait(&rtt, 0), 1_000, "the peer was away");
     }
 
     proptest! {

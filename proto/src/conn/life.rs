@@ -265,10 +265,6 @@ impl Conn {
                 self.owed.add(Owed::PING);
             }
         }
-        // Of more frames some are not written again, and measure the path.
-        if (1..=TIMEOUT_FRAMES as usize).contains(&self.in_flight.len()) {
-            self.rtt.on_timeout();
-        }
         self.active_at = now;
         self.backoff += 1;
         self.timers.set(Timer::Retransmit, now + self.probe_timeout());

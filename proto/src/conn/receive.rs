@@ -117,7 +117,6 @@ impl Conn {
                 }
                 if header.flags & flags::DUPLICATE != 0 {
                     self.in_flight.on_spurious();
-                    self.rtt.on_spurious();
                 }
             }
         }
@@ -333,7 +332,6 @@ impl Conn {
             self.window = self.congestion.frames();
             if away {
                 self.in_flight.wait_for_all();
-                self.rtt.on_absence();
             }
             self.owed.remove(Owed::PROBE);
             self.timers.set(Timer::Retransmit, turn.now + self.probe_timeout());

@@ -77,7 +77,6 @@ scripts! {
     silent_peer
     tail_loss_probe
     time_out_of_who_was_away
-    time_out_too_early
     too_long
     unconfirmed
     unproven_limit

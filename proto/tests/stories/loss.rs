@@ -1,8 +1,7 @@
 //! What losses cost.
 
-use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
+use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
-use sidelane_proto::Counters;
 
 use crate::world::{BYPASS_FLOOR, KERNEL_FLOOR, World, config, good_link, lossy_link};
 
@@ -90,35 +89,6 @@ fn a_pause_of_the_receiver_does_not_make_the_next_loss_dearer() {
     let took = world.now().since(begun);
     println!("recovered in {took:?}");
     assert!(took <= Duration::from_millis(10), "{took:?}");
-}
-
-/// A round trip that grows beyond the time-out leaves no frame that is written once, and so none that is measured (Karn).
-#[test]
-fn a_path_that_became_long_is_measured_again() {
-    for (floor, delay) in [(BYPASS_FLOOR, 500), (BYPASS_FLOOR, 10_000), (KERNEL_FLOOR, 1_000), (KERNEL_FLOOR, 10_000)] {
-        let mut world = World::new(1, good_link());
-        let nic = NodeConfig { rto_floor: floor, ..NodeConfig::default() };
-        world.add(nic, config());
-        world.add(nic, config());
-        let (peer, back) = world.join(0, 1);
-        let mut needless = Vec::new();
-        for round in 0..70 {
-            if round == 20 {
-                world.fabric.set_default_link(LinkModel { delay: Duration::from_micros(delay), ..good_link() });
-            }
-            for (from, peer, message) in [(0, peer, b"ping"), (1, back, b"pong")] {
-                world.send(from, peer, message);
-                // Who takes no turn for a time-out was away, and measures nothing.
-                while world.node(1 - from).got.pop().is_none() {
-                    world.pass(Duration::from_nanos(floor.as_nanos() / 2));
-                }
-            }
-            let again = |counters: Counters| counters.probes_sent + counters.retransmitted;
-            needless.push(again(world.counters(0)) + again(world.counters(1)));
-        }
-        assert_eq!(needless[19], 0);
-        assert_eq!(needless[69], needless[29], "frames are written again for nothing, {delay} us away");
-    }
 }
 
 #[test]
