@@ -227,11 +227,7 @@ impl Conn {
     }
 
     pub(super) fn probe_timeout(&self) -> Duration {
-        let (floor, ack_delay) = (self.path.probe_floor, self.path.peer_ack_delay);
-        let wait = self.rtt.probe_timeout(floor, ack_delay, self.backoff);
-        // As TCP's persist timer (RFC 9293, 3.8.6.1): a peer whose user takes nothing is asked ever more seldom, though it answers.
-        let asking = self.rtt.probe_timeout(floor, ack_delay, u32::from(self.fruitless)).min(PERSIST_MAX);
-        if self.fruitless > 0 { wait.max(asking) } else { wait }
+        self.rtt.probe_timeout(self.path.probe_floor, self.path.peer_ack_delay, self.backoff)
     }
 
     /// Nothing was acknowledged for a while. Timers are set once and checked late, so first: is it really due?
@@ -368,9 +364,6 @@ const UNHEEDED_MAX: u8 = 64;
 /// Frames that are written again at a time-out, until something is acknowledged: more than one, since a path that loses a third loses
 /// the one or its ack more often than not.
 const TIMEOUT_FRAMES: u32 = 4;
-/// Longest wait between two Pings for credit that are answered: a thousand senders that wait for one receiver are 125,000 a second,
-/// which every driver carries. So long a grant may be late whose ack was lost.
-const PERSIST_MAX: Duration = Duration::from_millis(8);
 /// A peer without messages for so many keep-alive spans gives memory back.
 const IDLE_KEEP_ALIVES: u64 = 16;
 /// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.

@@ -75,8 +75,6 @@ pub(crate) struct Conn {
     backoff: u32,
     /// Of which the peer was heard before the next, and yet had taken nothing in.
     unheeded: u8,
-    /// Pings for credit in a row that were answered with none.
-    fruitless: u8,
     /// When a frame with records was last written, or an ack last brought something.
     active_at: Instant,
     // Receiving.
@@ -249,7 +247,6 @@ impl Conn {
             owed: Owed::default(),
             backoff: 0,
             unheeded: 0,
-            fruitless: 0,
             active_at: now,
             heard_at: now,
             taken_at: now,

@@ -97,19 +97,10 @@ impl Conn {
             AckVerdict::Impossible => return Err(Reject::Window),
             AckVerdict::Stale => {}
             AckVerdict::Fresh { progress } => {
-                let limit = self.limit;
                 self.raise_limit(header.credit);
-                if seldom(self.fruitless > 0) && self.limit > limit {
-                    if self.fruitless > 1 {
-                        // It is set for a longer wait than what is sent now may have.
-                        self.timers.set(Timer::Retransmit, turn.now + self.path.probe_floor);
-                    }
-                    self.fruitless = 0;
-                }
-                if !progress && self.in_flight.is_empty() && self.backoff > 0 {
+                if !progress && self.in_flight.is_empty() {
                     // A Ping was answered: the peer lives, however long it gives no credit.
                     self.backoff = 0;
-                    self.fruitless = if self.limit > limit { 0 } else { (self.fruitless + 1).min(FRUITLESS_MAX) };
                 }
                 if progress {
                     let away = turn.was_away || header.flags & flags::AWAY != 0;
@@ -448,8 +439,6 @@ fn release(fifo: &mut SendFifo, one_sided: &mut Option<Box<OneSided>>, id: PeerI
     }
 }
 
-/// The wait is the longest by then (`PERSIST_MAX`), on the shortest path too.
-const FRUITLESS_MAX: u8 = 16;
 /// Shorter frames are spared the question where their bytes go: they are in the first-level cache for the second look.
 const PLACED_MIN: usize = 512;
 /// With fewer frames in flight the window has room whatever an ack says.

@@ -136,34 +136,6 @@ fn a_nic_without_free_buffers_is_waited_for() {
     assert_eq!(world.counters(0).retransmitted, 0);
 }
 
-/// Else many that wait for one receiver drown it in questions.
-#[test]
-fn who_waits_for_credit_asks_ever_more_seldom_and_goes_on_at_once() {
-    let (mut world, peer, _) = World::pair();
-    let stall = |world: &mut World| {
-        world.node(1).reads = false;
-        let before = world.counters(0).credit_stalls;
-        while world.counters(0).credit_stalls == before {
-            while world.node(0).endpoint.send(peer, &[0; 1000]).is_ok() {}
-            world.pass(Duration::from_micros(50));
-        }
-    };
-    let asks = |world: &mut World, span| {
-        let before = world.counters(0).pings_sent;
-        world.pass(span);
-        world.counters(0).pings_sent - before
-    };
-    for _ in 0..3 {
-        stall(&mut world);
-        let at_first = asks(&mut world, Duration::from_millis(2));
-        assert!(at_first >= 4, "{at_first} Pings in 2 ms");
-        let later = asks(&mut world, Duration::from_millis(1_000));
-        assert!((100..150).contains(&later), "{later} Pings in a second");
-        world.node(1).reads = true;
-        assert!(world.run(Duration::from_millis(2), |world| world.node(0).endpoint.is_settled(peer)));
-    }
-}
-
 /// As on `uring` and `udp`, whose queue of frames that the kernel did not take is tried again by a flush, and by nothing else.
 #[test]
 fn a_queue_that_was_not_taken_for_a_while_is_flushed_again() {
