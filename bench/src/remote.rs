@@ -147,7 +147,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
 /// A greeting takes the machine milliseconds, unless it is at another ladder.
-const GREETS_WITHIN: Duration = Duration::from_secs(5);
+const GREETS_WITHIN: Duration = Duration::from_secs(15);
 /// The first order comes right behind the greeting. Less than who comes next waits for its own greeting.
 const ORDERS_WITHIN: Duration = Duration::from_secs(3);
 /// Far above the length of any greeting.

@@ -57,7 +57,7 @@ pub(crate) enum Stranger {
 
 impl Router {
     /// Nobody to talk to yet.
-    pub fn new(config: Config, now: Instant, plain: bool) -> Self {
+    pub fn new(config: Config, own: LinkAddr, now: Instant, plain: bool) -> Self {
         Self {
             opened: Vec::new(),
             peers: Peers::default(),
@@ -66,7 +66,7 @@ impl Router {
             late: PeerQueue::new(),
             strangers: Vec::new(),
             expected: None,
-            tokens: TokenSource::new(config.seed),
+            tokens: TokenSource::new(config.seed, own),
             turn: TurnContext::new(config, now, plain),
         }
     }

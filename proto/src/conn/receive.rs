@@ -228,7 +228,7 @@ impl Conn {
         // A job's key says that a member wrote it, and not which: whoever brings our frames to another one has it from that. Silence
         // has to bear it out.
         let patience = turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
-        if self.keys.tag != 0 && turn.now.since(self.heard_at) < patience {
+        if turn.job.is_some() && turn.now.since(self.heard_at) < patience {
             self.keys.denied = true;
             return Ok(());
         }
@@ -298,6 +298,7 @@ impl Conn {
         self.keys.check_in = Check::between(hello.token, self.keys.own);
         self.keys.check_out = Check::between(self.keys.own, hello.token);
         self.keys.seal = None;
+        self.keys.denied = false;
         self.path.learn(hello, proven_len);
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
         self.congestion.open(u32::from(hello.window).clamp(1, WINDOW_MAX));

@@ -52,7 +52,7 @@ pub struct Endpoint<N: Nic> {
 impl<N: Nic> Endpoint<N> {
     /// An endpoint without peers. It answers whoever connects.
     pub fn new(nic: N, config: Config) -> Self {
-        let router = Router::new(config, nic.now(), N::RELIABLE);
+        let router = Router::new(config, nic.caps().addr, nic.now(), N::RELIABLE);
         let display = Display::new(&nic, &config, None);
         let away_floor = nic.caps().rto_floor.min(config.keep_alive);
         let burst = if nic.caps().mtu < LARGE { BURST } else { BURST / 2 };

@@ -97,13 +97,15 @@ impl Job {
     pub fn run(mut self) -> Result<i32, Failure> {
         let began = Instant::now();
         let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
+        let mut looked = began;
         while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged(_))) {
-            match self.events.recv_timeout(self.next_deadline(out_of_time)) {
+            match self.events.recv_timeout(self.next_deadline(looked, out_of_time)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
             }
             let now = Instant::now();
+            looked = now;
             self.ranks.iter_mut().for_each(|member| member.rank.pmi.go_on());
             self.judge(now);
             self.end_if_one_cannot_be_heard(now);
@@ -324,8 +326,8 @@ impl Job {
         running.for_each(|member| member.rank.signal(signal));
     }
 
-    /// How long the loop may sleep.
-    fn next_deadline(&self, out_of_time: Option<Instant>) -> Duration {
+    /// How long the loop may sleep, which has `looked` at all then.
+    fn next_deadline(&self, looked: Instant, out_of_time: Option<Instant>) -> Duration {
         let now = Instant::now();
         let heard = self.ranks.iter().filter_map(|member| match member.state {
             State::Ended { since, .. } => Some(since + HEARING),
@@ -336,7 +338,8 @@ impl Job {
             _ => None,
         };
         // Once only: nobody may need that rank.
-        let leaving = self.ranks.iter().filter_map(|member| Some(member.heard_out? + LEAVING)).filter(|at| *at > now);
+        let leaving =
+            self.ranks.iter().filter_map(|member| Some(member.heard_out? + LEAVING)).filter(|at| *at > looked);
         let blaming = self.blame.as_ref().map(Blame::due);
         let timeout = out_of_time.filter(|_| !self.is_ending());
         let may_read = |member: &Member| matches!(member.state, State::Running) && member.rank.pmi.are_kept();
@@ -362,8 +365,9 @@ impl Job {
 /// connection's end says that all was heard, unless what it has started still holds that.
 const HEARING: Duration = Duration::from_millis(100);
 
-/// A rank that fails may close its connection some time before it ends, and its end says more of why.
-const LEAVING: Duration = Duration::from_secs(1);
+/// A rank that fails may close its connection some time before it ends (it cleans up, or the kernel does, of what is dear to release),
+/// and its end says more of why.
+const LEAVING: Duration = Duration::from_secs(3);
 
 /// How soon it is looked again whether a rank has read something of what it was told, and there is room for the rest.
 const READING: Duration = Duration::from_millis(10);

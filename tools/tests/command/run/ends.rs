@@ -106,12 +106,13 @@ fn a_rank_that_closes_its_connection_and_goes_on_ends_a_job_that_counts_on_it() 
 #[test]
 fn who_is_waited_for_and_fails_is_not_said_to_be_survived() {
     own_stage(|stage| {
-        // What it leaves behind has its connection, so that its end is judged when all have long been heard.
+        // What it leaves behind has its connection, so that its end is judged when all have long been heard; also by a launcher that
+        // is slow to hear the other one's last line.
         let script = format!(
             "say() {{ echo cmd=$1 >&$PMI_FD; }}
             say 'init pmi_version=1 pmi_subversion=1'; read reply <&$PMI_FD
             [ $PMI_RANK = 0 ] || {{ say barrier_in; echo >{0}; read reply <&$PMI_FD; }}
-            sleep 1000 & while [ ! -e {0} ]; do sleep 0.01; done; exit 3",
+            sleep 1000 & while [ ! -e {0} ]; do sleep 0.01; done; sleep 0.5; exit 3",
             stage.runtime().join("waits").display()
         );
         let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "60", "--keep-going"], &script);
