@@ -338,7 +338,7 @@ impl Communicator {
                 let why = format!("{class}{gone}");
                 match class {
                     // Whoever is to blame has ended, and the launcher is to tell of that one, and by its code.
-                    ErrorClass::ProcFailed | ErrorClass::ProcFailedPending | ErrorClass::Revoked => self.leave(1, &why),
+                    ErrorClass::ProcFailed | ErrorClass::ProcFailedPending | ErrorClass::Revoked => self.leave(&why),
                     _ => self.abort(1, &why),
                 }
             }

@@ -20,16 +20,22 @@ impl Communicator {
     ///
     /// Returns to nobody: what is on the stack is not dropped. Without a launcher, as of [`Communicator::world`], only this process ends.
     pub fn abort(&self, code: i32, why: &str) -> ! {
+        // First: the launcher may end this process as soon as it is asked.
+        self.say_why(why);
         if let Some(ask) = self.local().abort().0.get() {
             ask(code, why);
         }
-        self.leave(code, why)
+        std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
 
-    /// Ends this process alone, as far as it goes.
-    pub(super) fn leave(&self, code: i32, why: &str) -> ! {
+    /// Ends this process alone with exit code 1.
+    pub(super) fn leave(&self, why: &str) -> ! {
+        self.say_why(why);
+        std::process::exit(1)
+    }
+
+    fn say_why(&self, why: &str) {
         eprintln!("rank {} of {}: {why}", self.rank(), self.title());
-        std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
 
     /// How [`Self::abort`] asks for the job's end.

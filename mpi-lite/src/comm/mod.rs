@@ -18,7 +18,8 @@
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
-//! | `local`, `held`, `sleeper` | this process: its device, and waiting; in a call of one of its threads; which of them sleeps |
+//! | `local`, `waiting` | this process: its device, and what is under way; waiting for that |
+//! | `held`, `sleeper` | its state in a call of one of its threads; which of them sleeps |
 //! | `ending` | aborting a job, and what is done first at its end |
 //! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
@@ -72,6 +73,7 @@ mod status;
 mod tests;
 mod threads;
 mod typed;
+mod waiting;
 
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};

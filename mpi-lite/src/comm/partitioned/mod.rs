@@ -158,7 +158,9 @@ impl Partitioned {
                 Box::new(ReceiveRun(Arc::clone(receiving)))
             }
         };
-        let round = comm.local().lock().begin_run(run);
+        // Whoever asks what has arrived looks at both.
+        let mut state = comm.local().lock();
+        let round = state.begin_run(run);
         if let Self::Receive(receiving) = self {
             lock(receiving).round = Some(round);
         }

@@ -1,0 +1,225 @@
+//! Waiting for what was begun: for one, and for any, some or all of several (MPI-4.1 3.7).
+
+use crate::adi::{Device, Turns};
+
+use super::local::{Local, State};
+use super::pending::{Pending, Transfer};
+use super::{ErrorClass, Status};
+
+impl Local {
+    /// Takes turns until `found` finds something.
+    #[inline]
+    pub(super) fn wait_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
+        self.hold().wait_until(|held| found(held.state()))
+    }
+
+    /// Begins a message and waits until it is over; it fails when it may never be, as `is_hopeless` says.
+    #[inline]
+    pub(super) fn run(
+        &self,
+        begin: impl FnOnce(&mut Device) -> Transfer,
+        is_hopeless: impl Fn(&Device) -> bool,
+    ) -> Status {
+        let mut begin = Some(begin);
+        let mut transfer = None;
+        let mut given_up = false;
+        let status = self.wait_for(|state| {
+            if let Some(begin) = begin.take() {
+                transfer = Some(begin(&mut state.device));
+            }
+            let transfer = transfer.as_mut()?;
+            let status = transfer.poll(&mut state.device);
+            if status.is_none() && is_hopeless(&state.device) {
+                given_up = true;
+                state.device.cancel(transfer.request);
+                return transfer.poll(&mut state.device);
+            }
+            status
+        });
+        unless_given_up(status, given_up)
+    }
+
+    /// One look, with a turn if need be.
+    pub(super) fn try_for<T>(&self, mut found: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = self.lock();
+        state.device.flush();
+        found(&mut state).or_else(|| {
+            state.turn();
+            let it = found(&mut state);
+            if it.is_none() {
+                state.device.pass_by();
+            }
+            it
+        })
+    }
+
+    /// Waits until it is over, and it is null then; or until it is known that it may never be, of a receive from anybody: that stays what
+    /// it is, and its status is `ProcFailedPending`.
+    pub fn wait(&self, pending: &mut Pending) -> Status {
+        self.wait_for(|state| state.poll(pending))
+    }
+
+    /// Waits until it is over, in any case. What may never be fails, with `ProcFailed`.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the panic of an operator of the program's, of a collective call, which is over then.
+    pub fn finish(&self, pending: &mut Pending) -> Status {
+        if matches!(pending, Pending::Null) {
+            return Status::EMPTY;
+        }
+        let mut given_up = false;
+        let status = self.wait_for(|state| {
+            let status = state.poll(pending)?;
+            match std::mem::take(pending) {
+                Pending::FromAnybody(transfer, _) => {
+                    given_up = true;
+                    state.device.cancel(transfer.request);
+                    *pending = Pending::Transfer(transfer);
+                    state.poll(pending)
+                }
+                _ => Some(status),
+            }
+        });
+        unless_given_up(status, given_up)
+    }
+
+    /// How it ended, if it has, as [`Self::wait`] says it.
+    pub fn test(&self, pending: &mut Pending) -> Option<Status> {
+        self.try_for(|state| state.poll(pending))
+    }
+
+    /// Waits for one of them; `None` when all are null.
+    pub fn wait_any(&self, pending: &mut [Pending]) -> Option<(usize, Status)> {
+        self.wait_any_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn wait_any_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<(usize, Status)> {
+        self.wait_for(|state| any(state, all, &of))
+    }
+
+    /// One that is over: `None` if none is, `Some(None)` when all are null.
+    pub fn test_any(&self, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
+        self.test_any_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_any_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Option<(usize, Status)>> {
+        self.try_for(|state| any(state, all, &of))
+    }
+
+    /// Waits for at least one of them; `None` when all are null.
+    pub fn wait_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
+        self.wait_some_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn wait_some_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Vec<(usize, Status)>> {
+        self.wait_for(|state| some(state, all, &of))
+    }
+
+    /// Those that are over: none or several; `None` when all are null.
+    pub fn test_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
+        self.test_some_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_some_of<T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&mut T) -> &mut Pending,
+    ) -> Option<Vec<(usize, Status)>> {
+        self.try_for(|state| some(state, all, &of)).unwrap_or_else(|| Some(Vec::new()))
+    }
+
+    /// Waits for all of them.
+    pub fn wait_all(&self, pending: &mut [Pending]) -> Vec<Status> {
+        pending.iter_mut().map(|each| self.wait(each)).collect()
+    }
+
+    /// How all ended, if all have. Else none has changed. What may never be over counts as [`Self::wait`] says.
+    pub fn test_all(&self, pending: &mut [Pending]) -> Option<Vec<Status>> {
+        self.test_all_of(pending, |each| each)
+    }
+
+    /// The same of what `of` says is begun of each.
+    pub(super) fn test_all_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Vec<Status>> {
+        self.try_for(|state| {
+            let over = all.iter_mut().map(&of).all(|each| match each {
+                Pending::Null | Pending::Done(_) => true,
+                Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
+                Pending::FromAnybody(transfer, acknowledged) => {
+                    state.device.is_complete(transfer.request) || acknowledged.is_behind(state.device.gone())
+                }
+                Pending::Running(handle) => state.runs.is_over(*handle),
+            });
+            over.then(|| all.iter_mut().map(&of).filter_map(|each| state.poll(each)).collect())
+        })
+    }
+
+    /// Lets it go on without anybody who waits for it.
+    pub fn free(&self, pending: Pending) {
+        let mut state = self.lock();
+        match pending {
+            Pending::Null | Pending::Done(_) => {}
+            Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => state.orphans.push(transfer),
+            Pending::Running(handle) => state.runs.free(handle),
+        }
+    }
+
+    /// Asks for a message to be cancelled. It has to be waited for in any case, and its status says whether it was.
+    pub fn cancel(&self, pending: &Pending) -> Result<(), ErrorClass> {
+        match pending {
+            Pending::Null | Pending::Running(_) => Err(ErrorClass::Request),
+            Pending::Done(_) => Ok(()),
+            Pending::Transfer(transfer) | Pending::FromAnybody(transfer, _) => {
+                self.lock().device.cancel(transfer.request);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What was cancelled because it would never be over has failed.
+const fn unless_given_up(status: Status, given_up: bool) -> Status {
+    if given_up && status.cancelled { Status { error: Some(ErrorClass::ProcFailed), ..Status::EMPTY } } else { status }
+}
+
+/// One that is over. `Some(None)`: there was none to wait for.
+fn any<T>(state: &mut State, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Option<(usize, Status)>> {
+    let mut waiting = false;
+    for (index, each) in all.iter_mut().map(of).enumerate() {
+        if matches!(each, Pending::Null) {
+            continue;
+        }
+        waiting = true;
+        if let Some(status) = state.poll(each) {
+            return Some(Some((index, status)));
+        }
+    }
+    if waiting { None } else { Some(None) }
+}
+
+fn some<T>(
+    state: &mut State,
+    all: &mut [T],
+    of: impl Fn(&mut T) -> &mut Pending,
+) -> Option<Option<Vec<(usize, Status)>>> {
+    let mut active: Vec<_> =
+        all.iter_mut().map(of).enumerate().filter(|(_, each)| !matches!(each, Pending::Null)).collect();
+    if active.is_empty() {
+        return Some(None);
+    }
+    let active = active.iter_mut();
+    let over: Vec<_> = active.filter_map(|(index, each)| Some((*index, state.poll(each)?))).collect();
+    if over.is_empty() { None } else { Some(Some(over)) }
+}
