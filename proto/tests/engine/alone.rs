@@ -108,6 +108,7 @@ fn work_that_finds_no_place_is_handed_back() {
                 Ok(()) => ordered += 1,
                 Err(work) => break work,
             }
+            assert!(ordered < 1 << 20, "there is a place for any number");
         };
         told.send((ordered, refused)).unwrap();
     };
