@@ -70,14 +70,16 @@ impl Router {
     pub fn recv_each(&mut self, mut take: impl FnMut(PeerId, &[u8], Answering<'_>, &Cell<u64>) -> bool) -> usize {
         let answers = &mut Answers { router: self, to: Cell::new(NO_PEER), count: Cell::new(0) };
         let (mut total, goes_on) = (0, Cell::new(true));
-        let mut show = |to: &Cell<u16>, count: &Cell<u64>, from: PeerId, message: &[u8], answer: Answering<'_>| {
-            to.set(from.index);
+        let mut show = |count: &Cell<u64>, from: PeerId, message: &[u8], answer: Answering<'_>| {
             goes_on.set(take(from, message, answer, count));
             goes_on.get()
         };
         if !answers.router.turn.lone.is_empty() {
             let Answers { router, to, count } = &mut *answers;
-            let taken = router.recv_lone(|from, message, answer| show(to, count, from, message, answer));
+            let taken = router.recv_lone(|from, message, answer| {
+                to.set(from.index);
+                show(count, from, message, answer)
+            });
             total += usize::from(taken.is_some());
             answers.send();
         }
@@ -85,7 +87,8 @@ impl Router {
             let Answers { router, to, count } = &mut *answers;
             let mut run = |conn: &mut Conn, turn: &mut TurnContext, most| {
                 let id = conn.id;
-                conn.recv_run(turn, most, |message, answer| show(to, count, id, message, answer))
+                to.set(id.index);
+                conn.recv_run(turn, most, |message, answer| show(count, id, message, answer))
             };
             let Some(shown) = router.at_front(&mut run, |shown| *shown) else { break };
             total += shown as usize;
