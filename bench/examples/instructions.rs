@@ -350,7 +350,7 @@ type End<N> = (Endpoint<N>, PeerId);
 fn connected<N: Nic>((a, b): (N, N)) -> (End<N>, End<N>) {
     let at_b = b.caps().addr;
     let (mut a, mut b) =
-        (Endpoint::new(a, Config::default()), Endpoint::new(b, Config { seed: 1, ..Config::default() }));
+        (Endpoint::new(a, Config::default()), Endpoint::new(b, Config { seed: Some(1), ..Config::default() }));
     let to_b = a.connect(at_b).expect("both are on one path");
     loop {
         a.poll();

@@ -54,6 +54,8 @@ const BODY_MIN: usize = 64;
 const _: () = assert!(FULL_LEN + BODY_MIN + TAG_LEN <= Caps::MTU_MIN, "every driver's frames have that room");
 /// Everybody takes messages of this length: they are sent before a peer can say otherwise.
 const MESSAGE_MIN: usize = BODY_MIN - RECORD_LEN;
+/// Nobody takes longer messages, whatever is set.
+const MESSAGE_MAX: usize = i32::MAX as usize;
 /// Largest FIFO: half of what the credit field spans, so that the order of two limits is never in doubt.
 const RECV_FIFO_MAX: usize = (i16::MAX as usize) * CREDIT_UNIT as usize;
 
@@ -63,7 +65,7 @@ impl Path {
         let header = if plain { PLAIN_LEN } else { FULL_LEN };
         let frame_max = caps.mtu.min(header + u16::MAX as usize);
         let mtu = caps.mtu.min(MTU_MIN);
-        let own_message_max = config.message_max.max(MESSAGE_MIN);
+        let own_message_max = config.message_max.clamp(MESSAGE_MIN, MESSAGE_MAX);
         Self {
             frame_max,
             frame_safe: caps.mtu_safe,

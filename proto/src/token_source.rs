@@ -1,10 +1,12 @@
 //! What tokens and regions' keys are drawn from where there is no job key.
 
 use ring::hmac;
+use ring::rand::SystemRandom;
 use sidelane_nic::LinkAddr;
 
-/// 64 bits at a time: HMAC-SHA256 (RFC 2104) of a counter under a seed and an endpoint's address. The same two give the same numbers; who
-/// is shown some, as every stranger that says Hello is, learns nothing of the others, or of those of another endpoint of the process.
+/// 64 bits at a time: HMAC-SHA256 (RFC 2104) of a counter under a random key, or under a seed and an endpoint's address: the same two give
+/// the same numbers. Who is shown some, as every stranger that says Hello is, learns nothing of the others, or of those of another
+/// endpoint.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     key: hmac::Key,
@@ -12,10 +14,15 @@ pub(crate) struct TokenSource {
 }
 
 impl TokenSource {
-    /// The source of `seed` at `own`, an endpoint's address.
-    pub fn new(seed: u64, own: LinkAddr) -> Self {
-        let key = [&seed.to_le_bytes()[..], own.to_string().as_bytes()].concat();
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &key), drawn: 0 }
+    /// The source of `seed` at `own`, an endpoint's address; without a seed one that no other is like.
+    pub fn new(seed: Option<u64>, own: LinkAddr) -> Self {
+        let key = if let Some(seed) = seed {
+            let key = [&seed.to_le_bytes()[..], own.to_string().as_bytes()].concat();
+            hmac::Key::new(hmac::HMAC_SHA256, &key)
+        } else {
+            hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).expect("the system has random numbers")
+        };
+        Self { key, drawn: 0 }
     }
 
     /// The next number.
@@ -37,8 +44,9 @@ mod tests {
             let mut source = TokenSource::new(seed, LinkAddr::Shm { endpoint: node });
             std::array::from_fn::<u64, 100, _>(|_| source.draw())
         };
-        assert_eq!(numbers(7, 1), numbers(7, 1));
-        let all = [numbers(7, 1), numbers(7, 2), numbers(8, 1), numbers(1 << 63, 1)].concat();
-        assert_eq!(all.into_iter().collect::<HashSet<u64>>().len(), 400);
+        assert_eq!(numbers(Some(7), 1), numbers(Some(7), 1));
+        let seeded = [numbers(Some(7), 1), numbers(Some(7), 2), numbers(Some(8), 1), numbers(Some(1 << 63), 1)];
+        let all = [seeded.concat(), numbers(None, 1).into(), numbers(None, 1).into()].concat();
+        assert_eq!(all.into_iter().collect::<HashSet<u64>>().len(), 600);
     }
 }

@@ -108,7 +108,7 @@ fn server(name: &str) -> Option<(Endpoint<Pair>, String)> {
 fn endpoint(name: &str, own: &str) -> Result<Endpoint<Pair>, OpenError> {
     let mac = own.split('/').next().unwrap();
     let pair = Pair::open(&Device::new(format!("memif:{name},mac={mac}")))?;
-    Ok(Endpoint::new(pair, Config { seed: u64::from(std::process::id()), ..Config::default() }))
+    Ok(Endpoint::new(pair, Config::default()))
 }
 
 fn connected(endpoint: &mut Endpoint<Pair>) -> PeerId {

@@ -6,12 +6,12 @@ use sidelane_nic::{LinkAddr, Nic, TxSlot};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 fn small() -> Config {
-    Config { send_fifo: 4 << 10, recv_fifo: 4 << 10, peers_max: 10_000, seed: 1, ..Config::default() }
+    Config { send_fifo: 4 << 10, recv_fifo: 4 << 10, peers_max: 10_000, seed: Some(1), ..Config::default() }
 }
 
 fn endpoint(fabric: &Fabric, node: u32, config: Config, mtu: usize) -> Endpoint<MemNic> {
     let nic = fabric.nic_at(node, NodeConfig { mtu, mtu_safe: mtu, ..NodeConfig::default() });
-    Endpoint::new(nic, Config { seed: u64::from(node), ..config })
+    Endpoint::new(nic, Config { seed: Some(u64::from(node)), ..config })
 }
 
 /// Turns until `done`, which is shown who took part, each 10 µs after the last; the first endpoint takes part in all, the

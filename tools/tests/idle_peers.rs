@@ -16,7 +16,8 @@ fn an_idle_peer_costs_at_most_a_kibibyte_beside_its_fifos() {
     // What has to happen in virtual time may never.
     watch("it", SUITE_PATIENCE);
     let fabric = Fabric::new(1);
-    let endpoint = |seed| Endpoint::new(fabric.nic(NodeConfig::default()), Config { seed, ..Config::default() });
+    let endpoint =
+        |seed| Endpoint::new(fabric.nic(NodeConfig::default()), Config { seed: Some(seed), ..Config::default() });
     let mut hub = endpoint(0);
     let at = hub.nic().caps().addr;
     let before = resident_bytes();

@@ -181,10 +181,8 @@ fn poll_connected<N: Nic>(endpoint: &mut Endpoint<N>) -> Result<Option<PeerId>, 
     }
 }
 
-/// The defaults, and a seed of this process and moment: epochs of two runs must differ.
 pub(crate) fn config(sealing: Sealing) -> Config {
     Config {
-        seed: now_ns() ^ (u64::from(std::process::id()) << 40),
         // A measurement has a limit of its own: a machine that stands still for a while, as emulated ones do, ends none.
         keep_alive: Duration::from_millis(2_500),
         protection: match sealing {

@@ -130,7 +130,7 @@ impl OneSided {
 fuzz_target!(|input: &[u8]| {
     let fabric = Fabric::new(1);
     let node = || fabric.nic(NodeConfig { mtu: 512, mtu_safe: 512, ..Default::default() });
-    let config = |seed| Config { seed, send_fifo: 4096, recv_fifo: 4096, message_max: 1 << 16, ..Config::default() };
+    let config = |seed| Config { seed: Some(seed), send_fifo: 4096, recv_fifo: 4096, message_max: 1 << 16, ..Config::default() };
     let last = Rc::new(RefCell::new(Vec::new()));
     let (a, b, mut stranger) = (node(), node(), node());
     let (at_a, at_b) = (a.caps().addr, b.caps().addr);

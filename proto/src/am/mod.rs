@@ -285,6 +285,12 @@ impl<N: Nic, S> ActiveMessages<N, S> {
         &self.counters
     }
 
+    /// Counts of what found no room, messages, operations and requests: who tries again what was refused puts them back.
+    pub(crate) const fn refusals(&mut self) -> [&mut u64; 3] {
+        let [messages, operations] = self.endpoint.refusals();
+        [messages, operations, &mut self.counters.budget_stalls]
+    }
+
     /// The endpoint below.
     pub const fn endpoint(&self) -> &Endpoint<N> {
         &self.endpoint
@@ -358,8 +364,13 @@ impl<N: Nic, S> ActiveMessages<N, S> {
             if let Some(credit) = peer.budget.due() {
                 let head = Head { kind: Kind::Credit, has_credit: true, words: 0, handler: 0, room: 0 };
                 let put = |record: &mut [u8]| put_whole(record, head, Some(credit), &[], &[]);
+                let refused_before = *endpoint.refusals()[0];
                 match endpoint.send_record(peer.id, record_len(true, 0, 0), put) {
-                    Err(SendError::Full) => return true,
+                    Err(SendError::Full) => {
+                        // Nobody was: it is ours, and goes out with what is in the FIFO.
+                        *endpoint.refusals()[0] = refused_before;
+                        return true;
+                    }
                     Err(_) => {}
                     Ok(()) => {
                         peer.budget.on_told(Some(credit));

@@ -64,6 +64,7 @@ impl Conn {
     #[cold]
     pub(super) fn open(&mut self, turn: &mut TurnContext) {
         self.phase = if self.owed.has(Owed::CLOSE) { Phase::Closing } else { Phase::Open };
+        self.owed.remove(Owed::HELLO);
         self.path.settle();
         self.heard_at = turn.now;
         self.timers.set(Timer::Life, turn.now + turn.config.keep_alive);
@@ -280,6 +281,11 @@ impl Conn {
             Phase::Accepted { asked: true, give_up_at } if now >= give_up_at => self.gone(turn, GoneReason::NoAnswer),
             Phase::Accepted { asked: true, give_up_at } => {
                 self.owed.add(Owed::HELLO_ACK);
+                // Its Hello may be an earlier life's that somebody repeats, and with a key no Reset says so before long
+                // (`Self::handle_reset`).
+                if turn.job.is_some() {
+                    self.owed.add(Owed::HELLO);
+                }
                 let next = now + HELLO_INTERVAL.saturating_mul(1 << HELLO_BACKOFF_MAX);
                 self.timers.set(Timer::Life, next.min(give_up_at));
             }

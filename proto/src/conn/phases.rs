@@ -33,7 +33,7 @@ type Outcome = Result<(), String>;
 
 impl Stage {
     fn new(called: bool) -> Self {
-        Self::with(called, Config { seed: 1, ..Config::default() })
+        Self::with(called, Config { seed: Some(1), ..Config::default() })
     }
 
     fn with(called: bool, config: Config) -> Self {

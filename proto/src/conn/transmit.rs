@@ -131,6 +131,7 @@ impl Conn {
                 Some(Plan::Hello { len: self.path.hello_len(tries) })
             }
             Phase::Accepted { .. } if self.owed.has(Owed::HELLO_ACK) => Some(Plan::HelloAck),
+            Phase::Accepted { .. } if self.owed.has(Owed::HELLO) => Some(Plan::Hello { len: 0 }),
             Phase::Accepted { .. } if self.owed.has(Owed::PING) => Some(Plan::Ping),
             Phase::Gone if self.owed.has(Owed::RESET) => Some(Plan::Reset),
             _ => None,

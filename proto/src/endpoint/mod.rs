@@ -314,6 +314,12 @@ impl<N: Nic> Endpoint<N> {
         &self.router.turn.counters
     }
 
+    /// Counts of what found no room, messages and operations: who tries again what was refused puts them back.
+    pub(crate) const fn refusals(&mut self) -> [&mut u64; 2] {
+        let counters = &mut self.router.turn.counters;
+        [&mut counters.messages_refused, &mut counters.operations_refused]
+    }
+
     /// Connections held, including those that only linger.
     pub fn peers(&self) -> usize {
         self.router.peers.len()

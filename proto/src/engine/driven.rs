@@ -48,6 +48,8 @@ pub trait Turns {
     fn give_back(&mut self, event: Event);
     /// Sleeps.
     fn sleep(&mut self) -> io::Result<()>;
+    /// Runs `tries`, of what waits for room: no refusal of it is counted, since nobody is refused.
+    fn uncounted<R>(&mut self, tries: impl FnOnce(&mut Self) -> R) -> R;
 }
 
 impl<N: Nic + Send + 'static> Driven for Endpoint<N> {}
@@ -94,6 +96,13 @@ impl<N: Nic> Turns for Endpoint<N> {
 
     fn sleep(&mut self) -> io::Result<()> {
         self.wait_for_frames(None)
+    }
+
+    fn uncounted<R>(&mut self, tries: impl FnOnce(&mut Self) -> R) -> R {
+        let counts = self.refusals().map(|count| *count);
+        let result = tries(self);
+        self.refusals().into_iter().zip(counts).for_each(|(count, before)| *count = before);
+        result
     }
 
     #[inline]
@@ -150,6 +159,13 @@ impl<N: Nic, S> Turns for WithState<N, S> {
 
     fn sleep(&mut self) -> io::Result<()> {
         self.am.wait_for_frames()
+    }
+
+    fn uncounted<R>(&mut self, tries: impl FnOnce(&mut Self) -> R) -> R {
+        let counts = self.am.refusals().map(|count| *count);
+        let result = tries(self);
+        self.am.refusals().into_iter().zip(counts).for_each(|(count, before)| *count = before);
+        result
     }
 
     #[inline]

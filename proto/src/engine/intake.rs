@@ -123,12 +123,12 @@ impl Intake {
         let mut worked = false;
         backlogs.retain(|_, backlog| {
             while let Some(operation) = backlog.operation()
-                && self.begin(driven, shared, operation, &[])
+                && driven.uncounted(|driven| self.begin(driven, shared, operation, &[]))
             {
                 backlog.pop_operation();
                 worked = true;
             }
-            while self.retry_oldest(driven, shared, backlog) {
+            while driven.uncounted(|driven| self.retry_oldest(driven, shared, backlog)) {
                 backlog.pop();
                 worked = true;
             }

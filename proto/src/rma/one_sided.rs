@@ -211,6 +211,8 @@ impl OneSided {
                 Operation::Fetched { op, value } => {
                     if let Some(request) = self.finish(op) {
                         turn.events.push_back(Event::Fetched { op: Op { peer: from, number: request.number }, value });
+                        // Of a get too: memory that a peer shares may say something else than what was checked.
+                        request.end(&mut turn.rma.regions, &mut turn.events);
                     }
                     Ok(())
                 }

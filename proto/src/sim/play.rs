@@ -99,7 +99,7 @@ impl<'a> Game<'a> {
             send_fifo: self.scenario.fifo,
             recv_fifo: self.scenario.fifo,
             keep_alive: KEEP_ALIVE,
-            seed: self.rng.next_u64(),
+            seed: Some(self.rng.next_u64()),
             protection: self.scenario.protection,
             ..Config::default()
         };

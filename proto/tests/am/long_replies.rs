@@ -104,7 +104,7 @@ fn over_a_reliable_driver_long_replies_are_in_place_as_well() {
     let fabric = Fabric::new(1);
     let config = NodeConfig { rx_frames: 1 << 20, tx_frames: 8, ..mtu(1500) };
     let nodes = [1, 2].map(|seed| {
-        let endpoint = Endpoint::new(Reliable::new(fabric.nic(config)), Config { seed, ..fifos(1 << 14) });
+        let endpoint = Endpoint::new(Reliable::new(fabric.nic(config)), Config { seed: Some(seed), ..fifos(1 << 14) });
         ActiveMessages::new(endpoint, handlers())
     });
     let ([mut a, mut b], [mut of_a, mut of_b]) = (nodes, [State::default(), State::default()]);

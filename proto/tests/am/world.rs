@@ -39,7 +39,7 @@ pub fn mtu(mtu: usize) -> NodeConfig {
 
 /// FIFOs of `bytes`, or as small as the driver allows.
 pub fn fifos(bytes: usize) -> Config {
-    Config { send_fifo: bytes, recv_fifo: bytes, seed: 7, ..Config::default() }
+    Config { send_fifo: bytes, recv_fifo: bytes, seed: Some(7), ..Config::default() }
 }
 
 impl<S: Default> World<S> {
@@ -50,7 +50,7 @@ impl<S: Default> World<S> {
         let fabric = Fabric::new(seed);
         fabric.set_default_link(link);
         let node = |number: u64| {
-            let config = Config { seed: config.seed ^ seed << 8 ^ number, ..config };
+            let config = Config { seed: config.seed.map(|base| base ^ seed << 8 ^ number), ..config };
             ActiveMessages::new(Endpoint::new(fabric.nic(nic), config), handlers())
         };
         let (mut a, mut b) = (node(0), node(1));

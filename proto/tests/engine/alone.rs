@@ -43,6 +43,11 @@ fn a_peer_that_takes_nothing_keeps_no_other_waiting() {
         let (_, got) = fast.until("a message beside the slow peer", Face::recv);
         assert_eq!(got, number.to_le_bytes());
     }
+    // Whoever asked was refused by the port: that the engine tries again is no refusal.
+    let refused = |a: &mut Port<Endpoint<_>>| a.call(|endpoint| endpoint.counters().messages_refused).unwrap();
+    let before = refused(&mut a);
+    (0..100).for_each(|_| a.call(|_| ()).unwrap());
+    assert_eq!(refused(&mut a), before);
     let mut next = 0u64;
     slow.until("what waited", |slow| {
         while let Some((_, got)) = Face::recv(slow) {

@@ -95,7 +95,7 @@ fn whoever_ends_a_connection_that_the_peer_holds_for_open_tells_it() {
     for a_opens_first in [false, true] {
         let fabric = Fabric::new(3);
         let [(mut a, at_a), (mut b, at_b)] = [1 << 20, 1000].map(|message_max| {
-            side_with(&fabric, 8, Config { seed: message_max as u64, message_max, ..Config::default() })
+            side_with(&fabric, 8, Config { seed: Some(message_max as u64), message_max, ..Config::default() })
         });
         let (to_b, to_a) = (a.connect(at_b).unwrap(), b.connect(at_a).unwrap());
         a.send_owned(to_b, vec![1; 3000]).unwrap();
@@ -135,7 +135,7 @@ fn is_told_that_its_dial_was_given_up(protection: &str) {
     let fabric = Fabric::new(3);
     let protection = protection.parse().unwrap();
     let [(mut a, _), (mut b, at_b)] =
-        [1, 2].map(|seed| side_with(&fabric, 8, Config { seed, protection, ..Config::default() }));
+        [1, 2].map(|seed| side_with(&fabric, 8, Config { seed: Some(seed), protection, ..Config::default() }));
     let to_b = a.connect(at_b).unwrap();
     a.poll();
     b.poll();
@@ -149,7 +149,7 @@ fn is_told_that_its_dial_was_given_up(protection: &str) {
 fn whoever_only_answered_forgets_a_connection_that_ended_before_it_was_confirmed() {
     let fabric = Fabric::new(3);
     let [(mut a, _), (mut b, at_b)] = [1 << 20, 1000].map(|message_max| {
-        side_with(&fabric, 8, Config { seed: message_max as u64, message_max, ..Config::default() })
+        side_with(&fabric, 8, Config { seed: Some(message_max as u64), message_max, ..Config::default() })
     });
     let to_b = a.connect(at_b).unwrap();
     a.send_owned(to_b, vec![1; 3000]).unwrap();

@@ -28,7 +28,7 @@ fn side(fabric: &Fabric, seed: u64, fifo: usize) -> (Endpoint<Reliable>, LinkAdd
 }
 
 fn side_with_room(fabric: &Fabric, seed: u64, fifo: usize, tx_frames: usize) -> (Endpoint<Reliable>, LinkAddr) {
-    side_with(fabric, tx_frames, Config { seed, send_fifo: fifo, recv_fifo: fifo, ..Config::default() })
+    side_with(fabric, tx_frames, Config { seed: Some(seed), send_fifo: fifo, recv_fifo: fifo, ..Config::default() })
 }
 
 fn side_with(fabric: &Fabric, tx_frames: usize, config: Config) -> (Endpoint<Reliable>, LinkAddr) {

@@ -19,7 +19,7 @@ fn whoever_gives_its_driver_back_tells_its_peers() {
         if closes {
             b.endpoint.close(b.peer);
         }
-        let mut after = Endpoint::new(a_before.into_nic(), Config { seed: 9, ..Config::default() });
+        let mut after = Endpoint::new(a_before.into_nic(), Config::default());
         let [of_a, of_b] = turns(&mut after, &mut b.endpoint);
         assert_eq!(of_a, []);
         assert_eq!(b.endpoint.recv(|_, message| message == b"before"), Some(true));
@@ -37,7 +37,7 @@ fn whoever_gives_its_driver_back_tells_its_peers() {
 #[test]
 fn messages_to_an_endpoint_that_another_has_followed_end_the_connection() {
     let [a, mut b] = connected(7, 1 << 12);
-    let mut after = Endpoint::new(a.endpoint.into_nic(), Config { seed: 9, ..Config::default() });
+    let mut after = Endpoint::new(a.endpoint.into_nic(), Config::default());
     let mut told = 0;
     b.endpoint.nic_mut().rx_burst(64, |_, _| told += 1);
     assert_eq!(told, 1);
@@ -90,7 +90,7 @@ fn a_frame_to_an_earlier_connection_ends_no_later_one() {
     let mut late = Vec::new();
     let mut nic = a.endpoint.into_nic();
     nic.rx_burst(64, |frame, _| late.push(frame.to_vec()));
-    let mut after = Endpoint::new(nic, Config { seed: 9, ..Config::default() });
+    let mut after = Endpoint::new(nic, Config::default());
     let _ = turns(&mut after, &mut b.endpoint);
     let to_b = reach(&mut b.endpoint, &mut after);
     let (at, nic) = (after.nic().caps().addr, b.endpoint.nic_mut());
@@ -207,7 +207,7 @@ fn the_successor_of_one_that_died_is_met_at_once() {
     let mut b = Endpoint::new(ShmNic::open(&domain, Some(1)).unwrap(), patient);
     let patience = clock::monotonic() + Duration::from_millis(20_000);
     for life in 0..3 {
-        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), Config { seed: 100 + life, ..config });
+        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), config);
         let to_b = a.connect(LinkAddr::Shm { endpoint: 1 }).unwrap();
         let event = loop {
             a.poll();
@@ -239,7 +239,7 @@ fn whoever_connects_to_the_successor_of_one_that_died_gets_a_connection_to_it() 
     let patience = clock::monotonic() + Duration::from_millis(20_000);
     let mut before = None;
     for life in 0..3u64 {
-        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), Config { seed: 100 + life, ..config });
+        let mut a = Endpoint::new(ShmNic::open(&domain, Some(0)).unwrap(), config);
         // As soon as the driver knows.
         let to_a = loop {
             b.poll();

@@ -46,7 +46,7 @@ impl<N: Nic> Pair<N> {
         fabric.set_default_link(good_link());
         let node = |number| {
             let nic = fabric.nic_at(number, NodeConfig { mtu, mtu_safe: mtu, ..Default::default() });
-            Endpoint::new(wrap(nic), Config { seed: seed << 8 | u64::from(number), ..config })
+            Endpoint::new(wrap(nic), Config { seed: Some(seed << 8 | u64::from(number)), ..config })
         };
         let (mut a, b) = (node(0), node(1));
         let peer = a.connect(LinkAddr::Mem { node: 1 }).unwrap();

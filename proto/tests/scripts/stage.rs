@@ -64,7 +64,7 @@ impl Stage {
             host_delay: Some(Duration::from_micros(62)),
         };
         let mut one_by_one = false;
-        let mut config = Config { seed: 7, recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
+        let mut config = Config { seed: Some(7), recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
         for setting in settings {
             let (name, value) = setting.split_once('=').expect("NAME=VALUE");
             match name {

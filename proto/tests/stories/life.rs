@@ -58,7 +58,7 @@ fn what_has_come_of_a_peer_is_received_also_after_its_end() {
         world.pass(Duration::from_millis(10_000));
         assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::Silent }]);
         // Its successor has a place of its own.
-        world.start(0, NodeConfig::default(), Config { seed: 8, ..config() });
+        world.start(0, NodeConfig::default(), Config { seed: Some(8), ..config() });
         let (again, anew) = world.join(0, 1);
         world.send(0, again, b"successor");
         world.pass(Duration::from_millis(1));
@@ -90,6 +90,25 @@ fn an_idle_connection_lives_on() {
     world.send(0, peer, b"still here");
     world.pass(Duration::from_millis(1));
     assert_eq!(world.node(1).got, [(back, b"still here".to_vec())]);
+}
+
+/// Nothing tells the two apart but what their endpoints draw: settings are copied as they are.
+#[test]
+fn settings_used_again_make_another_life() {
+    let mut world = World::new(1, good_link());
+    let settings = Config::default();
+    (0..2).for_each(|_| _ = world.add(NodeConfig::default(), settings));
+    world.start_as(0, NodeConfig::default(), settings);
+    let (peer, _) = world.join(0, 1);
+    world.send(0, peer, b"first");
+    world.pass(Duration::from_millis(1));
+    world.crash(0);
+    world.start_as(0, NodeConfig::default(), settings);
+    let peer = world.connect(0, 1);
+    world.send(0, peer, b"second");
+    world.pass(Duration::from_millis(100));
+    let got: Vec<_> = world.node(1).got.iter().map(|(_, message)| &message[..]).collect();
+    assert_eq!(got, [&b"first"[..], b"second"]);
 }
 
 /// The new life connects by itself, or is connected to.

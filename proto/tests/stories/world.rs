@@ -70,10 +70,15 @@ impl World {
         number
     }
 
-    /// Begins a life at a node number, whatever was there before.
+    /// Begins a life at a node number, whatever was there before, with a seed of its own.
     pub fn start(&mut self, number: u32, nic: NodeConfig, config: Config) {
+        let life = self.now().as_nanos() << 8 | u64::from(number);
+        self.start_as(number, nic, Config { seed: config.seed.map(|seed| seed ^ life), ..config });
+    }
+
+    /// The same with just these settings.
+    pub fn start_as(&mut self, number: u32, nic: NodeConfig, config: Config) {
         let (tap, controls) = Tap::new(self.fabric.nic_at(number, nic));
-        let config = Config { seed: config.seed ^ (self.now().as_nanos() << 8 | u64::from(number)), ..config };
         let endpoint = Endpoint::new(tap, config);
         let node = Node { endpoint, controls, reads: true, got: Vec::new(), events: Vec::new() };
         self.nodes[number as usize] = Some(node);
@@ -199,7 +204,7 @@ impl World {
 
 /// Settings that repeat.
 pub fn config() -> Config {
-    Config { seed: 7, ..Config::default() }
+    Config { seed: Some(7), ..Config::default() }
 }
 
 pub fn addr(node: u32) -> LinkAddr {

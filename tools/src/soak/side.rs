@@ -127,7 +127,7 @@ enum Until {
 
 impl<'a, N: Nic> Side<'a, N> {
     fn new(args: &'a SideArgs, nic: N) -> Self {
-        let mut config = Config { seed: args.seed ^ u64::from(std::process::id()) << 32, ..Config::default() };
+        let mut config = Config::default();
         if let Some(millis) = args.keep_alive_ms {
             config.keep_alive = Duration::from_millis(millis);
         }

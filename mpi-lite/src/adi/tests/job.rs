@@ -44,18 +44,13 @@ impl Job {
         let fabric = Fabric::new(seed);
         fabric.set_default_link(link);
         let config = Config {
-            endpoint: sidelane_proto::Config {
-                seed: seed ^ 0x5eed,
-                send_fifo: 4 << 10,
-                recv_fifo: 8 << 10,
-                ..config.endpoint
-            },
+            endpoint: sidelane_proto::Config { send_fifo: 4 << 10, recv_fifo: 8 << 10, ..config.endpoint },
             ..*config
         };
-        let ports: Vec<_> = (0..size as u64)
+        let ports: Vec<_> = (0..size)
             .map(|number| {
-                let mut config = config;
-                config.endpoint.seed += number;
+                let seed = Some((seed ^ 0x5eed) + number as u64);
+                let config = Config { endpoint: sidelane_proto::Config { seed, ..config.endpoint }, ..config };
                 Port::new(fabric.nic(node), &config).expect("a driver that devices know")
             })
             .collect();

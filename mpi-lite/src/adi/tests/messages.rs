@@ -451,7 +451,7 @@ fn strangers_take_no_place_in_the_table_of_peers() {
     let mut job = Job::new(3, &Config { endpoint: full, ..small_limits() }, 1, LinkModel::default());
     let mut strangers: Vec<_> = (0..70u64)
         .map(|seed| {
-            let config = sidelane_proto::Config { seed, ..Config::default().endpoint };
+            let config = sidelane_proto::Config { seed: Some(seed), ..Config::default().endpoint };
             Endpoint::new(job.fabric.nic(NodeConfig::default()), config)
         })
         .collect();

@@ -398,7 +398,7 @@ impl<const RELIABLE: bool> Node<RELIABLE> {
             keep_alive: KEEP_ALIVE,
             connect_timeout: Duration::from_millis(40),
             message_max: if number == 1 { plan.longest } else { usize::MAX },
-            seed: u64::from(number) << 8 | u64::from(life),
+            seed: Some(u64::from(number) << 8 | u64::from(life)),
             ..Config::default()
         };
         let stream = Stream { from: number, to: 1 - number, number: number << 16 | life << 8 };

@@ -45,8 +45,13 @@ impl Ours {
     }
 
     pub fn on(nic: Clocked, seed: u64, congestion_control: bool) -> Self {
-        let config =
-            Config { send_fifo: 400 << 10, recv_fifo: 400 << 10, congestion_control, seed, ..Config::default() };
+        let config = Config {
+            send_fifo: 400 << 10,
+            recv_fifo: 400 << 10,
+            congestion_control,
+            seed: Some(seed),
+            ..Config::default()
+        };
         Self {
             endpoint: Endpoint::new(nic, config),
             outlets: Vec::new(),
