@@ -131,7 +131,7 @@ fn node(config: &Config) -> NodeConfig {
 fn devices(fabric: &Fabric, node: NodeConfig, hosts: &[u64], config: &Config, seed: u64) -> Vec<Device> {
     let ports = (0..hosts.len()).map(|rank| {
         let mut config = *config;
-        config.endpoint.seed = seed ^ rank as u64;
+        config.endpoint.seed = Some(seed ^ rank as u64);
         Port::new(fabric.nic(node), &config).expect("a driver that devices know")
     });
     let ports: Vec<Port> = ports.collect();
