@@ -367,7 +367,9 @@ fn connected<N: Nic>((a, b): (N, N)) -> (End<N>, End<N>) {
 
 fn connected_am<N: Nic>((a, b): (N, N)) -> ((am::Am<N>, PeerId), (am::Am<N>, PeerId)) {
     let at_b = b.caps().addr;
-    let end = |nic, seed| ActiveMessages::new(Endpoint::new(nic, Config { seed: Some(seed), ..Config::default() }), am::handlers());
+    let end = |nic, seed| {
+        ActiveMessages::new(Endpoint::new(nic, Config { seed: Some(seed), ..Config::default() }), am::handlers())
+    };
     let (mut a, mut b) = (end(a, 0), end(b, 1));
     let to_b = a.connect(at_b).expect("both are on one path");
     let (mut to_a, mut none) = (None, 0);

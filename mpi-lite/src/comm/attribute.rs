@@ -1,4 +1,4 @@
-//! Attributes: what a program hangs on communicators, windows and datatypes (MPI-4.1 7.7).
+//! Attributes: what a program hangs on communicators (MPI-4.1 7.7).
 
 use std::any::Any;
 use std::fmt;
@@ -96,7 +96,12 @@ impl<O> Attributes<O> {
     /// What a duplicate of `object` gets. On an error the values copied so far are the caller's to delete, with what it has
     /// of the new object.
     pub fn copied(&self, object: &O) -> (Self, Result<(), ErrorClass>) {
-        let all: Vec<_> = lock(&self.0).all.iter().map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect();
+        // One that is leaving is copied as long as there is no other one under its key.
+        let all: Vec<_> = {
+            let entries = lock(&self.0);
+            let newest = entries.all.iter().filter(|entry| !entries.is_replaced(entry));
+            newest.map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect()
+        };
         let copies = Self::new();
         let result = all.into_iter().try_for_each(|(key, value)| {
             if let Some(copy) = (key.0.copy)(object, &value)? {
@@ -139,9 +144,14 @@ impl<O> Entries<O> {
         self.set += 1;
         self.all.push(Entry { key, value, number: self.set, leaving: false });
     }
+
+    /// A newer value is under its key.
+    fn is_replaced(&self, entry: &Entry<O>) -> bool {
+        self.all.iter().any(|other| other.key == entry.key && other.number > entry.number)
+    }
 }
 
-/// A value that is being taken out. It stays if its callback refuses, or panics.
+/// A value that is being taken out. It stays if its callback refuses, or panics, unless another one has its key by then.
 struct Leaving<'a, O> {
     entries: &'a Mutex<Entries<O>>,
     number: u64,
@@ -150,7 +160,15 @@ struct Leaving<'a, O> {
 impl<O> Drop for Leaving<'_, O> {
     fn drop(&mut self) {
         let mut entries = lock(self.entries);
-        entries.all.iter_mut().filter(|entry| entry.number == self.number).for_each(|entry| entry.leaving = false);
+        let Some(place) = entries.all.iter().position(|entry| entry.number == self.number) else { return };
+        if entries.is_replaced(&entries.all[place]) {
+            let replaced = entries.all.remove(place);
+            // What is dropped may look at them.
+            drop(entries);
+            drop(replaced);
+        } else {
+            entries.all[place].leaving = false;
+        }
     }
 }
 
@@ -290,6 +308,36 @@ mod tests {
         all.copied(&object).1.unwrap();
         assert_eq!(all.delete(&object, &key), Ok(true));
         assert_eq!((&seen.lock().unwrap()[..], object.get(&made).is_some()), (&[true][..], true));
+    }
+
+    /// Its deletion is refused, and it is not what stands under its key any more.
+    #[test]
+    fn a_value_that_was_replaced_does_not_come_back() {
+        let (under, all) = (Arc::new(Mutex::new(None)), Arc::new(Attributes::<()>::new()));
+        let key = {
+            let (under, all) = (Arc::clone(&under), Arc::downgrade(&all));
+            Keyval::<()>::new(
+                |(), value| Ok(Some(Arc::clone(value))),
+                move |(), value| {
+                    if value.downcast_ref() != Some(&1) {
+                        return Ok(());
+                    }
+                    let key: Option<Keyval<()>> = lock(&under).clone();
+                    all.upgrade().unwrap().set(&(), &key.unwrap(), Arc::new(2))?;
+                    assert_eq!(all.upgrade().unwrap().copied(&()).0.0.into_inner().unwrap().all.len(), 1);
+                    Err(ErrorClass::Keyval)
+                },
+            )
+        };
+        *lock(&under) = Some(key.clone());
+        all.set(&(), &key, Arc::new(1)).unwrap();
+        assert_eq!(all.delete(&(), &key), Err(ErrorClass::Keyval));
+        let now = || all.get(&key).map(|value| *value.downcast_ref::<i32>().unwrap());
+        assert_eq!(now(), Some(2));
+        assert_eq!(all.delete(&(), &key), Ok(true));
+        assert_eq!(now(), None);
+        // The key names itself.
+        *lock(&under) = None;
     }
 
     #[test]

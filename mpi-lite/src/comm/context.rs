@@ -16,6 +16,15 @@ pub(super) enum Kind {
     Creation = 2,
     /// Partitioned messages.
     Partitioned = 3,
+    /// What the leaders of two groups agree on, with tags of the program's too (`MPI_Intercomm_create`).
+    Leaders = 4,
+}
+
+/// What some members of a communicator agree on, apart from the program's messages and from the other topics.
+#[derive(Clone, Copy)]
+pub(super) struct Topic {
+    pub kind: Kind,
+    pub tag: i32,
 }
 
 /// The ids in use here. A communicator's is the same in all its processes.
@@ -272,7 +281,7 @@ pub(super) const fn all(id: u32) -> Range<u32> {
     id * KINDS..(id + 1) * KINDS
 }
 
-const KINDS: u32 = 4;
+const KINDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::op::Op;
 use super::agreeing::{Agreeing, Key};
 use super::cartesian::{Cartesian, Side};
 use super::communicator::Topology;
-use super::context::{About, NOTHING, Offer, and};
+use super::context::{About, Kind, NOTHING, Offer, Topic, and};
 use super::graph::{DistGraph, Edge, Graph, Link};
 use super::info::Info;
 use super::local::Local;
@@ -65,21 +65,22 @@ impl Communicator {
         }
         let ranks = group.processes().iter().map(|process| self.0.group.rank_of(*process).expect("it is one of ours"));
         let (leader, others) = ranks.clone().next().map(|leader| (leader, ranks.skip(1))).expect("we are in it");
+        let topic = Topic { kind: Kind::Creation, tag };
         let and_all = |_: About, offer: Offer| {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
-                self.tell(&offer, leader, tag)?;
-                self.hear(&mut all, leader, tag)?;
+                self.tell(&offer, leader, topic)?;
+                self.hear(&mut all, leader, topic)?;
                 return Ok(all);
             }
             let mut heard = Ok(());
             for rank in others.clone() {
-                let one = self.hear(&mut next, rank, tag);
+                let one = self.hear(&mut next, rank, topic);
                 and(&mut all, if one.is_ok() { &next } else { &NOTHING });
                 heard = heard.and(one);
             }
             // The others wait for this, whatever it is; who is gone does not, and is missed by the next call.
-            others.clone().for_each(|rank| _ = self.tell(&all, rank, tag));
+            others.clone().for_each(|rank| _ = self.tell(&all, rank, topic));
             heard.map(|()| all)
         };
         let id = self.compound(|| self.agree_by(Key::Some { of: self.0.id, tag }, and_all))?;
@@ -95,7 +96,7 @@ impl Communicator {
     }
 
     fn intercomm_in_parts(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
-        let leads = self.0.rank == leader;
+        let (leads, topic) = (self.0.rank == leader, Topic { kind: Kind::Leaders, tag });
         let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
         // All have to know what their leaders tell this call from others by.
         let with_key = |there: Vec<u64>| {
@@ -104,7 +105,7 @@ impl Communicator {
             leaders.sort_unstable();
             [&[bridge.0.id.into(), tag as u64, leaders[0].into(), leaders[1].into()], &there[..]].concat()
         };
-        let heard = if leads { bridge.exchange(&here, other, tag).map(with_key) } else { Ok(Vec::new()) };
+        let heard = if leads { bridge.exchange(&here, other, topic).map(with_key) } else { Ok(Vec::new()) };
         let met = heard.is_ok();
         let side = self.spread(leader, heard).and_then(|heard| {
             let mut heard = heard.into_iter().map(|word| word as u32);
@@ -118,10 +119,10 @@ impl Communicator {
         });
         if side.is_err() && leads && met {
             // The other side waits for our offer.
-            bridge.refuse(other, tag);
+            bridge.refuse(other, topic);
         }
         let (key, remote, side) = side?;
-        let id = side.agree_between(key, leader, bridge, other, tag)?;
+        let id = side.agree_between(key, leader, bridge, other, topic)?;
         Ok(self.made_between(id, side, remote))
     }
 
@@ -132,11 +133,11 @@ impl Communicator {
     }
 
     /// What both sides' leaders tell each other: how much it is, and that.
-    fn exchange(&self, here: &[u64], other: u32, tag: i32) -> Result<Vec<u64>, ErrorClass> {
+    fn exchange(&self, here: &[u64], other: u32, topic: Topic) -> Result<Vec<u64>, ErrorClass> {
         let mut len = [0];
-        self.swap(&[here.len() as u64], &mut len, other, tag)?;
+        self.swap(&[here.len() as u64], &mut len, other, topic)?;
         let mut there = vec![0; len[0] as usize];
-        self.swap(here, &mut there, other, tag)?;
+        self.swap(here, &mut there, other, topic)?;
         Ok(there)
     }
 
@@ -283,12 +284,12 @@ impl Communicator {
     }
 
     /// Offers the other side's leader nothing, who waits for an offer.
-    fn refuse(&self, other: u32, tag: i32) {
-        let _ = self.swap(&NOTHING, &mut { NOTHING }, other, tag);
+    fn refuse(&self, other: u32, topic: Topic) {
+        let _ = self.swap(&NOTHING, &mut { NOTHING }, other, topic);
     }
 
     /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
-    fn agree_between(&self, key: Key, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<u32, ErrorClass> {
+    fn agree_between(&self, key: Key, leader: u32, bridge: &Self, other: u32, topic: Topic) -> Result<u32, ErrorClass> {
         let leads = self.0.rank == leader;
         self.agree_by(key, |about, mut offer| {
             let here = self.allreduce_in_place(&mut offer, &Op::Band);
@@ -296,7 +297,7 @@ impl Communicator {
             if leads {
                 let mut there = NOTHING;
                 // The other side waits for it also when there is nothing to offer.
-                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, tag);
+                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic);
                 and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
             here?;
@@ -304,7 +305,7 @@ impl Communicator {
             let told = self.broadcast(&mut offer, leader);
             if told.is_err() && goes_on {
                 // Who has told its group comes back for the rest.
-                bridge.refuse(other, tag);
+                bridge.refuse(other, topic);
             }
             told?;
             heard.map(|()| offer)
@@ -350,10 +351,9 @@ impl Drop for Part<'_> {
     }
 }
 
-/// What two sides of an intercommunicator tell each other, apart from programs' tags in [`Communicator::create_group`],
-/// which there is none of between groups.
-const AGREE: i32 = 0;
-const MERGE: i32 = 1;
+/// What two sides of an intercommunicator tell each other: [`Communicator::create_group`], whose tags are the program's, is not for those.
+const AGREE: Topic = Topic { kind: Kind::Creation, tag: 0 };
+const MERGE: Topic = Topic { kind: Kind::Creation, tag: 1 };
 
 /// In place of a length, which is far less: the leader has not heard from the other side, and why.
 const fn unheard(class: ErrorClass) -> u64 {

@@ -84,10 +84,13 @@ impl DistGraph {
     /// Whom this rank, of `size`, receives from and sends to, as it says itself. `weighted` is whether weights mean anything.
     pub fn adjacent(
         size: u32,
-        sources: Vec<Edge>,
-        destinations: Vec<Edge>,
+        mut sources: Vec<Edge>,
+        mut destinations: Vec<Edge>,
         weighted: bool,
     ) -> Result<Self, GraphError> {
+        if !weighted {
+            sources.iter_mut().chain(&mut destinations).for_each(|edge| edge.weight = 1);
+        }
         let stranger = sources.iter().chain(&destinations).find(|edge| edge.rank >= size);
         match stranger {
             Some(edge) => Err(GraphError::Rank(edge.rank)),
@@ -104,11 +107,9 @@ impl DistGraph {
         }
         let into = links.iter().filter(|link| link.destination == rank);
         let out = links.iter().filter(|link| link.source == rank);
-        Ok(Self {
-            sources: into.map(|link| Edge { rank: link.source, weight: link.weight }).collect(),
-            destinations: out.map(|link| Edge { rank: link.destination, weight: link.weight }).collect(),
-            weighted,
-        })
+        let sources = into.map(|link| Edge { rank: link.source, weight: link.weight }).collect();
+        let destinations = out.map(|link| Edge { rank: link.destination, weight: link.weight }).collect();
+        Self::adjacent(size, sources, destinations, weighted)
     }
 
     /// Whom this rank receives from.
@@ -154,7 +155,8 @@ mod tests {
         assert_eq!((middle.destinations(), middle.is_weighted()), (&[edge(1, 7)][..], true));
         let first = DistGraph::of_links(3, 0, &links, true).unwrap();
         assert_eq!((first.sources(), first.destinations()), (&[][..], &[edge(1, 5), edge(1, 8)][..]));
-        assert!(!DistGraph::of_links(3, 0, &links, false).unwrap().is_weighted());
+        let unweighted = DistGraph::of_links(3, 0, &links, false).unwrap();
+        assert_eq!((unweighted.destinations(), unweighted.is_weighted()), (&[edge(1, 1), edge(1, 1)][..], false));
         assert_eq!(DistGraph::of_links(2, 0, &links, true), Err(GraphError::Rank(2)));
         assert_eq!(DistGraph::adjacent(2, vec![edge(2, 1)], vec![], false), Err(GraphError::Rank(2)));
     }

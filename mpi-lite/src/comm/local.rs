@@ -152,7 +152,7 @@ impl State {
         self.runs.add(run)
     }
 
-    /// The first of tags for so many partitions, which nobody else of this process has now.
+    /// The first of tags for so many partitions.
     pub fn partition_tags(&mut self, partitions: usize) -> i32 {
         let first = partitioned::tag(-1, self.partitions);
         self.partitions = (self.partitions + partitions) % partitioned::TAGS;

@@ -23,10 +23,17 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        self.check(all.len() == data.len() * around.sources.len())?;
-        let from = Blocks::Equal(bytes::<T>(data.len()));
+        let count = self.each_of(all.len(), around.sources.len())?;
+        let from = Blocks::Equal(bytes::<T>(count));
         let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
         run(Prepared::exchange(call, data, all))
+    }
+
+    /// Elements of each of so many equal blocks.
+    fn each_of(&self, len: usize, blocks: usize) -> Result<usize, ErrorClass> {
+        let each = len.checked_div(blocks).unwrap_or(0);
+        self.check(len == each * blocks)?;
+        Ok(each)
     }
 
     pub(super) fn prepare_neighbor_alltoall<T: Equivalence, R>(
@@ -36,12 +43,10 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
-        let (sources, destinations) = (around.sources.len(), around.destinations().len());
-        // Who sends to nobody can't tell how much it receives but by its room.
-        let count = data.len().checked_div(destinations).or(all.len().checked_div(sources)).unwrap_or(0);
-        self.check(data.len() == count * destinations && all.len() == count * sources)?;
-        let blocks = Blocks::Equal(bytes::<T>(count));
-        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: blocks, from: blocks };
+        // What goes and what comes are the same only where all ranks do the same (MPI-4.1 8.6).
+        let to = Blocks::Equal(bytes::<T>(self.each_of(data.len(), around.destinations().len())?));
+        let from = Blocks::Equal(bytes::<T>(self.each_of(all.len(), around.sources.len())?));
+        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to, from };
         run(Prepared::exchange(call, data, all))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::adi::{self, Device, Envelope, Incoming, Message, Outgoing, Pattern};
 use crate::datatype::Datatype;
 
-use super::context::Kind;
+use super::context::{Kind, Topic};
 use super::local::State;
 use super::pending::{Memory, Packed, Pending, Stage, Transfer};
 use super::{Communicator, Destination, Equivalence, ErrorClass, Source, Status};
@@ -241,9 +241,9 @@ impl Communicator {
     }
 
     /// Sends what members of this communicator agree on, apart from its program's messages.
-    pub(super) fn tell<T: Equivalence>(&self, data: &[T], rank: u32, tag: i32) -> Result<(), ErrorClass> {
-        let (process, envelope) = self.envelope(rank, tag)?;
-        let envelope = Envelope { context: self.context(Kind::Creation), ..envelope };
+    pub(super) fn tell<T: Equivalence>(&self, data: &[T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
+        let (process, envelope) = self.envelope(rank, topic.tag)?;
+        let envelope = Envelope { context: self.context(topic.kind), ..envelope };
         // SAFETY: `data` is borrowed until this returns, which it does when the send is over.
         let (bytes, stage) = unsafe { outgoing(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype()) }?;
         let begin = |device: &mut Device| {
@@ -254,10 +254,10 @@ impl Communicator {
     }
 
     /// Receives what [`Self::tell`] sends, of this length.
-    pub(super) fn hear<T: Equivalence>(&self, room: &mut [T], rank: u32, tag: i32) -> Result<(), ErrorClass> {
+    pub(super) fn hear<T: Equivalence>(&self, room: &mut [T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
         // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
-        let mut pending = unsafe { self.start_hear(room, rank, tag) }?;
-        self.0.local.wait(&mut pending).ok().map(drop)
+        let pending = unsafe { self.start_hear(room, rank, topic) }?;
+        self.heard(pending, size_of_val(room))
     }
 
     /// Both at once, with one other rank.
@@ -266,24 +266,35 @@ impl Communicator {
         data: &[T],
         room: &mut [T],
         rank: u32,
-        tag: i32,
+        topic: Topic,
     ) -> Result<(), ErrorClass> {
         // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
-        let mut pending = unsafe { self.start_hear(room, rank, tag) }?;
-        let told = self.tell(data, rank, tag);
+        let pending = unsafe { self.start_hear(room, rank, topic) }?;
+        let told = self.tell(data, rank, topic);
         if told.is_err() {
             self.0.local.cancel(&pending)?;
         }
-        let heard = self.0.local.wait(&mut pending).ok().map(drop);
+        let heard = self.heard(pending, size_of_val(room));
         told.and(heard)
+    }
+
+    /// A message of another length belongs to another call, whose ranks have the same tag for two things.
+    fn heard(&self, mut pending: Pending, len: usize) -> Result<(), ErrorClass> {
+        let heard = self.0.local.wait(&mut pending).ok()?;
+        if heard.cancelled || heard.bytes == len { Ok(()) } else { Err(ErrorClass::Other) }
     }
 
     /// # Safety
     ///
     /// `room` is not touched until the receive is over.
-    unsafe fn start_hear<T: Equivalence>(&self, room: &mut [T], rank: u32, tag: i32) -> Result<Pending, ErrorClass> {
-        let pattern = self.pattern(Source::Rank(rank), Some(tag))?;
-        let pattern = Pattern { context: self.context(Kind::Creation), ..pattern };
+    unsafe fn start_hear<T: Equivalence>(
+        &self,
+        room: &mut [T],
+        rank: u32,
+        topic: Topic,
+    ) -> Result<Pending, ErrorClass> {
+        let pattern = self.pattern(Source::Rank(rank), Some(topic.tag))?;
+        let pattern = Pattern { context: self.context(topic.kind), ..pattern };
         // SAFETY: as the caller says.
         let (room, stage) = unsafe { incoming(room.as_mut_ptr().cast(), room.len(), &T::datatype()) }?;
         Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv(pattern, room), stage }))

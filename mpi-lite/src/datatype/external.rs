@@ -33,6 +33,7 @@ impl Datatype {
         count: usize,
         out: &mut [u8],
     ) -> Result<usize, ExternalError> {
+        self.check(memory.len(), origin, count)?;
         let mut rest = &mut out[..];
         self.each_number(origin, count, |number, form, at, kind| {
             let bytes = memory.get(at..at + number.size()).ok_or(OutOfBounds)?;
@@ -53,6 +54,7 @@ impl Datatype {
         count: usize,
         packed: &[u8],
     ) -> Result<usize, ExternalError> {
+        self.check(memory.len(), origin, count)?;
         let mut rest = packed;
         self.each_number(origin, count, |number, form, at, _| {
             let bytes = memory.get_mut(at..at + number.size()).ok_or(OutOfBounds)?;
@@ -71,7 +73,9 @@ impl Datatype {
         mut each: impl FnMut(Number, Form, usize, Predefined) -> Result<(), ExternalError>,
     ) -> Result<(), ExternalError> {
         let mut result = Ok(());
-        for index in 0..count as isize {
+        // Elements without data may be of any number.
+        let count = if self.size() == 0 { 0 } else { count as isize };
+        for index in 0..count {
             self.0.map.elements.visit(index * self.extent(), &mut |kind, at| {
                 let numbers = match kind.repr() {
                     Repr::One(number) => [(number, 0), (number, kind.size())],

@@ -58,7 +58,8 @@ impl Map {
             (None, Some(Bounds { low, high })) => {
                 let span = high.checked_sub(low).ok_or(Overflow)? as usize;
                 let extent = span.checked_next_multiple_of(self.alignment).ok_or(Overflow)?;
-                Ok(Bounds { low, high: low.checked_add_unsigned(extent).ok_or(Overflow)? })
+                let extent = isize::try_from(extent).map_err(|_| Overflow)?;
+                Ok(Bounds { low, high: low.checked_add(extent).ok_or(Overflow)? })
             }
         }
     }

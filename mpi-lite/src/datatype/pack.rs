@@ -114,7 +114,7 @@ impl Datatype {
         self.pack_size(count).expect("memory holds no more than addresses can say").saturating_sub(position)
     }
 
-    fn check(&self, len: usize, origin: usize, count: usize) -> Result<(), OutOfBounds> {
+    pub(super) fn check(&self, len: usize, origin: usize, count: usize) -> Result<(), OutOfBounds> {
         self.pack_size(count).map_err(|Overflow| OutOfBounds)?;
         let (low, high) = self.span(count).map_err(|Overflow| OutOfBounds)?;
         let low = origin.checked_add_signed(low).ok_or(OutOfBounds)?;

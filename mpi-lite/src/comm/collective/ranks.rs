@@ -383,7 +383,7 @@ impl Ranks {
     /// all ranks.
     pub fn next_repeated_tag(&mut self) -> i32 {
         self.repeated = self.repeated.wrapping_add(1);
-        // There are fewer at the same time than tags.
+        // Which of them live is each rank's own business, so none is left out that is in use (README, "What is not supported").
         REPEATED - (self.repeated & TAGS) as i32
     }
 }

@@ -33,8 +33,8 @@ pub const fn tag(first: i32, partition: usize) -> i32 {
     -1 - (below % TAGS) as i32
 }
 
-/// Negative tags but the one that no message has (`adi::Envelope`). They come again when as many partitions of one sender were made:
-/// then those of the first are long over.
+/// Negative tags but the one that no message has (`adi::Envelope`). They come again when as many partitions of one sender were made, which
+/// a pair that lives so long must not be begun after (README, "What is not supported").
 pub const TAGS: usize = i32::MAX as usize;
 
 #[cfg(test)]

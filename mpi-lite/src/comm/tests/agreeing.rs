@@ -88,7 +88,7 @@ fn threads_make_them_in_another_order_than_other_ranks_do() {
             }
         };
         let between = || {
-            let made = (0..ROUNDS).map(|_| half.intercomm(0, &world, if left { 2 } else { 0 }, 4).unwrap());
+            let made = (0..ROUNDS).map(|_| half.intercomm(0, &world, if left { 2 } else { 0 }, 3).unwrap());
             made.for_each(|between| between.dup().unwrap().merge(left).unwrap().barrier().unwrap());
         };
         if rank == 0 {

@@ -191,6 +191,23 @@ fn graphs_know_their_neighbors_whoever_told_of_them() {
         assert_eq!(got, graph.sources().iter().map(|edge| 100 + edge.rank).collect::<Vec<_>>());
         assert_eq!(comm.neighbor_allgather(&[1u8], &mut [0]), Err(ErrorClass::Topology));
 
+        // A path, whose steps are of different lengths: what a rank sends and what it receives have nothing to do with each other.
+        let path = if comm.rank() == 0 { &links[..2] } else { &[] };
+        let path = comm.dist_graph(path, false).unwrap();
+        let Topology::DistGraph(graph) = path.topology() else { panic!("it is a graph") };
+        assert!(graph.sources().iter().chain(graph.destinations()).all(|edge| edge.weight == 1));
+        let (goes, comes): (&[u32], &[u32]) = match comm.rank() {
+            0 => (&[1, 2, 3], &[]),
+            1 => (&[4, 5], &[1, 2, 3]),
+            _ => (&[], &[4, 5]),
+        };
+        let mut got = vec![0; comes.len()];
+        path.neighbor_allgather(goes, &mut got).unwrap();
+        assert_eq!(got, comes);
+        got.fill(0);
+        path.neighbor_alltoall(goes, &mut got).unwrap();
+        assert_eq!(got, comes);
+
         let whole = comm.graph(&[1, 2], &[1, 0]).unwrap();
         assert_eq!(whole.is_none(), comm.rank() == 2);
         if let Some(whole) = whole {

@@ -219,6 +219,9 @@ fn what_exceeds_the_address_space_is_refused() {
     assert_eq!(Datatype::subarray(&[1 << 40; 3], &[1; 3], &[0; 3], Order::C, &int), overflow);
     let spread = Datatype::hindexed(&[1, 1], &[isize::MIN, isize::MAX - 4], &int);
     assert_eq!(spread, overflow);
+    // Only what the extent is rounded up to is too long.
+    let [short, byte] = [Predefined::Short, Predefined::Byte].map(Datatype::from);
+    assert_eq!(Datatype::structure(&[1, 1], &[-(1 << 62), (1 << 62) - 2], &[short, byte]), overflow);
 }
 
 /// Blocks and grids may reach beyond what can be counted: the array does not.
@@ -293,6 +296,10 @@ fn external_numbers_have_the_sizes_and_bytes_of_the_standard() {
         assert_eq!(back, bytes, "{}", kind.name());
         Ok(out)
     };
+    let (nothing, many) = (Datatype::contiguous(0, &Predefined::Int.into()).unwrap(), isize::MAX as usize);
+    assert_eq!(nothing.pack_external(&[], 0, many, &mut []), Ok(0), "at once");
+    let int = Datatype::from(Predefined::Int);
+    assert_eq!(int.pack_external(&[0; 4], 0, many + 2, &mut [0; 4]), Err(OutOfBounds.into()));
     assert_eq!(external(Predefined::Long, &(-2i64).to_ne_bytes()), Ok(vec![0xff, 0xff, 0xff, 0xfe]));
     assert_eq!(external(Predefined::UnsignedLong, &258u64.to_ne_bytes()), Ok(vec![0, 0, 1, 2]));
     assert_eq!(external(Predefined::Wchar, &0x20acu32.to_ne_bytes()), Ok(vec![0x20, 0xac]));

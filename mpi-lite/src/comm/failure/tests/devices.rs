@@ -32,7 +32,7 @@ impl Job {
         config.endpoint.connect_timeout = Duration::from_millis(20);
         let ports: Vec<_> = (0..size as u64)
             .map(|number| {
-                config.endpoint.seed = seed ^ number << 32;
+                config.endpoint.seed = Some(seed ^ number << 32);
                 Port::new(fabric.nic(NodeConfig::default()), &config).unwrap()
             })
             .collect();

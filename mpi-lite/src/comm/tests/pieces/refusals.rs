@@ -48,9 +48,9 @@ fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
         assert_eq!(ring.neighbor_alltoall_varying(&data, &mut room, &[2, 1], &[2, 2]), Err(ErrorClass::Count));
         assert_eq!(ring.neighbor_alltoall_varying(&data, &mut room, &[2, 2], &[4]), Err(ErrorClass::Count));
         assert_eq!(ring.neighbor_allgather_varying(&data, &mut room, &[2, 1]), Err(ErrorClass::Count));
-        assert_eq!(ring.neighbor_allgather(&data, &mut room), Err(ErrorClass::Count));
+        assert_eq!(ring.neighbor_allgather(&data, &mut room[..3]), Err(ErrorClass::Count));
         assert_eq!(ring.neighbor_alltoall(&data[..3], &mut room), Err(ErrorClass::Count));
-        assert_eq!(ring.neighbor_alltoall(&data, &mut room[..2]), Err(ErrorClass::Count));
+        assert_eq!(ring.neighbor_alltoall(&data, &mut room[..3]), Err(ErrorClass::Count));
         let mut counts = [2, 2];
         counts[rank] = 1;
         assert_eq!(comm.alltoall_varying(&data, &mut room[..3], &[2, 2], &counts), Err(ErrorClass::Count));
