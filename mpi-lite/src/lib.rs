@@ -13,9 +13,8 @@
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `datatype`, `op`, `coll`, `comm`, `giving_way` |
 //! | `window` | one-sided communication of slices: windows whose epochs are guards | `adi`, `datatype`, `op`, `comm`, `rma` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
-//! | `capi` | the C interface, MPI's standard ABI | all of these |
 //!
-//! A module uses what its row names, and nothing else of this crate. What has no file yet is planned.
+//! A module uses what its row names, and nothing else of this crate.
 
 #![deny(unsafe_code)]
 
@@ -44,6 +43,11 @@ pub mod rma;
 pub mod window;
 #[cfg(not(loom))]
 pub mod world;
+
+/// The README's program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// What loom's models are of. The rest stands on crates that have none of it under loom.
 #[cfg(all(loom, test))]

@@ -4,14 +4,16 @@ use sidelane_nic::time::Duration;
 
 use crate::seal::Protection;
 
-/// Settings of an [`crate::Endpoint`]. Both sides tell each other theirs when they connect.
+/// Settings of an [`crate::Endpoint`]. Of these the two sides of a connection tell each other how long messages may be, and by their
+/// credit how long the receive FIFO is.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Bytes of the send FIFO kept for each peer, at most 2 GiB.
     pub send_fifo: usize,
-    /// Bytes of the receive FIFO kept for each peer; what a peer may send beyond what was taken.
+    /// Bytes of the receive FIFO kept for each peer; what a peer may send beyond what was taken. At least two of the driver's frames,
+    /// and at most 2 MiB - 64, which is half of what credit can tell: more or less counts as that.
     pub recv_fifo: usize,
-    /// Peers that an endpoint holds at most.
+    /// Peers that an endpoint holds at most; never more than 65,535.
     pub peers_max: usize,
     /// How long an endpoint that connects waits for an answer.
     pub connect_timeout: Duration,

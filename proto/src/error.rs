@@ -2,6 +2,8 @@
 
 use sidelane_nic::LinkError;
 
+use crate::wire::NO_PEER;
+
 /// Why a message was not taken. Nothing of it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
@@ -29,8 +31,8 @@ pub struct Refused {
 /// Why a connection was not begun.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The endpoint holds [`crate::Config::peers_max`] peers.
-    #[error("this endpoint holds its {0} peers already; raise `peers_max`")]
+    /// The endpoint holds [`crate::Config::peers_max`] peers, or 65,535, which is all that it can.
+    #[error("this endpoint holds its {0} peers already{more}", more = if *.0 < usize::from(NO_PEER) { "; raise `peers_max`" } else { ", the most that one can hold" })]
     TableFull(usize),
     /// The driver knows no way there.
     #[error(transparent)]

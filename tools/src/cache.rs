@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// `$XDG_CACHE_HOME/sidelane`, or where that is by default; `None` for a user without a home.
 pub fn folder() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // Relative ones count as unset (XDG Base Directory Specification).
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|cache| cache.join("sidelane"))
 }

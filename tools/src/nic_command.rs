@@ -86,6 +86,19 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
         tell!("error: {named} was named; name two or three drivers of one kind that reach each other");
         return 1;
     };
+    if let [_, _, _, fourth, ..] = nics {
+        tell!("error: {fourth} would not be tested; name two or three drivers");
+        return 1;
+    }
+    // Sockets and domains have numbers for whoever asks for none.
+    let numbered = |nic: &&Spec| matches!(nic, Spec::Uring { .. } | Spec::Xdp { .. });
+    let again = |nic: &&Spec| nics.iter().filter(|other| other == nic).count() > 1;
+    if let Some(twice) = nics.iter().filter(numbered).find(again) {
+        tell!(
+            "error: {twice} was named twice; two on one interface need numbers of their own: write `,endpoint=1` behind one of them"
+        );
+        return 1;
+    }
     if let Some(other) = nics.iter().find(|nic| discriminant(*nic) != discriminant(first)) {
         tell!("error: {other} is of another kind than {first}; name two or three drivers of one kind");
         return 1;

@@ -179,7 +179,8 @@ pub fn driver(spec: &Spec) -> &'static str {
 
 /// `$XDG_CONFIG_HOME/sidelane/tuning.json`, or where that is by default; `None` for a user without a home.
 pub fn usual_file() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // Relative ones count as unset (XDG Base Directory Specification).
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
     Some(config.join("sidelane/tuning.json"))
 }

@@ -86,7 +86,7 @@ impl<N: Nic> Endpoint<N> {
             self.end_of_link(id.index);
         }
         if !self.router.has_room(to) {
-            return Err(ConnectError::TableFull(self.router.turn.config.peers_max));
+            return Err(ConnectError::TableFull(self.router.turn.config.peers_max.min(usize::from(NO_PEER))));
         }
         let link = self.nic.link(to)?;
         self.nic.confirm(link);

@@ -60,9 +60,9 @@ pub struct Options {
     pub spin: bool,
 }
 
-/// The engine's thread is no more: it panicked.
+/// The engine has ended with this endpoint: there was a panic, or its port is gone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the engine's thread has ended: {0}")]
+#[error("the engine has ended with this endpoint: {0}")]
 pub struct Ended(pub String);
 
 /// Why a connection was not begun.

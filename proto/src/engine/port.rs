@@ -23,7 +23,8 @@ use super::{ConnectError, Ended, Engine};
 use crate::{Counters, Endpoint, Event, PeerId, Refused, RmaError, SendError};
 
 /// What one thread of the application has of an endpoint that an engine drives. Dropping it ends that: the engine takes what was
-/// ordered before, and peers find out by their time-outs, as with an endpoint that is dropped.
+/// ordered before, and peers find out by their time-outs, as with an endpoint that is dropped. What they have not acknowledged by then may
+/// be lost: [`Self::close`] each, and go on until [`Event::Closed`], to have it arrive.
 ///
 /// As with an endpoint, what was sent leaves with `flush` or `wait` at the latest; an engine that is awake needs neither.
 /// When the engine has panicked, `send` says `NoPeer`, and everything that can says why.
@@ -95,7 +96,7 @@ impl<D: Driven> Port<D> {
         Ok(())
     }
 
-    /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends the engine.
+    /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends this endpoint.
     pub fn call<R: Send + 'static>(&mut self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, Ended> {
         let result = self.call_any(Box::new(move |driven| Box::new(work(driven))))?;
         Ok(*result.downcast().expect("it is what the work gave"))

@@ -13,7 +13,7 @@ pub struct Region {
     pub(crate) generation: u32,
 }
 
-/// What a peer may do with a region.
+/// What a peer may do with a region. Whoever has its key may signal it (`Endpoint::signal`), whatever the key allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rights(u8);
 

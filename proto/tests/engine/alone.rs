@@ -272,7 +272,7 @@ fn a_panic_on_the_engine_is_an_error_to_the_application() {
     let (to_b, to_a) = join(&mut a, &mut b);
     let sender = a.sender();
     let ended = a.call::<()>(|_| panic!("as ordered")).unwrap_err();
-    assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
+    assert_eq!(ended.to_string(), "the engine has ended with this endpoint: as ordered");
     assert_eq!((a.send(to_b, b"?"), sender.send(to_b, b"?")), (Err(SendError::NoPeer), Err(SendError::NoPeer)));
     assert!(a.run(|_| ()).is_err() && sender.run(|_| ()).is_err());
     let give_up = clock::monotonic() + PATIENCE;

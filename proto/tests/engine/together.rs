@@ -155,7 +155,7 @@ fn a_panic_on_one_endpoint_leaves_the_others() {
     let domain = Domain::new();
     let (engine, mut a, mut b) = two_drivers(&domain);
     let ended = a.ours.call::<()>(|_| panic!("as ordered")).unwrap_err();
-    assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
+    assert_eq!(ended.to_string(), "the engine has ended with this endpoint: as ordered");
     let event = a.other.until("the other side", |other| other.poll_event());
     assert!(matches!(event, Event::Gone { peer, .. } if peer == a.to_ours), "{event:?}");
     for round in 0..20 {
@@ -190,7 +190,7 @@ fn a_panic_after_the_panic_is_told_all_the_same_and_leaves_the_others() {
         panic!("as ordered")
     });
     let ended = ended.unwrap_err();
-    assert_eq!(ended.to_string(), "the engine's thread has ended: as ordered");
+    assert_eq!(ended.to_string(), "the engine has ended with this endpoint: as ordered");
     let patience = std::time::Duration::from_nanos(PATIENCE.as_nanos());
     assert_eq!(came.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected));
     assert_eq!(fragile.stop().err(), Some(ended));

@@ -149,6 +149,8 @@ fn an_empty_variable_is_as_none() {
 fn the_suite_needs_two_drivers_of_one_kind() {
     assert!(error(&["nic", "test", "udp:127.0.0.1:0"]).contains("name two or three drivers"));
     assert!(error(&["nic", "test", "udp:127.0.0.1:0", "mem:"]).contains("mem: is of another kind"));
+    assert!(error(&["nic", "test", "mem:", "mem:", "mem:", "mem:"]).contains("mem: would not be tested"));
+    assert!(error(&["nic", "test", "uring:lo", "uring:lo"]).contains("named twice; two on one interface need numbers"));
 }
 
 /// Measures for a tenth of a second.

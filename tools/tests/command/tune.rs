@@ -206,4 +206,9 @@ fn where_nothing_can_be_written_nothing_is_measured() {
     let output = tool.env("XDG_CONFIG_HOME", &home).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && errors.contains(&format!("cannot make {}", home.display())), "{errors}");
+    // A folder that is relative is none: whose directory would it be in?
+    let mut tool = stage.sidelane(&["tune", "--nic", "shm", "--ranks", "0"]);
+    let output = tool.env("XDG_CONFIG_HOME", "somewhere").env_remove("HOME").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("neither XDG_CONFIG_HOME nor HOME is set"), "{errors}");
 }

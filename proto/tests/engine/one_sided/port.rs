@@ -171,7 +171,7 @@ fn what_an_engine_can_no_more_tell_of_is_an_error() {
         let _ = a.wait(Some(give_up));
         assert!(clock::monotonic() < give_up, "nothing is told");
     };
-    assert_eq!(why.to_string(), "the engine's thread has ended: as ordered");
+    assert_eq!(why.to_string(), "the engine has ended with this endpoint: as ordered");
 }
 
 #[test]
