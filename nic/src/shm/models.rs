@@ -73,11 +73,15 @@ fn receive(consumer: &mut Consumer<Shared>) -> Option<(u32, bool)> {
     Some((value, consumer.release(frame)))
 }
 
-/// Runs `model` in every interleaving of at most three preemptions. Bugs of this kind show with two; without a bound the
+/// Runs `model` in every interleaving of at most three preemptions. Most bugs of this kind show with two; without a bound the
 /// larger models take hours.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_with(3, model);
+}
+
+fn explore_with(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -221,32 +225,40 @@ fn of_two_senders_at_once_neither_is_slept_through() {
     });
 }
 
+/// Both sleep whenever they have nothing to do. A flag of one frame must not be taken for that of a later one, which shows with three
+/// frames and four preemptions.
 #[test]
 fn a_starved_producer_that_sleeps_is_woken_when_there_is_room() {
-    explore(|| {
+    explore_with(4, || {
         let (mut producer, mut consumer) = ring(2);
-        let bell = Arc::new((AtomicU32::new(0), Futex::default()));
-        let waker = bell.clone();
+        let bells = Arc::new([(); 2].map(|()| (AtomicU32::new(0), Futex::default())));
+        let shared = bells.clone();
+        let ring = |(bell, futex): &(AtomicU32, Futex)| {
+            doorbell::published();
+            doorbell::ring(bell, || futex.wake());
+        };
         let receiver = thread::spawn(move || {
+            let [ours, theirs] = &*shared;
             let mut received = 0;
-            while received < 2 {
+            while received < 3 {
                 match receive(&mut consumer) {
                     Some((_, starved)) => {
                         received += 1;
                         if starved {
-                            doorbell::published();
-                            doorbell::ring(&waker.0, || waker.1.wake());
+                            ring(theirs);
                         }
                     }
-                    None => thread::yield_now(),
+                    None => doorbell::sleep(&ours.0, || consumer.is_ready(), |bell| ours.1.wait(bell)).unwrap(),
                 }
             }
         });
-        for value in 1..=2 {
+        let [theirs, ours] = &*bells;
+        for value in 1..=3 {
             while !send(&mut producer, value, 1) {
                 // As the driver does it: ask again between saying that it sleeps and sleeping.
-                doorbell::sleep(&bell.0, || producer.may_have_room(), |word| bell.1.wait(word)).unwrap();
+                doorbell::sleep(&ours.0, || producer.may_have_room(), |bell| ours.1.wait(bell)).unwrap();
             }
+            ring(theirs);
         }
         receiver.join().unwrap();
     });

@@ -243,17 +243,22 @@ impl<M: Memory> Producer<M> {
     #[cold]
     fn fits_after_all(&mut self, span: u32) -> bool {
         self.look();
-        self.starving = !self.fits(span);
-        if !self.starving {
-            return true;
+        if !self.fits(span) {
+            self.starving = true;
+            // Either the consumer's next publication sees the flag, or we see what it published: both sides have a fence
+            // between their store and their load. See `Consumer::publish`.
+            self.memory.control().starved.0.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            self.look();
+            if !self.fits(span) {
+                return false;
+            }
         }
-        // Either the consumer's next publication sees the flag, or we see what it published: both sides have a fence
-        // between their store and their load. See `Consumer::publish`.
-        self.memory.control().starved.0.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        self.look();
-        self.starving = !self.fits(span);
-        !self.starving
+        if std::mem::take(&mut self.starving) {
+            // By us alone: if the consumer did it, it might take back what we say after it has looked.
+            self.memory.control().starved.0.store(0, Ordering::Relaxed);
+        }
+        true
     }
 
     fn look(&mut self) {
@@ -330,11 +335,7 @@ impl<M: Memory> Consumer<M> {
         control.head.0.store(self.head, Ordering::Release);
         // Pairs with the fence in `Producer::fits_after_all`.
         fence(Ordering::SeqCst);
-        let starved = control.starved.0.load(Ordering::Relaxed) != 0;
-        if starved {
-            control.starved.0.store(0, Ordering::Relaxed);
-        }
-        starved
+        control.starved.0.load(Ordering::Relaxed) != 0
     }
 
     /// The producer has broken the rules.
