@@ -65,7 +65,8 @@ fn kernel_rungs_have_every_figure() {
     assert_eq!(report.rungs.len(), 9);
     for row in &report.rungs {
         let half = row.half_rtt_ns.expect("every rung has a ping-pong");
-        assert!(half.n > 0 && half.min <= half.p50 && half.p50 <= half.p99 && half.p99 <= half.p999, "{row:?}");
+        let known: Vec<f64> = [Some(half.min), Some(half.p50), half.p99, half.p999].into_iter().flatten().collect();
+        assert!(half.n > 0 && known.is_sorted(), "{row:?}");
         assert!(row.msgs_per_s.unwrap() > 0.0, "{row:?}");
         assert_eq!(row.nic, None);
         assert_eq!(row.rounds.len(), plan.rounds);

@@ -51,6 +51,7 @@ pub fn read(output: &str, patterns: &[Pattern]) -> Result<Report, String> {
                 if asked != Some((kind, size)) {
                     return Err(format!("{kind} of {size} B was not asked for at this place"));
                 }
+                let half_rtt_ns = half_rtt_ns.map(Summary::with_what_its_samples_tell);
                 outcomes.push(Outcome { half_rtt_ns, msgs_per_s, ..Outcome::default() });
             }
         }
@@ -93,7 +94,8 @@ mod tests {
             {\"msgs_per_s\":1e6,\"kind\":\"bandwidth\",\"size\":4096}\n";
         let report = read(output, &patterns()).unwrap();
         assert_eq!((&*report.library, report.hosts), ("Some MPI 5", ["a".to_owned(), "b".to_owned()]));
-        assert_eq!(report.outcomes[0].half_rtt_ns.unwrap().p50, 2.0);
+        let half = report.outcomes[0].half_rtt_ns.unwrap();
+        assert_eq!((half.p50, half.p99), (2.0, None), "of nine samples");
         assert_eq!(report.outcomes[1].msgs_per_s, Some(1e6));
     }
 

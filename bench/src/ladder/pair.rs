@@ -208,7 +208,7 @@ impl Side {
 
     fn done(&mut self, limit: Duration) -> Result<Outcome, PairError> {
         match self.hear(limit)? {
-            Answer::Done(outcome) => Ok(outcome),
+            Answer::Done(outcome) => Ok(*outcome),
             Answer::Failed { reason } => Err(PairError::Failed(self.role, reason)),
             other @ Answer::Opened { .. } => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::ladder::{Contended, Measured, NicKind, Plan, Regime, Rung, Variant};
 use crate::machine::Machine;
 use crate::pattern::{Kind, Outcome};
-use crate::stats::{Summary, median};
+use crate::stats::{Summary, counted, median};
 
 pub use lead::{Lead, OURS};
 pub use name::Name;
@@ -51,9 +51,15 @@ pub struct Row {
     pub regime: Regime,
     /// Message size of ping-pong and flood in bytes.
     pub size: usize,
-    /// Half round trips, of `get` whole ones: medians over rounds.
+    /// Half round trips, of `get` whole ones: the least of all rounds that count, medians over these, and all their samples. A
+    /// percentile that some round has too few samples for is null.
     pub half_rtt_ns: Option<Summary>,
-    /// Smallest and largest p50 of a round.
+    /// Samples of the round with the fewest, of those that count.
+    pub half_rtt_n_least: Option<u64>,
+    /// Rounds that do not count among half round trips, since others have many more samples.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub half_rtt_rounds_left_out: usize,
+    /// Smallest and largest p50 of a round that counts.
     pub half_rtt_p50_spread_ns: Option<(f64, f64)>,
     /// What the rung adds to the p50 of the rung below: median of the differences within each round, since a machine
     /// that changes its pace between rounds shifts both rungs alike.
@@ -172,6 +178,8 @@ impl Row {
             regime,
             size,
             half_rtt_ns: None,
+            half_rtt_n_least: None,
+            half_rtt_rounds_left_out: 0,
             half_rtt_p50_spread_ns: None,
             over_below_ns: None,
             faster_than_tcp_poll: None,
@@ -201,8 +209,11 @@ impl Row {
         for (round, outcome) in rounds.iter().enumerate() {
             self.round(round).half_rtt_ns = outcome.half_rtt_ns;
         }
-        let rounds: Vec<Summary> = rounds.iter().filter_map(|outcome| outcome.half_rtt_ns).collect();
-        self.half_rtt_ns = Summary::median_of(&rounds);
+        let seen = rounds.iter().filter(|outcome| outcome.half_rtt_ns.is_some()).count();
+        let rounds: Vec<Summary> = self.counted_rounds().iter().filter_map(|round| round.half_rtt_ns).collect();
+        self.half_rtt_ns = Summary::of_rounds(&rounds);
+        self.half_rtt_n_least = rounds.iter().map(|round| round.n).min();
+        self.half_rtt_rounds_left_out = seen - rounds.len();
         self.half_rtt_p50_spread_ns = rounds.iter().map(|round| (round.p50, round.p50)).reduce(wider);
     }
 
@@ -241,6 +252,13 @@ impl Row {
         }
     }
 
+    /// Its rounds, without those half round trips that do not count.
+    fn counted_rounds(&self) -> Vec<Round> {
+        let halves: Vec<_> = self.rounds.iter().map(|round| round.half_rtt_ns).collect();
+        let rounds = self.rounds.iter().zip(counted(&halves));
+        rounds.map(|(round, half_rtt_ns)| Round { half_rtt_ns, ..*round }).collect()
+    }
+
     fn round(&mut self, index: usize) -> &mut Round {
         if self.rounds.len() <= index {
             self.rounds.resize(index + 1, Round::default());
@@ -263,10 +281,10 @@ fn contender_rows(regime: Regime, size: usize, contended: &[&Contended]) -> Vec<
     rows
 }
 
-/// Fills in what takes two rows, round by round.
+/// Fills in what takes two rows, round by round, of rounds that count.
 fn compare(rows: &mut [Row]) {
-    let others = rows.to_vec();
-    for row in rows {
+    let others: Vec<Row> = rows.iter().map(|row| Row { rounds: row.counted_rounds(), ..row.clone() }).collect();
+    for (row, counted) in rows.iter_mut().zip(&others) {
         let (regime, size) = (row.regime, row.size);
         let of = |name: Rung| {
             let nic = if name.is_kernel() { None } else { row.nic };
@@ -275,11 +293,11 @@ fn compare(rows: &mut [Row]) {
             others.iter().find(same)
         };
         let figures = |other: &Row, figure: fn(f64, f64) -> f64| {
-            let pairs = row.rounds.iter().zip(&other.rounds);
+            let pairs = counted.rounds.iter().zip(&other.rounds);
             let p50s = pairs.filter_map(|(this, other)| this.half_rtt_ns.zip(other.half_rtt_ns));
             median(&mut p50s.map(|(this, other)| figure(this.p50, other.p50)).collect::<Vec<_>>())
         };
-        row.leads = lead::over(row, &others);
+        row.leads = lead::over(counted, &others);
         row.over_below_ns = row
             .name
             .rung()
@@ -297,6 +315,10 @@ pub(crate) fn json(report: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(report).expect("a report has only plain fields and finite numbers");
     text.push('\n');
     text
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {

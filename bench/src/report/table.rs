@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::{Lead, OURS, Report, Row, curve};
 use crate::ladder::{NicKind, Regime, Rung};
+use crate::stats::SAMPLES_LEAST;
 
 /// One table a regime and message size, under a line about the machine; then one a regime by size.
 pub(super) fn write(report: &Report) -> String {
@@ -27,15 +28,19 @@ pub(super) fn write(report: &Report) -> String {
         rest = behind;
         let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows));
         for row in rows {
+            let name = name(row, drivers(rows).len() > 1);
+            if row.half_rtt_rounds_left_out > 0 {
+                let (left_out, all) = (row.half_rtt_rounds_left_out, row.rounds.len());
+                let _ = writeln!(text, "{name}: {left_out} of {all} rounds had too few round trips and do not count");
+            }
             if let Some(held) = row.depth_held {
-                let name = name(row, drivers(rows).len() > 1);
                 let _ = writeln!(
                     text,
                     "{name}: {held} deep, since its path holds no more of them and drops what overruns it"
                 );
             }
             if let Some(last) = row.again.last() {
-                let (name, times) = (name(row, drivers(rows).len() > 1), row.again.len());
+                let times = row.again.len();
                 let _ = writeln!(text, "{name}: {times} failed and made again; {last}");
             }
         }
@@ -89,7 +94,7 @@ fn table(rows: &[Row]) -> Table {
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
         columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, round_trip));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
-        columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.map(|half| half.p99))));
+        columns.push(column("\np99", rows, |row| time(row.half_rtt_ns.and_then(|half| half.p99))));
         columns.push(column("more than\nthe rung below", rows, difference));
         columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
@@ -127,8 +132,10 @@ fn name(row: &Row, several: bool) -> String {
 }
 
 fn round_trip(row: &Row) -> String {
-    let text = time(row.half_rtt_ns.map(|half| half.p50));
-    if row.half_rtt_ns.is_some() && row.name.takes_whole_round_trips() { format!("whole {text}") } else { text }
+    let Some(half) = row.half_rtt_ns else { return NOTHING.to_owned() };
+    let whole = if row.name.takes_whole_round_trips() { "whole " } else { "" };
+    let few = row.half_rtt_n_least.filter(|n| *n < SAMPLES_LEAST).map_or_else(String::new, |n| format!(" (n {n})"));
+    format!("{whole}{}{few}", time(Some(half.p50)))
 }
 
 /// The drivers of the rows, in their order.

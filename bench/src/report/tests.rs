@@ -13,7 +13,7 @@ fn machine() -> Machine {
 }
 
 fn half(p50: f64) -> Option<Summary> {
-    Some(Summary { min: p50 - 10.0, p50, p99: p50 * 2.0, p999: p50 * 3.0, n: 1000 })
+    Some(Summary { min: p50 - 10.0, p50, p99: Some(p50 * 2.0), p999: Some(p50 * 3.0), n: 1000 })
 }
 
 fn row(name: Rung, regime: Regime) -> Row {
@@ -174,6 +174,52 @@ fn a_round_without_a_figure_shifts_no_other() {
     assert_eq!(seen.collect::<Vec<_>>(), [(true, Some(1.0), true), (false, None, false), (true, Some(3.0), true)]);
     compare(&mut rows);
     assert_eq!(rows[1].faster_than_tcp_poll, Some(3.0), "of 2 and 4, the first and the last round");
+}
+
+#[test]
+fn a_thin_round_counts_nowhere_beside_full_ones() {
+    let saw = |p50: f64, n| {
+        let summary = Summary { min: p50 - 10.0, p50, p99: None, p999: None, n };
+        Outcome { half_rtt_ns: Some(summary), ..Outcome::default() }
+    };
+    let mut rows = vec![timed(Rung::TcpPoll, [2600.0, 2500.0, 2500.0]), row(Rung::Raw, Regime::DefaultOffloads)];
+    rows[1].add_ping_pong(&[saw(1402.0, 1), saw(125.0, 14_000), saw(100.0, 13_000)]);
+    compare(&mut rows);
+    let raw = &rows[1];
+    assert_eq!(raw.half_rtt_ns.map(|half| (half.min, half.p50, half.n)), Some((90.0, 112.5, 27_000)));
+    assert_eq!(raw.half_rtt_p50_spread_ns, Some((100.0, 125.0)));
+    assert_eq!((raw.half_rtt_n_least, raw.half_rtt_rounds_left_out), (Some(13_000), 1));
+    assert_eq!(raw.faster_than_tcp_poll, Some(22.5), "of 20 and 25");
+    assert_eq!(raw.rounds[0].half_rtt_ns.unwrap().n, 1, "what it saw is told");
+    let other = Row { nic: None, ..timed(Rung::Raw, [500.0; 3]) };
+    let contender = Row { name: Name::Contender("other".to_owned()), ..other };
+    rows[1].name = Name::Rung(OURS);
+    rows.push(contender);
+    compare(&mut rows);
+    assert_eq!(rows[2].leads[0].half_rtt, Some(4.5), "of 4 and 5");
+    let report =
+        Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs: rows };
+    let table = report.to_table();
+    assert!(table.contains("\nmpi: 1 of 3 rounds had too few round trips and do not count\n"), "{table}");
+    assert!(!table.contains("(n "), "{table}");
+}
+
+#[test]
+fn what_few_samples_do_not_tell_stays_open() {
+    let few = Summary { p99: None, p999: None, n: 8, ..half(3e6).unwrap() };
+    let mut raw = row(Rung::Raw, Regime::DefaultOffloads);
+    raw.add_ping_pong(&[8, 9].map(|n| Outcome { half_rtt_ns: Some(Summary { n, ..few }), ..Outcome::default() }));
+    let report = Report { rungs: vec![raw], ..report() };
+    let table = report.to_table();
+    assert!(table.contains(" 3000.0 µs (n 8) "), "{table}");
+    let line = table.lines().find(|line| line.contains("raw ")).unwrap();
+    assert!(line.ends_with(" -                -             - │"), "p99 and comparisons: {line}");
+    assert!(report.to_csv().ends_with(",8,2999990.0,3000000.0,,,17,,,,\n"), "{}", report.to_csv());
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let half = &json["rungs"][0]["half_rtt_ns"];
+    assert!(half["p99"].is_null() && half["p999"].is_null() && half["n"] == 17, "{half}");
+    assert_eq!(json["rungs"][0]["half_rtt_n_least"], 8);
+    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
 }
 
 #[test]

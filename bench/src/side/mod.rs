@@ -76,7 +76,7 @@ impl Other<'_> {
 
     /// Tells what we have seen, and returns when the other side has played too. `meanwhile` is called again and again.
     fn part(&self, outcome: Outcome, meanwhile: &mut dyn FnMut()) -> Result<(), Broken> {
-        say(&Answer::Done(outcome)).map_err(|error| Broken::System("write", error))?;
+        say(&Answer::Done(Box::new(outcome))).map_err(|error| Broken::System("write", error))?;
         // The ladder sees to it that the other side comes to an end, and if the ladder ends, so does this process.
         loop {
             match self.orders.recv_timeout(TURN).map(|line| serde_json::from_str(&line)) {

@@ -34,7 +34,7 @@ pub enum Answer {
     },
     /// The pattern is played. A driver of ours under a protocol, or bare, stays open until
     /// [`Order::Close`].
-    Done(Outcome),
+    Done(Box<Outcome>),
     /// It came to nothing. The side is ready for the next order.
     Failed {
         /// Why.
@@ -161,7 +161,7 @@ mod tests {
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);
         }
-        for answer in [Answer::Opened { at: "x".into() }, Answer::Done(Outcome::default())] {
+        for answer in [Answer::Opened { at: "x".into() }, Answer::Done(Box::default())] {
             let line = serde_json::to_string(&answer).unwrap();
             assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
         }
