@@ -22,11 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WINDOW = 64, PAGE = 4096, BEHIND = 16, SAMPLES_MAX = 1 << 19, MORE = 0, LAST = 1, TAG = 1, CLOCK_READINGS = 1000 };
+enum { WINDOW = 64, PAGE = 4096, BEHIND = 16, SAMPLES_LEAST = 100, SAMPLES_MAX = 1 << 19, PATIENCE = 3, MORE = 0, LAST = 1, TAG = 1, CLOCK_READINGS = 1000 };
 
 static int rank;
 static uint64_t warm_ns, measure_ns;
-static uint32_t samples[SAMPLES_MAX];
+static uint64_t samples[SAMPLES_MAX];
 /* What rank 0 has found of the last pattern. */
 static char found[256];
 
@@ -50,7 +50,7 @@ static void pin_to(int core)
 
 static int smaller(const void *a, const void *b)
 {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -58,8 +58,16 @@ static int smaller(const void *a, const void *b)
 static double half_at(size_t n, size_t permille, double clock_cost)
 {
     size_t at = (n * permille + 999) / 1000;
-    double half = (samples[at ? at - 1 : 0] - clock_cost) / 2;
+    double half = ((double)samples[at ? at - 1 : 0] - clock_cost) / 2;
     return half > 0 ? half : 0;
+}
+
+/* As the ladder's own sides have it: a hundred samples, or one where PATIENCE times its time more was not enough for them. */
+static int is_over(uint64_t passed, size_t n)
+{
+    uint64_t end = warm_ns + measure_ns;
+    size_t few = passed < end + PATIENCE * measure_ns ? SAMPLES_LEAST : 1;
+    return (passed >= end && n >= few) || n == SAMPLES_MAX;
 }
 
 static void ping_pong(char *buffer, int size)
@@ -85,9 +93,9 @@ static void ping_pong(char *buffer, int size)
         MPI_Recv(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         uint64_t now = now_ns();
         if (sent_at - begin >= warm_ns)
-            samples[n++] = now - sent_at > UINT32_MAX ? UINT32_MAX : (uint32_t)(now - sent_at);
+            samples[n++] = now - sent_at;
         sent_at = now;
-    } while ((sent_at - begin < warm_ns + measure_ns || n == 0) && n < SAMPLES_MAX);
+    } while (!is_over(sent_at - begin, n));
     buffer[0] = LAST;
     MPI_Send(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
 

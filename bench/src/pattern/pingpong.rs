@@ -3,7 +3,7 @@
 use super::{LAST, MORE, Outcome, Part, Pattern, Turn, buffer};
 use crate::buffer::Buffer;
 use crate::clock::{self, now_ns};
-use crate::stats::Summary;
+use crate::stats::{SAMPLES_LEAST, Summary};
 use crate::transport::{Broken, Transport};
 
 /// Sends, waits for the answer, takes the time.
@@ -15,6 +15,8 @@ pub(super) struct Initiator {
     clock_cost: f64,
     warm_until: u64,
     end: u64,
+    /// From here on few samples are enough.
+    patient_until: u64,
     /// When the current message was handed over, which is when the answer before it was taken.
     sent_at: u64,
     samples: Vec<u64>,
@@ -38,6 +40,7 @@ impl Initiator {
     pub(super) fn new(pattern: &Pattern) -> Self {
         let clock_cost = clock::cost_ns();
         let now = now_ns();
+        let end = now + pattern.warm_ns + pattern.measure_ns;
         Self {
             state: State::Sending,
             size: pattern.size,
@@ -45,11 +48,20 @@ impl Initiator {
             incoming: buffer(pattern.size),
             clock_cost,
             warm_until: now + pattern.warm_ns,
-            end: now + pattern.warm_ns + pattern.measure_ns,
+            end,
+            patient_until: end + PATIENCE * pattern.measure_ns,
             sent_at: now,
             samples: Vec::with_capacity(SAMPLES_MAX),
             messages: 0,
         }
+    }
+
+    /// With one sample at least, however long a round trip takes; the time limit is the end of patience with that one.
+    #[inline]
+    fn is_over(&self, now: u64) -> bool {
+        let samples = self.samples.len();
+        let few = if now < self.patient_until { SAMPLES_LEAST as usize } else { 1 };
+        (now >= self.end && samples >= few) || samples == SAMPLES_MAX
     }
 
     #[inline]
@@ -83,8 +95,7 @@ impl Part for Initiator {
                 if self.sent_at >= self.warm_until {
                     self.samples.push(now - self.sent_at);
                 }
-                // One sample at least, however long a round trip takes; the time limit is the end of patience.
-                if (now >= self.end && !self.samples.is_empty()) || self.samples.len() == SAMPLES_MAX {
+                if self.is_over(now) {
                     self.outgoing[0] = LAST;
                 }
                 self.sent_at = now;
@@ -141,6 +152,10 @@ impl Part for Responder {
 /// Enough for a p99.9 that rests on 500 samples; 4 MiB, allocated before the first message.
 const SAMPLES_MAX: usize = 1 << 19;
 
+/// Times its own that a measurement may go on for samples, where the machine did other things meanwhile or a round trip is long:
+/// ping-pongs are a fifth of the ladder.
+const PATIENCE: u64 = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,5 +193,19 @@ mod tests {
         assert_eq!(initiator.turn(&mut Answered).unwrap(), Turn::Done);
         let half = initiator.outcome().half_rtt_ns.unwrap();
         assert!(half.n == 1 && half.p50 >= (LONG_NS / 2) as f64 - 1e3, "{half:?}");
+    }
+
+    #[test]
+    fn what_was_disturbed_goes_on_until_it_has_samples_or_its_patience_ends() {
+        let (measure_ns, limit_ns) = (1_000_000_000, 100_000_000_000);
+        let pattern = Pattern { kind: Kind::PingPong, size: 8, depth: None, warm_ns: 0, measure_ns, limit_ns };
+        let mut initiator = Initiator::new(&pattern);
+        let (end, patient_until) = (initiator.end, initiator.patient_until);
+        assert_eq!(patient_until - end, PATIENCE * measure_ns);
+        assert!(!initiator.is_over(patient_until), "it has no sample");
+        initiator.samples.push(1);
+        assert!(!initiator.is_over(end) && initiator.is_over(patient_until));
+        initiator.samples.resize(SAMPLES_LEAST as usize, 1);
+        assert!(!initiator.is_over(end - 1) && initiator.is_over(end));
     }
 }
