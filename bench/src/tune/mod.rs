@@ -11,7 +11,7 @@ use sidelane_mpi::adi::{Config, Limits};
 use crate::ladder::{End, GRACE, LadderError, NicKind, Pair, PairError, twice};
 use crate::pattern::{Kind, Pattern};
 use crate::side::{Layer, Path};
-use crate::stats::median;
+use crate::stats::{Summary, counted, median};
 
 pub use choice::Times;
 pub use report::Tuned;
@@ -115,20 +115,20 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
     /// Every way at every size, one after the other each round: medians.
     fn times(&mut self) -> Result<Times, LadderError> {
         let ways = ways(self.nic);
-        let mut rounds: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); SIZES.len()]; ways.len()];
+        let mut rounds: Vec<Vec<Vec<Option<Summary>>>> = vec![vec![Vec::new(); SIZES.len()]; ways.len()];
         // The first round only warms.
         for round in 0..=self.effort.rounds {
             for (at, size) in SIZES.into_iter().enumerate() {
                 for (way, cells) in ways.iter().zip(&mut rounds) {
                     let taken = self.once(way.limits(), size)?;
                     if round > 0 {
-                        cells[at].push(taken);
+                        cells[at].push(Some(taken));
                     }
                 }
             }
         }
-        let middle = |cells: &mut Vec<Vec<f64>>| cells.iter_mut().map(|cell| median(cell)).collect::<Option<_>>();
-        let ways = ways.into_iter().zip(&mut rounds).map(|(way, cells)| Some((way, middle(cells)?)));
+        let middle = |cells: &[Vec<_>]| cells.iter().map(|cell| middle(&counted(cell))).collect::<Option<_>>();
+        let ways = ways.into_iter().zip(&rounds).map(|(way, cells)| Some((way, middle(cells)?)));
         Ok(Times { sizes: SIZES.to_vec(), ways: ways.collect::<Option<_>>().ok_or(NOTHING)? })
     }
 
@@ -137,17 +137,14 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
         let mut both = [Vec::new(), Vec::new()];
         for _ in 0..self.effort.rounds {
             for (taken, (limits, size)) in both.iter_mut().zip(two) {
-                taken.push(self.once(limits, size)?);
+                taken.push(Some(self.once(limits, size)?));
             }
         }
-        let mut ratios: Vec<f64> = both[0].iter().zip(&both[1]).map(|(first, second)| first / second).collect();
-        let [first, second] = both.each_mut().map(|taken| median(taken));
-        let (first, second) = first.zip(second).ok_or(NOTHING)?;
-        Ok(([first, second], median(&mut ratios).ok_or(NOTHING)?))
+        side_by_side(&both).ok_or(NOTHING)
     }
 
-    /// A half round trip, p50.
-    fn once(&mut self, limits: Limits, size: usize) -> Result<f64, LadderError> {
+    /// Half round trips.
+    fn once(&mut self, limits: Limits, size: usize) -> Result<Summary, LadderError> {
         if !(self.progress)() {
             return Err(LadderError::Interrupted);
         }
@@ -157,8 +154,22 @@ impl<F: FnMut() -> bool> Bench<'_, F> {
         let nic = self.nic;
         let path = |end: &End| Path::Nic { layer: Layer::MpiWith(limits), nic: end.nic(nic), real_frames: false };
         let (seen, _) = twice(|| self.pair.measure(&pattern, path)).map_err(LadderError::Sides)?;
-        seen.half_rtt_ns.map(|half| half.p50).ok_or(NOTHING)
+        seen.half_rtt_ns.ok_or(NOTHING)
     }
+}
+
+/// The median p50 of the rounds that count.
+fn middle(counted: &[Option<Summary>]) -> Option<f64> {
+    median(&mut counted.iter().flatten().map(|half| half.p50).collect::<Vec<_>>())
+}
+
+/// The median of each of two, and that of how many times as long the first one takes, within the rounds in which both count.
+fn side_by_side(both: &[Vec<Option<Summary>>; 2]) -> Option<([f64; 2], f64)> {
+    let [first, second] = both.each_ref().map(|rounds| counted(rounds));
+    let rounds =
+        first.iter().zip(&second).filter_map(|(first, second)| Some(first.as_ref()?.p50 / second.as_ref()?.p50));
+    let ratio = median(&mut rounds.collect::<Vec<_>>())?;
+    Some(([middle(&first)?, middle(&second)?], ratio))
 }
 
 /// The longest message before each change of way that messages meet.
@@ -271,6 +282,15 @@ mod tests {
         assert_eq!(of(1000, 100, 500, Limits::NEVER), [1000], "what is put was eager before");
         assert_eq!(of(1000, 100, 2000, 4000), [1000, 2099, 4099]);
         assert_eq!(of(0, 0, 0, 4000), [3999]);
+    }
+
+    #[test]
+    fn a_round_of_a_sample_decides_nothing_beside_full_ones() {
+        let round = |p50, n| Some(Summary { min: p50, p50, p99: None, p999: None, n });
+        let first = vec![round(100.0, 5_000), round(1_400.0, 1), round(120.0, 5_000)];
+        let second = vec![round(50.0, 5_000), round(50.0, 5_000), round(40.0, 5_000)];
+        assert_eq!(side_by_side(&[first.clone(), second]), Some(([110.0, 50.0], 2.5)));
+        assert_eq!(side_by_side(&[first, vec![None; 3]]), None);
     }
 
     #[test]
