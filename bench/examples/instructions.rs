@@ -58,8 +58,8 @@ fn table() -> ExitCode {
 
 /// Instructions within functions of this name, per message.
 fn per_message(study: &str, function: &str) -> Option<f64> {
-    const FEW: u64 = 20_000;
-    const MANY: u64 = 40_000;
+    const FEW: u64 = 300 * BURST;
+    const MANY: u64 = 2 * FEW;
     let counted = |messages| collected(study, function, messages);
     Some((counted(MANY)? - counted(FEW)?) as f64 / (MANY - FEW) as f64)
 }
@@ -126,9 +126,8 @@ fn proto_ping_pong<N: Nic>(nics: (N, N), messages: u64) {
 
 /// Messages one way, 64 between two flushes. The polls that take acknowledgements count as the sender's.
 fn proto_flood<N: Nic>(nics: (N, N), messages: u64) {
-    const BURST: u64 = 64;
     let ((mut a, to_b), (mut b, _)) = connected(nics);
-    for _ in 0..messages / BURST {
+    for _ in 0..bursts(messages) {
         send_side(&mut a, to_b, BURST);
         let mut received = 0;
         while received < BURST {
@@ -136,6 +135,12 @@ fn proto_flood<N: Nic>(nics: (N, N), messages: u64) {
         }
         poll_in_send_side(&mut a);
     }
+}
+
+/// Bursts of so many messages.
+fn bursts(messages: u64) -> u64 {
+    assert!(messages.is_multiple_of(BURST), "messages that fill no burst would be counted and not sent");
+    messages / BURST
 }
 
 #[inline(never)]
@@ -176,10 +181,9 @@ fn am_ping_pong<N: Nic>(nics: (N, N), messages: u64) {
 
 /// Requests without a reply, 64 between two flushes.
 fn am_flood<N: Nic>(nics: (N, N), messages: u64) {
-    const BURST: u64 = 64;
     let ((mut a, to_b), (mut b, _)) = connected_am(nics);
     let mut words = 0;
-    for _ in 0..messages / BURST {
+    for _ in 0..bursts(messages) {
         am::send_side(&mut a, to_b, BURST, ReplyRoom::NONE);
         let mut received = 0;
         while received < BURST {
@@ -241,7 +245,7 @@ mod mpi {
     };
     use sidelane_nic::Nic;
 
-    use super::MESSAGE;
+    use super::{BURST, MESSAGE, bursts};
 
     /// Messages back and forth, each into a receive that waits.
     pub fn ping_pong<N: Nic + 'static>(nics: (N, N), messages: u64) {
@@ -261,10 +265,9 @@ mod mpi {
 
     /// Messages one way, 64 between two flushes. The turns that take credit count as the sender's.
     pub fn flood<N: Nic + 'static>(nics: (N, N), messages: u64) {
-        const BURST: u64 = 64;
         let (mut a, mut b) = devices(nics);
         let mut rooms = [[0; 8]; BURST as usize];
-        for _ in 0..messages / BURST {
+        for _ in 0..bursts(messages) {
             let receives = rooms.each_mut().map(|room| post(&mut b, room, 0));
             send_side(&mut a, 1, BURST);
             receives.into_iter().for_each(|receive| while !receive_side(&mut b, receive) {});
@@ -393,3 +396,5 @@ fn connected_am<N: Nic>((a, b): (N, N)) -> ((am::Am<N>, PeerId), (am::Am<N>, Pee
 }
 
 const MESSAGE: [u8; 8] = *b"8 bytes.";
+/// Messages of a flood between two flushes. Floods are of whole bursts.
+const BURST: u64 = 64;
