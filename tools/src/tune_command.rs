@@ -69,10 +69,10 @@ For the collectives, by messages between as many hosts of a lab as there are ran
 bytes. Then between fewer hosts with several ranks each (--two-level): whether a call is faster on one level or on \
 two, within hosts and between them; that goes for as many ranks on whichever hosts, and for the numbers of ranks and \
 bytes nearer to these than to others that were measured. Ranks of one host share memory instead and need no table. \
-What is not clearly better than what is built in stays as it is: an algorithm has to be so by 5 %, one level or two \
-by 10 % and in ten of eleven rounds (--quick: in all of five). Collectives that fail (a rank dies, a lab cannot be \
-made) are left out, unless an option asked for them. The file is replaced as a whole: what it said of drivers and \
-collectives that are left out this time is gone.
+What is not clearly better than what is built in stays as it is: an algorithm has to be so by 5 %, and faster when \
+both are measured once more, one level or two by 10 % and in ten of eleven rounds (--quick: in all of five). \
+Collectives that fail (a rank dies, a lab cannot be made) are left out, unless an option asked for them. The file is \
+replaced as a whole: what it said of drivers and collectives that are left out this time is gone.
 
 A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by \
 SIDELANE_TUNING ends the job. Let nothing else run meanwhile.";

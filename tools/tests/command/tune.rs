@@ -39,7 +39,10 @@ fn what_was_measured_is_what_ranks_go_by() {
     assert_eq!(figures["drivers"].as_array().unwrap().len(), 1, "named twice, measured once");
     let tuning = Tuning::parse(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(serde_json::to_value(tuning.limits["shm"]).unwrap(), figures["drivers"][0]["chosen"]);
-    assert!(figures["collectives"].as_array().unwrap().iter().all(|gain| gain["mean"].as_f64().unwrap() >= 1.0));
+    for gain in figures["collectives"].as_array().unwrap() {
+        let [least, mean, most] = ["least", "mean", "most"].map(|what| gain[what].as_f64().unwrap());
+        assert!(0.0 < least && least <= mean * 1.001 && mean <= most * 1.001, "{gain}");
+    }
     assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
     if stage.has_labs() {
         check_levels(&figures, &tuning.table());

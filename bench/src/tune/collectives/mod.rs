@@ -25,6 +25,9 @@ pub struct Taken {
     pub algorithm: Algorithm,
     /// A call, median over rounds.
     pub ns: f64,
+    /// Of the algorithm that was clearly faster than what is built in: how many times as fast it was when both were measured once
+    /// more, median of the ratios within each round.
+    pub again: Option<f64>,
 }
 
 /// Lines that a measurement of `ranks` ranks gives.
@@ -56,7 +59,11 @@ fn algorithms(case: Case) -> impl Iterator<Item = Algorithm> {
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { collective, ranks, bytes, .. } = self.case;
-        write!(f, "{collective} {ranks} {bytes} {} {}", self.algorithm, self.ns)
+        write!(f, "{collective} {ranks} {bytes} {} {} ", self.algorithm, self.ns)?;
+        match self.again {
+            Some(again) => write!(f, "{again}"),
+            None => f.write_str(NOT_AGAIN),
+        }
     }
 }
 
@@ -64,14 +71,19 @@ impl FromStr for Taken {
     type Err = ();
 
     fn from_str(line: &str) -> Result<Self, ()> {
+        let (line, again) = line.rsplit_once(' ').ok_or(())?;
         let (rule, ns) = line.rsplit_once(' ').ok_or(())?;
+        let again = if again == NOT_AGAIN { None } else { Some(again.parse().map_err(|_| ())?) };
         // The first four words are a rule of a table.
         let table: Table = rule.parse().map_err(|_| ())?;
         let [Rule { collective, ranks, bytes, algorithm }] = table.rules() else { return Err(()) };
         let case = case(*collective, *ranks.start(), *bytes.start());
-        Ok(Self { case, algorithm: *algorithm, ns: ns.parse().map_err(|_| ())? })
+        Ok(Self { case, algorithm: *algorithm, ns: ns.parse().map_err(|_| ())?, again })
     }
 }
+
+/// In the place of a ratio.
+const NOT_AGAIN: &str = "-";
 
 /// Bytes of an array or a block.
 const SIZES: [usize; 6] = [8, 512, 4 << 10, 16 << 10, 64 << 10, MOST];
@@ -82,7 +94,7 @@ mod tests {
     use super::*;
 
     fn taken(collective: Collective, ranks: usize, bytes: usize, algorithm: Algorithm, ns: f64) -> Taken {
-        Taken { case: case(collective, ranks, bytes), algorithm, ns }
+        Taken { case: case(collective, ranks, bytes), algorithm, ns, again: (ns > 10.0).then_some(0.97) }
     }
 
     #[test]
@@ -93,7 +105,9 @@ mod tests {
         {
             assert_eq!(one.to_string().parse(), Ok(one));
         }
-        for bad in ["", "allreduce 2 8 ring", "allreduce 2 8 bruck 3", "allreduce 2 8 ring x"] {
+        for bad in
+            ["", "allreduce 2 8 ring", "allreduce 2 8 ring 3", "allreduce 2 8 ring x -", "allreduce 2 8 ring 3 x"]
+        {
             assert_eq!(bad.parse::<Taken>(), Err(()), "{bad}");
         }
     }
