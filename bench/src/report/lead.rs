@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Name, Round, Row};
+use super::{Name, Round, Row, thousandths};
 use crate::ladder::{NicKind, Rung};
 use crate::stats::median;
 
@@ -29,7 +29,7 @@ pub(super) fn over(row: &Row, rows: &[Row]) -> Vec<Lead> {
         let ratio = |figure: fn(&Round) -> Option<f64>| {
             let rounds = ours.rounds.iter().zip(&row.rounds);
             let ratios = rounds.filter_map(|(ours, theirs)| Some(figure(ours)? / figure(theirs)?));
-            median(&mut ratios.collect::<Vec<_>>()).map(|ratio| (1000.0 * ratio).round() / 1000.0)
+            median(&mut ratios.collect::<Vec<_>>()).map(thousandths)
         };
         Some(Lead {
             nic: ours.nic?,

@@ -80,6 +80,8 @@ pub struct Row {
     pub gbit_size: Option<usize>,
     /// Bandwidth: median over rounds, of the best congestion control where there are several.
     pub gbit_per_s: Option<f64>,
+    /// That bandwidth as a share of busy-polling TCP's: median of the ratios within each round.
+    pub gbit_of_tcp_poll: Option<f64>,
     /// That congestion control.
     pub congestion: Option<String>,
     /// Every congestion control that was tried, with its median.
@@ -189,6 +191,7 @@ impl Row {
             msgs_per_s_gathered: None,
             gbit_size: None,
             gbit_per_s: None,
+            gbit_of_tcp_poll: None,
             congestion: None,
             gbit_per_s_by_congestion: Vec::new(),
             again: Vec::new(),
@@ -292,22 +295,28 @@ fn compare(rows: &mut [Row]) {
                 |other: &&Row| other.name == name && (other.nic, other.regime, other.size) == (nic, regime, size);
             others.iter().find(same)
         };
-        let figures = |other: &Row, figure: fn(f64, f64) -> f64| {
-            let pairs = counted.rounds.iter().zip(&other.rounds);
-            let p50s = pairs.filter_map(|(this, other)| this.half_rtt_ns.zip(other.half_rtt_ns));
-            median(&mut p50s.map(|(this, other)| figure(this.p50, other.p50)).collect::<Vec<_>>())
+        let figures = |other: &Row, of: fn(&Round) -> Option<f64>, figure: fn(f64, f64) -> f64| {
+            let pairs = counted.rounds.iter().zip(&other.rounds).filter_map(|(this, other)| of(this).zip(of(other)));
+            median(&mut pairs.map(|(this, other)| figure(this, other)).collect::<Vec<_>>())
         };
+        let p50: fn(&Round) -> Option<f64> = |round| round.half_rtt_ns.map(|half| half.p50);
         row.leads = lead::over(counted, &others);
         row.over_below_ns = row
             .name
             .rung()
             .and_then(Rung::below)
             .and_then(of)
-            .and_then(|below| figures(below, |this, below| this - below));
+            .and_then(|below| figures(below, p50, |this, below| this - below));
+        row.gbit_of_tcp_poll = of(Rung::TcpPoll)
+            .and_then(|tcp| figures(tcp, |round| round.gbit_per_s, |this, tcp| thousandths(this / tcp)));
         row.faster_than_tcp_poll = of(Rung::TcpPoll)
             .filter(|_| !row.name.takes_whole_round_trips())
-            .and_then(|tcp| figures(tcp, |this, tcp| (1000.0 * tcp / this).round() / 1000.0));
+            .and_then(|tcp| figures(tcp, p50, |this, tcp| thousandths(tcp / this)));
     }
+}
+
+fn thousandths(ratio: f64) -> f64 {
+    (1000.0 * ratio).round() / 1000.0
 }
 
 /// The JSON form of a report of any kind, indented, with a line's end.

@@ -105,9 +105,8 @@ fn table(rows: &[Row]) -> Table {
         columns.push(column(&format!("messages/s\n{size}{depth}{gathered}"), rows, messages));
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
-        let tcp = rows.iter().find(|row| row.name == Rung::TcpPoll).and_then(|row| row.gbit_per_s);
         columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, gbit));
-        columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_per_s.zip(tcp).map(|(this, tcp)| this / tcp))));
+        columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_of_tcp_poll)));
     }
     let line = |index: usize| columns.iter().map(|lines| lines[index].clone()).collect();
     figures(1, line(0), (1..=rows.len()).map(line))

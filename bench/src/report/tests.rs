@@ -28,6 +28,16 @@ fn timed(name: Rung, p50s: [f64; 3]) -> Row {
     row
 }
 
+/// A row of three rounds with these bandwidths.
+fn carried(mut row: Row, gbits: [f64; 3]) -> Row {
+    row.rounds.resize(3, Round::default());
+    for (round, gbit) in row.rounds.iter_mut().zip(gbits) {
+        round.gbit_per_s = Some(gbit);
+    }
+    row.gbit_per_s = median(&mut gbits.clone());
+    row
+}
+
 fn report() -> Report {
     let tcp = Row {
         half_rtt_p50_spread_ns: Some((2850.0, 2950.0)),
@@ -39,6 +49,7 @@ fn report() -> Report {
         gbit_per_s_by_congestion: vec![("reno".to_owned(), 60.0), ("cubic".to_owned(), 70.0)],
         ..timed(Rung::TcpPoll, [2850.0, 2900.0, 2950.0])
     };
+    let tcp = carried(tcp, [60.0, 70.0, 80.0]);
     let raw = Row { msgs_per_s: Some(1.2e6), ..timed(Rung::Raw, [725.0, 725.0, 1000.0]) };
     let proto = Row { msgs_per_s: Some(4e6), ..timed(Rung::Proto, [800.0, 790.0, 1080.0]) };
     let real = Row { gbit_size: Some(1 << 20), gbit_per_s: Some(12.0), ..row(Rung::Proto, Regime::RealFrames) };
@@ -58,6 +69,23 @@ fn rungs_are_compared_within_each_round() {
     assert_eq!(proto.faster_than_tcp_poll, Some(3.563), "of 3.563, 3.671 and 2.731");
     assert_eq!(report.rungs[1].over_below_ns, None, "nothing is below raw");
     assert_eq!(report.rungs[3].over_below_ns, None, "rungs of another regime are another ladder");
+}
+
+#[test]
+fn bandwidths_are_compared_within_each_round() {
+    let empty = |name| row(name, Regime::DefaultOffloads);
+    // A machine that changes its pace: the medians alone would say 30 of 20.
+    let mut rungs = vec![
+        carried(empty(Rung::TcpPoll), [20.0, 20.0, 60.0]),
+        carried(empty(Rung::Raw), [30.0, 10.0, 30.0]),
+        empty(Rung::Proto),
+    ];
+    rungs[0].gbit_size = Some(1 << 20);
+    compare(&mut rungs);
+    let of: Vec<_> = rungs.iter().map(|row| row.gbit_of_tcp_poll).collect();
+    assert_eq!(of, [Some(1.0), Some(0.5), None]);
+    let table = Report { rungs, ..report() }.to_table();
+    assert!(table.lines().any(|line| line.contains("raw ") && line.contains("30.0      0.50x")), "{table}");
 }
 
 #[test]
