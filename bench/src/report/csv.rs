@@ -9,6 +9,7 @@ pub(super) fn write(rows: &[Row]) -> String {
     writer.write_record(HEADING).expect("a heading fits its own file");
     for row in rows {
         let half = row.half_rtt_ns;
+        let count = |count: Option<usize>| count.map_or_else(String::new, |count| count.to_string());
         let of = |figure: Option<f64>, digits: usize| figure.map_or_else(String::new, |f| format!("{f:.digits$}"));
         writer
             .write_record([
@@ -28,10 +29,14 @@ pub(super) fn write(rows: &[Row]) -> String {
                 of(half.and_then(|half| half.p999), 1),
                 half.map_or_else(String::new, |half| half.n.to_string()),
                 of(row.msgs_per_s, if row.msgs_per_s.is_some_and(|rate| rate < 1e3) { 1 } else { 0 }),
-                row.gbit_size.map_or_else(String::new, |size| size.to_string()),
+                count(row.gbit_size),
                 // Of messages of a byte it may be less than a thousandth.
                 of(row.gbit_per_s, if row.gbit_per_s.is_some_and(|gbit| gbit < 1.0) { 6 } else { 3 }),
                 row.congestion.clone().unwrap_or_default(),
+                // Behind what was there first, whose places programs may know.
+                row.whole.to_string(),
+                count(row.depth),
+                count(row.depth_held),
             ])
             .expect("every row has the heading's fields");
     }
@@ -39,7 +44,7 @@ pub(super) fn write(rows: &[Row]) -> String {
     String::from_utf8(bytes).expect("fields are text")
 }
 
-const HEADING: [&str; 14] = [
+const HEADING: [&str; 17] = [
     "name",
     "nic",
     "beside",
@@ -54,4 +59,7 @@ const HEADING: [&str; 14] = [
     "gbit_size",
     "gbit_per_s",
     "congestion",
+    "whole",
+    "depth",
+    "depth_held",
 ];

@@ -51,7 +51,10 @@ pub struct Row {
     pub regime: Regime,
     /// Message size of ping-pong and flood in bytes.
     pub size: usize,
-    /// Half round trips, of `get` whole ones: the least of all rounds that count, medians over these, and all their samples. A
+    /// The row's round trips are whole ones and not halves: those of `get`.
+    #[serde(default)]
+    pub whole: bool,
+    /// Half round trips, of `get` whole ones (`whole`): the least of all rounds that count, medians over these, and all their samples. A
     /// percentile that some round has too few samples for is null.
     pub half_rtt_ns: Option<Summary>,
     /// Samples of the round with the fewest, of those that count.
@@ -173,9 +176,11 @@ impl Report {
 
 impl Row {
     fn empty(name: Name, nic: Option<NicKind>, regime: Regime, size: usize) -> Self {
+        let whole = name.takes_whole_round_trips();
         Self {
             name,
             nic,
+            whole,
             beside: Vec::new(),
             regime,
             size,

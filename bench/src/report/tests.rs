@@ -118,11 +118,11 @@ fn the_table_reads_as_it_always_did() {
 
 #[test]
 fn the_csv_reads_as_it_always_did() {
-    let expected = "name,nic,beside,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion\n\
-        tcp-poll,kernel,uring+xdp,default-offloads,8,2890.0,2900.0,5800.0,8700.0,1000,400000,1048576,70.000,cubic\n\
-        raw,uring,uring+xdp,default-offloads,8,715.0,725.0,1450.0,2175.0,1000,1200000,,,\n\
-        proto,uring,uring+xdp,default-offloads,8,790.0,800.0,1600.0,2400.0,1000,4000000,,,\n\
-        proto,uring,uring+xdp,real-frames,8,,,,,,,1048576,12.000,\n";
+    let expected = "name,nic,beside,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion,whole,depth,depth_held\n\
+        tcp-poll,kernel,uring+xdp,default-offloads,8,2890.0,2900.0,5800.0,8700.0,1000,400000,1048576,70.000,cubic,false,,\n\
+        raw,uring,uring+xdp,default-offloads,8,715.0,725.0,1450.0,2175.0,1000,1200000,,,,false,,\n\
+        proto,uring,uring+xdp,default-offloads,8,790.0,800.0,1600.0,2400.0,1000,4000000,,,,false,,\n\
+        proto,uring,uring+xdp,real-frames,8,,,,,,,1048576,12.000,,false,,\n";
     assert_eq!(report().to_csv(), expected);
 }
 
@@ -242,7 +242,7 @@ fn what_few_samples_do_not_tell_stays_open() {
     assert!(table.contains(" 3000.0 µs (n 8) "), "{table}");
     let line = table.lines().find(|line| line.contains("raw ")).unwrap();
     assert!(line.ends_with(" -                -             - │"), "p99 and comparisons: {line}");
-    assert!(report.to_csv().ends_with(",8,2999990.0,3000000.0,,,17,,,,\n"), "{}", report.to_csv());
+    assert!(report.to_csv().ends_with(",8,2999990.0,3000000.0,,,17,,,,,false,,\n"), "{}", report.to_csv());
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     let half = &json["rungs"][0]["half_rtt_ns"];
     assert!(half["p99"].is_null() && half["p999"].is_null() && half["n"] == 17, "{half}");
@@ -337,6 +337,20 @@ fn a_curve_of_whole_round_trips_says_so() {
 }
 
 #[test]
+fn what_a_figure_is_of_stands_in_its_row() {
+    let mut rows = [Rung::Raw, Rung::Get].map(|name| timed(name, [1_000.0; 3])).to_vec();
+    (rows[0].depth, rows[0].depth_held) = (Some(64), Some(2));
+    let report = Report { rungs: rows, ..report() };
+    let csv = report.to_csv();
+    let ends: Vec<&str> = csv.lines().map(|line| line.split_once("1000,,,,,").map_or(line, |(_, end)| end)).collect();
+    assert!(ends[0].ends_with(",whole,depth,depth_held"), "{csv}");
+    assert_eq!(ends[1..], ["false,64,2", "true,,"], "{csv}");
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let whole: Vec<_> = json["rungs"].as_array().unwrap().iter().map(|row| row["whole"].as_bool()).collect();
+    assert_eq!(whole, [Some(false), Some(true)]);
+}
+
+#[test]
 fn small_figures_are_not_rounded_to_nothing() {
     let mut report = report();
     report.rungs.truncate(1);
@@ -347,5 +361,5 @@ fn small_figures_are_not_rounded_to_nothing() {
     assert!(table.contains(" 3.2 (1.2 k) ") && table.contains(" 0.016 (cubic) "), "{table}");
     report.rungs[0].gbit_per_s = Some(0.0004);
     let (table, csv) = (report.to_table(), report.to_csv());
-    assert!(table.contains(" 0.000400 (cubic) ") && csv.contains(",0.000400,cubic\n"), "{table}{csv}");
+    assert!(table.contains(" 0.000400 (cubic) ") && csv.contains(",0.000400,cubic,"), "{table}{csv}");
 }
