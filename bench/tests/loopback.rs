@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         a_side_refuses_an_order_without_end
         a_side_that_dies_ends_the_run_with_its_name
         a_side_that_is_silent_ends_the_run_with_its_name
+        a_side_that_cannot_open_is_blamed_and_the_other_is_not
         a_run_can_be_called_off
     }
     ExitCode::SUCCESS
@@ -286,6 +287,31 @@ fn a_side_that_is_silent_ends_the_run_with_its_name() {
     let mut hosts = Some((Host { reach: Reach::Command(sleeper), ..this_program(0) }, this_program(1)));
     let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
     assert!(error.contains("udp-poll") && error.contains("side A was silent"), "{error}");
+}
+
+fn a_side_that_cannot_open_is_blamed_and_the_other_is_not() {
+    let no_core = |side| Host { core: 1 << 20, ..this_program(side) };
+    for rung in [Rung::TcpBlock, Rung::TcpPoll, Rung::UdpPoll] {
+        let plan = tiny(NicKind::Uring, vec![rung]);
+        for (at_fault, healthy) in [("side A", "side B"), ("side B", "side A")] {
+            let hosts = || match at_fault {
+                "side A" => (no_core(0), this_program(1)),
+                _ => (this_program(0), no_core(1)),
+            };
+            let error = ladder::run(&plan, |_| Ok(hosts()), |_| true).unwrap_err().to_string();
+            assert!(error.contains(&format!("{at_fault}: sched_setaffinity")) && !error.contains(healthy), "{error}");
+        }
+    }
+    // One that cannot be called back is told behind what was first.
+    let says = r#"read order; echo '{"opened":{"at":"127.0.0.1:9"}}'; read go; exec sleep 60"#;
+    let mut opens = Command::new("sh");
+    opens.args(["-c", says]);
+    let deaf = Host { reach: Reach::Command(opens), patience: Duration::from_secs(1), ..this_program(1) };
+    let mut hosts = Some((no_core(0), deaf));
+    let plan = tiny(NicKind::Uring, vec![Rung::TcpPoll]);
+    let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
+    let (first, then) = (error.find("side A: sched_setaffinity"), error.find("; then side B was silent for 1s"));
+    assert!(first.is_some() && then.is_some(), "{error}");
 }
 
 fn a_run_can_be_called_off() {

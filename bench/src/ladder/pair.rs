@@ -83,6 +83,14 @@ pub enum PairError {
     /// A side said what cannot be understood.
     #[error("{0} answered what was not asked: {1}")]
     Confused(Role, String),
+    /// A side failed, and the other, which was open already, could not be called back.
+    #[error("{first}; then {then}")]
+    AndThen {
+        /// Why the measurement came to nothing.
+        first: Box<Self>,
+        /// What became of the other side.
+        then: Box<Self>,
+    },
     /// The sides went through it, and have no figure.
     #[error("nothing was measured")]
     Nothing,
@@ -104,12 +112,13 @@ impl Pair {
         let (at_b, at_a) = (b.opened(), a.opened());
         let (Ok(at_b), Ok(at_a)) = (&at_b, &at_a) else {
             // The one that is open waits for the other: an order that it must refuse brings it back.
-            for (side, at) in [(&mut *b, &at_b), (&mut *a, &at_a)] {
-                if at.is_ok() {
-                    side.abandon()?;
-                }
-            }
-            return Err(at_b.err().or(at_a.err()).expect("one of them has failed"));
+            let open = [(&mut *b, &at_b), (&mut *a, &at_a)].into_iter().find(|(_, at)| at.is_ok());
+            let abandoned = open.map_or(Ok(()), |(side, _)| side.abandon());
+            let first = at_b.err().or(at_a.err()).expect("one of them has failed");
+            return Err(match abandoned {
+                Ok(()) => first,
+                Err(then) => PairError::AndThen { first: Box::new(first), then: Box::new(then) },
+            });
         };
         b.tell(&Order::Go { peer: at_a.clone() })?;
         a.tell(&Order::Go { peer: at_b.clone() })?;
