@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use sidelane_mpi::adi::{
-    Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, Status,
+    Config, Device, Envelope, Error, Incoming, Limits, Mode, Outgoing, Pattern, Port, Process, Request, Source, Status,
     host_identity,
 };
 use sidelane_nic::Nic;
@@ -123,8 +123,8 @@ impl Mpi {
         }
         let Some(answers) = &mut self.answers else { return Ok(false) };
         let Some(status) = answers.due.and_then(|request| self.device.poll(request)) else { return Ok(false) };
-        if status.error.is_some() {
-            return Err(Broken::PeerGone);
+        if let Some(error) = status.error {
+            return Err(broken(error));
         }
         answers.due = Some(answers.receive(&mut self.device, self.other));
         answers.messages = 0;
@@ -154,7 +154,7 @@ impl Mpi {
             let Some(status) = self.device.poll(*request) else { break };
             self.sends.pop_front();
             if let Some(error) = status.error {
-                return Err(Broken::driver(error));
+                return Err(broken(error));
             }
         }
         Ok(self.sends.len())
@@ -168,8 +168,8 @@ impl Mpi {
             && let Some(status) = self.device.poll(*receive)
         {
             let room = self.rooms.pass();
-            if status.error.is_some() {
-                return Err(Broken::PeerGone);
+            if let Some(error) = status.error {
+                return Err(broken(error));
             }
             if status.bytes != self.size {
                 return Err(Broken::Length { got: status.bytes, expected: self.size });
@@ -227,6 +227,12 @@ impl Answers {
     }
 }
 
+/// Why a request has failed.
+#[cold]
+fn broken(error: Error) -> Broken {
+    if error == Error::ProcFailed { Broken::PeerGone } else { Broken::driver(error) }
+}
+
 /// What comes from `other` under `tag`.
 fn from(other: u32, tag: i32) -> Pattern {
     Pattern { context: CONTEXT, source: Some(Source { rank: other, process: other }), tag: Some(tag) }
@@ -260,7 +266,7 @@ impl Transport for Mpi {
         match self.device.poll(send) {
             None => self.sends.push_back(send),
             Some(Status { error: None, .. }) => {}
-            Some(Status { error: Some(error), .. }) => return Err(Broken::driver(error)),
+            Some(Status { error: Some(error), .. }) => return Err(broken(error)),
         }
         Ok(true)
     }
@@ -354,5 +360,23 @@ mod tests {
         for _ in 0..3 {
             assert_eq!((pass(&mut a, &mut b), pass(&mut b, &mut a)), (7, 7));
         }
+    }
+
+    #[test]
+    fn a_receive_fails_by_its_own_name_and_only_a_dead_peer_is_gone() {
+        let fabric = Fabric::new(0);
+        let [a, b] = [0, 1].map(|_| Mpi::begin(fabric.nic(mem::Config::default())).unwrap());
+        let mut long = Mpi::new(a.0, Role::Initiator, &b.1, None, (200, Flow::Alternating)).unwrap();
+        let mut short = Mpi::new(b.0, Role::Responder, &a.1, None, (100, Flow::Alternating)).unwrap();
+        assert!(long.send(&[1]).unwrap());
+        let turns = (0..1_000).map(|_| {
+            long.flush().unwrap();
+            fabric.advance_to(fabric.now() + Duration::from_micros(10));
+            long.recv(1, &mut [], |_| ()).unwrap();
+            short.recv(1, &mut [], |_| panic!("it has no room for that"))
+        });
+        let error = turns.filter_map(Result::err).next().unwrap();
+        assert_eq!(error.to_string(), Broken::driver(Error::Truncated).to_string());
+        assert!(matches!(broken(Error::ProcFailed), Broken::PeerGone));
     }
 }
