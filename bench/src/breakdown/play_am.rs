@@ -27,7 +27,7 @@ struct Seen {
     replied_at: u64,
 }
 
-/// Bytes of the word beside the payload.
+/// Bytes of the word beside the payload, which begins what is at least as long. The first byte of shorter messages says the same.
 const WORD: usize = 8;
 
 /// Index of both handlers.
@@ -35,31 +35,37 @@ const PLAY: u8 = 0;
 
 impl Seen {
     #[inline]
-    fn enter(&mut self, args: &Args<'_>) {
+    fn enter(&mut self, args: &Args<'_>, payload: &[u8]) {
         if self.stamping == Some(Border::Received) {
             self.entered_at = ticks();
         }
         self.messages += 1;
-        self.kind = args.get(0).unwrap_or(MORE);
+        self.kind = args.get(0).or_else(|| payload.first().map(|kind| u64::from(*kind))).unwrap_or(MORE);
     }
+}
+
+/// The words of a message of this kind and size.
+#[inline]
+fn words(kind: &u64, is_short: bool) -> &[u64] {
+    if is_short { &[] } else { std::slice::from_ref(kind) }
 }
 
 fn handlers() -> Handlers<Seen> {
     Handlers::new()
         .request(PLAY, |seen: &mut Seen, replier: Replier<'_>, args, payload: &[u8]| {
-            seen.enter(&args);
+            seen.enter(&args, payload);
             if seen.stamping == Some(Border::Send) {
                 seen.replied_at = ticks();
             }
             // A requester that is gone needs no reply, and so does the last message.
             if seen.kind != LAST {
-                let _ = replier.reply(PLAY, &[seen.kind], payload);
+                let _ = replier.reply(PLAY, words(&seen.kind, args.get(0).is_none()), payload);
             }
         })
-        .reply(PLAY, |seen: &mut Seen, _, args, _| seen.enter(&args))
+        .reply(PLAY, |seen: &mut Seen, _, args, payload: &[u8]| seen.enter(&args, payload))
 }
 
-/// Plays `pattern`, a ping-pong, with a word and a payload that make up its size, over Active Messages on a stamped driver.
+/// Plays `pattern`, a ping-pong, with a word and a payload that make up its size, or a payload of it, over Active Messages on a stamped driver.
 pub fn play<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
     let deadline_ns = now_ns() + pattern.limit_ns;
     let mut seen = Seen::default();
@@ -84,7 +90,8 @@ fn initiate<N: Nic>(
     pattern: &Pattern,
     deadline_ns: u64,
 ) -> Result<(u64, Samples), Broken> {
-    let payload = vec![0x5a; pattern.size.saturating_sub(WORD)];
+    let is_short = pattern.size < WORD;
+    let mut payload = vec![0x5a; if is_short { pattern.size } else { pattern.size - WORD }];
     let room = ReplyRoom::medium(1, payload.len());
     let (mut write, read) = buffer(SAMPLES_MAX);
     let mut unstamped = Vec::with_capacity(SAMPLES_MAX);
@@ -96,9 +103,12 @@ fn initiate<N: Nic>(
             kind = kind_of(pattern, warm_until, counted);
             counted += u64::from(kind == MORE);
         }
+        if is_short {
+            payload[0] = kind as u8;
+        }
         arm(am, seen, watch, Role::Initiator);
         let sent_at = ticks();
-        am.request(peer, PLAY, &[kind], &payload, room).map_err(Broken::driver)?;
+        am.request(peer, PLAY, words(&kind, is_short), &payload, room).map_err(Broken::driver)?;
         am.flush();
         if kind == LAST {
             return Ok((number, Samples { stamped: collect(read), unstamped }));
@@ -187,5 +197,71 @@ mod tests {
             (end(Role::Initiator, 1, 2), b.join().unwrap())
         });
         assert!(matches!((&a, &b), (Broken::TooLong { .. }, Broken::TooLong { .. })), "{a}; {b}");
+    }
+
+    /// Bytes of every message that came, and whether the last has.
+    type Weighed = (Vec<usize>, bool);
+
+    fn weigh(weighed: &mut Weighed, args: &Args<'_>, payload: &[u8]) {
+        weighed.0.push(args.len() * WORD + payload.len());
+        weighed.1 = args.get(0).or_else(|| payload.first().map(|kind| u64::from(*kind))) == Some(LAST);
+    }
+
+    fn scales() -> Handlers<Weighed> {
+        Handlers::new()
+            .request(PLAY, |weighed: &mut Weighed, replier: Replier<'_>, args, payload| {
+                weigh(weighed, &args, payload);
+                let _ = replier.reply(PLAY, &args.get(0).into_iter().collect::<Vec<_>>(), payload);
+            })
+            .reply(PLAY, |weighed: &mut Weighed, _, args, payload| weigh(weighed, &args, payload))
+    }
+
+    #[test]
+    fn messages_shorter_than_a_word_are_as_short_as_they_are_said_to_be() {
+        let deadline_ns = now_ns() + 60_000_000_000;
+        let turn = |am: &mut ActiveMessages<_, Weighed>, weighed: &mut Weighed| {
+            assert!(now_ns() < deadline_ns, "no end: {weighed:?}");
+            am.poll(weighed);
+            crate::idle::relax();
+        };
+        for size in [1, 7, 8, 9] {
+            let domain = format!("breakdown-am-short-test-{}-{size}", std::process::id());
+            let (warm_ns, measure_ns, limit_ns) = (1, 1, 60_000_000_000);
+            let pattern = Pattern { kind: Kind::PingPong, size, depth: None, warm_ns, measure_ns, limit_ns };
+            let open = |own| sidelane_nic::shm::ShmNic::open(&domain, Some(own)).unwrap();
+            let at = |endpoint| LinkAddr::Shm { endpoint };
+            let scale = |own, other, role| {
+                let mut weighed = Weighed::default();
+                let (nic, to) = (Stamped::new(open(own)), (role, at(other)));
+                let (mut am, peer) = establish(nic, scales(), &mut weighed, to, deadline_ns).unwrap();
+                let kinds = if role == Role::Initiator { &[MORE, MORE, LAST][..] } else { &[] };
+                for (answers, kind) in kinds.iter().enumerate() {
+                    let (words, rest) = (words(kind, size < WORD), size - words(kind, size < WORD).len() * WORD);
+                    am.request(peer, PLAY, words, &vec![*kind as u8; rest], ReplyRoom::medium(1, rest)).unwrap();
+                    am.flush();
+                    while *kind != LAST && weighed.0.len() == answers {
+                        turn(&mut am, &mut weighed);
+                    }
+                }
+                while role == Role::Responder && !weighed.1 {
+                    turn(&mut am, &mut weighed);
+                }
+                close(&mut am, &mut weighed, peer, deadline_ns);
+                weighed.0
+            };
+            for (own, role) in [(1, Role::Initiator), (3, Role::Responder)] {
+                let weighed = std::thread::scope(|scope| {
+                    let other = if role == Role::Initiator { Role::Responder } else { Role::Initiator };
+                    let player = scope.spawn(|| play(open(own), at(own + 1), role, &pattern).unwrap());
+                    let weighed = scale(own + 1, own, other);
+                    player.join().unwrap();
+                    weighed
+                });
+                assert!(
+                    !weighed.is_empty() && weighed.iter().all(|bytes| *bytes == size),
+                    "{role}, {size}: {weighed:?}"
+                );
+            }
+        }
     }
 }
