@@ -10,8 +10,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use sidelane_mpi::launch::Shown;
 
 use crate::machine::Machine;
+use crate::side::{ORDER_MAX, Order};
 use crate::transport::sockopt;
 
 /// What the serving machine says of itself: one JSON object, on the first line.
@@ -39,10 +41,10 @@ pub enum RemoteError {
     #[error("{0} did not greet: {1}; is it busy with another ladder?")]
     Silent(SocketAddr, io::Error),
     /// Something came that is no greeting.
-    #[error("{0} is no `sidelane ladder serve`; it said: {1}")]
+    #[error("{0} is no `sidelane ladder serve`; it said: {said}", said = Shown(.1))]
     Stranger(SocketAddr, String),
     /// Another version of this program.
-    #[error("{at} runs sidelane {theirs} and this is {ours}; both need the same version", ours = VERSION)]
+    #[error("{at} runs sidelane {theirs} and this is {ours}; both need the same version", theirs = Shown(theirs), ours = VERSION)]
     Version {
         /// Where.
         at: SocketAddr,
@@ -72,11 +74,34 @@ impl Greeting {
     }
 }
 
-/// Waits for the first order of whoever was greeted, and takes nothing of it. Who has connected and says nothing is no ladder.
+/// Waits for all of the first order of whoever was greeted, and takes nothing of it. Who has connected and says nothing by then, or
+/// anything else, is no ladder.
 pub fn await_order(connection: &TcpStream) -> io::Result<()> {
-    connection.set_read_timeout(Some(ORDERS_WITHIN))?;
-    connection.peek(&mut [0]).map_err(as_timeout)?;
-    connection.set_read_timeout(None)
+    let until = Instant::now() + ORDERS_WITHIN;
+    let mut seen = vec![0; ORDER_MAX];
+    loop {
+        connection.set_read_timeout(Some(left(until)))?;
+        let len = connection.peek(&mut seen).map_err(as_timeout)?;
+        if let Some(end) = seen[..len].iter().position(|byte| *byte == b'\n') {
+            return match serde_json::from_slice(&seen[..end]) {
+                Ok(Order::Open(_)) => connection.set_read_timeout(None),
+                _ => Err(io::Error::new(io::ErrorKind::InvalidData, "what it says is no ladder's order")),
+            };
+        }
+        if len == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it went without an order"));
+        }
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // What is there already would be seen again at once.
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// What is left until then. A read's time limit of zero would mean for ever.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
 /// What a read's time limit is called where it is over (SO_RCVTIMEO, socket(7)).
@@ -122,9 +147,7 @@ fn hear(connection: &mut TcpStream) -> io::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];
     while line.len() < GREETING_MAX {
-        // A duration of zero would mean for ever.
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        connection.set_read_timeout(Some(left))?;
+        connection.set_read_timeout(Some(left(until)))?;
         connection.read_exact(&mut byte).map_err(as_timeout)?;
         if Instant::now() > until {
             return Err(io::ErrorKind::TimedOut.into());
@@ -150,6 +173,8 @@ const RETRY: Duration = Duration::from_millis(200);
 const GREETS_WITHIN: Duration = Duration::from_secs(15);
 /// The first order comes right behind the greeting. Less than who comes next waits for its own greeting.
 const ORDERS_WITHIN: Duration = Duration::from_secs(3);
+/// Between two looks at an order that has begun.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Far above the length of any greeting.
 const GREETING_MAX: usize = 64 << 10;
 
@@ -189,8 +214,10 @@ mod tests {
 
     #[test]
     fn strangers_other_versions_and_the_silent_are_told_apart() {
-        let stranger = served_by(|mut connection| connection.write_all(b"220 mail\n").unwrap());
-        assert!(matches!(stranger, Err(RemoteError::Stranger(..))), "{stranger:?}");
+        let stranger = served_by(|mut connection| connection.write_all(b"220 mail\x1b[2J\n").unwrap());
+        let stranger = stranger.unwrap_err();
+        assert!(matches!(stranger, RemoteError::Stranger(..)), "{stranger:?}");
+        assert!(stranger.to_string().ends_with("it said: 220 mail\\u{1b}[2J"), "a terminal would obey: {stranger}");
         let old = served_by(|mut connection| {
             let greeting = Greeting { sidelane: "0.0.1".into(), ..Greeting::new("mem:".into(), 0) };
             greeting.send(&mut connection).unwrap();
@@ -198,6 +225,41 @@ mod tests {
         assert!(matches!(old, Err(RemoteError::Version { .. })), "{old:?}");
         let silent = served_by(drop);
         assert!(matches!(silent, Err(RemoteError::Silent(..))), "{silent:?}");
+    }
+
+    #[test]
+    fn only_an_order_keeps_a_server() {
+        let said = |text: &[u8], closes: bool| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut ladder = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut served = listener.accept().unwrap().0;
+            let (first, rest) = text.split_at(text.len() / 2);
+            ladder.write_all(first).unwrap();
+            let begun = Instant::now();
+            let waits = thread::spawn(move || {
+                let outcome = await_order(&served);
+                let mut heard = String::new();
+                let is_order = outcome.is_ok();
+                is_order.then(|| served.read_to_string(&mut heard).unwrap());
+                (outcome.map_err(|error| error.kind()), heard)
+            });
+            ladder.write_all(rest).unwrap();
+            let open = (!closes).then_some(ladder);
+            let (outcome, heard) = waits.join().unwrap();
+            drop(open);
+            assert!(begun.elapsed() < ORDERS_WITHIN + Duration::from_secs(5));
+            (outcome, heard)
+        };
+        let pattern = crate::ladder::Plan::new(&[]).pattern(crate::pattern::Kind::PingPong, 8);
+        let path = crate::side::Path::Udp { ip: [127, 0, 0, 1].into() };
+        let (role, core, crowded) = (crate::pattern::Role::Responder, 0, false);
+        let open = Order::Open(crate::side::Measurement { role, core, crowded, path, pattern });
+        let order = serde_json::to_string(&open).unwrap() + "\n";
+        assert_eq!(said(order.as_bytes(), true), (Ok(()), order), "and nothing of it is taken");
+        assert_eq!(said(b"GET / HTTP/1.1\r\n", false).0, Err(io::ErrorKind::InvalidData));
+        assert_eq!(said(b"\"close\"\n", false).0, Err(io::ErrorKind::InvalidData));
+        assert_eq!(said(b"{", false).0, Err(io::ErrorKind::TimedOut));
+        assert_eq!(said(b"", true).0, Err(io::ErrorKind::UnexpectedEof));
     }
 
     #[test]

@@ -302,6 +302,15 @@ fn a_side_that_cannot_open_is_blamed_and_the_other_is_not() {
             assert!(error.contains(&format!("{at_fault}: sched_setaffinity")) && !error.contains(healthy), "{error}");
         }
     }
+    // What it says a terminal does not obey.
+    let says = r#"while read order; do printf '{"failed":{"reason":"\\u001b[2J"}}\n'; done"#;
+    let mut fails = Command::new("sh");
+    fails.args(["-c", says]);
+    let stranger = Host { reach: Reach::Command(fails), ..this_program(1) };
+    let mut hosts = Some((this_program(0), stranger));
+    let plan = tiny(NicKind::Uring, vec![Rung::TcpPoll]);
+    let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
+    assert!(error.contains(r"\u{1b}[2J") && !error.contains('\u{1b}'), "{error}");
     // One that cannot be called back is told behind what was first.
     let says = r#"read order; echo '{"opened":{"at":"127.0.0.1:9"}}'; read go; exec sleep 60"#;
     let mut opens = Command::new("sh");

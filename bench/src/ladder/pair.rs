@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use sidelane_mpi::launch::Shown;
+
 use super::NicKind;
 use crate::pattern::{Outcome, Pattern, Role};
 use crate::side::{Answer, Measurement, Order, Path};
@@ -210,7 +212,7 @@ impl Side {
     fn opened(&mut self) -> Result<String, PairError> {
         match self.hear(self.patience)? {
             Answer::Opened { at } => Ok(at),
-            Answer::Failed { reason } => Err(PairError::Failed(self.role, reason)),
+            Answer::Failed { reason } => Err(PairError::Failed(self.role, Shown(&reason).to_string())),
             other @ Answer::Done(_) => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }
     }
@@ -218,7 +220,7 @@ impl Side {
     fn done(&mut self, limit: Duration) -> Result<Outcome, PairError> {
         match self.hear(limit)? {
             Answer::Done(outcome) => Ok(*outcome),
-            Answer::Failed { reason } => Err(PairError::Failed(self.role, reason)),
+            Answer::Failed { reason } => Err(PairError::Failed(self.role, Shown(&reason).to_string())),
             other @ Answer::Opened { .. } => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }
     }
@@ -240,7 +242,10 @@ impl Side {
 
     fn hear(&mut self, limit: Duration) -> Result<Answer, PairError> {
         match self.answers.recv_timeout(limit) {
-            Ok(Ok(line)) => serde_json::from_str(&line).map_err(|_| PairError::Confused(self.role, line)),
+            Ok(Ok(line)) => {
+                let confused = |_| PairError::Confused(self.role, Shown(&line).to_string());
+                serde_json::from_str(&line).map_err(confused)
+            }
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.death()),
             Err(RecvTimeoutError::Timeout) => {
                 self.life.end();

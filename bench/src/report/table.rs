@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
+use sidelane_mpi::launch::Shown;
 
 use super::{Lead, OURS, Report, Row, curve};
 use crate::ladder::{NicKind, Regime, Rung};
@@ -13,7 +14,7 @@ use crate::stats::SAMPLES_LEAST;
 pub(super) fn write(report: &Report) -> String {
     let mut text = format!("{}\n", report.machine);
     if let Some(peer) = &report.peer {
-        let _ = writeln!(text, "and {peer}");
+        let _ = writeln!(text, "and {}", Shown(&peer.to_string()));
     }
     for (name, version) in &report.contenders {
         let _ = writeln!(text, "{name}: {version}");

@@ -108,7 +108,7 @@ fn say(answer: &Answer) -> io::Result<()> {
 }
 
 /// Far above the length of any order: the longest tells the addresses of an MPI process.
-const ORDER_MAX: usize = 64 << 10;
+pub(crate) const ORDER_MAX: usize = 64 << 10;
 /// A ladder sends two, `close` and `open`, before it waits for an answer.
 const ORDERS_MAX: usize = 16;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sidelane_bench::ladder::{End, Host, NicKind, Reach};
 use sidelane_bench::machine::Machine;
 use sidelane_bench::remote::{self, Greeting, RemoteError};
+use sidelane_mpi::launch::Shown;
 use sidelane_nic::affinity;
 use sidelane_nic::spec::Spec;
 
@@ -31,7 +32,7 @@ pub enum PeerError {
     NoDriver,
     #[error("no ladder between two machines runs on `{0}`; name a driver of a network, such as uring:INTERFACE")]
     Local(Spec),
-    #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind")]
+    #[error("this machine's driver is {ours} and the peer's is {theirs}; both must be of one kind", theirs = Shown(theirs))]
     Kinds { ours: Spec, theirs: String },
     #[error("`--peer HOST:PORT` ends with a port from 1 to 65535, which `{0}` is not")]
     NoPort(String),

@@ -1,7 +1,7 @@
 //! The ladder as a user runs it: figures come out, and nothing is left however it ends.
 
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
@@ -234,8 +234,10 @@ fn two_machines_measure_with_each_other() {
     let (core, at) = serving.split_once(" on core ").unwrap().1.split_once(", at ").unwrap();
     let json = stage.runtime().join("two.json").to_str().unwrap().to_owned();
     let measure = ["ladder", "--nic", "udp:127.0.0.1:0", "--peer", at, "--rungs", "udp-poll,proto", "--json", &json];
-    // Who connects and says nothing keeps it from no ladder.
+    // Who connects and says nothing, or something else, keeps it from no ladder.
     let _silent = TcpStream::connect(at).unwrap();
+    let mut stranger = TcpStream::connect(at).unwrap();
+    stranger.write_all(b"x").unwrap();
     // Twice: it serves one after another. What both are told of one core they would otherwise each spin on.
     let alone = affinity::cores().len() == 1;
     for (options, shares) in [(&[][..], alone), (&["--core", core], true)] {
