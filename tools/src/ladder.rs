@@ -17,7 +17,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sidelane::lab::{Lab, LabError, LabSpec};
-use sidelane_bench::breakdown::Messages;
+use sidelane_bench::breakdown::{Messages, SIZE_MAX};
 use sidelane_bench::collectives::CollectivesError;
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
@@ -56,6 +56,17 @@ pub enum Failure {
     OneOutput,
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
+    #[error(
+        "--depth {depth} of messages of {size} B would be {all} MiB unanswered, and {most} are the most: fewer, or shorter ones",
+        all = (.depth * .size) >> 20,
+        most = Plan::UNANSWERED_MAX >> 20
+    )]
+    TooMuchUnanswered { depth: usize, size: usize },
+    #[error(
+        "--breakdown is of messages of up to {most} MiB, since it takes a thousand of each, and not of {size} B",
+        most = SIZE_MAX >> 20
+    )]
+    TooLongForStamps { size: usize },
     #[error("name the driver to serve: --nic uring:INTERFACE")]
     NothingToServe,
     #[error("cannot serve {nic}: {reason}")]
@@ -94,6 +105,13 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
     }
     if args.depth.is_some() && !args.patterns.is_empty() && !args.patterns.contains(&PatternArg::Flood) {
         return Err(Failure::NoFlood);
+    }
+    let (longest, depth) = (args.sizes.iter().copied().max().unwrap_or_default(), args.depth.map_or(0, usize::from));
+    if longest * depth > Plan::UNANSWERED_MAX {
+        return Err(Failure::TooMuchUnanswered { depth, size: longest });
+    }
+    if args.breakdown && longest > SIZE_MAX {
+        return Err(Failure::TooLongForStamps { size: longest });
     }
     // Before the minute of measuring, not after it.
     let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);

@@ -199,7 +199,7 @@ pub(crate) fn watched(number: u64, messages: Messages) -> Option<(Role, Border)>
     Some(WATCHED[(number / EVERY) as usize % count])
 }
 
-/// Measures on two hosts, A first.
+/// Measures on two hosts, A first: messages of at most [`SIZE_MAX`].
 pub fn run(a: Host, b: Host, nic: NicKind, messages: Messages, size: usize) -> Result<Breakdown, PairError> {
     let mut pair = Pair::spawn(a, b)?;
     let pattern = Pattern {
@@ -208,7 +208,7 @@ pub fn run(a: Host, b: Host, nic: NicKind, messages: Messages, size: usize) -> R
         depth: None,
         warm_ns: WARM_NS,
         measure_ns: MEASURE_NS,
-        limit_ns: LIMIT_NS,
+        limit_ns: LIMIT_NS + size as u64 * TRIPS_NS_A_BYTE,
     };
     let (mut all_a, mut all_b) = (Samples::default(), Samples::default());
     for round in 0..ROUNDS {
@@ -276,6 +276,12 @@ const ROUNDS: u64 = 5;
 const WARM_NS: u64 = 50_000_000;
 const MEASURE_NS: u64 = 300_000_000;
 const LIMIT_NS: u64 = 5_000_000_000;
+
+/// The longest message that is broken down: each border is stamped a few times, which takes a thousand round trips, and at a GB/s
+/// those of this size are as long as all the rest.
+pub const SIZE_MAX: usize = 4 << 20;
+/// There and back, a GB/s each way.
+const TRIPS_NS_A_BYTE: u64 = 2 * play::TRIPS_LEAST;
 
 #[cfg(test)]
 mod tests {

@@ -145,6 +145,8 @@ pub(super) const EVERY: u64 = 16;
 pub(super) const SAMPLES_MAX: usize = 4096;
 /// Stamped round trips of each border, at least: more than the slow ones that are left out.
 const COUNTED_MIN: u64 = 4 * super::WATCHED.len() as u64;
+/// Round trips of a measurement, at least.
+pub(super) const TRIPS_LEAST: u64 = EVERY * COUNTED_MIN;
 /// Turns between two looks at the deadline.
 pub(super) const TURNS_PER_CLOCK: u64 = 1024;
 /// Begins messages whose times do not count.

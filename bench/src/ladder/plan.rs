@@ -137,6 +137,9 @@ impl fmt::Display for Variant {
 }
 
 impl Plan {
+    /// Bytes that may be unanswered in a flood with a depth: what both ends have room for, and what they send in seconds.
+    pub const UNANSWERED_MAX: usize = 256 << 20;
+
     /// What `sidelane ladder` does unless told otherwise: under a minute on one driver.
     pub fn new(nics: &[NicKind]) -> Self {
         let all = vec![Kind::PingPong, Kind::Flood, Kind::Bandwidth];
@@ -203,8 +206,9 @@ impl Plan {
     /// What the sides are told for one kind and size.
     pub fn pattern(&self, kind: Kind, size: usize) -> Pattern {
         let (warm_ns, measure_ns) = (self.warm.as_nanos() as u64, self.measure.as_nanos() as u64);
-        let limit_ns =
-            warm_ns + measure_ns + GRACE.as_nanos() as u64 + MESSAGES_AT_LEAST * size as u64 * SLOW_NS_A_BYTE;
+        let unanswered = self.depth.filter(|_| kind == Kind::Flood).unwrap_or(0) as u64;
+        let messages = MESSAGES_AT_LEAST + FLOODS_AT_LEAST * unanswered;
+        let limit_ns = warm_ns + measure_ns + GRACE.as_nanos() as u64 + messages * size as u64 * SLOW_NS_A_BYTE;
         Pattern { kind, size, depth: self.depth, warm_ns, measure_ns, limit_ns }
     }
 
@@ -316,6 +320,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// To and fro for the warm-up, the sample and the last one, and as many again.
 const MESSAGES_AT_LEAST: u64 = 12;
+/// All that may be unanswered, to and fro, and once more while the last of it is waited for.
+const FLOODS_AT_LEAST: u64 = 4;
 /// Gigabit Ethernet, about.
 const SLOW_NS_A_BYTE: u64 = 10;
 
@@ -364,6 +370,13 @@ mod tests {
         let floods: Vec<_> = plan.cells().into_iter().filter(|cell| cell.kind == Kind::Flood).collect();
         assert!(floods.iter().any(|cell| cell.rung == Rung::Am) && floods.iter().all(|cell| cell.rung != Rung::Put));
         assert!(floods.iter().all(|cell| plan.pattern(cell.kind, cell.size).is_answered()));
+    }
+
+    #[test]
+    fn the_limit_grows_with_what_may_be_unanswered() {
+        let limit = |depth, kind| Plan { depth, ..Plan::new(&[NicKind::Shm]) }.pattern(kind, 1 << 20).limit_ns;
+        assert!(limit(Some(64), Kind::Flood) > limit(None, Kind::Flood) + 2 * 2 * 64 * (1 << 20) * SLOW_NS_A_BYTE / 2);
+        assert_eq!(limit(Some(64), Kind::PingPong), limit(None, Kind::PingPong));
     }
 
     #[test]

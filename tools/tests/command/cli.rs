@@ -73,6 +73,13 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["lab", "up", "--hosts", "x"]).contains("2 to 26 hosts"));
     assert!(error(&["lab", "up", "--mtu", "x"]).contains("a number of bytes"));
     assert!(error(&["ladder", "--depth", "8", "--patterns", "ping-pong"]).contains("--depth is of floods"));
+    let text = error(&["ladder", "--depth", "64", "--sizes", "8,5M"]);
+    assert!(
+        text.contains("--depth 64 of messages of 5242880 B would be 320 MiB unanswered, and 256 are the most"),
+        "{text}"
+    );
+    let text = error(&["ladder", "--breakdown", "--nic", "shm", "--sizes", "8,8M"]);
+    assert!(text.contains("--breakdown is of messages of up to 4 MiB") && text.contains("8388608 B"), "{text}");
     let peer = ["ladder", "--peer", "127.0.0.1:9", "--nic", "udp:127.0.0.1:0"];
     assert!(error(&[&peer[..], &["--core", "5000"]].concat()).contains("this process may run on"));
     for port in ["99999", "0", "x", ""] {
