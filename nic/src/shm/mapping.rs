@@ -25,6 +25,9 @@ use super::sys;
 /// Bytes of each of the two rings of a pair. Larger ones leave the second-level cache; see `mtu` for the largest frame.
 pub(super) const RING_BYTES: usize = 256 << 10;
 
+/// Bytes of each that are there from the beginning.
+const BEGUN_BYTES: usize = 16 << 10;
+
 /// Bytes of the memory that a pair shares.
 pub(super) const PAIR_BYTES: usize = CELLS_AT + CELLS * CELL_BYTES;
 
@@ -78,6 +81,12 @@ pub(super) struct Bell {
 pub(super) fn map_pair(memory: &OwnedFd) -> io::Result<[Ring; 2]> {
     let mapping = Arc::new(Mapping::new(memory, PAIR_BYTES)?);
     let start = mapping.start;
+    // Not all of it: who has many peers says little to most of them.
+    // SAFETY: all are within the PAIR_BYTES that were mapped.
+    unsafe {
+        sys::populate(start, CONTROL_BYTES + BEGUN_BYTES);
+        sys::populate(start.add(CONTROL_BYTES + RING_BYTES), BEGUN_BYTES);
+    }
     Ok([0, 1].map(|index| {
         // SAFETY: all are within the PAIR_BYTES that were mapped (asserted above for the control part).
         let (control, lines, cells) = unsafe {
@@ -200,5 +209,28 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: rings and bells hold a reference as long as they hold an address within.
         unsafe { sys::unmap(self.start, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// An endpoint may have thousands of peers, and says little to most.
+    #[test]
+    fn a_pair_takes_the_memory_that_it_uses() {
+        let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+        let taken = || File::from(memory.try_clone().unwrap()).metadata().unwrap().blocks() as usize * 512;
+        let [mut there, back] = map_pair(&memory).unwrap().map(Producer::new);
+        let at_first = taken();
+        assert!(at_first <= CONTROL_BYTES + 2 * BEGUN_BYTES, "{at_first}");
+        let mut room = there.reserve_in(3, CELL_BYTES).unwrap();
+        there.payload_mut(&mut room).fill(1);
+        there.publish(room);
+        assert!(taken() >= at_first + CELL_BYTES / 4096 * 4096);
+        drop(back);
     }
 }

@@ -34,15 +34,24 @@ pub(super) fn is_sealed_memory(fd: &OwnedFd, len: usize) -> bool {
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
-/// Maps shared memory, present at once: a page fault costs more than the message that meets it.
+/// Maps shared memory, of which a page is taken from the system when it is first used.
 pub(super) fn map(fd: &OwnedFd, len: usize) -> io::Result<ptr::NonNull<u8>> {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
     let address = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, fd.as_raw_fd(), 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     ptr::NonNull::new(address.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+}
+
+/// Has these pages at once: a page fault costs more than the message that meets it. Only faster, so it may fail, as before Linux 5.14.
+///
+/// # Safety
+/// They are of a mapping of [`map`]'s.
+pub(super) unsafe fn populate(address: ptr::NonNull<u8>, len: usize) {
+    // SAFETY: the pages stay what they are, and are the caller's; it is the kernel that writes to them, what they hold.
+    unsafe { libc::madvise(address.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
 }
 
 /// Unmaps what [`map`] mapped.
