@@ -78,7 +78,7 @@ pub(crate) use lock::lock;
 pub use memory::{Incoming, Outgoing};
 pub use open::OpenError;
 pub use port::Port;
-pub use process::{Process, ProcessError, host_identity};
+pub use process::{Process, ProcessError, cores_of, host_identity};
 pub use request::{Error, Request, Status};
 pub use service::Service;
 pub use threads::in_threads;

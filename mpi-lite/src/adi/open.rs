@@ -1,7 +1,7 @@
 //! How a device begins: which port leads to which process.
 
+use sidelane_nic::LinkAddr;
 use sidelane_nic::time::Instant;
-use sidelane_nic::{LinkAddr, affinity};
 
 use super::config::{Config, Patience};
 use super::credit::Credit;
@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::living::Living;
 use super::peer::{Peer, Pull, Way};
 use super::port::Port;
-use super::process::Process;
+use super::process::{Process, cores_of};
 
 /// Why a device cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -40,8 +40,8 @@ impl Device {
         let size = processes.len();
         let host = processes.get(own as usize).map(|process| process.host.clone());
         let host = host.ok_or(OpenError::NoSuchProcess { own, size })?;
-        let neighbours = processes.iter().filter(|process| process.host == host).count();
-        let is_crowded = neighbours > affinity::online();
+        let neighbours = || processes.iter().filter(|process| process.host == host);
+        let is_crowded = neighbours().count() > cores_of(neighbours());
         let peers = processes.iter().zip(0u32..).map(|(process, number)| {
             let way = if number == own { Way::Own } else { way(process, &host, &ports) };
             if way == Way::None {

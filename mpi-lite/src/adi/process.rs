@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use sidelane_nic::LinkAddr;
+use sidelane_nic::{LinkAddr, affinity};
 
 use super::living::Birth;
 use super::port::Port;
@@ -23,6 +23,8 @@ pub struct Process {
     /// Where in its memory `mark` stands: who reads another value there has another process before him.
     pub(super) mark_at: u64,
     pub(super) mark: u64,
+    /// The cores that it was allowed when it came, a bit each.
+    pub(super) cores: Vec<u64>,
     /// Where it is reached, one address for each of its ports.
     pub links: Vec<LinkAddr>,
 }
@@ -38,9 +40,26 @@ impl Process {
             born: Birth::of_this_process(),
             mark_at: std::ptr::from_ref(mark).expose_provenance() as u64,
             mark: *mark,
+            cores: bits(affinity::cores()),
             links: ports.iter().map(Port::addr).collect(),
         }
     }
+}
+
+/// How many cores these processes have between them, which are on one host: fewer than it has, where something confines them.
+pub fn cores_of<'a>(processes: impl Iterator<Item = &'a Process>) -> usize {
+    let mut all = Vec::new();
+    for cores in processes.map(|process| &process.cores) {
+        all.resize(all.len().max(cores.len()), 0);
+        all.iter_mut().zip(cores).for_each(|(all, cores)| *all |= cores);
+    }
+    all.into_iter().map(u64::count_ones).sum::<u32>().max(1) as usize
+}
+
+fn bits(cores: Vec<usize>) -> Vec<u64> {
+    let mut bits = vec![0; cores.iter().max().map_or(0, |most| most / 64 + 1)];
+    cores.into_iter().for_each(|core| bits[core / 64] |= 1 << (core % 64));
+    bits
 }
 
 /// What processes share that reach each other through shared memory: the running kernel, and the network namespace, in
@@ -69,7 +88,7 @@ fn node_name() -> String {
 
 /// A text that describes no process.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` describes no process; HOST,PID,BIRTH,PLACE,MARK,ADDRESS.. was expected")]
+#[error("`{0}` describes no process; HOST,PID,BIRTH,PLACE,MARK,CORES,ADDRESS.. was expected")]
 pub struct ProcessError(pub String);
 
 impl fmt::Display for Process {
@@ -79,7 +98,11 @@ impl fmt::Display for Process {
             Some(Birth { ticks, numbers, clock }) => write!(f, "{ticks:x}.{numbers:x}.{clock:x}")?,
             None => write!(f, "-")?,
         }
-        write!(f, ",{:x},{:x}", self.mark_at, self.mark)?;
+        write!(f, ",{:x},{:x},", self.mark_at, self.mark)?;
+        self.cores
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, bits)| write!(f, "{}{bits:x}", if at > 0 { "." } else { "" }))?;
         self.links.iter().try_for_each(|link| write!(f, ",{link}"))
     }
 }
@@ -107,8 +130,10 @@ impl FromStr for Process {
         };
         let mark_at = number(parts.next()).ok_or_else(refused)?;
         let mark = number(parts.next()).ok_or_else(refused)?;
+        let cores = parts.next().ok_or_else(refused)?.split('.').map(|bits| number(Some(bits)));
+        let cores = cores.collect::<Option<_>>().ok_or_else(refused)?;
         let links = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| refused())?;
-        Ok(Self { host, pid, born, mark_at, mark, links })
+        Ok(Self { host, pid, born, mark_at, mark, cores, links })
     }
 }
 
@@ -129,6 +154,15 @@ mod tests {
     }
 
     #[test]
+    fn processes_have_the_cores_of_all_of_them() {
+        let of = |cores: &[usize]| Process { cores: bits(cores.to_vec()), ..Process::here("here", &[]) };
+        let count = |all: &[Process]| cores_of(all.iter());
+        assert_eq!(count(&[of(&[0, 1]), of(&[1, 130]), of(&[64])]), 4);
+        assert_eq!((count(&[of(&[5]), of(&[5])]), count(&[])), (1, 1));
+        assert_eq!(count(&[Process::here("here", &[])]), affinity::cores().len());
+    }
+
+    #[test]
     fn hosts_that_hide_their_boot_are_told_apart_by_their_names() {
         let of = |boot, node: &str| identity(boot, "net:[4026531840]", || node.to_owned());
         for hidden in [None, Some("")] {
@@ -144,12 +178,15 @@ mod tests {
         for text in [
             "",
             "host",
-            "host,x,-,0,0",
+            "host,x,-,0,0,3",
             "host,1,-,0",
-            "host,1,-,0,0,nowhere",
-            ",1,-,0,0",
-            "host,1,5.6,0,0",
-            "host,1,,0,0",
+            "host,1,-,0,0",
+            "host,1,-,0,0,",
+            "host,1,-,0,0,x",
+            "host,1,-,0,0,3,nowhere",
+            ",1,-,0,0,3",
+            "host,1,5.6,0,0,3",
+            "host,1,,0,0,3",
         ] {
             assert!(text.parse::<Process>().is_err(), "{text}");
         }

@@ -123,10 +123,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// Made by member 0 of `size`, who tells the others its [`Self::ticket`].
-    pub fn create(size: usize) -> io::Result<Self> {
+    /// Made by member 0 of `size`, who have so many cores between them, and are told its [`Self::ticket`] by it.
+    pub fn create(size: usize, cores: usize) -> io::Result<Self> {
         let shared = Shared::lazy(Slots::len(size))?;
-        wait::decide(&shared, size);
+        wait::decide(&shared, size, cores);
         Ok(Self::of(shared, 0, size))
     }
 

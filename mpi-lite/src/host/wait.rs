@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use std::task::Poll;
 
+use sidelane_nic::clock;
 use sidelane_nic::share::Shared;
-use sidelane_nic::{affinity, clock};
 
 use super::{Peers, membarrier, sleepers};
 use crate::giving_way::{GivingWay, LOOKS_AT_CLOCK};
@@ -229,8 +229,8 @@ async fn leave_pending() {
 
 /// Says for all members, who must agree on it, by how many they are more than the cores: then it is better to meet at one word than
 /// to look at everybody's. By who made the memory, before the others have it.
-pub(super) fn decide(shared: &Shared, size: usize) {
-    shared.word(SPARE).store(size.saturating_sub(affinity::online()) as u32, Ordering::Relaxed);
+pub(super) fn decide(shared: &Shared, size: usize, cores: usize) {
+    shared.word(SPARE).store(size.saturating_sub(cores) as u32, Ordering::Relaxed);
 }
 
 // Words that one member writes and others read have cache lines to themselves.

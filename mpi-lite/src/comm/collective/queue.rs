@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_word_that_comes_when_all_calls_are_over_keeps_nothing() {
         let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
-        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1).unwrap(), WAKE, device.patience());
+        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1, 1).unwrap(), WAKE, device.patience());
         let queue = Arc::new(queue);
         // SAFETY: nothing is lent.
         let lent = unsafe { Lent::new(&[], &mut []) };

@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_long_ago_never_seems_to_be_of_later() {
-        let mut slots = Host::create(2).unwrap().slots;
+        let mut slots = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
         // All numbers, and some again.
         for _ in 0..5_000 {
             slots.call = slots.call.wrapping_add(SELDOM);

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn one_slow_copy_alone_does_not_count() {
-        let mut writer = Host::create(2).unwrap().slots;
+        let mut writer = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
         let reader = Host::join(writer.ground.shared.ticket(), 1, 2).unwrap().slots;
         let mut copies = |quick| {
             reader.say_pace(quick);

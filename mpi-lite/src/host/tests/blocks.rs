@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn data_gets_where_it_belongs() {
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             for (len, in_place) in LENS.into_iter().flat_map(|len| [(len, false), (len, true)]) {
                 for root in [0, size - 1] {
                     let what = format!("{len} bytes, rank {me} of {size}, root {root}, in place {in_place}");
@@ -48,8 +48,8 @@ fn data_gets_where_it_belongs() {
 
 #[test]
 fn blocks_of_any_length_get_where_they_belong() {
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             for most in LENS {
                 // From none to the longest, and not alike among ranks.
                 let len = |from: usize, to: usize| most * ((from + 2 * to) % (size + 1)) / size.max(2);
@@ -95,8 +95,8 @@ fn blocks_of_any_length_get_where_they_belong() {
 
 #[test]
 fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
-    for (size, periodic) in SIZES.into_iter().flat_map(|size| [(size, true), (size, false)]) {
-        run(size, |me, host| {
+    for (case @ (size, _), periodic) in CASES.into_iter().flat_map(|case| [(case, true), (case, false)]) {
+        run_on(case, |me, host| {
             let around = |rank: usize, step: usize| {
                 let there = rank + step;
                 (periodic || (1..=size).contains(&there)).then_some((there + size - 1) % size)
@@ -137,8 +137,8 @@ fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
 
 #[test]
 fn blocks_apart_and_in_any_order_get_where_they_belong() {
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             let lens: Vec<usize> = (0..size).map(|rank| rank % 3).collect();
             // Backwards, with a byte between them.
             let starts: Vec<usize> = (0..size).map(|rank| 3 * (size - rank)).collect();

@@ -115,6 +115,6 @@ fn an_error_while_waiting_ends_the_call() {
             "calls do not fit"
         }
     }
-    let mut host = Host::create(2).unwrap();
+    let mut host = Host::create(2, sidelane_nic::affinity::online()).unwrap();
     assert_eq!(at_once(host.barrier(&mut Gone)), Err("rank 1 is gone"));
 }

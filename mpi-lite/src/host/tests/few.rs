@@ -7,8 +7,8 @@ use super::*;
 fn few_bytes_fit_whatever_others_do() {
     // None, what a head takes, what lengths of their own are copied, what a small slot takes.
     const LENS: [usize; 7] = [0, 2, 4, 8, 40, 42, FEW];
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             for turn in 0..200 {
                 let (len, root, few) = (LENS[turn % LENS.len()], turn % size, (me + turn) % 3 > 0);
                 let what = format!("{len} bytes, rank {me} of {size}, turn {turn}, few {few}");

@@ -68,13 +68,18 @@ static SLEEPERS: Mutex<Vec<(usize, std::thread::Thread)>> = Mutex::new(Vec::new(
 
 /// Every rank's answer.
 pub(super) fn run<T: Send>(size: usize, rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
-    run_all(size, &rank)
+    run_all((size, sidelane_nic::affinity::online()), &rank)
+}
+
+/// The same of ranks that take themselves to have so many cores.
+fn run_on<T: Send>(case: (usize, usize), rank: impl Fn(usize, &mut Host) -> T + Sync) -> Vec<T> {
+    run_all(case, &rank)
 }
 
 /// One function for all that answer the same: what starts threads is a lot of code.
-fn run_all<T: Send>(size: usize, rank: &(dyn Fn(usize, &mut Host) -> T + Sync)) -> Vec<T> {
+fn run_all<T: Send>((size, cores): (usize, usize), rank: &(dyn Fn(usize, &mut Host) -> T + Sync)) -> Vec<T> {
     crate::patience::watch(&format!("a run of {size}"), crate::patience::SUITE_PATIENCE);
-    let first = Host::create(size).unwrap();
+    let first = Host::create(size, cores).unwrap();
     let (ticket, all_have_joined) = (first.ticket(), Barrier::new(size));
     let mut first = Some(first);
     std::thread::scope(|scope| {
@@ -95,7 +100,8 @@ fn run_all<T: Send>(size: usize, rank: &(dyn Fn(usize, &mut Host) -> T + Sync)) 
     })
 }
 
-const SIZES: [usize; 5] = [1, 2, 3, 5, 16];
+/// Ranks, and how many cores they take themselves to have: with fewer they meet at one word, with enough each looks at all others'.
+const CASES: [(usize, usize); 7] = [(1, 2), (2, 2), (2, 1), (3, 2), (3, 3), (5, 5), (16, 2)];
 /// Short and long ones, also where a slot takes a block for each, and one that is short where five ranks or more read it on two cores.
 const LENS: [usize; 7] = [0, 2, 1000, SHORT, SHORT + 2, 3 * COMMON - 2, PIECE + 10];
 

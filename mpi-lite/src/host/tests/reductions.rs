@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn reductions_keep_the_order_of_ranks() {
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             for (len, in_place) in LENS.into_iter().flat_map(|len| [(len, false), (len, true)]) {
                 let what = format!("{len} bytes, rank {me} of {size}, in place {in_place}");
                 let own = input(me, len);

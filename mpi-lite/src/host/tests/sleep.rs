@@ -76,8 +76,8 @@ fn sleeping<F: Future>(call: F) -> F::Output {
 
 #[test]
 fn who_sleeps_while_a_call_is_pending_is_woken() {
-    for size in SIZES {
-        run(size, |me, host| {
+    for case @ (size, _) in CASES {
+        run_on(case, |me, host| {
             let mut sleeper = Sleeper(0);
             for turn in 0..50 {
                 let root = turn % size;

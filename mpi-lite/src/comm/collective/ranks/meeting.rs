@@ -4,7 +4,7 @@ use sidelane_nic::share::Ticket;
 
 use super::super::on_host::{Waiting, give_up};
 use super::{OF_HOSTS, Ranks, Shared, WAKE_QUEUE, members};
-use crate::adi::{Error, Turns};
+use crate::adi::{Error, Turns, cores_of};
 use crate::coll::Call;
 use crate::host::{Host, at_once};
 
@@ -30,7 +30,13 @@ impl Ranks {
             <[Host; N]>::try_from(all).ok()
         };
         let warn = |error: &_| tracing::warn!(%error, "no memory that ranks of this host share for collective calls");
-        let made = if rank == 0 { all_of(&mut |_| Host::create(size).inspect_err(warn).ok()) } else { None };
+        let made = if rank == 0 {
+            let all = turns.device().processes();
+            let cores = cores_of(self.processes.iter().map(|process| &all[*process as usize]));
+            all_of(&mut |_| Host::create(size, cores).inspect_err(warn).ok())
+        } else {
+            None
+        };
         let mut tickets =
             made.as_ref().map_or([[0; Ticket::LEN]; N], |made| made.each_ref().map(|host| host.ticket().to_bytes()));
         let broadcast = Call::Broadcast { root: 0 };
@@ -56,13 +62,13 @@ impl Ranks {
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
         self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
         let Some(hosts) = hosts.as_mut().filter(|_| !have.contains(&0)) else { return Ok(false) };
-        // Whether we can read others' memory shows at that of rank 0, or of 1: the ranks' rights are the same.
+        // Whether all can read each other's memory: that depends on whose it is (ptrace(2), "dumpable"), so each is looked at by one.
         let word = 0u64;
         let mut words = vec![0; size * 8];
         let address = ((&raw const word).expose_provenance() as u64).to_ne_bytes();
         let all = Call::Allgather { len: 8 };
         self.call_by_messages(turns, all, Some(&address), &mut words, &mut |_, _| ())?;
-        let other = usize::from(rank == 0);
+        let other = (rank + 1) % size;
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
         let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
         for host in hosts {

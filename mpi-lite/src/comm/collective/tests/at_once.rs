@@ -143,7 +143,7 @@ fn who_begins_a_call_is_kept_by_nobody() {
 #[test]
 fn whoever_looks_in_vain_keeps_nobody_waiting() {
     let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
-    let first = Host::create(2).unwrap();
+    let first = Host::create(2, sidelane_nic::affinity::online()).unwrap();
     let second = Host::join(first.ticket(), 1, 2).unwrap();
     let mut members = [(0, first), (1, second)].map(|(rank, host)| Member::new(rank, 2, host, &device));
     let (reduction, blocks, has_cores) = (COMPOSE, Blocks::Equal(2), sidelane_nic::affinity::online() > 1);
@@ -192,7 +192,7 @@ fn calls_are_made_at_once_that_do_not_wait_and_no_others() {
     let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
     // Ranks that look at each other's words, and, where they are more than cores, ranks that meet at one.
     for size in [2, 3, 9] {
-        let first = Host::create(size).unwrap();
+        let first = Host::create(size, sidelane_nic::affinity::online()).unwrap();
         let ticket = first.ticket();
         let others = (1..size).map(|me| Host::join(ticket, me, size).unwrap());
         let hosts: Vec<_> = [first].into_iter().chain(others).collect();
