@@ -111,7 +111,7 @@ const SYSCTLS: [(&str, &str, &str); 4] = [
 fn netlink_advice(answer: &rtnetlink::Error) -> &'static str {
     match answer {
         rtnetlink::Error::NetlinkError(message) if message.raw_code() == -libc::EOPNOTSUPP => {
-            "; the kernel lacks the module: `sudo modprobe veth bridge`"
+            "; the kernel lacks the module: `sudo modprobe -a veth bridge`"
         }
         _ => "",
     }
