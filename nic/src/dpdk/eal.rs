@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::device::Device;
 use super::sys::{Shim, take_log};
 use super::{OpenError, pci};
+use crate::affinity;
 
 /// The environment of this process.
 #[derive(Clone, Copy)]
@@ -103,11 +104,11 @@ pub fn free_hugepages() -> u64 {
     bytes.sum()
 }
 
-/// The cores that this thread may run on, as the kernel writes them: `0-3,8`.
+/// The cores that this thread may run on, as a list: `0,1,8`. Not those of `/proc/self/status`, among which are some that are
+/// offline or never were: the environment refuses them.
 fn allowed_cores() -> String {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    line.map_or_else(|| "0".to_owned(), |list| list.trim().to_owned())
+    let cores = affinity::cores().into_iter().filter(|core| *core < EAL_CORES_MAX);
+    cores.map(|core| core.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// DPDK makes a directory for files of its own, which neither kind of memory has (eal_filesystem.c).
@@ -122,6 +123,8 @@ fn remove_runtime_dir(prefix: &str) {
     }
 }
 
+/// Numbers of cores are below it (eal_common_options.c, eal_parse_set: `CPU_SETSIZE`).
+const EAL_CORES_MAX: usize = libc::CPU_SETSIZE as usize;
 /// Less, and a port with its packet buffers would not fit.
 const HUGEPAGES_MIN: u64 = 64 << 20;
 /// Taken at once; more is added as ports need it.
@@ -144,7 +147,13 @@ mod tests {
 
     #[test]
     fn cores_are_a_list_of_numbers() {
-        let cores = allowed_cores();
-        assert!(!cores.is_empty() && cores.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ','), "{cores}");
+        let cores = std::thread::spawn(|| {
+            let last = *affinity::cores().last().expect("a thread runs somewhere");
+            affinity::pin_to(last).map(|()| (last, allowed_cores()))
+        });
+        let (last, cores) = cores.join().unwrap().unwrap();
+        assert_eq!(cores, last.to_string());
+        let all: Vec<String> = affinity::cores().iter().map(usize::to_string).collect();
+        assert_eq!(allowed_cores(), all.join(","));
     }
 }
