@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
 use super::sys::{Shim, take_log};
-use super::{OpenError, pci};
+use super::{OpenError, hugepages, pci};
 use crate::affinity;
 
 /// The environment of this process.
@@ -23,25 +23,25 @@ pub struct Eal {
 pub fn up(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
     static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let hugepages = match &*started {
+        Some(Ok(eal)) => eal.hugepages,
+        Some(Err(error)) => return Err(error.clone()),
+        None => hugepages::suffice(),
+    };
     if device.bus == "pci" {
         // Before the environment starts, since a refusal by that is final: it can't be started a second time.
-        let hugepages = match &*started {
-            Some(Ok(eal)) => eal.hugepages,
-            _ => free_hugepages() >= HUGEPAGES_MIN,
-        };
         pci::check(&device.name, hugepages)?;
     }
-    let eal = started.get_or_insert_with(|| start(device, extra)).clone()?;
+    let eal = started.get_or_insert_with(|| start(device, hugepages, extra)).clone()?;
     if device.bus == "pci" && !eal.pci {
         return Err(OpenError::NoPciHere(device.name.clone()));
     }
     Ok(eal)
 }
 
-fn start(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
+fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, OpenError> {
     let shim = Shim::load()?;
     let pci = device.bus == "pci";
-    let hugepages = free_hugepages() >= HUGEPAGES_MIN;
     // The prefix names nothing that lasts: neither kind of memory has files.
     let prefix = format!("sidelane-{}", std::process::id());
     let mut arguments: Vec<String> =
@@ -92,18 +92,6 @@ pub fn last_words(log: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("; ")
 }
 
-/// Bytes in hugepages that nobody uses.
-pub fn free_hugepages() -> u64 {
-    let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else { return 0 };
-    let bytes = sizes.flatten().filter_map(|size| {
-        let name = size.file_name().into_string().ok()?;
-        let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let free: u64 = fs::read_to_string(size.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
-        Some(kib * 1024 * free)
-    });
-    bytes.sum()
-}
-
 /// The cores that this thread may run on, as a list: `0,1,8`. Not those of `/proc/self/status`, among which are some that are
 /// offline or never were: the environment refuses them.
 fn allowed_cores() -> String {
@@ -125,9 +113,7 @@ fn remove_runtime_dir(prefix: &str) {
 
 /// Numbers of cores are below it (eal_common_options.c, eal_parse_set: `CPU_SETSIZE`).
 const EAL_CORES_MAX: usize = libc::CPU_SETSIZE as usize;
-/// Less, and a port with its packet buffers would not fit.
-const HUGEPAGES_MIN: u64 = 64 << 20;
-/// Taken at once; more is added as ports need it.
+/// [`hugepages::NEEDED`], taken at once; more is added as ports need it.
 const HUGE_MIB: &str = "64";
 /// All that there will be; pages that are not used cost nothing.
 const NO_HUGE_MIB: &str = "512";

@@ -4,7 +4,7 @@ use std::fs;
 
 use sidelane_dpdk_sys::LoadError;
 
-use super::eal;
+use super::hugepages;
 use super::sys::Shim;
 
 /// The libdpdk of this machine.
@@ -29,9 +29,10 @@ impl Installed {
     }
 }
 
-/// Bytes in hugepages that nobody uses: DPDK's memory is there if there is enough of them.
+/// Bytes in hugepages that nobody uses or has reserved: DPDK's memory is there if there is enough of them, and nothing limits how
+/// many this process may have.
 pub fn free_hugepages() -> u64 {
-    eal::free_hugepages()
+    hugepages::free()
 }
 
 /// Files are named librte_net_e1000.so.23.0.

@@ -30,6 +30,7 @@ mod device;
 mod diagnosis;
 mod eal;
 mod frames;
+mod hugepages;
 mod installed;
 mod interrupt;
 mod open;
