@@ -56,7 +56,7 @@ fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, O
     arguments.extend(memory.iter().map(|word| (*word).to_owned()));
     if pci {
         // On the list from the start, since what it is bound to decides about the kind of addresses.
-        arguments.extend(["-a".to_owned(), device.name.clone()]);
+        arguments.extend(["-a".to_owned(), allowed_card(device)]);
     } else {
         arguments.push("--no-pci".to_owned());
     }
@@ -72,6 +72,11 @@ fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, O
         Ok(()) => Ok(Eal { shim, hugepages, pci }),
         Err(error) => Err(OpenError::Environment { error: error.to_string(), log: last_words(&take_log()) }),
     }
+}
+
+/// A card with its own arguments, which its driver reads when the environment starts.
+fn allowed_card(Device { name, args, .. }: &Device) -> String {
+    if args.is_empty() { name.clone() } else { format!("{name},{args}") }
 }
 
 /// The last lines of a log, of those that say more than that something was tried.
@@ -120,6 +125,7 @@ const NO_HUGE_MIB: &str = "512";
 
 #[cfg(test)]
 mod tests {
+    use super::super::Config;
     use super::*;
 
     #[test]
@@ -129,6 +135,13 @@ mod tests {
         let behind = "Device with port_id=0 already stopped\nEAL: Driver cannot attach the device (net_x)\n\
             EAL: Failed to attach device on primary process\nEAL: Device is not probed\n";
         assert_eq!(last_words(&format!("why\n{behind}")), "why");
+    }
+
+    #[test]
+    fn a_card_s_arguments_are_those_of_its_string() {
+        let allowed = |text| allowed_card(&Device::read(&Config::new(text), 0).unwrap());
+        assert_eq!(allowed("3b:00.1,rx_vec_en=0,devargs=1"), "0000:3b:00.1,rx_vec_en=0,devargs=1");
+        assert_eq!(allowed("3b:00.1"), "0000:3b:00.1");
     }
 
     #[test]
