@@ -19,6 +19,9 @@ pub struct Card {
     pub interfaces: Vec<String>,
     /// It is behind an IOMMU.
     pub iommu: bool,
+    /// VFIO lets cards without an IOMMU be used on this machine, and then DPDK uses physical addresses with all of them
+    /// (pci.c, pci_device_iova_mode).
+    pub vfio_without_iommu: bool,
     /// Memory node, where there are several.
     pub numa_node: Option<u32>,
 }
@@ -51,7 +54,8 @@ impl Card {
             id: format!("{}:{}", number("vendor")?, number("device")?),
             driver: target(&device.join("driver")),
             interfaces,
-            iommu: device.join("iommu_group").exists(),
+            iommu: is_behind_iommu(&device.join("iommu_group")),
+            vfio_without_iommu: fs::read_to_string(NO_IOMMU_MODE).is_ok_and(|mode| mode.trim() == "Y"),
             numa_node: read(&device, "numa_node").and_then(|node| node.parse().ok()),
         })
     }
@@ -64,10 +68,17 @@ impl Card {
         FREE.contains(&driver) || SHARED_WITH_KERNEL.contains(&driver)
     }
 
+    /// As it is bound, or would be by [`Self::remedy`], it needs memory at known physical addresses: all cards do but those that VFIO
+    /// has behind an IOMMU, which makes any memory addressable.
+    pub fn needs_hugepages(&self) -> bool {
+        let vfio = if self.is_free() { self.driver.as_deref() == Some(VFIO) } else { self.iommu };
+        !(vfio && self.iommu && !self.vfio_without_iommu)
+    }
+
     /// The commands that give it to DPDK.
     pub fn remedy(&self) -> String {
         // Without an IOMMU, VFIO is off; UIO lets the card at all of memory.
-        let driver = if self.iommu { "vfio-pci" } else { "uio_pci_generic" };
+        let driver = if self.iommu { VFIO } else { "uio_pci_generic" };
         format!(
             "sudo modprobe {driver} && echo {driver} | sudo tee {DEVICES}/{address}/driver_override && echo {address} | \
              sudo tee {DEVICES}/{address}/driver/unbind; echo {address} | sudo tee /sys/bus/pci/drivers_probe",
@@ -87,8 +98,7 @@ pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
         };
         return Err(OpenError::NotBound { device: card.address.clone(), owner, remedy: card.remedy() });
     }
-    // Behind VFIO the IOMMU makes any memory addressable.
-    if !hugepages && card.driver.as_deref() != Some("vfio-pci") {
+    if !hugepages && card.needs_hugepages() {
         return Err(OpenError::NoHugepages(card.address));
     }
     Ok(())
@@ -98,6 +108,11 @@ pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
 pub fn is_bus_master(address: &str) -> Option<bool> {
     let config = fs::read(Path::new(DEVICES).join(address).join("config")).ok()?;
     Some(config.get(COMMAND)? & MASTER != 0)
+}
+
+/// A card that VFIO has without an IOMMU is in a group too, one made up for it (drivers/vfio/group.c, vfio_noiommu_group_alloc).
+fn is_behind_iommu(group: &Path) -> bool {
+    group.exists() && read(group, "name").as_deref() != Some("vfio-noiommu")
 }
 
 fn read(device: &Path, file: &str) -> Option<String> {
@@ -115,13 +130,16 @@ fn target(link: &PathBuf) -> Option<String> {
 
 /// The kernel's list (sysfs-bus-pci).
 const DEVICES: &str = "/sys/bus/pci/devices";
+/// A parameter of the kernel's module vfio: `Y` or `N`.
+const NO_IOMMU_MODE: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+const VFIO: &str = "vfio-pci";
 /// The command register's place in the configuration space, and its bit for bus mastering (PCI 3.0, 6.2.2).
 const COMMAND: usize = 4;
 const MASTER: u8 = 1 << 2;
 /// Class 02 (network), subclass 00 (Ethernet) (PCI Code and ID Assignment 1.11, 1.3).
 const CLASS_ETHERNET: &str = "0x0200";
 /// The kernel's drivers that leave a card to a program (DPDK's Linux guide, 7.2).
-const FREE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
+const FREE: [&str; 3] = [VFIO, "uio_pci_generic", "igb_uio"];
 
 #[cfg(test)]
 mod tests {
@@ -134,6 +152,7 @@ mod tests {
             driver: driver.map(str::to_owned),
             interfaces: Vec::new(),
             iommu,
+            vfio_without_iommu: false,
             numa_node: None,
         }
     }
@@ -153,6 +172,29 @@ mod tests {
         let without = card(Some("e1000e"), false).remedy();
         assert!(without.contains("modprobe uio_pci_generic"));
         assert!(without.contains("echo 0000:00:04.0 | sudo tee /sys/bus/pci/drivers_probe"), "{without}");
+    }
+
+    #[test]
+    fn only_vfio_with_an_iommu_goes_without_hugepages() {
+        let needs = |driver, iommu, vfio_without_iommu| {
+            Card { vfio_without_iommu, ..card(Some(driver), iommu) }.needs_hugepages()
+        };
+        assert!(!needs("vfio-pci", true, false) && needs("vfio-pci", false, true) && needs("vfio-pci", true, true));
+        assert!(needs("uio_pci_generic", true, false) && needs("uio_pci_generic", false, false));
+        // The kernel's card, once it is given to VFIO or to UIO.
+        assert!(!needs("e1000e", true, false) && needs("e1000e", false, false));
+    }
+
+    #[test]
+    fn a_group_that_vfio_made_up_is_no_iommu() {
+        let folder = std::env::temp_dir().join(format!("sidelane-group-{}", std::process::id()));
+        assert!(!is_behind_iommu(&folder));
+        fs::create_dir(&folder).unwrap();
+        let unnamed = is_behind_iommu(&folder);
+        fs::write(folder.join("name"), "vfio-noiommu\n").unwrap();
+        let made_up = is_behind_iommu(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(unnamed && !made_up);
     }
 
     #[test]

@@ -90,11 +90,10 @@ impl DpdkFacts {
 
 impl CardFacts {
     fn new(card: Card, routes: &Routes) -> Self {
-        let (free, remedy) = (card.is_free(), card.remedy());
-        let Card { address, id, driver, interfaces, iommu, .. } = card;
+        let (free, remedy, needs_hugepages) = (card.is_free(), card.remedy(), card.needs_hugepages());
+        let Card { address, id, driver, interfaces, .. } = card;
         let over: Option<Vec<bool>> = interfaces.iter().map(|name| routes.lead_over(name)).collect();
         let in_use = over.map(|over| over.contains(&true));
-        let needs_hugepages = if free { driver.as_deref() != Some("vfio-pci") } else { !iommu };
         Self { address, id, driver, interfaces, free, in_use, needs_hugepages, remedy: (!free).then_some(remedy) }
     }
 
@@ -179,6 +178,7 @@ mod tests {
             driver: Some(driver.to_owned()),
             interfaces: vec![interface.to_owned()],
             iommu: false,
+            vfio_without_iommu: false,
             numa_node: None,
         };
         let cards = [card("0000:00:04.0", "eth0", driver), card("0000:00:05.0", "eth1", KERNELS)];
@@ -213,7 +213,8 @@ mod tests {
             DpdkFacts { hugepages_free_mib: free_mib, ..facts }.remedies().concat()
         };
         assert!(remedies("uio_pci_generic", 0).contains("nr_hugepages"));
-        assert_eq!(remedies("uio_pci_generic", 64) + &remedies("vfio-pci", 0), "");
+        assert!(remedies("vfio-pci", 0).contains("nr_hugepages"), "it is not behind an IOMMU");
+        assert_eq!(remedies("uio_pci_generic", 64) + &remedies("vfio-pci", 64), "");
     }
 
     #[test]
