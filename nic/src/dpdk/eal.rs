@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
+use super::pci::Claim;
 use super::sys::{Shim, take_log};
 use super::{OpenError, hugepages, pci};
 use crate::affinity;
@@ -20,7 +21,8 @@ pub struct Eal {
 }
 
 /// The environment, started by the first call for `device`, with `extra` arguments from who knows better.
-pub fn up(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
+/// With it comes the claim to a card.
+pub fn up(device: &Device, extra: Option<&str>) -> Result<(Eal, Option<Claim>), OpenError> {
     static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let hugepages = match &*started {
@@ -28,15 +30,13 @@ pub fn up(device: &Device, extra: Option<&str>) -> Result<Eal, OpenError> {
         Some(Err(error)) => return Err(error.clone()),
         None => hugepages::suffice(),
     };
-    if device.bus == "pci" {
-        // Before the environment starts, since a refusal by that is final: it can't be started a second time.
-        pci::check(&device.name, hugepages)?;
-    }
+    // Before the environment starts, since that takes hold of the card, and its refusal is final: it can't be started a second time.
+    let claim = (device.bus == "pci").then(|| pci::claim(&device.name, hugepages)).transpose()?;
     let eal = started.get_or_insert_with(|| start(device, hugepages, extra)).clone()?;
     if device.bus == "pci" && !eal.pci {
         return Err(OpenError::NoPciHere(device.name.clone()));
     }
-    Ok(eal)
+    Ok((eal, claim))
 }
 
 fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, OpenError> {

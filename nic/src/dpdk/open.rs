@@ -61,6 +61,9 @@ pub enum OpenError {
         /// The command that changes that.
         remedy: String,
     },
+    /// Another process has claimed the card.
+    #[error("{0} is in use by another process: a card belongs to one")]
+    InUseElsewhere(String),
     /// A card bound to UIO needs memory at known physical addresses.
     #[error(
         "{0} needs hugepages, and less than 64 MiB of them are free: `echo 128 | sudo tee /proc/sys/vm/nr_hugepages`"
@@ -224,8 +227,8 @@ fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
         let both = config.shared && port.sharing.is_some() && port.device.is_as_asked(&device);
         return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
     }
-    let eal = eal::up(&device, config.eal.as_deref())?;
-    let port = Arc::new(Port::open(eal, device, config.shared)?);
+    let (eal, claim) = eal::up(&device, config.eal.as_deref())?;
+    let port = Arc::new(Port::open(eal, device, config.shared, claim)?);
     *opened = Arc::downgrade(&port);
     Ok(port)
 }

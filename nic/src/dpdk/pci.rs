@@ -1,7 +1,7 @@
 //! What the kernel says of a PCI device: whether it is there, and whose it is. Asked before DPDK is, whose own answer to
 //! everything is that it found no port.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
@@ -87,8 +87,14 @@ impl Card {
     }
 }
 
-/// Says why DPDK could not have the card, if so. `hugepages`: some are free.
-pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
+/// A card that this process has, as long as this lives. UIO gives one to as many as ask, whose rings are then each other's.
+#[derive(Debug)]
+pub struct Claim {
+    _locked: File,
+}
+
+/// Claims the card, or says why DPDK could not have it. `hugepages`: there are some.
+pub fn claim(address: &str, hugepages: bool) -> Result<Claim, OpenError> {
     let card = Card::find(address).ok_or_else(|| OpenError::NoPciDevice(address.to_owned()))?;
     if !card.is_free() {
         let owner = match (&card.driver, card.interfaces.first()) {
@@ -101,7 +107,22 @@ pub fn check(address: &str, hugepages: bool) -> Result<(), OpenError> {
     if !hugepages && card.needs_hugepages() {
         return Err(OpenError::NoHugepages(card.address));
     }
-    Ok(())
+    lock(&Path::new(DEVICES).join(address).join("config")).map_err(|refused| match refused {
+        TryLockError::WouldBlock => OpenError::InUseElsewhere(card.address),
+        TryLockError::Error(error) => OpenError::Refused {
+            device: card.address,
+            step: "claiming it",
+            error: error.to_string(),
+            log: String::new(),
+        },
+    })
+}
+
+/// By a file that every card has and every user may read. It says nothing to who does not ask.
+fn lock(file: &Path) -> Result<Claim, TryLockError> {
+    let file = File::open(file).map_err(TryLockError::Error)?;
+    file.try_lock()?;
+    Ok(Claim { _locked: file })
 }
 
 /// Whether the card may read and write memory; `None`: the kernel does not tell.
@@ -198,7 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn a_card_is_one_s_until_it_is_given_back() {
+        let config = std::env::temp_dir().join(format!("sidelane-config-{}", std::process::id()));
+        fs::write(&config, []).unwrap();
+        let first = lock(&config).unwrap();
+        let second = lock(&config);
+        drop(first);
+        let third = lock(&config);
+        fs::remove_file(&config).unwrap();
+        assert!(matches!(second, Err(TryLockError::WouldBlock)), "{second:?}");
+        assert!(third.is_ok(), "{third:?}");
+    }
+
+    #[test]
     fn what_is_not_there_is_said_so() {
-        assert!(matches!(check("ffff:ff:1f.7", true), Err(OpenError::NoPciDevice(_))));
+        assert!(matches!(claim("ffff:ff:1f.7", true), Err(OpenError::NoPciDevice(_))));
     }
 }

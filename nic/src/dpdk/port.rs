@@ -12,6 +12,7 @@ use super::dealer::{Dealer, INBOX_FRAMES};
 use super::device::{Device, Wire, make_way};
 use super::eal::{Eal, last_words};
 use super::frames::BURST;
+use super::pci::Claim;
 use super::sharing::{ENDPOINTS_MAX, Sharing};
 use super::steered::Steered;
 use super::sys::{Pool, Shim, take_log};
@@ -37,11 +38,13 @@ pub struct Port {
     pub lives_before: u32,
     /// Held while a card is asked something that is not a frame.
     asking: Mutex<()>,
+    /// A card's; given back when it is put away.
+    claim: Option<Claim>,
 }
 
 impl Port {
     /// Makes the device and starts its port.
-    pub fn open(eal: Eal, mut device: Device, shared: bool) -> Result<Self, OpenError> {
+    pub fn open(eal: Eal, mut device: Device, shared: bool, claim: Option<Claim>) -> Result<Self, OpenError> {
         if let Some(socket) = &device.socket {
             make_way(socket)?;
         }
@@ -51,7 +54,10 @@ impl Port {
         let give_up = Instant::now() + PEER_PATIENCE;
         loop {
             let refused = match Self::try_open(eal, &device, shared) {
-                Ok(port) if device.wire != Wire::PairClient => return Ok(port),
+                Ok(mut port) if device.wire != Wire::PairClient => {
+                    port.claim = claim;
+                    return Ok(port);
+                }
                 Ok(mut port) => match port.wait_for_server(give_up) {
                     true => {
                         if let Some(socket) = &device.socket_once {
@@ -158,6 +164,7 @@ impl Port {
             lives,
             lives_before,
             asking: Mutex::default(),
+            claim: None,
         })
     }
 
@@ -211,6 +218,7 @@ impl Drop for Port {
         self.sharing = None;
         let _turn = control();
         put_away(self.shim, self.number, &self.device, self.pool.take());
+        drop(self.claim.take());
         if let Some(socket) = &self.device.socket {
             // Gone already, where the driver cleans up itself.
             let _ = std::fs::remove_file(socket);
