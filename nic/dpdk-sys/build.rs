@@ -85,7 +85,7 @@ fn multiarch() -> String {
 /// Of Debian 12; the shim uses nothing that later versions have dropped.
 const OLDEST: &str = "22.11";
 
-const SOURCES: [&str; 5] = ["shim", "burst", "steering", "memif", "lives"];
+const SOURCES: [&str; 6] = ["shim", "burst", "steering", "memif", "lives", "removal"];
 
 /// What the shim calls. Drivers are loaded by DPDK itself, from its own directory.
 const LIBRARIES: [&str; 5] = ["ethdev", "mbuf", "mempool", "ring", "eal"];

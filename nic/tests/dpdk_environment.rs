@@ -1,11 +1,14 @@
 //! DPDK's environment as its process sees it. It starts once a process, so each test has one of its own. Where there is no libdpdk,
 //! each test says so and passes.
+#![allow(unsafe_code)] // A function of DPDK's by which its own buses tell.
 
 mod libdpdk;
 mod patience;
 
+use std::ffi::{CStr, c_char, c_int};
 use std::process::{Command, Output};
 
+use sidelane_nic::Nic;
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError};
 
 #[test]
@@ -32,6 +35,53 @@ fn a_wrong_argument_is_told_and_nothing_is_printed() {
     assert!(said.len() == 2 && said[0].contains("Invalid 'command line' arguments") && said[0] == said[1], "{printed}");
     assert!(!printed.contains("--lcores"), "{printed}");
 }
+
+#[test]
+#[ignore = "runs in a process of its own: the test below starts it"]
+fn told_of_removals() {
+    let open = |device: &str| Dpdk::open(&Config::new(device)).unwrap();
+    let (mut taken, mut kept) = (open("net_null_taken"), open("net_null_kept"));
+    let is_gone = |nic: &mut Dpdk| {
+        let link = nic.link("02:00:00:00:00:99/9".parse().unwrap()).unwrap();
+        nic.is_gone(link)
+    };
+    assert!(!is_gone(&mut taken));
+    tell(c"net_null_taken", ADDED);
+    assert!(!is_gone(&mut taken));
+    tell(c"net_null_taken", REMOVED);
+    assert!(is_gone(&mut taken) && !is_gone(&mut kept));
+    // One that has come back is another one.
+    drop(taken);
+    let mut back = open("net_null_taken");
+    assert!(!is_gone(&mut back) && !is_gone(&mut kept));
+    tell(c"net_null_taken", REMOVED);
+    assert!(is_gone(&mut back) && !is_gone(&mut kept));
+}
+
+#[test]
+fn a_device_that_is_taken_away_is_gone() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let output = in_its_own_process("told_of_removals");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Has DPDK hear what it hears from the kernel and from VFIO of a card.
+fn tell(device: &CStr, event: c_int) {
+    // SAFETY: libdpdk is loaded for all to see, as there is a device. The function is rte_dev.h's rte_dev_event_callback_process, and
+    // takes what it takes there.
+    unsafe {
+        let process = libc::dlsym(libc::RTLD_DEFAULT, c"rte_dev_event_callback_process".as_ptr());
+        assert!(!process.is_null());
+        let process: unsafe extern "C" fn(*const c_char, c_int) = std::mem::transmute(process);
+        process(device.as_ptr(), event);
+    }
+}
+
+/// As in rte_dev.h's rte_dev_event_type.
+const ADDED: c_int = 0;
+const REMOVED: c_int = 1;
 
 /// What a test that is ignored here prints and comes to there.
 fn in_its_own_process(test: &str) -> Output {

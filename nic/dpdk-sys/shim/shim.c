@@ -4,6 +4,7 @@
 #include "burst.h"
 #include "lives.h"
 #include "memif.h"
+#include "removal.h"
 #include "steering.h"
 
 #include <errno.h>
@@ -28,7 +29,6 @@
 #endif
 
 static void (*log_to)(const char *, uint64_t);
-static uint8_t gone[RTE_MAX_ETHPORTS];
 
 static ssize_t log_write(void *cookie, const char *text, size_t len)
 {
@@ -150,13 +150,6 @@ static int stop(uint16_t port, int for_good)
 	return stop.result;
 }
 
-static int on_removal(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
-{
-	(void)type, (void)arg, (void)ret;
-	__atomic_store_n(&gone[port], 1, __ATOMIC_RELEASE);
-	return 0;
-}
-
 static int attach(const char *bus, const char *name, const char *args, int own_user, uint16_t *port)
 {
 	int result = 0;
@@ -173,9 +166,7 @@ static int attach(const char *bus, const char *name, const char *args, int own_u
 			return result;
 		}
 	}
-	__atomic_store_n(&gone[*port], 0, __ATOMIC_RELEASE);
-	/* Not every device can tell; then it never does. */
-	rte_eth_dev_callback_register(*port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	removal_watch(*port, strcmp(bus, "pci") == 0);
 	return 0;
 }
 
@@ -184,7 +175,7 @@ static int detach(uint16_t port)
 	struct rte_eth_dev_info info;
 	int result = rte_eth_dev_info_get(port, &info);
 
-	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	removal_unwatch(port);
 	stop(port, 1);
 	rte_eth_dev_close(port);
 	return result != 0 ? result : rte_dev_remove(info.device);
@@ -239,6 +230,8 @@ static int configure(uint16_t port, const struct rte_eth_dev_info *info, const s
 	/* All frames come from one pool and have one owner, so mbufs need no look on their way back. */
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	conf.intr_conf.rxq = config->rx_interrupt;
+	/* Refused where the driver does not tell of it. */
+	conf.intr_conf.rmv = (*info->dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
 	return rte_eth_dev_configure(port, config->rx_queues, config->tx_queues, &conf);
 }
 
@@ -302,11 +295,6 @@ static void link_state(uint16_t port, struct sl_link *out)
 		link.link_status = RTE_ETH_LINK_DOWN;
 	out->up = link.link_status == RTE_ETH_LINK_UP;
 	out->mbit_per_s = link.link_speed;
-}
-
-static int removed(uint16_t port)
-{
-	return __atomic_load_n(&gone[port], __ATOMIC_ACQUIRE);
 }
 
 static const uint32_t *lives_of(uint16_t port)

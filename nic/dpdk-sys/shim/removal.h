@@ -1,0 +1,14 @@
+/* Devices that are taken away. */
+#ifndef SIDELANE_REMOVAL_H
+#define SIDELANE_REMOVAL_H
+
+#include <stdint.h>
+
+/* A device is there, by this port. `card`: hardware, which the kernel tells of too. */
+void removal_watch(uint16_t port, int card);
+/* It is about to be put away. */
+void removal_unwatch(uint16_t port);
+/* True once it was taken away. */
+int removed(uint16_t port);
+
+#endif
