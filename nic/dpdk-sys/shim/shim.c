@@ -150,16 +150,33 @@ static int stop(uint16_t port, int for_good)
 	return stop.result;
 }
 
+/* Ports of a few drivers are not named after their device, which has two (mlx4) or is none of PCI's (mana): then the device's first. */
+static int find_port(const char *device, uint16_t *port)
+{
+	struct rte_eth_dev_info info;
+	uint16_t each;
+
+	if (rte_eth_dev_get_port_by_name(device, port) == 0)
+		return 0;
+	RTE_ETH_FOREACH_DEV(each) {
+		if (rte_eth_dev_info_get(each, &info) == 0 && strcmp(rte_dev_name(info.device), device) == 0) {
+			*port = each;
+			return 0;
+		}
+	}
+	return -ENODEV;
+}
+
 static int attach(const char *bus, const char *name, const char *args, int own_user, uint16_t *port)
 {
 	int result = 0;
 
 	/* A PCI device on the environment's own list is there already. */
-	if (rte_eth_dev_get_port_by_name(name, port) != 0) {
+	if (find_port(name, port) != 0) {
 		memif_attach_begins(own_user);
 		result = rte_eal_hotplug_add(bus, name, args);
 		if (result == 0)
-			result = rte_eth_dev_get_port_by_name(name, port);
+			result = find_port(name, port);
 		memif_attach_ends(result == 0 ? *port : -1);
 		if (result != 0) {
 			rte_eal_hotplug_remove(bus, name);
