@@ -268,6 +268,10 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 	}
 	if (result != 0)
 		return result;
+	/* A few drivers take it from here only (mlx5); others have no such order, and took it when they were configured. */
+	result = config->mtu == 0 ? 0 : rte_eth_dev_set_mtu(port, config->mtu);
+	if (result != 0 && result != -ENOTSUP)
+		return result;
 	result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &config->rx_descriptors, &config->tx_descriptors);
 	if (result != 0)
 		return result;
