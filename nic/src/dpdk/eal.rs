@@ -23,7 +23,6 @@ pub struct Eal {
 /// The environment, started by the first call for `device`, with `extra` arguments from who knows better.
 /// With it comes the claim to a card.
 pub fn up(device: &Device, extra: Option<&str>) -> Result<(Eal, Option<Claim>), OpenError> {
-    static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let hugepages = match &*started {
         Some(Ok(eal)) => eal.hugepages,
@@ -32,16 +31,25 @@ pub fn up(device: &Device, extra: Option<&str>) -> Result<(Eal, Option<Claim>), 
     };
     // Before the environment starts, since that takes hold of the card, and its refusal is final: it can't be started a second time.
     let claim = (device.bus == "pci").then(|| pci::claim(&device.name, hugepages)).transpose()?;
-    let eal = started.get_or_insert_with(|| start(device, hugepages, extra)).clone()?;
+    let card = claim.is_some().then_some(device);
+    let eal = started.get_or_insert_with(|| start(card, hugepages, extra)).clone()?;
     if device.bus == "pci" && !eal.pci {
         return Err(OpenError::NoPciHere(device.name.clone()));
     }
     Ok((eal, claim))
 }
 
-fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, OpenError> {
+/// Starts it for virtual devices, to know whether it does.
+pub fn up_without_device() -> Result<(), OpenError> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.get_or_insert_with(|| start(None, hugepages::suffice(), None)).clone().map(|_| ())
+}
+
+/// Started once, whatever came of it.
+static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
+
+fn start(card: Option<&Device>, hugepages: bool, extra: Option<&str>) -> Result<Eal, OpenError> {
     let shim = Shim::load()?;
-    let pci = device.bus == "pci";
     // The prefix names nothing that lasts: neither kind of memory has files.
     let prefix = format!("sidelane-{}", std::process::id());
     let mut arguments: Vec<String> =
@@ -54,9 +62,9 @@ fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, O
         &["--no-huge", "--no-shconf", "-m", NO_HUGE_MIB]
     };
     arguments.extend(memory.iter().map(|word| (*word).to_owned()));
-    if pci {
+    if let Some(card) = card {
         // On the list from the start, since what it is bound to decides about the kind of addresses.
-        arguments.extend(["-a".to_owned(), allowed_card(device)]);
+        arguments.extend(["-a".to_owned(), allowed_card(card)]);
     } else {
         arguments.push("--no-pci".to_owned());
     }
@@ -69,7 +77,7 @@ fn start(device: &Device, hugepages: bool, extra: Option<&str>) -> Result<Eal, O
         .unwrap_or_else(|_| Err(std::io::Error::other("DPDK's environment panicked")));
     remove_runtime_dir(&prefix);
     match outcome {
-        Ok(()) => Ok(Eal { shim, hugepages, pci }),
+        Ok(()) => Ok(Eal { shim, hugepages, pci: card.is_some() }),
         Err(error) => Err(OpenError::Environment { error: error.to_string(), log: last_words(&take_log()) }),
     }
 }

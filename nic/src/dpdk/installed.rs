@@ -4,8 +4,8 @@ use std::fs;
 
 use sidelane_dpdk_sys::LoadError;
 
-use super::hugepages;
 use super::sys::Shim;
+use super::{OpenError, eal, hugepages};
 
 /// The libdpdk of this machine.
 #[derive(Clone, Debug)]
@@ -27,6 +27,11 @@ impl Installed {
         drivers.dedup();
         Ok(Self { version: shim.version(), drivers })
     }
+}
+
+/// Starts DPDK in this process, where it then stays, and opens no device.
+pub fn try_start() -> Result<(), OpenError> {
+    eal::up_without_device()
 }
 
 /// Bytes in hugepages that nobody uses or has reserved: DPDK's memory is there if there is enough of them, and nothing limits how

@@ -55,9 +55,10 @@ use interrupt::Interrupt;
 use port::Port;
 use sharing::{Place, Sharing};
 
-pub use installed::{Installed, free_hugepages};
+pub use installed::{Installed, free_hugepages, try_start};
 pub use open::OpenError;
 pub use pair::Pair;
+pub use sidelane_dpdk_sys::LoadError;
 
 /// What to open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 use sidelane_nic::dpdk::pci::Card;
-use sidelane_nic::dpdk::{Installed, free_hugepages};
+use sidelane_nic::dpdk::{Installed, LoadError, free_hugepages};
 
-use super::Verdict;
 use super::routes::Routes;
+use super::{Verdict, probe};
 
 /// What was found.
 #[derive(Debug, Clone, Serialize)]
@@ -134,26 +134,34 @@ impl fmt::Display for DpdkFacts {
     }
 }
 
-/// Starts DPDK on a device that swallows everything; in a process of its own, since it can't be stopped again.
+/// Starts DPDK; in a process of its own, since it can't be stopped again.
 pub fn verdict() -> Verdict {
     if let Err(error) = Installed::find() {
-        return Verdict::Refused { reason: error.to_string(), remedy: Some(INSTALL.to_owned()) };
+        return Verdict::Refused { reason: error.to_string(), remedy: install(&error).map(str::to_owned) };
     }
-    let probe = || {
+    let start = || {
         let own = std::env::current_exe()?;
-        Command::new(own).args(["probe", "dpdk:net_null0"]).stdin(Stdio::null()).output()
+        Command::new(own).args(["probe", probe::DPDK]).stdin(Stdio::null()).output()
     };
-    match probe() {
+    match start() {
         Ok(output) if output.status.success() => {
             let cards = Card::all().iter().filter(|card| card.is_free()).count();
             let note = format!("with virtual devices; cards that are free for it: {cards}");
             Verdict::Runs { note: Some(note) }
         }
         Ok(output) => {
-            let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Verdict::Refused { reason, remedy: Some(INSTALL.to_owned()) }
+            // Nothing that is installed mends that.
+            Verdict::Refused { reason: String::from_utf8_lossy(&output.stderr).trim().to_owned(), remedy: None }
         }
         Err(error) => Verdict::Refused { reason: error.to_string(), remedy: None },
+    }
+}
+
+/// What to install where it does not load.
+fn install(error: &LoadError) -> Option<&'static str> {
+    match error {
+        LoadError::NotBuilt(_) | LoadError::Missing { .. } => Some(INSTALL),
+        LoadError::Refused(_) => None,
     }
 }
 
@@ -193,6 +201,12 @@ mod tests {
     }
 
     const KERNELS: &str = "e1000e";
+
+    #[test]
+    fn what_is_installed_is_not_to_be_installed() {
+        assert_eq!(install(&LoadError::NotBuilt("there was no libdpdk")), Some(INSTALL));
+        assert_eq!(install(&LoadError::Refused("undefined symbol: x".to_owned())), None);
+    }
 
     #[test]
     fn a_card_of_the_kernels_is_nothing_to_mend() {

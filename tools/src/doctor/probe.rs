@@ -1,12 +1,16 @@
 //! Opens a driver as a program would, and lets it go.
 
-use sidelane_nic::Nic;
 use sidelane_nic::spec::{NicUser, OpenError, Spec};
+use sidelane_nic::{Nic, dpdk};
 
-/// The hidden subcommand: exit code 0 when the driver that `text` names opens in the namespace it was started in.
+/// The hidden subcommand: exit code 0 when the driver that `text` names opens in the namespace it was started in. Of DPDK, by the name
+/// alone, when it starts.
 pub fn main(text: &str) -> i32 {
-    let outcome = text.parse::<Spec>().map_err(|error| error.to_string());
-    let outcome = outcome.and_then(|spec| open(&spec).map_err(|error| error.to_string()));
+    let opened = || {
+        let spec = text.parse::<Spec>().map_err(|error| error.to_string())?;
+        open(&spec).map_err(|error| error.to_string())
+    };
+    let outcome = if text == DPDK { dpdk::try_start().map_err(|error| error.to_string()) } else { opened() };
     match outcome {
         Ok(()) => 0,
         Err(error) => {
@@ -15,6 +19,9 @@ pub fn main(text: &str) -> i32 {
         }
     }
 }
+
+/// Names DPDK, and none of its devices.
+pub const DPDK: &str = "dpdk";
 
 /// Opens `spec` and closes it, or says why not.
 pub fn open(spec: &Spec) -> Result<(), OpenError> {
