@@ -55,7 +55,7 @@ use interrupt::Interrupt;
 use port::Port;
 use sharing::{Place, Sharing};
 
-pub use installed::{Installed, free_hugepages, try_start};
+pub use installed::{Installed, KnownCards, free_hugepages, try_start};
 pub use open::OpenError;
 pub use pair::Pair;
 pub use sidelane_dpdk_sys::LoadError;

@@ -77,6 +77,17 @@ pub enum OpenError {
         /// The package that has its driver.
         package: String,
     },
+    /// No driver that is installed is for such a card.
+    #[error(
+        "no driver of DPDK's that is installed here is for {device} ({id}); `apt-get install libdpdk-dev` brings all that there are, \
+         and `uring:` and `xdp:` run on any interface of the kernel's"
+    )]
+    NoCardDriver {
+        /// The device.
+        device: String,
+        /// Its vendor and device number.
+        id: String,
+    },
     /// The other end of a pair is not there.
     #[error(
         "nobody serves the other end ({args}): start that first, with `,server` behind the same name, and with `secret=`, \

@@ -4,7 +4,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use super::OpenError;
+use super::{Installed, OpenError};
 
 /// A network card as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct Claim {
 pub fn claim(address: &str, hugepages: bool) -> Result<Claim, OpenError> {
     let card = Card::find(address).ok_or_else(|| OpenError::NoPciDevice(address.to_owned()))?;
     if !card.is_free() {
+        // It would be taken from the kernel for nothing.
+        require_driver(&card)?;
         let owner = match (&card.driver, card.interfaces.first()) {
             (Some(driver), Some(interface)) => format!("the kernel's {driver} (interface {interface})"),
             (Some(driver), None) => format!("the kernel's {driver}"),
@@ -116,6 +118,14 @@ pub fn claim(address: &str, hugepages: bool) -> Result<Claim, OpenError> {
             log: String::new(),
         },
     })
+}
+
+/// An error where DPDK has no driver for the card.
+pub fn require_driver(card: &Card) -> Result<(), OpenError> {
+    if Installed::find().is_ok_and(|installed| !installed.known_cards().may_be(&card.id)) {
+        return Err(OpenError::NoCardDriver { device: card.address.clone(), id: card.id.clone() });
+    }
+    Ok(())
 }
 
 /// By a file that every card has and every user may read. It says nothing to who does not ask.

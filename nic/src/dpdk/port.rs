@@ -12,7 +12,7 @@ use super::dealer::{Dealer, INBOX_FRAMES};
 use super::device::{Device, Wire, make_way};
 use super::eal::{Eal, last_words};
 use super::frames::BURST;
-use super::pci::Claim;
+use super::pci::{self, Card, Claim};
 use super::sharing::{ENDPOINTS_MAX, Sharing};
 use super::steered::Steered;
 use super::sys::{Pool, Shim, take_log};
@@ -325,6 +325,11 @@ impl Refused {
         }
         if let Some(package) = missing_driver(device, shim) {
             return OpenError::NoDriver { device: device.name.clone(), package };
+        }
+        if device.bus == "pci"
+            && let Some(Err(lacks)) = Card::find(&device.name).as_ref().map(pci::require_driver)
+        {
+            return lacks;
         }
         if device.wire == Wire::PairClient {
             // Or DPDK did not get as far as asking: it does not know an option, for one.

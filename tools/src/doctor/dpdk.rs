@@ -41,6 +41,8 @@ pub struct CardFacts {
     pub interfaces: Vec<String>,
     /// `dpdk:ADDRESS` can have it as it is.
     pub free: bool,
+    /// An installed driver of DPDK's is for such cards. `None`: unknown, as DPDK is not there.
+    pub known: Option<bool>,
     /// The machine's default route leads over it: who takes it away may cut the machine off. `None`: unknown.
     pub in_use: Option<bool>,
     /// `dpdk:ADDRESS` needs hugepages: it is not bound to VFIO behind an IOMMU, or would not be.
@@ -52,12 +54,19 @@ pub struct CardFacts {
 impl DpdkFacts {
     /// Looks around; starts nothing.
     pub fn gather() -> Self {
-        let (version, drivers) = match Installed::find() {
-            Ok(Installed { version, drivers }) => (Some(version), drivers),
-            Err(_) => (None, Vec::new()),
+        let (version, drivers, known) = match Installed::find() {
+            Ok(installed) => {
+                let known = installed.known_cards();
+                (Some(installed.version), installed.drivers, Some(known))
+            }
+            Err(_) => (None, Vec::new(), None),
         };
         let routes = Routes::gather();
-        let cards = Card::all().into_iter().map(|card| CardFacts::new(card, &routes)).collect();
+        let fact = |card: Card| {
+            let known = known.as_ref().map(|known| known.may_be(&card.id));
+            CardFacts::new(card, &routes, known)
+        };
+        let cards = Card::all().into_iter().map(fact).collect();
         let iommu = fs::read_dir("/sys/class/iommu").is_ok_and(|mut units| units.next().is_some());
         let routes_unknown = routes.unknown().map(str::to_owned);
         Self { version, drivers, hugepages_free_mib: free_hugepages() >> 20, iommu, cards, routes_unknown }
@@ -65,7 +74,7 @@ impl DpdkFacts {
 
     /// What lets cards run that DPDK may have, and that lack something.
     pub fn remedies(&self) -> Vec<String> {
-        let lacking = self.lacks_hugepages() && self.cards.iter().any(|card| card.free && card.needs_hugepages);
+        let lacking = self.lacks_hugepages() && self.cards.iter().any(|card| card.is_usable() && card.needs_hugepages);
         lacking.then(|| format!("  dpdk   {MAKE_HUGEPAGES}    (cards need them)")).into_iter().collect()
     }
 
@@ -75,7 +84,7 @@ impl DpdkFacts {
             return Vec::new();
         }
         let takeover = |card: &CardFacts| {
-            let remedy = card.remedy.as_ref()?;
+            let remedy = card.remedy.as_ref().filter(|_| card.known != Some(false))?;
             let needs_more = self.lacks_hugepages() && card.needs_hugepages;
             let first = if needs_more { format!("{MAKE_HUGEPAGES} && ") } else { String::new() };
             Some(format!("  {}: {first}{remedy}", card.called()))
@@ -89,12 +98,27 @@ impl DpdkFacts {
 }
 
 impl CardFacts {
-    fn new(card: Card, routes: &Routes) -> Self {
+    fn new(card: Card, routes: &Routes, known: Option<bool>) -> Self {
         let (free, remedy, needs_hugepages) = (card.is_free(), card.remedy(), card.needs_hugepages());
         let Card { address, id, driver, interfaces, .. } = card;
         let over: Option<Vec<bool>> = interfaces.iter().map(|name| routes.lead_over(name)).collect();
         let in_use = over.map(|over| over.contains(&true));
-        Self { address, id, driver, interfaces, free, in_use, needs_hugepages, remedy: (!free).then_some(remedy) }
+        Self {
+            address,
+            id,
+            driver,
+            interfaces,
+            free,
+            known,
+            in_use,
+            needs_hugepages,
+            remedy: (!free).then_some(remedy),
+        }
+    }
+
+    /// It is free, and there is a driver for it.
+    fn is_usable(&self) -> bool {
+        self.free && self.known != Some(false)
     }
 
     /// Its address, and what the kernel has on it.
@@ -125,7 +149,8 @@ impl fmt::Display for DpdkFacts {
         for card in &self.cards {
             let driver = card.driver.as_deref().unwrap_or("no driver");
             let whose = if card.free { "free for dpdk:" } else { "the kernel's, with" };
-            writeln!(f, "card {} [{}]: {whose} {driver}", card.address, card.id)?;
+            let unknown = if card.known == Some(false) { "no DPDK driver installed for it, " } else { "" };
+            writeln!(f, "card {} [{}]: {unknown}{whose} {driver}", card.address, card.id)?;
         }
         match self.routes_unknown.as_ref().filter(|_| !self.cards.is_empty()) {
             Some(why) => writeln!(f, "card that the default route leads over: unknown, {why}"),
@@ -136,16 +161,20 @@ impl fmt::Display for DpdkFacts {
 
 /// Starts DPDK; in a process of its own, since it can't be stopped again.
 pub fn verdict() -> Verdict {
-    if let Err(error) = Installed::find() {
-        return Verdict::Refused { reason: error.to_string(), remedy: install(&error).map(str::to_owned) };
-    }
+    let installed = match Installed::find() {
+        Ok(installed) => installed,
+        Err(error) => {
+            return Verdict::Refused { reason: error.to_string(), remedy: install(&error).map(str::to_owned) };
+        }
+    };
     let start = || {
         let own = std::env::current_exe()?;
         Command::new(own).args(["probe", probe::DPDK]).stdin(Stdio::null()).output()
     };
     match start() {
         Ok(output) if output.status.success() => {
-            let cards = Card::all().iter().filter(|card| card.is_free()).count();
+            let known = installed.known_cards();
+            let cards = Card::all().iter().filter(|card| card.is_free() && known.may_be(&card.id)).count();
             let note = format!("with virtual devices; cards that are free for it: {cards}");
             Verdict::Runs { note: Some(note) }
         }
@@ -195,7 +224,7 @@ mod tests {
             drivers: Vec::new(),
             hugepages_free_mib: 1024,
             iommu: false,
-            cards: cards.map(|card| CardFacts::new(card, routes)).to_vec(),
+            cards: cards.map(|card| CardFacts::new(card, routes, Some(true))).to_vec(),
             routes_unknown: routes.unknown().map(str::to_owned),
         }
     }
@@ -218,6 +247,21 @@ mod tests {
         assert!(facts.takeovers().iter().all(|line| line.contains(": echo 512 | sudo tee ")), "they would");
         facts.version = None;
         assert_eq!(facts.takeovers(), Vec::<String>::new(), "nobody there could take it");
+    }
+
+    #[test]
+    fn a_card_that_dpdk_has_no_driver_for_stays_the_kernels() {
+        let mut facts = facts(Some("DPDK 22.11.11"), &Routes::over(&[]), KERNELS);
+        facts.cards[0].known = Some(false);
+        let (said, takeovers) = (facts.to_string(), facts.takeovers());
+        assert!(
+            said.contains("04.0 [8086:10d3]: no DPDK driver installed for it, the kernel's, with e1000e"),
+            "{said}"
+        );
+        assert!(takeovers.len() == 1 && takeovers[0].contains("0000:00:05.0"), "{takeovers:?}");
+        facts.cards[0] = CardFacts { driver: Some("vfio-pci".to_owned()), free: true, ..facts.cards[0].clone() };
+        facts.hugepages_free_mib = 0;
+        assert_eq!(facts.remedies(), Vec::<String>::new(), "hugepages would not help it");
     }
 
     #[test]
