@@ -123,15 +123,17 @@ impl CardFacts {
 
     /// Its address, and what the kernel has on it.
     fn called(&self) -> String {
+        self.interface().map_or_else(|| self.address.clone(), |interface| format!("{} ({interface})", self.address))
+    }
+
+    /// The kernel's first interface on it, and whether that is in use.
+    fn interface(&self) -> Option<String> {
         let in_use = match self.in_use {
             Some(true) => ", IN USE: this machine's default route",
             Some(false) => "",
             None => ", PERHAPS IN USE: this machine's default route is unknown",
         };
-        match self.interfaces.first() {
-            Some(name) => format!("{} ({name}{in_use})", self.address),
-            None => self.address.clone(),
-        }
+        self.interfaces.first().map(|name| format!("{name}{in_use}"))
     }
 }
 
@@ -150,7 +152,12 @@ impl fmt::Display for DpdkFacts {
             let driver = card.driver.as_deref().unwrap_or("no driver");
             let whose = if card.free { "free for dpdk:" } else { "the kernel's, with" };
             let unknown = if card.known == Some(false) { "no DPDK driver installed for it, " } else { "" };
-            writeln!(f, "card {} [{}]: {unknown}{whose} {driver}", card.address, card.id)?;
+            write!(f, "card {} [{}]: {unknown}{whose} {driver}", card.address, card.id)?;
+            // Its interface stays the kernel's, and hears nothing.
+            match card.interface().filter(|_| card.free) {
+                Some(interface) => writeln!(f, "; while it is open, DPDK takes what comes for {interface}")?,
+                None => writeln!(f)?,
+            }
         }
         match self.routes_unknown.as_ref().filter(|_| !self.cards.is_empty()) {
             Some(why) => writeln!(f, "card that the default route leads over: unknown, {why}"),
@@ -262,6 +269,15 @@ mod tests {
         facts.cards[0] = CardFacts { driver: Some("vfio-pci".to_owned()), free: true, ..facts.cards[0].clone() };
         facts.hugepages_free_mib = 0;
         assert_eq!(facts.remedies(), Vec::<String>::new(), "hugepages would not help it");
+    }
+
+    #[test]
+    fn an_interface_that_dpdk_would_starve_is_named() {
+        let said = |routes: &Routes| facts(Some("DPDK 22.11.11"), routes, "mlx5_core").to_string();
+        let used = said(&Routes::over(&["eth0"]));
+        assert!(used.contains("mlx5_core; while it is open, DPDK takes what comes for eth0, IN USE: this"), "{used}");
+        assert!(used.ends_with("the kernel's, with e1000e\n"), "nothing of the card that DPDK does not have: {used}");
+        assert!(said(&Routes::over(&[])).contains("takes what comes for eth0\n"));
     }
 
     #[test]
