@@ -22,6 +22,10 @@ pub fn base(kernel: &Kernel, model: Model, binding: Binding) -> Result<Vec<u8>, 
         copy(&mut archive, Path::new(folder))?;
     }
     archive.folder("/usr/bin");
+    // By it the loader finds what is outside of its own folders, in /usr/local for one. A machine may do without.
+    if Path::new(LOADER_CACHE).exists() {
+        copy(&mut archive, Path::new(LOADER_CACHE))?;
+    }
     for (name, program) in [("/bin/busybox", &busybox), ("/usr/bin/sidelane", &own)] {
         libraries(program)?.iter().try_for_each(|library| copy(&mut archive, library))?;
         archive.file(name, 0o755, &std::fs::read(program).map_err(QemuError::file(program))?);
@@ -134,6 +138,8 @@ fn quote(word: &[u8], into: &mut Vec<u8>) {
     into.push(b'\'');
 }
 
+/// ld.so(8).
+const LOADER_CACHE: &str = "/etc/ld.so.cache";
 /// Buses, the mempool that everything uses, and the drivers of [`Model`].
 const PLUGINS: [&str; 6] = ["bus_pci", "bus_vdev", "mempool_ring", "net_e1000", "net_virtio", "net_vmxnet3"];
 
