@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::archive::Archive;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Module};
 use super::{Binding, Model, QemuError};
 
 /// The part that all guests share.
@@ -38,10 +38,9 @@ pub fn base(kernel: &Kernel, model: Model, binding: Binding) -> Result<Vec<u8>, 
             with_libraries(&mut archive, &plugin)?;
         }
     }
-    for name in binding.modules().iter().chain(model.modules()) {
-        if let Some(content) = kernel.module(name)? {
-            archive.file(format!("/lab/modules/{name}.ko"), 0o644, &content);
-        }
+    let modules: Vec<&str> = binding.modules().iter().chain(model.modules()).copied().collect();
+    for Module { name, content } in kernel.modules(&modules)? {
+        archive.file(format!("/lab/modules/{name}.ko"), 0o644, &content);
     }
     archive.file("/init", 0o755, include_bytes!("init.sh"));
     Ok(archive.finish())
@@ -65,17 +64,6 @@ pub fn own(settings: &[(&str, String)], command: &[OsString]) -> Vec<u8> {
     text.push(b'\n');
     archive.file("/lab/command", 0o755, &text);
     archive.finish()
-}
-
-/// A module's name is worth telling only when the kernel has it as a module.
-pub fn present<'a>(kernel: &Kernel, names: &[&'a str]) -> Result<Vec<&'a str>, QemuError> {
-    let mut present = Vec::new();
-    for name in names {
-        if kernel.module(name)?.is_some() {
-            present.push(*name);
-        }
-    }
-    Ok(present)
 }
 
 /// The file of a program that is on the path, or where only root's path leads.

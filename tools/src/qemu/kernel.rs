@@ -1,5 +1,6 @@
 //! Debian's kernel for the guests: downloaded once, never installed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,11 +55,16 @@ impl Kernel {
         Ok(Self { image, modules })
     }
 
-    /// The module's content. `None` when this kernel has no such module, which then is built in.
-    pub fn module(&self, name: &str) -> Result<Option<Vec<u8>>, QemuError> {
+    /// Modules and all that they need, in the order in which they need each other. What this kernel has no module of is built in.
+    pub fn modules(&self, names: &[&str]) -> Result<Vec<Module>, QemuError> {
+        with_dependencies(names, |name| self.module(name))
+    }
+
+    /// The module's content. `None` when this kernel has no such module.
+    fn module(&self, name: &str) -> Result<Option<Vec<u8>>, QemuError> {
         let named = |ending: &str| {
-            let file = format!("{name}{ending}");
-            self.modules.iter().find(|path| path.file_name().is_some_and(|found| found == file.as_str()))
+            let is_it = |file: &str| file.strip_suffix(ending).is_some_and(|file| file.replace('-', "_") == name);
+            self.modules.iter().find(|path| path.file_name().and_then(OsStr::to_str).is_some_and(is_it))
         };
         if let Some(path) = named(".ko") {
             return fs::read(path).map(Some).map_err(QemuError::file(path));
@@ -68,6 +74,51 @@ impl Kernel {
         let mut xz = Command::new("xz");
         output(xz.arg("-dc").arg(path), "xz-utils").map(Some)
     }
+}
+
+/// A module of the kernel's.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Module {
+    /// As the kernel has it, with `_` where its file may have `-`.
+    pub name: String,
+    /// The file's.
+    pub content: Vec<u8>,
+}
+
+/// See [`Kernel::modules`]; `content` is that of a module by its name.
+fn with_dependencies(
+    names: &[&str],
+    content: impl Fn(&str) -> Result<Option<Vec<u8>>, QemuError>,
+) -> Result<Vec<Module>, QemuError> {
+    let mut sorted: Vec<Module> = Vec::new();
+    let mut looked_at: Vec<String> = Vec::new();
+    // Without content: to be looked at. With: on top of it is what it needs.
+    let mut waiting: Vec<(String, Option<Vec<u8>>)> =
+        names.iter().rev().map(|name| (underscored(name), None)).collect();
+    while let Some((name, known)) = waiting.pop() {
+        if let Some(content) = known {
+            sorted.push(Module { name, content });
+        } else if !looked_at.contains(&name) {
+            looked_at.push(name.clone());
+            let Some(content) = content(&name)? else { continue };
+            let needed = depends(&content);
+            waiting.push((name, Some(content)));
+            waiting.extend(needed.into_iter().map(|name| (name, None)));
+        }
+    }
+    Ok(sorted)
+}
+
+/// What a module says that it needs: `depends=a,b` among the strings of its section .modinfo (scripts/mod/modpost.c, add_depends).
+fn depends(module: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(KEY.len()).position(|bytes| bytes == KEY) else { return Vec::new() };
+    let list = module[at + KEY.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(list).split(',').filter(|name| !name.is_empty()).map(underscored).collect()
+}
+
+fn underscored(name: &str) -> String {
+    name.replace('-', "_")
 }
 
 /// Downloads the package that `linux-image-amd64` stands for, and unpacks what a guest can use of it.
@@ -136,10 +187,12 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..start.checked_add(len)?)
 }
 
-/// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name.
-const WANTED: [&str; 10] = [
+/// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name, and of what those need in any kernel.
+const WANTED: [&str; 12] = [
     "./boot/vmlinuz-*",
     "*/kernel/drivers/uio/*",
+    // VFIO needs iommufd from 6.2 on. tar fails where nothing is the first that a pattern matches, so this is one for VFIO's own too.
+    "*/kernel/drivers/*/*iommu*",
     "*/kernel/drivers/vfio/*",
     "*/kernel/drivers/virtio/*",
     "*/kernel/drivers/net/virtio_net.ko*",
@@ -148,6 +201,8 @@ const WANTED: [&str; 10] = [
     "*/kernel/drivers/net/ethernet/intel/e1000*",
     "*/kernel/net/core/failover.ko*",
     "*/kernel/virt/lib/*",
+    // virtio_net needs dimlib from 6.10 on.
+    "*/kernel/lib/*",
 ];
 
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -177,6 +232,34 @@ fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, QemuE
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_come_after_what_they_need() {
+        let content = |name: &str| {
+            let depends = match name {
+                "virtio_net" => "net_failover,virtio,virtio-ring",
+                "net_failover" => "failover",
+                "virtio" => "virtio_ring,built_in",
+                "failover" | "virtio_ring" => "",
+                // No kernel has such ones; they must not keep us for ever.
+                "one" => "other",
+                "other" => "one",
+                _ => return Ok(None),
+            };
+            Ok(Some(format!("\0license=GPL\0depends={depends}\0name={name}\0").into_bytes()))
+        };
+        let sorted = |names: &[&str]| -> Vec<String> {
+            with_dependencies(names, content).unwrap().into_iter().map(|module| module.name).collect()
+        };
+        assert_eq!(
+            sorted(&["virtio", "virtio-net"]),
+            ["virtio_ring", "virtio", "failover", "net_failover", "virtio_net"]
+        );
+        assert_eq!(sorted(&["built_in"]), [""; 0]);
+        assert_eq!(sorted(&["one"]).len(), 2);
+        assert_eq!(depends(b"\0depends=a"), ["a"]);
+        assert_eq!(depends(b"no module"), [""; 0]);
+    }
 
     #[test]
     fn a_kernel_is_found_in_its_boot_image() {

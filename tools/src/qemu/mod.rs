@@ -149,16 +149,18 @@ impl Qemu {
     /// What `init.sh` reads, and the environment of the command.
     fn settings(&self, spec: &Spec, index: usize) -> Result<Vec<(&'static str, String)>, QemuError> {
         let control = spec.hosts == 2;
-        let mut kernel_driven = Vec::new();
-        if control || spec.binding == Binding::Kernel {
-            kernel_driven = image::present(&self.kernel, spec.model.modules())?;
-        }
+        let names = |modules| -> Result<String, QemuError> {
+            let modules = self.kernel.modules(modules)?;
+            Ok(modules.iter().map(|module| &*module.name).collect::<Vec<_>>().join(" "))
+        };
+        let bypass = spec.binding.modules();
+        let kernel_driven = if control || spec.binding == Binding::Kernel { spec.model.modules() } else { &[] };
         let nics: Vec<String> = (0..spec.nics).map(guest::pci_address).collect();
         let mut settings = vec![
             ("NICS", nics.join(" ")),
             ("BIND", spec.binding.driver().unwrap_or_default().to_owned()),
-            ("BYPASS_MODULES", image::present(&self.kernel, spec.binding.modules())?.join(" ")),
-            ("KERNEL_MODULES", kernel_driven.join(" ")),
+            ("BYPASS_MODULES", names(bypass)?),
+            ("KERNEL_MODULES", names(kernel_driven)?),
             ("SIDELANE_HOST", letter(index).to_string()),
         ];
         if control {

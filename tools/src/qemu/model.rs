@@ -45,21 +45,12 @@ impl Model {
         }
     }
 
-    /// Modules of the kernel's driver, in the order in which they need each other.
+    /// Modules of the kernel's driver, without those that they say they need.
     pub fn modules(self) -> &'static [&'static str] {
         match self {
             Self::E1000e => &["e1000e"],
             Self::E1000 => &["e1000"],
-            Self::VirtioNetPci => &[
-                "failover",
-                "net_failover",
-                "virtio_ring",
-                "virtio",
-                "virtio_pci_legacy_dev",
-                "virtio_pci_modern_dev",
-                "virtio_pci",
-                "virtio_net",
-            ],
+            Self::VirtioNetPci => &["virtio_pci", "virtio_net"],
             Self::Vmxnet3 => &["vmxnet3"],
         }
     }
@@ -83,11 +74,11 @@ impl Binding {
         }
     }
 
-    /// Its modules, in the order in which they need each other. Those that a kernel has built in are left out.
+    /// Its modules, likewise.
     pub fn modules(self) -> &'static [&'static str] {
         match self {
-            Self::Uio => &["uio", "uio_pci_generic"],
-            Self::Vfio => &["irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci"],
+            Self::Uio => &["uio_pci_generic"],
+            Self::Vfio => &["vfio_iommu_type1", "vfio-pci"],
             Self::Kernel => &[],
         }
     }
