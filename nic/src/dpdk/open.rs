@@ -64,9 +64,10 @@ pub enum OpenError {
     /// Another process has claimed the card.
     #[error("{0} is in use by another process: a card belongs to one")]
     InUseElsewhere(String),
-    /// A card bound to UIO needs memory at known physical addresses.
+    /// A card bound to UIO, or to VFIO without an IOMMU, needs memory at known physical addresses.
     #[error(
-        "{0} needs hugepages, and less than 64 MiB of them are free: `echo 128 | sudo tee /proc/sys/vm/nr_hugepages`"
+        "{0} needs hugepages, and this process cannot have 64 MiB of them: `echo 128 | sudo tee /proc/sys/vm/nr_hugepages`, unless its \
+         control group limits them"
     )]
     NoHugepages(String),
     /// The device's driver is not installed.
