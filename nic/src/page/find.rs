@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -54,9 +55,14 @@ fn pages(process: &Path) -> Vec<View> {
     numbers.iter().filter_map(open).filter(|view| Some(view.pid()) == own_pid).collect()
 }
 
-/// The number may lead elsewhere by now: whatever is there, opening it must not wait.
+/// The number may lead elsewhere by now, and who asks may be root: a device is not as much as opened, so it is held first, and looked at.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY).open(path)
+    let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
+    let held_at = format!("/proc/self/fd/{}", held.as_raw_fd());
+    if !held.metadata()?.is_file() || fs::read_link(&held_at)? != Path::new(LINK) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    File::open(held_at)
 }
 
 /// The process id within the innermost namespace, which is the one that the process itself sees (proc(5), NSpid).
@@ -69,4 +75,16 @@ fn pid_within(process: &Path) -> Option<u32> {
 fn command_line(bytes: &[u8]) -> String {
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     String::from_utf8_lossy(bytes).replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_page_is_not_opened() {
+        for path in ["/dev/null", "/proc/self/exe"] {
+            assert_eq!(open(Path::new(path)).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+    }
 }

@@ -18,7 +18,7 @@ use super::sys;
 use super::waker::Alarm;
 use super::wire::Wire;
 use crate::clock;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
 /// An endpoint of a shared-memory domain. See [`super`] for what it promises.
@@ -205,12 +205,12 @@ impl Nic for ShmNic {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.flush();
         self.hear_news();
-        let timeout = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        if mem::take(&mut self.news_fresh) || timeout.is_some_and(|timeout| timeout.as_nanos() == 0) {
+        let timeout = deadline.map_or(SLEEP_MAX, |deadline| deadline.since(clock::monotonic()).min(SLEEP_MAX));
+        if mem::take(&mut self.news_fresh) || timeout.as_nanos() == 0 {
             return Ok(());
         }
         self.counters.waits += 1;
-        let wait = |word: &_| sys::futex_wait(word, doorbell::ASLEEP, timeout);
+        let wait = |word: &_| sys::futex_wait(word, doorbell::ASLEEP, Some(timeout));
         let slept = doorbell::sleep(self.bell.word(), || self.is_ready(), wait);
         if let Some(alarm) = &self.alarm {
             alarm.knock().hear();
@@ -375,6 +375,9 @@ impl DerefMut for Slot<'_> {
         self.wire.tx.payload_mut(&mut self.room)
     }
 }
+
+/// Who wakes a sleeper may be stopped right before it does, and keeps others from it until it goes on: nobody sleeps through more than that.
+const SLEEP_MAX: Duration = Duration::from_millis(1_000);
 
 /// Peers of one endpoint, whoever called whom; a few more when both come at once. A pair's memory is 1.8 MiB, of which it has what was ever written.
 pub(super) const PEERS_MAX: usize = 4096;
