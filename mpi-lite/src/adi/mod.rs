@@ -79,6 +79,7 @@ pub use memory::{Incoming, Outgoing};
 pub use open::OpenError;
 pub use port::Port;
 pub use process::{Process, ProcessError, cores_of, host_identity};
+pub use pull::let_siblings_read;
 pub use request::{Error, Request, Status};
 pub use service::Service;
 pub use threads::in_threads;

@@ -139,6 +139,8 @@ impl World {
         let tuned = tuning.as_ref().map(|tuning| tuning.apply(config, plan.on_host.as_ref(), plan.off_host.as_ref()));
         let config = tuned.as_ref().unwrap_or(config);
         let ports = open::all(&plan, config)?;
+        // Before anybody knows of us.
+        adi::let_siblings_read();
         let processes = exchange(&mut launch, &Process::here(&cards[rank].host, &ports))?;
         let mut device = Device::open(rank as u32, processes, ports, config)?;
         if let Some(mut watch) = launch.watch_ranks()? {

@@ -71,6 +71,12 @@ impl Ranks {
         let other = (rank + 1) % size;
         let its = u64::from_ne_bytes(std::array::from_fn(|at| words[other * 8 + at]));
         let can = turns.device().read_memory(self.processes[other], its, &mut [0; 8]).is_ok();
+        if !can {
+            tracing::info!(
+                process = self.processes[other],
+                "its memory may not be read here (ptrace(2), Yama's ptrace_scope): what is long is copied twice"
+            );
+        }
         for host in hosts {
             let members = members(self.context, rank, &self.processes, &self.whole);
             at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
