@@ -77,7 +77,7 @@ fn words(needed: &[Capability], effective: u64, who: Who) -> String {
     };
     match who {
         Who::RootOfNamespace if needed.iter().any(|needed| needed.is_of_the_host()) => {
-            "this process is root of a user namespace only: run it outside of that".to_owned()
+            "this process is root of a user namespace only (a lab that is not root's is one): as root of the machine, run it outside of that".to_owned()
         }
         Who::RootOfNamespace if missing.is_empty() => {
             "this process has that in its user namespace, and the network is another's: run it outside of that namespace, \

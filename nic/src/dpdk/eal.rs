@@ -27,7 +27,11 @@ pub fn up(device: &Device, extra: Option<&str>) -> Result<(Eal, Option<Claim>), 
     let hugepages = match &*started {
         Some(Ok(eal)) => eal.hugepages,
         Some(Err(error)) => return Err(error.clone()),
-        None => hugepages::suffice(),
+        None => {
+            // Nobody gives a card away to hear only then that DPDK is not there.
+            Shim::load()?;
+            hugepages::suffice()
+        }
     };
     // Before the environment starts, since that takes hold of the card, and its refusal is final: it can't be started a second time.
     let claim = (device.bus == "pci").then(|| pci::claim(&device.name, hugepages)).transpose()?;

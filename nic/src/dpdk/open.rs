@@ -52,7 +52,9 @@ pub enum OpenError {
     #[error("there is no PCI device {0}; `lspci -D` lists them")]
     NoPciDevice(String),
     /// The card belongs to another driver.
-    #[error("{device} belongs to {owner}; give it to DPDK: {remedy}")]
+    #[error(
+        "{device} belongs to {owner}; if nothing on this machine needs it there (`ip route`), give it to DPDK: {remedy}"
+    )]
     NotBound {
         /// The device.
         device: String,

@@ -48,7 +48,7 @@ fn shm() -> Verdict {
 
 fn udp() -> Verdict {
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    slower_without_ring(verdict(open(&Spec::Udp { bind }), Some("sudo ip link set lo up")))
+    slower_without_ring(verdict(open(&Spec::Udp { bind }), Some("sudo ip link set lo up".to_owned())))
 }
 
 /// Opens the loopback, which every machine has. Its frames are passed on meanwhile.
@@ -91,8 +91,10 @@ fn in_lab(lab: &Lab) -> Result<(), String> {
 }
 
 /// The command that gives this program the rights that it lacks. What helps root is in the reason.
-fn more_rights(who: Who) -> Option<&'static str> {
-    (who == Who::User).then_some("sudo sidelane")
+fn more_rights(who: Who) -> Option<String> {
+    // Where `cargo install` puts programs, sudo does not look.
+    let own = std::env::current_exe().unwrap_or_else(|_| "sidelane".into());
+    (who == Who::User).then(|| format!("sudo {}", own.display()))
 }
 
 /// What `uring` wants outside of labs, where it was refused.
@@ -115,10 +117,10 @@ fn on_interface(name: &str) -> Spec {
     Spec::Uring { interface: name.to_owned(), endpoint: 0, real_frames: false }
 }
 
-fn verdict(outcome: Result<(), String>, remedy: Option<&str>) -> Verdict {
+fn verdict(outcome: Result<(), String>, remedy: Option<String>) -> Verdict {
     match outcome {
         Ok(()) => Verdict::runs_everywhere(),
-        Err(reason) => Verdict::Refused { reason, remedy: remedy.map(str::to_owned) },
+        Err(reason) => Verdict::Refused { reason, remedy },
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn root_without_rights_is_not_told_to_become_root() {
         assert!(more_rights(Who::User).is_some_and(|command| command.contains("sudo")));
-        assert_eq!([Who::Root, Who::RootOfNamespace].map(more_rights), [None; 2]);
+        assert_eq!([Who::Root, Who::RootOfNamespace].map(more_rights), [None, None]);
         let told = |may_send_raw, who| elsewhere(&uring::OpenError::NotPermitted.into(), may_send_raw, who);
         assert!(told(false, Who::User).ends_with("CAP_NET_RAW (sudo)"));
         assert!(told(false, Who::Root).ends_with("CAP_NET_RAW"));
