@@ -69,7 +69,7 @@ impl<T> LinkTable<T> {
 }
 
 /// Six times the peers that an endpoint is built for; beyond it somebody forgets to unlink.
-const LINKS_MAX: usize = 65_536;
+pub(crate) const LINKS_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ impl Header {
         vnet[vnet::CSUM_START].copy_from_slice(&(SRC_PORT.start as u16).to_ne_bytes());
         vnet[vnet::CSUM_OFFSET].copy_from_slice(&TCP_CHECKSUM_OFFSET.to_ne_bytes());
 
-        put_ip(packet, self.dst_mac, self.src_mac, PROTOCOL_TCP);
+        put_ip(packet, self.dst_mac, self.src_mac, IPV4_NO_OPTIONS, PROTOCOL_TCP);
         packet[SRC_PORT].copy_from_slice(&self.src.to_be_bytes());
         packet[DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
         packet[DATA_OFFSET] = 5 << 4;
@@ -68,7 +68,7 @@ impl Header {
         let (header, rest) = packet.split_at_checked(PACKET_HEADER_LEN).ok_or(Reject::Truncated)?;
         // A packet that somebody on the way did cut has lost this mark: its pieces are no frames.
         if vnet[vnet::GSO_TYPE] & !vnet::GSO_ECN != vnet::GSO_TCPV4
-            || !is_dressed(header, PROTOCOL_TCP)
+            || !is_dressed(header, IPV4_NO_OPTIONS, PROTOCOL_TCP)
             || header[DATA_OFFSET] != 5 << 4
         {
             return Err(Reject::Foreign);
@@ -94,12 +94,12 @@ pub const fn disguise(mac: [u8; 6]) -> [u8; 6] {
     [first ^ LOCAL_BIT, b, c, d, e, f]
 }
 
-/// Writes the Ethernet and IPv4 headers, but for IP's length and checksum, into a packet of zeroes.
-pub(super) fn put_ip(packet: &mut [u8], dst_mac: [u8; 6], src_mac: [u8; 6], protocol: u8) {
+/// Writes the Ethernet and IPv4 headers, but for IP's length, checksum and options, into a packet of zeroes.
+pub(super) fn put_ip(packet: &mut [u8], dst_mac: [u8; 6], src_mac: [u8; 6], version_ihl: u8, protocol: u8) {
     packet[field::DST_MAC].copy_from_slice(&disguise(dst_mac));
     packet[field::SRC_MAC].copy_from_slice(&src_mac);
     packet[field::ETHERTYPE].copy_from_slice(&ETHERTYPE.to_be_bytes());
-    packet[VERSION_IHL] = IPV4_NO_OPTIONS;
+    packet[VERSION_IHL] = version_ihl;
     packet[IP_FLAGS].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
     packet[TTL] = 1;
     packet[PROTOCOL] = protocol;
@@ -109,9 +109,9 @@ pub(super) fn put_ip(packet: &mut [u8], dst_mac: [u8; 6], src_mac: [u8; 6], prot
 
 /// True for a whole header that [`put_ip`] may have written.
 #[inline]
-pub(super) fn is_dressed(header: &[u8], protocol: u8) -> bool {
+pub(super) fn is_dressed(header: &[u8], version_ihl: u8, protocol: u8) -> bool {
     read_u16(header, field::ETHERTYPE) == ETHERTYPE
-        && header[VERSION_IHL] == IPV4_NO_OPTIONS
+        && header[VERSION_IHL] == version_ihl
         && header[PROTOCOL] == protocol
         && header[IP_SRC] == DUMMY_ADDR
 }
@@ -172,8 +172,8 @@ const TTL: usize = 22;
 pub(crate) const PROTOCOL: usize = 23;
 const IP_CHECKSUM: Range<usize> = 24..26;
 const IP_SRC: Range<usize> = 26..30;
-const IP_DST: Range<usize> = 30..34;
-pub(super) const SRC_PORT: Range<usize> = 34..36;
+pub(super) const IP_DST: Range<usize> = 30..34;
+const SRC_PORT: Range<usize> = 34..36;
 pub(crate) const DST_PORT: Range<usize> = 36..38;
 const DATA_OFFSET: usize = 46;
 const TCP_FLAGS: usize = 47;

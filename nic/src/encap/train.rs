@@ -6,25 +6,41 @@
 //! header and a chunk of the payload, which is a frame. As in [`super::gso`], nothing of IP or UDP is meant but the
 //! shape, and the destination MAC is disguised, so that the receiving kernel's own IP ignores the pieces.
 //!
+//! Each piece has an IP option, which says what it is, and keeps it from being merged with others again (GRO) on its way to a
+//! receiver that wants frames: what has options is left alone (`inet_gro_receive`).
+//!
 //! | offset | length | field | value |
 //! | --- | --- | --- | --- |
-//! | 0 | 10 | virtio-net header | checksum needed, UDP, header length 42, segment size |
+//! | 0 | 10 | virtio-net header | checksum needed, UDP, header length 46, segment size |
 //! | 10 | 6 | destination MAC | [`super::gso::disguise`] of the peer's |
 //! | 16 | 6 | source MAC | |
 //! | 22 | 2 | EtherType | 0x0800, IPv4 |
-//! | 24 | 20 | IPv4 header | as in [`super::gso`], protocol UDP; length and checksum are the kernel's to write, in each piece |
-//! | 44 | 2 | UDP source port | source endpoint |
-//! | 46 | 2 | UDP destination port | destination endpoint |
-//! | 48 | 2 | UDP length | 8 and the frame's payload, in each piece |
-//! | 50 | 2 | UDP checksum | not read |
-//! | 52 | | payload | |
+//! | 24 | 20 | IPv4 header | as in [`super::gso`], of 6 words, protocol UDP; length and checksum are the kernel's to write, in each piece |
+//! | 44 | 2 | IPv4 option | 94, for experiments (RFC 4727, 3.2), and its length of 4 |
+//! | 46 | 2 | kind | 0 a frame, 1 a probe, 2 the answer to one: [`Kind`] |
+//! | 48 | 2 | UDP source port | source endpoint |
+//! | 50 | 2 | UDP destination port | destination endpoint |
+//! | 52 | 2 | UDP length | 8 and the frame's payload, in each piece |
+//! | 54 | 2 | UDP checksum | not read |
+//! | 56 | | payload | |
 
 use std::ops::Range;
 
 use super::gso::{self, VNET_LEN, vnet};
 use super::{Reject, field, read_mac, read_u16};
 
-/// Between whom a train's frames travel.
+/// What a train's pieces are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Frames.
+    Frame = 0,
+    /// Asks whether trains get through, and are read. Its payload is [`PROBE`], in pieces of a byte.
+    Probe = 1,
+    /// Says to a probe that it came as trains do. Like one but for that.
+    Answer = 2,
+}
+
+/// Between whom a train travels, and what it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Interface that they go to, as the world knows it.
@@ -35,6 +51,8 @@ pub struct Header {
     pub dst: u16,
     /// Endpoint behind `src_mac`.
     pub src: u16,
+    /// What its pieces are.
+    pub kind: Kind,
 }
 
 impl Header {
@@ -51,13 +69,15 @@ impl Header {
         vnet[vnet::GSO_TYPE] = vnet::GSO_UDP_L4;
         vnet[vnet::HDR_LEN].copy_from_slice(&(PACKET_HEADER_LEN as u16).to_ne_bytes());
         vnet[vnet::GSO_SIZE].copy_from_slice(&segment.to_ne_bytes());
-        vnet[vnet::CSUM_START].copy_from_slice(&(gso::SRC_PORT.start as u16).to_ne_bytes());
+        vnet[vnet::CSUM_START].copy_from_slice(&(SRC_PORT.start as u16).to_ne_bytes());
         vnet[vnet::CSUM_OFFSET].copy_from_slice(&UDP_CHECKSUM_OFFSET.to_ne_bytes());
 
-        gso::put_ip(packet, self.dst_mac, self.src_mac, PROTOCOL_UDP);
+        gso::put_ip(packet, self.dst_mac, self.src_mac, IPV4_ONE_OPTION, PROTOCOL_UDP);
+        packet[OPTION].copy_from_slice(&OPTION_OF_4_BYTES);
+        packet[KIND].copy_from_slice(&(self.kind as u16).to_be_bytes());
         packet[gso::TOTAL_LENGTH].copy_from_slice(&((len + IP_UDP_LEN) as u16).to_be_bytes());
-        packet[gso::SRC_PORT].copy_from_slice(&self.src.to_be_bytes());
-        packet[gso::DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
+        packet[SRC_PORT].copy_from_slice(&self.src.to_be_bytes());
+        packet[DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
         packet[UDP_LENGTH].copy_from_slice(&((len + UDP_LEN) as u16).to_be_bytes());
         bytes
     }
@@ -66,17 +86,20 @@ impl Header {
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), Reject> {
         let (header, rest) = packet.split_at_checked(PACKET_HEADER_LEN).ok_or(Reject::Truncated)?;
-        if !gso::is_dressed(header, PROTOCOL_UDP) {
+        if !gso::is_dressed(header, IPV4_ONE_OPTION, PROTOCOL_UDP) || header[OPTION] != OPTION_OF_4_BYTES {
             return Err(Reject::Foreign);
         }
+        let kind = [Kind::Frame, Kind::Probe, Kind::Answer];
+        let kind = *kind.get(usize::from(read_u16(header, KIND))).ok_or(Reject::Foreign)?;
         let len = usize::from(read_u16(header, UDP_LENGTH)).checked_sub(UDP_LEN).ok_or(Reject::Truncated)?;
         // Ethernet pads short frames.
         let payload = rest.get(..len).ok_or(Reject::Truncated)?;
         let header = Self {
             dst_mac: gso::disguise(read_mac(header, field::DST_MAC)),
             src_mac: read_mac(header, field::SRC_MAC),
-            dst: read_u16(header, gso::DST_PORT),
-            src: read_u16(header, gso::SRC_PORT),
+            dst: read_u16(header, DST_PORT),
+            src: read_u16(header, SRC_PORT),
+            kind,
         };
         Ok((header, payload))
     }
@@ -89,20 +112,34 @@ pub const PAYLOADS_MAX: usize = 65_535 - IP_UDP_LEN;
 /// What a piece's headers take of an interface's MTU.
 pub const MTU_COST: usize = IP_UDP_LEN;
 
-/// UDP: RFC 768.
-const UDP_LENGTH: Range<usize> = 38..40;
+/// Payload of a probe. Whoever gets its second byte by itself gets trains in pieces, and would read them.
+pub const PROBE: [u8; 2] = [0, 1];
+
+// Offsets from the Ethernet header on. Options: RFC 791 (3.1). UDP: RFC 768.
+const OPTION: Range<usize> = gso::IP_DST.end..36;
+const KIND: Range<usize> = 36..38;
+const SRC_PORT: Range<usize> = 38..40;
+pub(crate) const DST_PORT: Range<usize> = 40..42;
+const UDP_LENGTH: Range<usize> = 42..44;
 const UDP_CHECKSUM_OFFSET: u16 = 6;
 const UDP_LEN: usize = 8;
 pub(crate) const PROTOCOL_UDP: u8 = 17;
-const PACKET_HEADER_LEN: usize = gso::SRC_PORT.start + UDP_LEN;
+pub(crate) const IPV4_ONE_OPTION: u8 = 0x46;
+const OPTION_OF_4_BYTES: [u8; 2] = [94, 4];
+const PACKET_HEADER_LEN: usize = SRC_PORT.start + UDP_LEN;
 const IP_UDP_LEN: usize = PACKET_HEADER_LEN - gso::VERSION_IHL;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEADER: Header =
-        Header { dst_mac: [2, 0, 0, 0, 0xb, 1], src_mac: [2, 0, 0, 0, 0xa, 1], dst: 0x0102, src: 0x0304 };
+    const HEADER: Header = Header {
+        dst_mac: [2, 0, 0, 0, 0xb, 1],
+        src_mac: [2, 0, 0, 0, 0xa, 1],
+        dst: 0x0102,
+        src: 0x0304,
+        kind: Kind::Frame,
+    };
 
     fn piece(payload: &[u8]) -> Vec<u8> {
         let header = HEADER.emit(1472, payload.len());
@@ -113,6 +150,10 @@ mod tests {
     fn piece_reads_back_as_it_was_written() {
         assert_eq!(Header::parse(&piece(b"abc")), Ok((HEADER, &b"abc"[..])));
         assert_eq!(Header::parse(&piece(b"")), Ok((HEADER, &b""[..])));
+        for kind in [Kind::Probe, Kind::Answer] {
+            let header = Header { kind, ..HEADER };
+            assert_eq!(Header::parse(&header.emit(1, 0)[VNET_LEN..]), Ok((header, &b""[..])));
+        }
     }
 
     #[test]
@@ -130,10 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_foreign() {
-        let mut packet = piece(b"abc");
-        packet[gso::PROTOCOL] = gso::PROTOCOL_TCP;
-        assert_eq!(Header::parse(&packet), Err(Reject::Foreign));
+    fn other_protocols_options_and_kinds_are_foreign() {
+        for at in [gso::PROTOCOL, gso::VERSION_IHL, OPTION.start, KIND.end - 1] {
+            let mut packet = piece(b"abc");
+            packet[at] ^= 0x40;
+            assert_eq!(Header::parse(&packet), Err(Reject::Foreign));
+        }
     }
 
     proptest::proptest! {

@@ -2,6 +2,7 @@
 
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
+use super::takers::Peer;
 use super::tx_queue::{Kind, Lent, LentBefore};
 use super::{Offload, Uring, filter};
 use crate::clock;
@@ -71,7 +72,7 @@ impl Uring {
             let Some(frame) = ring.frame() else { break };
             train_frames += u32::from(dress == Some(Offload::Trains));
             match parse(dress, &frame) {
-                Ok((to, from, payload)) if to.is_none_or(|to| to == own) => {
+                Ok(Parsed::Frame(to, from, payload)) if to.is_none_or(|to| to == own) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += payload.len() as u64;
                     each(payload, from);
@@ -80,7 +81,8 @@ impl Uring {
                         filter = Some(false);
                     }
                 }
-                Ok(_) => {
+                Ok(Parsed::Probe(header, payload)) => self.tx.on_probe(&header, payload),
+                Ok(Parsed::Frame(..)) => {
                     self.counters.rx_foreign += 1;
                     if self.steering.on_others() {
                         filter = Some(true);
@@ -223,9 +225,8 @@ fn arrived_before(small: &RxRing, dressed: &RxRing) -> bool {
     arrival(small) <= arrival(dressed)
 }
 
-/// Whose frame it is where no filter has told, the sender's address, and the payload.
 #[inline]
-fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(Option<Receiver>, LinkAddr, &'a [u8]), Reject> {
+fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<Parsed<'a>, Reject> {
     let (to, mac, endpoint, payload) = match dress {
         None => {
             let (header, payload) = ether::Header::parse(frame.bytes())?;
@@ -238,14 +239,22 @@ fn parse<'a>(dress: Option<Offload>, frame: &Frame<'a>) -> Result<(Option<Receiv
         }
         Some(Offload::Trains) => {
             let (header, payload) = train::Header::parse(frame.bytes())?;
+            if header.kind != train::Kind::Frame {
+                return Ok(Parsed::Probe(header, payload));
+            }
             (None, header.src_mac, header.src, payload)
         }
     };
-    Ok((to, LinkAddr::Ether { mac, endpoint }, payload))
+    Ok(Parsed::Frame(to, LinkAddr::Ether { mac, endpoint }, payload))
+}
+
+/// What a ring has.
+enum Parsed<'a> {
+    /// A frame: whose it is where no filter has told, the sender's address, and the payload.
+    Frame(Option<Peer>, LinkAddr, &'a [u8]),
+    /// A piece that asks, or tells, whether trains get through.
+    Probe(train::Header, &'a [u8]),
 }
 
 /// Looks at the rings, of a few nanoseconds each, before a burst is empty (`bench/NOTES.md` 48).
 const LOOKS: usize = 8;
-
-/// An interface's address, and the endpoint behind it.
-type Receiver = ([u8; 6], u16);

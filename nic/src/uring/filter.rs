@@ -4,6 +4,8 @@
 //! or sees, another's frames, but for the few small ones that come while there is no filter ([`super::steering`]). The EtherType
 //! is not tested: the socket is bound to it.
 
+use std::ops::Range;
+
 use libc::sock_filter;
 
 use crate::encap::{ether, gso, train};
@@ -17,22 +19,22 @@ pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
 
 /// Accepts super-packets to `endpoint` behind `mac`.
 pub fn super_packets_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
-    dressed_to(mac, endpoint, gso::PROTOCOL_TCP)
+    dressed_to(mac, endpoint, gso::IPV4_NO_OPTIONS, gso::PROTOCOL_TCP, gso::DST_PORT)
 }
 
 /// Accepts pieces of trains to `endpoint` behind `mac`.
 pub fn trains_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
-    dressed_to(mac, endpoint, train::PROTOCOL_UDP)
+    dressed_to(mac, endpoint, train::IPV4_ONE_OPTION, train::PROTOCOL_UDP, train::DST_PORT)
 }
 
-fn dressed_to(mac: [u8; 6], endpoint: u16, protocol: u8) -> Vec<sock_filter> {
+fn dressed_to(mac: [u8; 6], endpoint: u16, version_ihl: u8, protocol: u8, port: Range<usize>) -> Vec<sock_filter> {
     let [mac_high, mac_low] = mac_equals(gso::disguise(mac));
     all_of(&[
         mac_low,
         mac_high,
-        Test { size: libc::BPF_B, at: gso::VERSION_IHL as u32, equals: gso::IPV4_NO_OPTIONS.into() },
+        Test { size: libc::BPF_B, at: gso::VERSION_IHL as u32, equals: version_ihl.into() },
         Test { size: libc::BPF_B, at: gso::PROTOCOL as u32, equals: protocol.into() },
-        Test { size: libc::BPF_H, at: gso::DST_PORT.start as u32, equals: endpoint.into() },
+        Test { size: libc::BPF_H, at: port.start as u32, equals: endpoint.into() },
     ])
 }
 
@@ -72,7 +74,8 @@ mod tests {
     }
 
     fn piece(dst_mac: [u8; 6], dst: u16) -> Vec<u8> {
-        train::Header { dst_mac, src_mac: [2; 6], dst, src: 9 }.emit(1448, 0)[gso::VNET_LEN..].to_vec()
+        let header = train::Header { dst_mac, src_mac: [2; 6], dst, src: 9, kind: train::Kind::Frame };
+        header.emit(1448, 0)[gso::VNET_LEN..].to_vec()
     }
 
     #[test]

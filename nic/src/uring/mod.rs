@@ -3,8 +3,8 @@
 //! Frames are received from rings that the kernel fills and we poll in shared memory, without a system call; they are
 //! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. On a veth a
 //! second socket carries more: with segmentation offload, frames of up to 64 KB as super-packets
-//! ([`crate::encap::gso`]); without, many frames at once that the kernel cuts apart ([`crate::encap::train`]). Socket
-//! filters steer by destination endpoint, so processes share an interface; small frames go without one while no others come.
+//! ([`crate::encap::gso`]); without, many frames at once that the kernel cuts apart ([`crate::encap::train`]), to peers that
+//! take them. Socket filters steer by destination endpoint, so processes share an interface; small frames go without one while no others come.
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
@@ -16,6 +16,7 @@ mod pace;
 mod rx_ring;
 mod steering;
 mod sys;
+mod takers;
 mod trains;
 mod tx_queue;
 

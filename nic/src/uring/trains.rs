@@ -2,14 +2,20 @@
 #![allow(unsafe_code)] // sendmsg reads through raw pointers.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::encap::{ether, train};
+use super::takers::{Takers, Verdict};
+use crate::encap::ether;
+use crate::encap::train::{self, Kind, PROBE};
+use crate::socket;
+use crate::time::Instant;
 use crate::tx_buffers::{Filled, TxBuffers};
 
 /// Where trains go out.
 pub struct Trains {
     socket: OwnedFd,
+    /// Whom they go to.
+    takers: Takers,
     /// One for the header and one a frame, valid for one call of `send`.
     pieces: Vec<libc::iovec>,
 }
@@ -21,23 +27,18 @@ impl Trains {
     /// `socket` has `PACKET_VNET_HDR`, and not `PACKET_QDISC_BYPASS`: that way the kernel drops what it would have to cut
     /// (`__dev_direct_xmit`).
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, pieces: Vec::with_capacity(1 + FRAMES_MAX) }
+        Self { socket, takers: Takers::default(), pieces: Vec::with_capacity(1 + FRAMES_MAX) }
     }
 
-    /// Sends the first of `frames` that can travel together: to one peer, and equally long, but for the last, which may
-    /// be shorter. Returns how many and how that went; `None`, and nothing is sent, if they are too few to be worth it.
-    pub fn send(
-        &mut self,
-        buffers: &TxBuffers,
-        frames: impl Iterator<Item = Filled> + Clone,
-    ) -> Option<(usize, io::Result<()>)> {
-        let first = frames.clone().next()?;
-        let bytes = buffers.bytes(first);
+    /// How many of `frames`, from the first on, can travel together: to one peer, and equally long, but for the last, which may
+    /// be shorter. At least one, if there is one.
+    pub fn together(buffers: &TxBuffers, frames: impl Iterator<Item = Filled> + Clone) -> usize {
+        let Some(first) = frames.clone().next() else { return 0 };
         // Who sends to whom; the length behind it may differ.
-        let way = &bytes[..ether::LEN.start];
+        let way = &buffers.bytes(first)[..ether::LEN.start];
         let segment = first.payload_len();
         let (mut count, mut total) = (0, 0);
-        for frame in frames.clone() {
+        for frame in frames {
             let len = frame.payload_len();
             let joins = len <= segment && total + len <= train::PAYLOADS_MAX && count < FRAMES_MAX;
             // A frame of nothing leaves no piece behind.
@@ -49,23 +50,75 @@ impl Trains {
                 break;
             }
         }
+        count.max(1)
+    }
+
+    /// Whether `count` frames together, of which `first` is one, go as a train: there are enough to be worth it, and their peer
+    /// takes them. It is asked for that, if it is time to; the error is one of [`is_refusal`].
+    pub fn go(&mut self, first: &[u8], count: usize, now: impl FnOnce() -> Instant) -> io::Result<bool> {
         if count < FRAMES_MIN {
-            return None;
+            return Ok(false);
         }
-        let (ether, _) = ether::Header::parse(bytes).expect("a frame that we wrote");
-        let header = train::Header { dst_mac: ether.dst_mac, src_mac: ether.src_mac, dst: ether.dst, src: ether.src };
-        let header = header.emit(segment as u16, total);
+        let header = header_of(first);
+        let Verdict { goes, ask } = self.takers.judge((header.dst_mac, header.dst), now());
+        match ask.then(|| self.send_probe(train::Header { kind: Kind::Probe, ..header })) {
+            Some(Err(error)) if is_refusal(&error) => Err(error),
+            // One that does not go now is as good as lost.
+            _ => Ok(goes),
+        }
+    }
+
+    /// Sends frames that can travel together.
+    pub fn send(&mut self, buffers: &TxBuffers, frames: impl Iterator<Item = Filled> + Clone) -> io::Result<()> {
+        let first = frames.clone().next().expect("a train has frames");
+        let total = frames.clone().map(Filled::payload_len).sum();
+        let header = header_of(buffers.bytes(first)).emit(first.payload_len() as u16, total);
         self.pieces.clear();
         self.pieces.push(piece(&header));
-        self.pieces.extend(frames.take(count).map(|frame| piece(buffers.payload(frame))));
+        self.pieces.extend(frames.map(|frame| piece(buffers.payload(frame))));
         // SAFETY: all zeroes is a valid msghdr.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.pieces.as_mut_ptr();
         message.msg_iovlen = self.pieces.len();
         // SAFETY: the message points to the pieces, and they to `header` and into `buffers`; all outlive the call.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
-        Some((count, if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }))
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+
+    /// Takes in a piece of a probe or of an answer that came to us.
+    pub fn on_probe(&mut self, header: &train::Header, payload: &[u8], now: Instant) {
+        // The other piece says nothing more, and what came uncut is no train.
+        if payload != &PROBE[1..] {
+            return;
+        }
+        match header.kind {
+            Kind::Probe => {
+                let back = train::Header {
+                    dst_mac: header.src_mac,
+                    src_mac: header.dst_mac,
+                    dst: header.src,
+                    src: header.dst,
+                    kind: Kind::Answer,
+                };
+                // If it does not go, the next probe is answered.
+                let _ = self.send_probe(back);
+            }
+            Kind::Answer => self.takers.on_answer((header.src_mac, header.src), now),
+            Kind::Frame => {}
+        }
+    }
+
+    #[cold]
+    fn send_probe(&self, header: train::Header) -> io::Result<()> {
+        let header: [u8; train::HEADER_LEN] = header.emit(1, PROBE.len());
+        socket::send_parts(self.socket.as_fd(), [&header, &PROBE])
+    }
+}
+
+/// The header of a train that `frame` is in.
+fn header_of(frame: &[u8]) -> train::Header {
+    let (ether, _) = ether::Header::parse(frame).expect("a frame that we wrote");
+    train::Header { dst_mac: ether.dst_mac, src_mac: ether.src_mac, dst: ether.dst, src: ether.src, kind: Kind::Frame }
 }
 
 /// True for an error that says that this kernel or interface takes no trains, of whatever frames.

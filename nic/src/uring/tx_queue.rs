@@ -11,12 +11,13 @@
 #![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
+use crate::encap::train;
 use crate::time::{Duration, Instant};
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
 use crate::{Counters, TxSlot, clock, socket};
@@ -144,7 +145,7 @@ impl TxQueue {
         } else if self.ring.is_some() && self.queue.len() > 1 {
             self.submit(&mut down);
         } else {
-            self.send_each(0, &mut down);
+            self.send_each(0..self.queue.len(), &mut down);
         }
         self.settle(counters);
         down
@@ -186,45 +187,55 @@ impl TxQueue {
             // when the buffers have other content: without the ring there is none.
             tracing::warn!("io_uring took {taken} of {} frames; going on with plain sends", self.queue.len());
             self.ring = None;
-            self.send_each(taken, down);
+            self.send_each(taken..self.queue.len(), down);
         }
     }
 
-    /// One `send` per queued frame from the `from`th on, as long as the interface takes them.
-    fn send_each(&mut self, from: usize, down: &mut Result<(), InterfaceDown>) {
+    /// One `send` per queued frame of these, as long as the interface takes them. False once it does not.
+    fn send_each(&mut self, which: Range<usize>, down: &mut Result<(), InterfaceDown>) -> bool {
         // Those that io_uring did not take count as sent up to here.
-        self.queue[from..].iter_mut().for_each(|queued| queued.fate = Fate::Later);
-        for queued in &mut self.queue[from..] {
+        self.queue[which.clone()].iter_mut().for_each(|queued| queued.fate = Fate::Later);
+        for queued in &mut self.queue[which] {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
             queued.fate = match socket::send(lane.socket.as_fd(), lane.buffers.bytes(queued.frame)) {
                 Ok(()) => Fate::Sent,
                 Err(error) => queued.fate_by(error.raw_os_error().unwrap_or(0), down),
             };
             if queued.fate == Fate::Later {
-                break;
+                return false;
             }
         }
+        true
     }
 
     /// Frames that can travel together do, the others go one by one; in order, as long as the interface takes them.
     fn send_trains(&mut self, down: &mut Result<(), InterfaceDown>) {
-        let lane = self.lanes[Kind::Small as usize].as_ref().expect("small frames have a lane");
-        let mut at = 0;
+        let (mut at, mut clock) = (0, None);
         while let Some(trains) = self.trains.as_mut()
             && at < self.queue.len()
         {
+            let buffers = &self.lanes[Kind::Small as usize].as_ref().expect("small frames have a lane").buffers;
             let frames = self.queue[at..].iter().map(|queued| queued.frame);
-            let (count, sent) = trains
-                .send(&lane.buffers, frames)
-                .unwrap_or_else(|| (1, socket::send(lane.socket.as_fd(), lane.buffers.bytes(self.queue[at].frame))));
+            let count = Trains::together(buffers, frames.clone());
+            let now = || *clock.get_or_insert_with(clock::monotonic);
+            let sent = match trains.go(buffers.bytes(self.queue[at].frame), count, now) {
+                Ok(true) => Some(trains.send(buffers, frames.take(count))),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            };
             let fate = match sent {
-                Ok(()) => Fate::Sent,
-                Err(error) if count > 1 && trains::is_refusal(&error) => {
+                Some(Err(error)) if trains::is_refusal(&error) => {
                     tracing::debug!("a train was refused ({error}): frames go out one by one");
                     self.trains = None;
                     break;
                 }
-                Err(error) => self.queue[at].fate_by(error.raw_os_error().unwrap_or(0), down),
+                Some(Ok(())) => Fate::Sent,
+                Some(Err(error)) => self.queue[at].fate_by(error.raw_os_error().unwrap_or(0), down),
+                None if self.send_each(at..at + count, down) => {
+                    at += count;
+                    continue;
+                }
+                None => return,
             };
             for queued in &mut self.queue[at..at + count] {
                 queued.fate = fate;
@@ -234,7 +245,15 @@ impl TxQueue {
             }
             at += count;
         }
-        self.send_each(at, down);
+        self.send_each(at..self.queue.len(), down);
+    }
+
+    /// Takes in a piece of a train that is no frame.
+    #[cold]
+    pub fn on_probe(&mut self, header: &train::Header, payload: &[u8]) {
+        if let Some(trains) = &mut self.trains {
+            trains.on_probe(header, payload, clock::monotonic());
+        }
     }
 
     /// Takes what has met its fate out of the queue.
@@ -441,7 +460,7 @@ mod tests {
         }
         // As when io_uring has taken none of them.
         tx.queue.iter_mut().for_each(|queued| queued.fate = Fate::Sent);
-        tx.send_each(0, &mut Ok(()));
+        tx.send_each(0..tx.queue.len(), &mut Ok(()));
         let mut counters = Counters::default();
         tx.settle(&mut counters);
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1_000]).ok()).count();
@@ -450,7 +469,7 @@ mod tests {
         let long_ago = Some(Instant::from_nanos(clock::monotonic().as_nanos() / 2));
         let mut again = |tries, tx: &mut TxQueue| {
             tx.queue.iter_mut().for_each(|queued| (queued.since, queued.tries) = (long_ago, tries));
-            tx.send_each(0, &mut Ok(()));
+            tx.send_each(0..tx.queue.len(), &mut Ok(()));
             tx.settle(&mut counters);
             counters.tx_failed
         };

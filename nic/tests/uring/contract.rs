@@ -57,7 +57,7 @@ pub fn trains_on_veth_keep_the_contract() {
     if !turn_offloads_off(&["vA", "vB"]) {
         return println!("skipped: wants ethtool");
     }
-    assert_eq!(open("vA", 1).caps().mtu, 1_500 - 28);
+    assert_eq!(open("vA", 1).caps().mtu, 1_500 - 32);
     keeps_the_contract(On { interfaces: &["vA", "vB", "vB"], real_frames: false });
 }
 

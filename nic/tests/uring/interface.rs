@@ -187,7 +187,7 @@ pub fn an_interface_that_is_too_narrow_is_refused_with_the_least_mtu() {
     drop((a, b));
     if turn_offloads_off(&["vA"]) {
         let error = real("vA").err().expect("trains have longer headers").to_string();
-        assert!(error.contains("156"), "{error}");
+        assert!(error.contains("160"), "{error}");
     }
 }
 

@@ -21,8 +21,17 @@ pub fn veth_pair() -> (Uring, Uring, Link) {
 
 /// False where there is no ethtool.
 pub fn turn_offloads_off(interfaces: &[&str]) -> bool {
+    turn_offloads("off", interfaces)
+}
+
+/// Undoes [`turn_offloads_off`].
+pub fn turn_offloads_on(interfaces: &[&str]) -> bool {
+    turn_offloads("on", interfaces)
+}
+
+fn turn_offloads(state: &str, interfaces: &[&str]) -> bool {
     interfaces.iter().all(|interface| {
-        let status = Command::new("ethtool").args(["-K", interface, "tso", "off", "tx", "off"]).status();
+        let status = Command::new("ethtool").args(["-K", interface, "tso", state, "tx", state]).status();
         status.is_ok_and(|status| status.success())
     })
 }

@@ -1,11 +1,14 @@
 //! Frames that go out together, and who reads them.
 
+use std::process::Command;
+
 use sidelane_nic::Nic;
 use sidelane_nic::uring::Uring;
 
 use crate::namespace::veth;
 use crate::patience::until;
-use crate::stage::{commit, open, send, turn_offloads_off, veth_pair};
+use crate::raw_socket::RawSocket;
+use crate::stage::{commit, open, send, turn_offloads_off, turn_offloads_on, veth_pair};
 
 pub fn trains_and_lone_frames_come_in_the_order_of_sending() {
     veth("vA", "vB");
@@ -13,9 +16,10 @@ pub fn trains_and_lone_frames_come_in_the_order_of_sending() {
         return println!("skipped: wants ethtool");
     }
     let (mut a, mut b, mut c) = (open("vA", 1), open("vB", 1), open("vB", 2));
+    let wire = RawSocket::listening_on("vB");
     let to = [b.caps().addr, c.caps().addr].map(|addr| a.link(addr).unwrap());
     let mtu = a.caps().mtu;
-    let mut next = [0u8; 2];
+    let (mut next, mut cut) = ([0u8; 2], 0);
     // Who gets frames of which length, and how many of them: trains with a short end, too short ones, too long ones.
     let runs = [(0, mtu, 100), (0, 8, 1), (1, 8, 90), (0, 0, 5), (0, 64, 3), (1, mtu, 30), (1, 100, 1), (0, 1, 7)];
     for _ in 0..20 {
@@ -30,6 +34,8 @@ pub fn trains_and_lone_frames_come_in_the_order_of_sending() {
             }
         }
         a.flush();
+        // What its peers answer.
+        a.rx_burst(64, |frame, _| panic!("{frame:?} from nobody"));
         for (peer, nic) in [&mut b, &mut c].into_iter().enumerate() {
             let sent = |of_length: fn(usize) -> bool| -> usize {
                 runs.iter().filter(|run| run.0 == peer && of_length(run.1)).map(|run| run.2).sum()
@@ -52,8 +58,89 @@ pub fn trains_and_lone_frames_come_in_the_order_of_sending() {
                 seen == (full, empty)
             });
         }
+        // Each time: its buffer is small.
+        cut += pieces(&wire);
     }
     assert_eq!((a.counters().tx_failed, b.counters().rx_dropped, b.counters().rx_foreign), (0, 0, 0));
+    assert!(cut > 0, "there were trains");
+}
+
+/// Sends `bursts` of 32 frames, each of which comes whole. Returns how many frames were cut from trains.
+fn exchange_bursts(a: &mut Uring, b: &mut impl Nic, bursts: usize, wire: &RawSocket) -> usize {
+    let mut cut = 0;
+    let to_b = a.link(b.caps().addr).unwrap();
+    for _ in 0..bursts {
+        (0..32u8).for_each(|number| assert!(commit(a, to_b, &[number; 1_000]), "no slot"));
+        a.flush();
+        a.rx_burst(64, |frame, _| panic!("{frame:?} from nobody"));
+        let mut next = 0;
+        until("a burst comes", || {
+            b.rx_burst(64, |frame, _| {
+                assert_eq!(frame, [next; 1_000]);
+                next += 1;
+            });
+            next == 32
+        });
+        cut += pieces(wire);
+    }
+    assert_eq!((a.counters().tx_failed, b.counters().rx_foreign), (0, 0));
+    cut
+}
+
+/// Frames on the wire by now that were cut from trains; those of probes do not count.
+fn pieces(wire: &RawSocket) -> usize {
+    let seen = std::iter::from_fn(|| wire.receive());
+    seen.filter(|frame| frame.len() > 1_000 && frame[12..14] == [8, 0]).count()
+}
+
+pub fn peers_that_read_no_trains_get_none() {
+    veth("vA", "vB");
+    if !turn_offloads_off(&["vA"]) {
+        return println!("skipped: wants ethtool");
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    assert!(a.caps().mtu == a.caps().mtu_safe && b.caps().mtu > b.caps().mtu_safe, "one has trains, one super-packets");
+    let wire = RawSocket::listening_on("vB");
+    assert_eq!(exchange_bursts(&mut a, &mut b, 100, &wire), 0);
+    assert_eq!(exchange_bursts(&mut b, &mut a, 100, &wire), 0);
+}
+
+pub fn who_comes_after_one_that_read_trains_is_asked_anew() {
+    veth("vA", "vB");
+    if !turn_offloads_off(&["vA", "vB"]) {
+        return println!("skipped: wants ethtool");
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let wire = RawSocket::listening_on("vB");
+    assert!(exchange_bursts(&mut a, &mut b, 10, &wire) > 0, "it read them");
+    let to_b = a.link(b.caps().addr).unwrap();
+    drop(b);
+    assert!(turn_offloads_on(&["vB"]));
+    let mut b = open("vB", 1);
+    until("no more trains come", || {
+        (0..32).for_each(|_| assert!(commit(&mut a, to_b, &[1; 1_000]), "no slot"));
+        a.flush();
+        b.rx_burst(64, |_, _| ()) > 0
+    });
+    while b.rx_burst(64, |_, _| ()) > 0 {}
+    pieces(&wire);
+    assert_eq!(exchange_bursts(&mut a, &mut b, 100, &wire), 0);
+}
+
+pub fn trains_are_not_merged_again_where_that_is_on() {
+    veth("vA", "vB");
+    // With checksums as an offload: those of pieces are wrong, and what has a wrong one is not merged.
+    let cut = ["tso", "off", "tx-udp-segmentation", "off"];
+    let merge = ["gro", "on", "rx-udp-gro-forwarding", "on"];
+    for (interface, features) in [("vA", cut), ("vB", cut), ("vB", merge)] {
+        let status = Command::new("ethtool").args(["-K", interface]).args(features).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return println!("skipped: wants ethtool, and a kernel that can merge datagrams");
+        }
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let wire = RawSocket::listening_on("vB");
+    assert!(exchange_bursts(&mut a, &mut b, 100, &wire) > 0, "there were trains");
 }
 
 pub fn readers_rest_behind_trains_alone_and_miss_nothing() {
@@ -63,6 +150,7 @@ pub fn readers_rest_behind_trains_alone_and_miss_nothing() {
         let to_b = a.link(b.caps().addr).unwrap();
         (0..count).for_each(|_| assert!(commit(a, to_b, &vec![1; len]), "no slot"));
         a.flush();
+        a.rx_burst(64, |frame, _| panic!("{frame:?} from nobody"));
         let mut seen = 0;
         until("all are shown", || {
             seen += b.rx_burst(64, |_, _| ());

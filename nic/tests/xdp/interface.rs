@@ -7,7 +7,7 @@ use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
 
 use crate::namespace::{ip, veth};
 use crate::patience::until;
-use crate::stage::{exchange, open, receive_one, send, veth_pair};
+use crate::stage::{commit, exchange, open, receive_one, send, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
     let refusal = |config: Config| Xdp::open(&config).err().expect("a refusal");
@@ -50,6 +50,24 @@ pub fn queues_are_chosen() {
     exchange(&mut c, &mut a);
     let error = at("vA", 2, 0).err().expect("one queue an interface");
     assert!(matches!(error, OpenError::OtherQueue(_)), "{error}");
+}
+
+pub fn bursts_of_the_uring_driver_come_whole() {
+    veth("vA", "vB");
+    // The kernel takes the offloads away from the other end of a native program's interface, which then would send trains.
+    let mut b = Xdp::open(&Config { prefer: Preference::Native, ..Config::new("vB", 1) }).unwrap();
+    let mut a = Uring::open(&uring::Config::new("vA", 1)).unwrap();
+    let to_b = a.link(b.caps().addr).unwrap();
+    for _ in 0..100 {
+        (0..32).for_each(|_| assert!(commit(&mut a, to_b, &[7; 1_000]), "no slot"));
+        a.flush();
+        let mut came = 0;
+        until("a burst comes", || {
+            came += b.rx_burst(64, |frame, _| assert_eq!(frame, [7; 1_000]));
+            came == 32
+        });
+    }
+    assert_eq!((a.counters().tx_failed, b.counters().rx_foreign), (0, 0));
 }
 
 pub fn full_rings_drop_and_count() {

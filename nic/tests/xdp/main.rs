@@ -57,6 +57,7 @@ inside_a_namespace! {
     interface {
         open_errors_say_what_to_do
         queues_are_chosen
+        bursts_of_the_uring_driver_come_whole
         full_rings_drop_and_count
         removed_interface_is_gone
         interface_that_was_down_carries_frames_again
