@@ -147,6 +147,20 @@ impl Interface {
         Ok(features[2 + bit / 32 * 4 + 2] >> (bit % 32) & 1 == 1)
     }
 
+    /// What it is a port of, if that takes all frames that come to it, before packet sockets are shown them (`br_handle_frame`,
+    /// `netdev_frame_hook`).
+    pub fn switch(&self) -> io::Result<Option<Switch>> {
+        let mut switch = None;
+        // `struct ifinfomsg` (linux/rtnetlink.h): family and type, any; in four bytes the interface's number; flags.
+        netlink::list(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &[0; LINK_LEN], |answer| {
+            let Some((about, attributes)) = answer.split_at_checked(LINK_LEN) else { return };
+            if netlink::number(&about[4..8]) == self.index as usize {
+                switch = switch_of(attributes);
+            }
+        })?;
+        Ok(switch)
+    }
+
     /// Receive queues that are in use (`ethtool -l`).
     pub fn rx_queues(&self, socket: BorrowedFd) -> io::Result<u32> {
         // `struct ethtool_channels`: command, four maxima, then rx, tx, other and combined.
@@ -175,6 +189,36 @@ impl Interface {
         // to a struct of the size of its command.
         check(unsafe { libc::ioctl(socket.as_raw_fd(), call as _, std::ptr::from_mut(request)) })?;
         Ok(())
+    }
+}
+
+/// What takes all frames of its ports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Switch {
+    /// The kernel's bridge, an interface of this name.
+    Bridge(String),
+    /// Open vSwitch. Which of its bridges, the kernel does not know.
+    OpenVswitch,
+}
+
+impl Switch {
+    /// Whether a port of this kind (`IFLA_INFO_SLAVE_KIND`) is one's.
+    pub fn has_ports_of(kind: &str) -> bool {
+        [BRIDGE, OPEN_VSWITCH].contains(&kind)
+    }
+}
+
+fn switch_of(attributes: &[u8]) -> Option<Switch> {
+    let told = |attributes, kind: u16| netlink::attributes(attributes).find(|(other, _)| *other == usize::from(kind));
+    let (_, info) = told(attributes, libc::IFLA_LINKINFO)?;
+    let (_, kind) = told(info, libc::IFLA_INFO_SLAVE_KIND)?;
+    match std::ffi::CStr::from_bytes_until_nul(kind).ok()?.to_str().ok()? {
+        BRIDGE => {
+            let (_, master) = told(attributes, libc::IFLA_MASTER)?;
+            Interface::numbered(c_int::try_from(netlink::number(master)).ok()?).map(|it| Switch::Bridge(it.name()))
+        }
+        OPEN_VSWITCH => Some(Switch::OpenVswitch),
+        _ => None,
     }
 }
 
@@ -227,6 +271,12 @@ fn address(about: &[u8], attributes: &[u8]) -> Option<Address> {
     Some(Address { interface, ip, prefix: about[1] })
 }
 
+/// `br_link_ops`
+const BRIDGE: &str = "bridge";
+/// `internal_dev_link_ops`
+const OPEN_VSWITCH: &str = "openvswitch";
+/// `struct ifinfomsg` (linux/rtnetlink.h)
+const LINK_LEN: usize = 16;
 /// `struct ifaddrmsg` (linux/if_addr.h)
 const ADDRESS_LEN: usize = 8;
 /// linux/ethtool.h

@@ -12,7 +12,7 @@ use super::tx_queue::{LaneConfig, TxQueue};
 use super::{Config, Offload, Uring, filter};
 use crate::encap::{ether, gso, train};
 use crate::event::Alarm;
-use crate::interface::{Interface, MtuTooSmall, payload_of};
+use crate::interface::{Interface, MtuTooSmall, Switch, payload_of};
 use crate::link_table::LinkTable;
 use crate::names::{self, Name, process_of};
 use crate::rights::{Capability, Who, refusal};
@@ -39,6 +39,18 @@ pub enum OpenError {
     /// The interface carries no Ethernet frames (a tunnel, for example).
     #[error("interface `{0}` is no Ethernet interface; use `udp:` over it")]
     NotEthernet(String),
+    /// A bridge takes all frames that come to the interface.
+    #[error(
+        "interface `{0}` is a port of `{1}`, which takes its frames before they could be received here: use `uring:{1}` or \
+         `xdp:{0}`"
+    )]
+    BridgePort(String, String),
+    /// Open vSwitch takes all frames that come to the interface.
+    #[error(
+        "interface `{0}` is a port of Open vSwitch, which takes its frames before they could be received here: use \
+         `uring:` on an internal port of that, or `xdp:{0}`"
+    )]
+    OpenVswitchPort(String),
     /// The interface's packets are too short.
     #[error(transparent)]
     MtuTooSmall(#[from] MtuTooSmall),
@@ -171,6 +183,11 @@ impl Port {
         })?;
         if interface.flags(socket)? & libc::IFF_UP == 0 {
             return Err(PortError::Open(OpenError::InterfaceDown(name.clone())));
+        }
+        match interface.switch()? {
+            None => {}
+            Some(Switch::Bridge(bridge)) => return Err(PortError::Open(OpenError::BridgePort(name.clone(), bridge))),
+            Some(Switch::OpenVswitch) => return Err(PortError::Open(OpenError::OpenVswitchPort(name.clone()))),
         }
         let mac = interface.mac(socket)?.ok_or_else(|| PortError::Open(OpenError::NotEthernet(name.clone())))?;
         let mtu = interface.mtu(socket)?;

@@ -8,7 +8,7 @@ use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{Config, OpenError, Uring};
 use sidelane_nic::{Caps, Nic};
 
-use crate::namespace::{ip, veth};
+use crate::namespace::{bridged, ip, veth};
 use crate::patience::{PATIENCE, ended, until};
 use crate::stage::{commit, open, receive_one, send, turn_offloads_off, veth_pair};
 
@@ -29,6 +29,19 @@ pub fn open_errors_say_what_to_do() {
     assert!(matches!(refusal("vA"), OpenError::EndpointTaken { endpoint: 1, .. }));
     drop(first);
     drop(open("vA", 1));
+}
+
+pub fn ports_of_a_bridge_are_refused_and_the_bridge_is_named() {
+    bridged();
+    let error = Uring::open(&Config::new("pA", 1)).err().expect("a bridge takes its frames");
+    assert!(error.to_string().contains("use `uring:hub` or `xdp:pA`"), "{error}");
+    // As the error advises, on the bridge itself.
+    let (mut a, mut hub) = (open("vA", 1), open("hub", 1));
+    let to_hub = a.link(hub.caps().addr).unwrap();
+    send(&mut a, to_hub, b"to the bridge");
+    assert_eq!(receive_one(&mut hub), b"to the bridge");
+    ip("link set pA nomaster");
+    open("pA", 1);
 }
 
 pub fn full_rings_drop_and_count() {

@@ -66,6 +66,7 @@ inside_a_namespace! {
     }
     interface {
         open_errors_say_what_to_do
+        ports_of_a_bridge_are_refused_and_the_bridge_is_named
         full_rings_drop_and_count
         removed_interface_is_gone
         interface_that_was_down_carries_frames_again

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use futures_util::TryStreamExt;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
-use sidelane_nic::interface::Interface;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use sidelane_nic::interface::{Interface, Switch};
 
 use super::{NicFacts, pci, xdp};
 use crate::lab::offload;
@@ -58,7 +58,42 @@ fn facts(link: &LinkMessage, control: BorrowedFd) -> NicFacts {
     let ethernet = matches!(link.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback);
     if ethernet {
         facts.xdp = Some(xdp::of(link.header.index, facts.driver.as_deref(), program));
-        facts.specs = ["uring", "xdp"].map(|driver| format!("{driver}:{name}")).to_vec();
+        // A packet socket sees none of what comes to a switch's port.
+        let drivers: &[&str] = if is_port_of_a_switch(link) { &["xdp"] } else { &["uring", "xdp"] };
+        facts.specs = drivers.iter().map(|driver| format!("{driver}:{name}")).collect();
     }
     facts
+}
+
+fn is_port_of_a_switch(link: &LinkMessage) -> bool {
+    let about = link.attributes.iter().filter_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(about) => Some(about),
+        _ => None,
+    });
+    about.flatten().any(|fact| matches!(fact, LinkInfo::PortKind(kind) if Switch::has_ports_of(&kind.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::link::InfoPortKind;
+
+    use super::*;
+
+    #[test]
+    fn ports_of_switches_are_not_opened_by_packet_sockets() {
+        let control = UnixDatagram::unbound().unwrap();
+        let specs = |kind: Option<InfoPortKind>| {
+            let mut link = LinkMessage::default();
+            link.header.link_layer_type = LinkLayerType::Loopback;
+            link.attributes = vec![LinkAttribute::IfName("lo".to_owned())];
+            link.attributes.extend(kind.map(|kind| LinkAttribute::LinkInfo(vec![LinkInfo::PortKind(kind)])));
+            facts(&link, control.as_fd()).specs
+        };
+        for of_a_switch in [InfoPortKind::Bridge, InfoPortKind::Other("openvswitch".to_owned())] {
+            assert_eq!(specs(Some(of_a_switch)), ["xdp:lo"]);
+        }
+        for other in [None, Some(InfoPortKind::Bond)] {
+            assert_eq!(specs(other), ["uring:lo", "xdp:lo"]);
+        }
+    }
 }
