@@ -31,6 +31,8 @@ pub struct Device<N: Nic> {
     link: Link,
     peer: LinkAddr,
     checksums: bool,
+    /// Longest packet.
+    mtu: usize,
     received: Received,
     /// Where a packet is written that no transmit buffer was free for, to be forgotten.
     nowhere: Vec<u8>,
@@ -59,16 +61,19 @@ pub struct TxToken<'a, N: Nic> {
 }
 
 impl<N: Nic> Device<N> {
-    /// A device whose only neighbour is `peer`; what others send is dropped. Checksums are made and verified, unless
+    /// A device whose only neighbour is `peer`; what others send is dropped. Packets are of a length that every path of the driver
+    /// carries. Checksums are made and verified, unless
     /// the driver promises unaltered frames.
     pub fn new(mut nic: N, peer: LinkAddr) -> Result<Self, LinkError> {
         let link = nic.link(peer)?;
         nic.confirm(link);
+        let mtu = nic.caps().mtu_safe.min(PACKET_LEN_MAX);
         Ok(Self {
             nic,
             link,
             peer,
             checksums: !N::RELIABLE,
+            mtu,
             received: Received::default(),
             nowhere: Vec::new(),
             unsent: 0,
@@ -78,6 +83,13 @@ impl<N: Nic> Device<N> {
     /// Neither makes nor verifies checksums: for paths that have their own, as every Ethernet does.
     pub fn without_checksums(mut self) -> Self {
         self.checksums = false;
+        self
+    }
+
+    /// Packets of up to [`crate::Caps::mtu`]: for paths that are known to carry such, as a veth pair with its offloads at both ends does,
+    /// and a bridge of such. smoltcp finds out of none that does not; its connections stand still.
+    pub fn with_super_frames(mut self) -> Self {
+        self.mtu = self.nic.caps().mtu.min(PACKET_LEN_MAX);
         self
     }
 
@@ -137,10 +149,9 @@ impl<N: Nic> phy::Device for Device<N> {
     }
 
     fn transmit(&mut self, _now: Instant) -> Option<TxToken<'_, N>> {
-        let mtu = self.nic.caps().mtu;
-        if self.nic.tx_slot(self.link, mtu).is_none() {
+        if self.nic.tx_slot(self.link, self.mtu).is_none() {
             self.nic.flush();
-            self.nic.tx_slot(self.link, mtu)?;
+            self.nic.tx_slot(self.link, self.mtu)?;
         }
         let (nic, link) = (&mut self.nic, self.link);
         Some(TxToken { nic, link, nowhere: &mut self.nowhere, unsent: &mut self.unsent })
@@ -150,8 +161,7 @@ impl<N: Nic> phy::Device for Device<N> {
         let caps = self.nic.caps();
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
-        // The length field of an IP packet has 16 bits.
-        capabilities.max_transmission_unit = caps.mtu.min(usize::from(u16::MAX));
+        capabilities.max_transmission_unit = self.mtu;
         // smoltcp keeps its window below what the receive ring holds.
         capabilities.max_burst_size = Some(caps.rx_frames);
         if !self.checksums {
@@ -205,5 +215,7 @@ impl Received {
     }
 }
 
+/// The length field of an IP packet has 16 bits.
+const PACKET_LEN_MAX: usize = u16::MAX as usize;
 /// Packets copied at once: enough to spread a driver's fixed costs, few enough to stay in the cache.
 const BURST: usize = 16;

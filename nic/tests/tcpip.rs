@@ -99,6 +99,17 @@ fn tcp_echoes_over_the_fabric() {
 }
 
 #[test]
+fn tcp_echoes_over_a_path_that_carries_no_super_frames() {
+    let fabric = Fabric::new(1);
+    fabric.set_default_link(LinkModel { mtu: Some(1_500), ..LinkModel::default() });
+    let config = Config { mtu: 61_000, mtu_safe: 1_500, ..Config::default() };
+    let step = |a: &mut MemNic, _: &mut MemNic| a.fabric().advance_to(a.now() + Duration::from_micros(20));
+    echo(fabric.nic(config), fabric.nic(config), 300_000, step);
+    let device = tcpip::Device::new(fabric.nic(config), LinkAddr::Mem { node: 0 }).unwrap();
+    assert_eq!(device.with_super_frames().capabilities().max_transmission_unit, 61_000);
+}
+
+#[test]
 fn tcp_echoes_over_a_fabric_that_loses_and_damages() {
     let faults = Faults { loss: 0.01, corrupt: 0.01, reorder: 0.01, duplicate: 0.01, ..Faults::NONE };
     mem(LinkModel { delay: Duration::from_micros(50), faults, ..LinkModel::default() }, 1500);
