@@ -58,6 +58,7 @@ impl<T> LinkTable<T> {
         }
     }
 
+    #[inline]
     pub fn get(&self, link: Link) -> Option<&T> {
         Some(&self.slots.get(link.0 as usize)?.as_ref()?.1)
     }

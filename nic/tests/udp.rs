@@ -113,8 +113,46 @@ fn veth_keeps_the_contract() {
     namespace::run_inside("inside::veth_keeps_the_contract");
 }
 
+#[test]
+fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
+    namespace::run_inside("inside::a_narrow_path_keeps_no_other_peers_frames_from_leaving_together");
+}
+
 mod inside {
     use super::*;
+
+    #[test]
+    #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+    fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
+        namespace::veth("vA", "vB");
+        namespace::ip("link set lo up");
+        namespace::ip("addr add 10.0.0.1/24 dev vA");
+        namespace::ip("route add 10.0.0.9 dev vA mtu 700");
+        let at = |port| Udp::open(&Config::new(format!("10.0.0.1:{port}").parse().unwrap())).unwrap();
+        let (mut a, mut b) = (at(7_001), at(7_002));
+        let (to_b, narrow) = (link(&mut a, &b), link_at(&mut a, "10.0.0.9:7003".parse().unwrap()));
+        let most_at_once = |a: &mut Udp, b: &mut Udp| {
+            (0..16).for_each(|_| assert!(commit(a, to_b, &[7; 1_000]), "no slot"));
+            a.flush();
+            let (mut came, mut most) = (0, 0);
+            patience::until("all come", || {
+                let shown = b.rx_burst(64, |frame, _| assert_eq!(frame, [7; 1_000]));
+                (came, most) = (came + shown, most.max(shown));
+                came == 16
+            });
+            most
+        };
+        if most_at_once(&mut a, &mut b) == 1 {
+            return println!("skipped: this kernel sends no datagrams together");
+        }
+        (0..16).for_each(|_| assert!(commit(&mut a, narrow, &[7; 1_000]), "no slot"));
+        let tx_frames = a.counters().tx_frames;
+        patience::until("they go one by one, and are cut by IP", || {
+            a.flush();
+            a.counters().tx_frames == tx_frames + 16
+        });
+        assert!(most_at_once(&mut a, &mut b) > 1);
+    }
 
     #[test]
     #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]

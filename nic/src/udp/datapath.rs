@@ -71,7 +71,7 @@ impl Udp {
 
     /// Sleeps until a datagram comes or the deadline passes.
     pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.tx.flush(&mut self.links, &self.sockets, &mut self.counters);
+        self.tx.flush(&self.links, &self.sockets, &mut self.counters);
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
         if !self.unread.is_empty() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());

@@ -14,6 +14,7 @@ mod sockets;
 mod sys;
 mod tx_queue;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -63,6 +64,8 @@ struct Way {
     addr: SocketAddr,
     raw: RawAddr,
     socket: SocketId,
+    /// Whether frames leave together, as one datagram that is cut: until the path refuses one.
+    segmentation: Cell<bool>,
 }
 
 impl Nic for Udp {
@@ -78,7 +81,9 @@ impl Nic for Udp {
         if addr.is_ipv4() != self.sockets.addr().is_ipv4() {
             return Err(LinkError::Refused(to, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)));
         }
-        self.links.link(to, || Ok(Way { addr, raw: RawAddr::from(addr), socket: SocketId::Main }))
+        self.links.link(to, || {
+            Ok(Way { addr, raw: RawAddr::from(addr), socket: SocketId::Main, segmentation: Cell::new(true) })
+        })
     }
 
     fn confirm(&mut self, link: Link) {
@@ -111,7 +116,7 @@ impl Nic for Udp {
 
     #[inline]
     fn flush(&mut self) {
-        self.tx.flush(&mut self.links, &self.sockets, &mut self.counters);
+        self.tx.flush(&self.links, &self.sockets, &mut self.counters);
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {

@@ -26,8 +26,6 @@ pub struct TxQueue {
     messages: Messages,
     /// `None` where the system forbids io_uring: then every run is a system call.
     ring: Option<IoUring>,
-    /// Whether runs of several frames are sent as one datagram: until a path refuses one.
-    segmentation: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +96,6 @@ impl TxQueue {
                 segment_sizes: Vec::with_capacity(count),
             },
             ring: open_ring(count),
-            segmentation: true,
         }
     }
 
@@ -129,11 +126,11 @@ impl TxQueue {
 
     /// Hands everything queued to the kernel.
     #[inline]
-    pub fn flush(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+    pub fn flush(&mut self, links: &LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
         match self.queue.as_slice() {
             [] => return,
             [lone] => {
-                if let Some(way) = links.get_mut(lone.link) {
+                if let Some(way) = links.get(lone.link) {
                     let bytes = self.buffers.bytes(lone.frame);
                     let sent = match sockets.get(way.socket) {
                         (socket, true) => socket.send(bytes),
@@ -159,18 +156,18 @@ impl TxQueue {
         self.flush_many(links, sockets, counters);
     }
 
-    fn flush_many(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+    fn flush_many(&mut self, links: &LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
         self.form_runs(links, sockets);
         if self.messages.runs.len() > 1 && self.ring.is_some() {
-            self.submit(counters);
+            self.submit(links, counters);
         } else {
-            self.send_each(0, counters);
+            self.send_each(0, links, counters);
         }
         self.settle(counters);
     }
 
     /// Cuts the queue into runs. Frames on a link that there is not stay out of them, and are refused.
-    fn form_runs(&mut self, links: &mut LinkTable<Way>, sockets: &Sockets) {
+    fn form_runs(&mut self, links: &LinkTable<Way>, sockets: &Sockets) {
         let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
         runs.clear();
         pieces.clear();
@@ -183,8 +180,9 @@ impl TxQueue {
         }
         let mut start = 0;
         while let Some(first) = self.queue.get(start) {
-            let end = start + if self.segmentation { self.run_len(start) } else { 1 };
-            if let Some(way) = links.get_mut(first.link) {
+            let way = links.get(first.link);
+            let end = start + if way.is_some_and(|way| way.segmentation.get()) { self.run_len(start) } else { 1 };
+            if let Some(way) = way {
                 let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
                 let (socket, connected) = sockets.get(way.socket);
                 runs.push(Run { start, end, fd: socket.as_raw_fd() });
@@ -232,7 +230,7 @@ impl TxQueue {
     }
 
     /// One io_uring submission for all runs.
-    fn submit(&mut self, counters: &mut Counters) {
+    fn submit(&mut self, links: &LinkTable<Way>, counters: &mut Counters) {
         let ring = self.ring.as_mut().expect("checked by the caller");
         let mut submission = ring.submission();
         for (at, (run, header)) in self.messages.runs.iter().zip(&self.messages.headers).enumerate() {
@@ -242,7 +240,7 @@ impl TxQueue {
                 .flags(squeue::Flags::SKIP_SUCCESS)
                 .user_data(at as u64);
             set_fate(&mut self.queue[run.start..run.end], Fate::Sent);
-            // SAFETY: the header and all that it points to belong to `self` and to the link table, which are not touched
+            // SAFETY: the header and all that it points to belong to `self` and to the link table, which are not written
             // until the submission is over; a send that may not wait is over when `submit` returns.
             // The ring has at least as many entries as there are buffers, so one is free.
             unsafe { submission.push(&entry) }.expect("a ring entry per buffer");
@@ -263,7 +261,7 @@ impl TxQueue {
                 unsent.push(at);
             } else if let Some(run) = self.messages.runs.get(at) {
                 let frames = &mut self.queue[run.start..run.end];
-                let fate = fate_of(errno, frames.len(), &mut self.segmentation);
+                let fate = fate_of(errno, frames, links);
                 set_fate(frames, fate);
             }
         }
@@ -272,29 +270,29 @@ impl TxQueue {
             // when the buffers have other content: without the ring there is none.
             tracing::warn!("io_uring took {taken} of {} messages; going on without it", self.messages.runs.len());
             self.ring = None;
-            self.send_each(taken, counters);
+            self.send_each(taken, links, counters);
         }
         for at in unsent {
-            self.send_run(at, counters);
+            self.send_run(at, links, counters);
         }
     }
 
     /// One system call per run, from the `from`th on, as long as the kernel takes them.
-    fn send_each(&mut self, from: usize, counters: &mut Counters) {
+    fn send_each(&mut self, from: usize, links: &LinkTable<Way>, counters: &mut Counters) {
         let messages = &self.messages;
         // Those that io_uring did not take count as sent up to here.
         for run in &messages.runs[from..] {
             set_fate(&mut self.queue[run.start..run.end], Fate::Later);
         }
         for at in from..self.messages.runs.len() {
-            if self.send_run(at, counters) == Fate::Later {
+            if self.send_run(at, links, counters) == Fate::Later {
                 break;
             }
         }
     }
 
     /// A system call for the run `at` that place.
-    fn send_run(&mut self, at: usize, counters: &mut Counters) -> Fate {
+    fn send_run(&mut self, at: usize, links: &LinkTable<Way>, counters: &mut Counters) -> Fate {
         let (run, header) = (self.messages.runs[at], &raw const self.messages.headers[at]);
         let send = || {
             // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
@@ -309,7 +307,7 @@ impl TxQueue {
             errno = send();
         }
         let frames = &mut self.queue[run.start..run.end];
-        let fate = if errno == 0 { Fate::Sent } else { fate_of(errno, frames.len(), &mut self.segmentation) };
+        let fate = if errno == 0 { Fate::Sent } else { fate_of(errno, frames, links) };
         set_fate(frames, fate);
         fate
     }
@@ -375,15 +373,16 @@ fn set_fate(frames: &mut [Queued], fate: Fate) {
     }
 }
 
-/// `count`: frames in the datagram that met this error.
-fn fate_of(errno: i32, count: usize, segmentation: &mut bool) -> Fate {
+/// `frames`: those in the datagram that met this error.
+fn fate_of(errno: i32, frames: &[Queued], links: &LinkTable<Way>) -> Fate {
     match errno {
         // The socket's send buffer or the interface's queue is full.
         libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
         // Too old a kernel, an interface that cannot checksum, or a path narrower than the interface (udp(7)).
-        libc::EIO | libc::EINVAL | libc::EMSGSIZE if count > 1 => {
-            tracing::debug!("segmentation refused (error {errno}): frames go out one by one");
-            *segmentation = false;
+        libc::EIO | libc::EINVAL | libc::EMSGSIZE if frames.len() > 1 => {
+            if let Some(way) = links.get(frames[0].link).filter(|way| way.segmentation.replace(false)) {
+                tracing::debug!("segmentation refused (error {errno}): frames to {} go out one by one", way.addr);
+            }
             Fate::Later
         }
         _ => Fate::Refused,
@@ -437,7 +436,7 @@ mod tests {
         // As when io_uring has taken none of them.
         tx.queue.iter_mut().for_each(|queued| queued.fate = Fate::Sent);
         let mut counters = Counters::default();
-        tx.send_each(0, &mut counters);
+        tx.send_each(0, &LinkTable::new(), &mut counters);
         tx.settle(&mut counters);
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1]).ok()).count();
         assert!(came > 0 && came < usize::from(FRAMES));
