@@ -13,6 +13,7 @@
 mod bpf;
 mod chunks;
 mod datapath;
+mod locked;
 mod members;
 mod open;
 mod program;

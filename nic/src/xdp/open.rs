@@ -12,7 +12,7 @@ use super::members::{self, Descriptors, Member, Queue};
 use super::ring::Ring;
 use super::shared::{MEMBERS_MAX, RX_CHUNKS, RX_SLOTS, Shape, Shared, TX_CHUNKS};
 use super::sys::{self, RingKind};
-use super::{Config, Mode, Preference, Xdp, program};
+use super::{Config, Mode, Preference, Xdp, locked, program};
 use crate::encap::ether;
 use crate::event::Alarm;
 use crate::interface::{Interface, MtuTooSmall, payload_of};
@@ -113,6 +113,17 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// The process may lock too little memory.
+    #[error(
+        "`{interface}` wants {needed_kib} KiB of locked memory, more than this process may have: `ulimit -l unlimited` lifts \
+         the limit, `LimitMEMLOCK=infinity` that of a service; or use `uring:{interface}`"
+    )]
+    LockedMemory {
+        /// The interface.
+        interface: String,
+        /// For its map and frames.
+        needed_kib: usize,
+    },
     /// The system refused one step.
     #[error("{step} on `{interface}`: {source}")]
     System {
@@ -189,8 +200,7 @@ impl Xdp {
         drop(turn);
 
         tracing::debug!(interface = config.interface, endpoint = config.endpoint, %mode, place, "open");
-        // Without its own hook a veth's frames all count as those of queue 0.
-        if port.queues > 1 && port.prefers_native {
+        if are_shared_out(port.queues, port.prefers_native, shape.native != 0) {
             tracing::warn!(
                 "`{0}` has {1} receive queues and this endpoint listens on queue {2}: frames that the card puts on \
                  others are lost. `ethtool -L {0} combined 1` leaves one; where the card can, `ethtool -N {0} flow-type \
@@ -310,7 +320,14 @@ fn join(
 /// Binds `socket` as the first on its queue, with a program and memory for it and those that come.
 fn found(config: &Config, port: &Port, socket: BorrowedFd) -> Result<(Shared, Shareable), OpenError> {
     let system = |step| failed(config, step);
-    let map = bpf::socket_map(1 + u32::from(u16::MAX)).map_err(system("making a map of sockets"))?;
+    let locked = || {
+        let needed = locked::MAP_LEN as usize + Shape::new(ETHERNET_LEN + port.mtu, true).umem_len();
+        OpenError::LockedMemory { interface: config.interface.clone(), needed_kib: needed.div_ceil(1 << 10) }
+    };
+    let make_map = || bpf::socket_map(1 + u32::from(u16::MAX));
+    let map = locked::with_more(locked::lacks_for_map, make_map).map_err(|error| {
+        if locked::lacks_for_map(&error) { locked() } else { system("making a map of sockets")(error) }
+    })?;
     let program = bpf::load(&program::steering(port.mac, config.queue, map.as_fd()))
         .map_err(system("loading the XDP program"))?;
     let attachments: &[Attachment] = match config.prefer {
@@ -325,8 +342,10 @@ fn found(config: &Config, port: &Port, socket: BorrowedFd) -> Result<(Shared, Sh
     let shape = Shape::new(ETHERNET_LEN + port.mtu, native);
     let memory = sys::shared_memory(shape.memory_len()).map_err(system("making room for frames"))?;
     let shared = Shared::create(memory.as_fd(), shape).map_err(system("making room for frames"))?;
-    sys::register_umem(socket, shared.umem(), shape.umem_len(), shape.chunk_len, shape.headroom)
-        .map_err(system("registering the room for frames"))?;
+    let register = || sys::register_umem(socket, shared.umem(), shape.umem_len(), shape.chunk_len, shape.headroom);
+    locked::with_more(locked::lacks_for_frames, register).map_err(|error| {
+        if locked::lacks_for_frames(&error) { locked() } else { system("registering the room for frames")(error) }
+    })?;
     sys::create_ring(socket, RingKind::Fill, FILL_SLOTS).map_err(system("making rings"))?;
     sys::create_ring(socket, RingKind::Completion, COMPLETION_SLOTS).map_err(system("making rings"))?;
     // Without a word about copies a driver that can do without does (af_xdp.rst, XDP_COPY and XDP_ZEROCOPY).
@@ -384,6 +403,12 @@ fn attach(
     Err(failed(config, "attaching the XDP program")(source))
 }
 
+/// Whether frames come on other queues too, by the driver's own hook (`native`) or by the kernel's.
+fn are_shared_out(queues: u32, prefers_native: bool, native: bool) -> bool {
+    // Without its own hook a veth's frames all count as those of queue 0.
+    queues > 1 && (native || prefers_native)
+}
+
 /// What comes of an error at `step`.
 fn failed(config: &Config, step: &'static str) -> impl FnOnce(io::Error) -> OpenError + use<> {
     let interface = config.interface.clone();
@@ -408,3 +433,16 @@ const BURST: usize = 32;
 const RTO_FLOOR: Duration = Duration::from_millis(1);
 /// As much of the floor as on the simulated network, where the control was tuned; with more nothing went faster.
 const HOST_DELAY: Duration = Duration::from_nanos(RTO_FLOOR.as_nanos() / 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_queues_are_warned_of_where_frames_come_on_them() {
+        assert!(are_shared_out(2, false, true), "a veth by its own hook");
+        assert!(!are_shared_out(2, false, false), "a veth by the kernel's");
+        assert!(are_shared_out(2, true, false) && are_shared_out(2, true, true), "a card");
+        assert!(!are_shared_out(1, true, true));
+    }
+}

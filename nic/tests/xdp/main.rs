@@ -5,6 +5,7 @@ mod contract;
 mod frames;
 mod interface;
 mod kernel;
+mod limits;
 #[path = "../namespace/mod.rs"]
 mod namespace;
 #[path = "../patience/mod.rs"]
@@ -63,6 +64,10 @@ inside_a_namespace! {
         interface_that_was_down_carries_frames_again
         mtu_follows_the_interface_as_far_as_chunks_go
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
+    }
+    limits {
+        a_limit_of_locked_memory_is_raised_where_that_is_allowed
+        whoever_may_lock_too_little_memory_is_told_how_much_it_takes
     }
     sharing {
         uring_and_xdp_share_an_interface
