@@ -28,8 +28,12 @@ pub struct Fault<N: Nic> {
     stuck: Vec<Held>,
     spare: Vec<Vec<u8>>,
     faults_done: FaultCounters,
-    /// Times that too many frames were held to lend another buffer.
+    /// Frames that were held for a link that was forgotten, or a peer that is gone.
+    tx_failed: u64,
+    /// Times that whoever sends got no buffer; the tries to hand held frames on are not among them.
     tx_full: u64,
+    /// Those that the driver within has counted so far, whoever asked it.
+    inner_tx_full: u64,
 }
 
 /// What was done to the frames.
@@ -75,7 +79,9 @@ impl<N: Nic> Fault<N> {
             stuck: Vec::new(),
             spare: Vec::new(),
             faults_done: FaultCounters::default(),
+            tx_failed: 0,
             tx_full: 0,
+            inner_tx_full: 0,
         }
     }
 
@@ -158,8 +164,22 @@ impl<N: Nic> Fault<N> {
             return true;
         }
         self.inner.flush();
+        if hand_on(&mut self.inner, link, &frame.bytes) {
+            self.fulls_within();
+            return true;
+        }
+        self.fulls_within();
         // A peer that is gone never has room again.
-        hand_on(&mut self.inner, link, &frame.bytes) || self.inner.is_gone(link)
+        let gone = self.inner.is_gone(link);
+        self.tx_failed += u64::from(gone);
+        gone
+    }
+
+    /// Times that the driver within had no buffer since this was asked last.
+    #[cold]
+    fn fulls_within(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.inner_tx_full, self.inner.counters().tx_full);
+        self.inner_tx_full - before
     }
 }
 
@@ -170,7 +190,9 @@ impl<N: Nic> Nic for Fault<N> {
     forward!(inner: caps, link, link_back, confirm, has_unread, waker, is_gone, diagnosis, now);
 
     fn unlink(&mut self, link: Link) {
+        let held = self.held.len();
         self.held.retain(|Reverse(held)| held.link != link.0);
+        self.tx_failed += (held - self.held.len()) as u64;
         self.inner.unlink(link);
     }
 
@@ -185,7 +207,10 @@ impl<N: Nic> Nic for Fault<N> {
             self.tx_full += 1;
             return None;
         }
-        self.inner.tx_slot(link, len)?;
+        if self.inner.tx_slot(link, len).is_none() {
+            self.tx_full += self.fulls_within();
+            return None;
+        }
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         Some(Slot { nic: self, link, bytes })
@@ -212,7 +237,7 @@ impl<N: Nic> Nic for Fault<N> {
 
     fn counters(&self) -> Counters {
         let inner = self.inner.counters();
-        Counters { tx_full: inner.tx_full + self.tx_full, ..inner }
+        Counters { tx_full: self.tx_full, tx_failed: inner.tx_failed + self.tx_failed, ..inner }
     }
 }
 
@@ -369,6 +394,65 @@ mod tests {
                 next += 1;
             });
         }
+    }
+
+    #[test]
+    fn held_frames_of_a_forgotten_link_count_as_failed() {
+        let (mut a, b) = pair(Faults { delay: 1.0, ..Faults::NONE });
+        let link = a.link(b.caps().addr).unwrap();
+        (0..3).for_each(|_| a.tx_slot(link, 1).unwrap().commit());
+        a.unlink(link);
+        assert_eq!((a.counters().tx_failed, a.counters().tx_frames), (3, 0));
+    }
+
+    /// Whose peers go.
+    struct Leaving {
+        nic: MemNic,
+        gone: bool,
+    }
+
+    impl Nic for Leaving {
+        const RELIABLE: bool = false;
+
+        forward!(nic: caps, link, unlink, rx_burst, flush, wait, waker, counters, now);
+
+        fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+            if self.gone { None } else { self.nic.tx_slot(link, len) }
+        }
+
+        fn is_gone(&self, _link: Link) -> bool {
+            self.gone
+        }
+    }
+
+    #[test]
+    fn frames_for_a_peer_that_went_count_as_failed() {
+        let fabric = Fabric::new(0);
+        let [nic, b] = [(); 2].map(|()| fabric.nic(Config::default()));
+        let late = Faults { delay: 1.0, ..Faults::NONE };
+        let mut a = Fault::new(Leaving { nic, gone: false }, late, 1);
+        let to_b = a.link(b.caps().addr).unwrap();
+        (0..3).for_each(|_| a.tx_slot(to_b, 1).unwrap().commit());
+        a.inner_mut().gone = true;
+        fabric.advance_to(Instant::ZERO + Faults::NONE.delay_span.saturating_mul(4));
+        a.flush();
+        assert_eq!((a.counters().tx_failed, a.counters().tx_frames), (3, 0));
+    }
+
+    #[test]
+    fn tries_to_hand_frames_on_are_no_full_rings() {
+        let fabric = Fabric::new(0);
+        let narrow = Config { tx_frames: 4, ..Config::default() };
+        let mut a = Fault::new(fabric.nic(narrow), Faults::NONE, 1);
+        let mut b = fabric.nic(Config::default());
+        let link = a.link(b.caps().addr).unwrap();
+        // Held, so that the ring within is empty while they are committed, and full twice when they are due.
+        (0..10).for_each(|_| a.tx_slot(link, 1).unwrap().commit());
+        a.flush();
+        let mut came = 0;
+        while b.rx_burst(64, |_, _| came += 1) > 0 {}
+        assert_eq!((came, a.counters().tx_full), (10, 0));
+        assert!(a.inner().counters().tx_full > 0, "there were tries");
     }
 
     #[test]
