@@ -42,14 +42,15 @@ pub fn set_option<T>(socket: BorrowedFd, level: c_int, option: c_int, value: &T)
     Ok(())
 }
 
-/// Clears the socket's pending error, which would wake every `poll`.
-pub fn clear_error(socket: BorrowedFd) {
+/// Takes the socket's pending error, which would wake every `poll`; 0: there is none.
+fn take_error(socket: BorrowedFd) -> c_int {
     let mut error: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;
     // SAFETY: `error` is writable for `len` bytes through the call. There is nothing to do about a failure.
     unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &raw mut len);
     }
+    error
 }
 
 /// Hands one frame to the interface, or says why not, without waiting.
@@ -90,6 +91,17 @@ pub fn poll(
     event: Option<&Event>,
     limit: Option<Duration>,
 ) -> io::Result<bool> {
+    poll_telling(sockets, writable, event, limit, |_| ())
+}
+
+/// As [`poll`]; tells each socket's pending error, by its number.
+pub fn poll_telling(
+    sockets: &[BorrowedFd],
+    writable: bool,
+    event: Option<&Event>,
+    limit: Option<Duration>,
+    mut tell: impl FnMut(c_int),
+) -> io::Result<bool> {
     let mut set = poll_set(sockets, libc::POLLIN | if writable { libc::POLLOUT } else { 0 });
     let count = sockets.len() + usize::from(event.is_some());
     if let Some(event) = event {
@@ -109,7 +121,7 @@ pub fn poll(
     }
     for (entry, socket) in set.iter().zip(sockets) {
         if entry.revents & libc::POLLERR != 0 {
-            clear_error(*socket);
+            tell(take_error(*socket));
         }
     }
     let raised = event.filter(|_| set[sockets.len()].revents != 0);

@@ -289,6 +289,19 @@ fn refusals_are_counted_and_a_late_peer_is_reached() {
 }
 
 #[test]
+fn a_refusal_that_comes_while_it_sleeps_is_counted() {
+    let mut a = open();
+    let nobody = addr_of(&open());
+    let to_nobody = link_at(&mut a, nobody);
+    for refused in 1..=5 {
+        // On the loopback a refusal has come when the call returns, and wakes whoever would sleep.
+        send(&mut a, to_nobody, b"nobody there");
+        a.wait(Some(a.now() + Duration::from_millis(10_000))).unwrap();
+        assert_eq!(a.counters().tx_failed, refused);
+    }
+}
+
+#[test]
 fn a_burst_behind_a_refusal_arrives_whole() {
     // One run of equal frames, and several.
     for lengths in [[500; 12], std::array::from_fn(|at| 500 + at)] {

@@ -202,10 +202,15 @@ impl Sockets {
         (&self.main, false)
     }
 
-    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), or `event` is raised, at most `limit`.
-    pub fn poll(&self, writable: bool, event: Option<&Event>, limit: Option<Duration>) -> io::Result<()> {
+    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), or `event` is raised, at most `limit`. Returns how
+    /// many refusals ([`Received::Refusal`]) it was told of.
+    pub fn poll(&self, writable: bool, event: Option<&Event>, limit: Option<Duration>) -> io::Result<u64> {
         let (fds, count) = self.fds();
-        socket::poll(&fds[..count], writable, event, limit).map(|_| ())
+        let mut refusals = 0;
+        socket::poll_telling(&fds[..count], writable, event, limit, |error| {
+            refusals += u64::from(error == libc::ECONNREFUSED);
+        })?;
+        Ok(refusals)
     }
 
     /// True when a datagram waits on any socket.
