@@ -11,13 +11,14 @@ pub struct Counters {
     pub rx_foreign: u64,
     /// Dropped before us because our receive ring was full.
     pub rx_dropped: u64,
-    /// Committed by the layer above and handed on.
+    /// Committed by the layer above and handed on: none of those that failed, nor of those that wait.
     pub tx_frames: u64,
     /// Payload bytes handed on.
     pub tx_bytes: u64,
     /// Times that no transmit buffer was free.
     pub tx_full: u64,
-    /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone.
+    /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone. On `udp` also refusals of peers' hosts: they
+    /// come late, one for several frames that count as handed on.
     pub tx_failed: u64,
     /// Times that [`crate::Nic::wait`] went to sleep.
     pub waits: u64,

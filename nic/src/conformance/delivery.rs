@@ -142,5 +142,5 @@ pub(super) fn counters_count(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
     let expected = (sizes.len() as u64, sizes.iter().sum::<usize>() as u64);
     check((sent.tx_frames, sent.tx_bytes) == expected, || format!("sender: {sent:?}"))?;
     check((received.rx_frames, received.rx_bytes) == expected, || format!("receiver: {received:?}"))?;
-    check((sent.rx_frames, received.tx_frames) == (0, 0), || format!("{sent:?} {received:?}"))
+    check((sent.rx_frames, sent.tx_failed, received.tx_frames) == (0, 0, 0), || format!("{sent:?} {received:?}"))
 }

@@ -116,6 +116,8 @@ impl Nic for MemNic {
         let lives = state.lives(self.node, self.life);
         for (link, frame) in self.staged.drain(..) {
             if lives {
+                self.counters.tx_frames += 1;
+                self.counters.tx_bytes += frame.len() as u64;
                 state.send(link.0, frame);
             } else {
                 self.counters.tx_failed += 1;
@@ -163,10 +165,7 @@ impl Nic for MemNic {
     }
 
     fn counters(&self) -> Counters {
-        let state = self.fabric.state.borrow();
-        // The next life counts anew.
-        let rx_dropped = if state.lives(self.node, self.life) { state.rx_dropped(self.node) } else { 0 };
-        Counters { rx_dropped, ..self.counters }
+        Counters { rx_dropped: self.fabric.state.borrow().rx_dropped(self.node, self.life), ..self.counters }
     }
 
     fn now(&self) -> Instant {
@@ -196,8 +195,6 @@ impl Wake for Woken {
 impl TxSlot for Slot<'_> {
     fn commit(mut self) {
         if let Some(frame) = self.frame.take() {
-            self.nic.counters.tx_frames += 1;
-            self.nic.counters.tx_bytes += frame.len() as u64;
             self.nic.staged.push((self.link, frame));
         }
     }

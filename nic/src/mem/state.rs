@@ -67,7 +67,8 @@ struct Node {
     up: bool,
     config: Config,
     rx: VecDeque<(u32, Frame)>,
-    rx_dropped: u64,
+    /// Of each life.
+    rx_dropped: Vec<u64>,
     uplink: (LineModel, Line),
     downlink: (LineModel, Line),
 }
@@ -154,7 +155,7 @@ impl State {
         node.life += 1;
         node.up = true;
         node.config = config;
-        node.rx_dropped = 0;
+        node.rx_dropped.push(0);
         node.life
     }
 
@@ -196,8 +197,9 @@ impl State {
         self.nodes.get(node as usize).is_some_and(|node| !node.rx.is_empty())
     }
 
-    pub(super) fn rx_dropped(&self, node: u32) -> u64 {
-        self.nodes[node as usize].rx_dropped
+    /// Frames that found the receive queue of a node full in one of its lives.
+    pub(super) fn rx_dropped(&self, node: u32, life: u32) -> u64 {
+        self.nodes[node as usize].rx_dropped[life as usize - 1]
     }
 
     fn node_mut(&mut self, node: u32) -> &mut Node {
@@ -376,7 +378,7 @@ impl State {
         } else if frame.len() > node.config.mtu {
             &mut self.counters.too_large
         } else if node.rx.len() >= node.config.rx_frames {
-            node.rx_dropped += 1;
+            *node.rx_dropped.last_mut().expect("a node that is up has a life") += 1;
             &mut self.counters.overflowed
         } else {
             node.rx.push_back((from, frame));

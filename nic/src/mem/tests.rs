@@ -236,3 +236,23 @@ fn addresses_of_other_kinds_and_absurd_nodes_are_refused() {
     assert!(a.link(LinkAddr::Mem { node: u32::MAX }).is_err());
     assert_eq!(a.link(LinkAddr::Mem { node: 7 }).unwrap(), a.link(LinkAddr::Mem { node: 7 }).unwrap());
 }
+
+#[test]
+fn what_a_dead_node_counted_stays_and_what_it_did_not_send_failed() {
+    let fabric = Fabric::new(0);
+    let mut a = fabric.nic(Config::default());
+    let mut b = fabric.nic(Config { rx_frames: 2, ..Config::default() });
+    let to_b = a.link(b.caps().addr).unwrap();
+    (0..5).for_each(|_| a.tx_slot(to_b, 1).unwrap().commit());
+    a.flush();
+    assert_eq!(b.counters().rx_dropped, 3);
+    let (node_a, node_b) = (LinkAddr::Mem { node: 0 }, LinkAddr::Mem { node: 1 });
+    assert_eq!((a.caps().addr, b.caps().addr), (node_a, node_b));
+    a.tx_slot(to_b, 1).unwrap().commit();
+    [0, 1].into_iter().for_each(|node| fabric.crash(node));
+    a.flush();
+    assert_eq!((a.counters().tx_frames, a.counters().tx_failed), (5, 1), "each counts once");
+    let next = fabric.nic_at(1, Config::default());
+    assert_eq!((b.counters().rx_dropped, next.counters().rx_dropped), (3, 0));
+    assert_eq!(b.rx_burst(1, |_, _| ()), 0);
+}

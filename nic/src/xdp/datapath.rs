@@ -10,7 +10,7 @@ use super::shared::{BATCH, TX_CHUNKS};
 use super::{Mode, Xdp, sys};
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
-use crate::{Link, LinkAddr, TxSlot, clock, socket};
+use crate::{Counters, Link, LinkAddr, TxSlot, clock, socket};
 
 /// Our place in the receive ring, whose consumer we are.
 pub struct RxRing {
@@ -163,7 +163,10 @@ impl Xdp {
             Some(libc::EAGAIN | libc::EINTR) => false,
             // The interface dropped the last frame that it took.
             Some(libc::EBUSY) => {
-                self.counters.tx_failed += u64::from(moved);
+                if moved {
+                    let last = self.tx.ring.read(self.tx.ring.consumer().wrapping_sub(1));
+                    count_failed(&mut self.counters, last);
+                }
                 false
             }
             Some(libc::ENXIO) => {
@@ -227,10 +230,19 @@ impl Xdp {
         for index in 0..tx.ring.filled() {
             let desc = tx.ring.read(tx.ring.consumer().wrapping_add(index));
             self.chunks.put_back(desc.addr);
-            self.counters.tx_failed += 1;
+            count_failed(&mut self.counters, desc);
         }
         // The kernel has let go of the socket and reads its rings no more.
         tx.ring.set_consumer(tx.published);
+    }
+
+    /// What was counted so far, without what is in the ring: that the kernel has not taken yet.
+    pub(super) fn counted(&self) -> Counters {
+        let (tx, mut counters) = (&self.tx, self.counters);
+        for index in 0..tx.ring.filled() {
+            uncount(&mut counters, tx.ring.read(tx.ring.consumer().wrapping_add(index)));
+        }
+        counters
     }
 
     /// Empties the receive ring, so that the chunks in it go back to the other endpoints.
@@ -277,6 +289,19 @@ impl TxRing {
         assert!(ring.len() as usize >= TX_CHUNKS, "a free chunk has a free entry");
         Self { ring, next: 0, published: 0, bytes: 0 }
     }
+}
+
+/// A frame that was to be sent was not.
+#[cold]
+fn count_failed(counters: &mut Counters, desc: libc::xdp_desc) {
+    uncount(counters, desc);
+    counters.tx_failed += 1;
+}
+
+/// Takes a frame back that counts as sent since it was put into the ring.
+fn uncount(counters: &mut Counters, desc: libc::xdp_desc) {
+    counters.tx_frames -= 1;
+    counters.tx_bytes -= u64::from(desc.len) - ether::HEADER_LEN as u64;
 }
 
 /// A lent chunk. Dropped without `commit`, it was never taken.

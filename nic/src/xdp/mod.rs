@@ -164,7 +164,7 @@ impl Nic for Xdp {
     }
 
     fn counters(&self) -> Counters {
-        Counters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counters }
+        Counters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counted() }
     }
 
     fn now(&self) -> Instant {

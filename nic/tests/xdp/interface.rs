@@ -99,6 +99,7 @@ pub fn removed_interface_is_gone() {
         send(&mut b, to_a, b"to nobody");
         assert!(b.is_gone(to_a), "noticed by sending");
         assert_eq!(b.counters().tx_failed, round, "and no slot is stuck");
+        assert_eq!((b.counters().tx_frames, b.counters().tx_bytes), (0, 0), "what was not sent is not counted as sent");
     }
 }
 
