@@ -32,6 +32,7 @@ pub mod fault;
 mod forward;
 pub mod interface;
 mod link_table;
+mod mapping;
 pub mod mem;
 mod memfd;
 mod names;

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::tpacket2_hdr;
 
 use super::early::{FIRST, Glance, POISON, TELLTALE, WORDS};
-use super::sys::{self, Mapping};
+use super::sys;
 use crate::encap::gso::VNET_LEN;
+use crate::mapping::Mapping;
 
 /// One socket's ring and our place in it.
 pub struct RxRing {
@@ -46,7 +47,7 @@ impl RxRing {
                 tp_frame_nr: slots as u32,
             },
         )?;
-        let mapping = Mapping::of_ring(&socket, blocks * block_len)?;
+        let mapping = Mapping::of(socket.as_fd(), blocks * block_len, 0)?;
         // Slots tile the mapping without gaps, since a block is a whole number of slots.
         assert_eq!(mapping.len(), slots * slot_len);
         Ok(Self { mapping, slot_len, slots, head: 0, poisoned: 0, is_shown: false, socket })

@@ -3,9 +3,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_void, socklen_t};
+use libc::socklen_t;
 
 use crate::interface::Interface;
 use crate::socket::{self, check};
@@ -66,49 +66,4 @@ pub fn interface_is_gone(socket: BorrowedFd) -> bool {
     // SAFETY: `addr` is writable for `len` bytes through the call.
     let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut addr).cast(), &raw mut len) };
     result == 0 && addr.sll_ifindex < 0
-}
-
-/// Memory that a socket shares with the kernel: its receive ring. Unmapped when dropped.
-pub struct Mapping {
-    start: *mut u8,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and this is its only handle.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    /// Maps the whole ring of `socket`, every page present.
-    pub fn of_ring(socket: &impl AsFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { start: start.cast(), len }) }
-    }
-
-    /// Its first byte.
-    #[inline]
-    pub fn start(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `of_ring` made, and slices of it borrow `self`.
-        unsafe { libc::munmap(self.start.cast::<c_void>(), self.len) };
-    }
 }

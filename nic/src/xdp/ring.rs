@@ -10,7 +10,8 @@ use std::mem::size_of;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::sys::{self, Mapping, RingKind};
+use super::sys::{self, RingKind};
+use crate::mapping::Mapping;
 
 /// A mapped ring of entries `T`: descriptors ([`libc::xdp_desc`]) or addresses of chunks (`u64`), for which every bit
 /// pattern is a value.

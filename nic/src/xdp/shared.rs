@@ -19,7 +19,8 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use super::sys::{self, Mapping};
+use super::sys;
+use crate::mapping::Mapping;
 
 /// The mapped memory.
 pub struct Shared {

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_int, socklen_t};
 
 use crate::interface::Interface;
 use crate::memfd;
@@ -144,52 +144,6 @@ pub fn process(pid: u32) -> io::Result<OwnedFd> {
 pub fn descriptor_of(process: BorrowedFd, fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointer is passed.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) } as c_int)
-}
-
-/// Memory that is shared with the kernel or with other processes. Unmapped when dropped.
-pub struct Mapping {
-    start: *mut u8,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and this is its only handle.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    /// Maps `len` bytes of `file` from `offset` on, every page present.
-    pub fn of(file: BorrowedFd, len: usize, offset: libc::off_t) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                file.as_raw_fd(),
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { start: start.cast(), len }) }
-    }
-
-    /// Its first byte; page-aligned.
-    #[inline]
-    pub fn start(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Its length in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `of` made, and slices of it borrow `self`.
-        unsafe { libc::munmap(self.start.cast::<c_void>(), self.len) };
-    }
 }
 
 /// A new descriptor, as a system call returned it.
