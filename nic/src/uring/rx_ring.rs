@@ -34,8 +34,8 @@ pub struct RxRing {
 impl RxRing {
     /// Gives `socket` a ring of at least `slots` frames of up to `frame_len` bytes from the Ethernet header on.
     pub fn new(socket: OwnedFd, frame_len: usize, slots: usize) -> io::Result<Self> {
-        let slot_len = slot_len(frame_len);
-        let block_len = slot_len.max(BLOCK_LEN_MIN);
+        let slot_len = slot_len(frame_len, sys::page_len());
+        let block_len = block_len(slot_len);
         let blocks = (slots * slot_len).div_ceil(block_len);
         let slots = blocks * (block_len / slot_len);
         sys::set_rx_ring(
@@ -196,34 +196,40 @@ pub const FRAME_AT: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 
 /// Room for a frame behind the slot's own header: the kernel puts the frame `TPACKET2_HDRLEN` and the longest link-level
 /// header (16) on, and the virtio-net header between (`tpacket_rcv`). A power of two while that wastes little, so that
 /// slots tile blocks; whole pages above.
-fn slot_len(frame_len: usize) -> usize {
+fn slot_len(frame_len: usize, page_len: usize) -> usize {
     let needed = libc::TPACKET2_HDRLEN + 16 + VNET_LEN + frame_len;
-    if needed <= 16 * 1024 { needed.next_power_of_two().max(SLOT_LEN_MIN) } else { needed.next_multiple_of(PAGE_LEN) }
+    if needed <= 16 * 1024 { needed.next_power_of_two().max(SLOT_LEN_MIN) } else { needed.next_multiple_of(page_len) }
+}
+
+/// Blocks are whole pages, and a whole number of slots.
+fn block_len(slot_len: usize) -> usize {
+    if BLOCK_LEN.is_multiple_of(slot_len) { BLOCK_LEN } else { slot_len }
 }
 
 const SLOT_LEN_MIN: usize = 2048;
-/// Blocks are whole pages; the largest page of the architectures that we run on is 64 KiB, x86's 4 KiB.
-const PAGE_LEN: usize = 4096;
-/// Few allocations for the kernel, each of an order that it still finds when memory is fragmented.
-const BLOCK_LEN_MIN: usize = 64 * 1024;
+/// Few allocations for the kernel, each of an order that it still finds when memory is fragmented; and the largest page that there is on
+/// what we run on (x86's is 4 KiB, arm64's 4, 16 or 64, ppc64's 64).
+const BLOCK_LEN: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn slots_hold_their_frames_and_tile_blocks() {
-        for frame_len in [60, 1514, 1978, 9014, 15_000, 61_500, 65_549] {
-            let len = slot_len(frame_len);
-            assert!(len >= frame_len + 66 + VNET_LEN);
-            assert_eq!(len % 16, 0, "TPACKET_ALIGNMENT");
-            assert!(len.max(BLOCK_LEN_MIN).is_multiple_of(len), "{frame_len}");
-            assert_eq!(len.max(BLOCK_LEN_MIN) % PAGE_LEN, 0);
+    fn slots_hold_their_frames_and_tile_blocks_of_whole_pages() {
+        for page_len in [4 << 10, 16 << 10, 64 << 10] {
+            for frame_len in [60, 1514, 1978, 9014, 15_000, 20_000, 40_000, 61_500, 65_549] {
+                let len = slot_len(frame_len, page_len);
+                assert!(len >= frame_len + 66 + VNET_LEN);
+                assert_eq!(len % 16, 0, "TPACKET_ALIGNMENT");
+                assert!(block_len(len).is_multiple_of(len), "{frame_len}");
+                assert_eq!(block_len(len) % page_len, 0, "{frame_len}, pages of {page_len}");
+            }
         }
     }
 
     #[test]
     fn ordinary_ethernet_frames_take_two_kibibytes() {
-        assert_eq!(slot_len(1514), 2048);
+        assert_eq!(slot_len(1514, 4096), 2048);
     }
 }

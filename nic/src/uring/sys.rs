@@ -36,6 +36,13 @@ pub fn bind_packet(socket: BorrowedFd, interface: Interface, ethertype: u16) -> 
     Ok(())
 }
 
+/// Bytes of a page of this machine's memory.
+pub fn page_len() -> usize {
+    // SAFETY: no pointer is passed.
+    let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(len).expect("a page has a length")
+}
+
 /// Asks for a receive ring.
 pub fn set_rx_ring(socket: BorrowedFd, ring: &libc::tpacket_req) -> io::Result<()> {
     socket::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, ring)

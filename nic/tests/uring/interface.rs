@@ -170,16 +170,23 @@ pub fn what_the_other_end_drops_is_tried_for_a_moment_and_slept_over() {
 }
 
 pub fn mtu_follows_the_interface() {
-    ip("link add vA mtu 9000 type veth peer name vB mtu 9000");
-    ip("link set vA up");
-    ip("link set vB up");
-    let config = Config { real_frames: true, ..Config::new("vA", 1) };
-    let mut a = Uring::open(&config).unwrap();
-    assert_eq!((a.caps().mtu, a.caps().mtu_safe), (8_992, 8_992));
-    let mut b = open("vB", 1);
-    let to_b = a.link(b.caps().addr).unwrap();
-    send(&mut a, to_b, &[5; 8_992]);
-    assert_eq!(receive_one(&mut b), [5; 8_992]);
+    // Slots of a power of two, and of pages.
+    for mtu in [9_000, 20_000] {
+        ip(&format!("link add vA mtu {mtu} type veth peer name vB mtu {mtu}"));
+        ip("link set vA up");
+        ip("link set vB up");
+        let config = Config { real_frames: true, ..Config::new("vA", 1) };
+        let mut a = Uring::open(&config).unwrap();
+        let len = mtu - 8;
+        assert_eq!((a.caps().mtu, a.caps().mtu_safe), (len, len));
+        let mut b = open("vB", 1);
+        let to_b = a.link(b.caps().addr).unwrap();
+        for number in 0..200 {
+            send(&mut a, to_b, &vec![number; len]);
+            assert_eq!(receive_one(&mut b), vec![number; len]);
+        }
+        ip("link del vA");
+    }
 }
 
 pub fn an_interface_that_is_too_narrow_is_refused_with_the_least_mtu() {
