@@ -51,6 +51,7 @@ inside_a_namespace! {
     trains {
         trains_and_lone_frames_come_in_the_order_of_sending
         readers_rest_behind_trains_alone_and_miss_nothing
+        trains_cross_a_bridge
         peers_that_read_no_trains_get_none
         who_comes_after_one_that_read_trains_is_asked_anew
         trains_are_not_merged_again_where_that_is_on

@@ -5,7 +5,7 @@ use std::process::Command;
 use sidelane_nic::Nic;
 use sidelane_nic::uring::Uring;
 
-use crate::namespace::veth;
+use crate::namespace::{bridged, veth};
 use crate::patience::until;
 use crate::raw_socket::RawSocket;
 use crate::stage::{commit, open, send, turn_offloads_off, turn_offloads_on, veth_pair};
@@ -91,6 +91,16 @@ fn exchange_bursts(a: &mut Uring, b: &mut impl Nic, bursts: usize, wire: &RawSoc
 fn pieces(wire: &RawSocket) -> usize {
     let seen = std::iter::from_fn(|| wire.receive());
     seen.filter(|frame| frame.len() > 1_000 && frame[12..14] == [8, 0]).count()
+}
+
+pub fn trains_cross_a_bridge() {
+    bridged();
+    if !turn_offloads_off(&["vA", "vB"]) {
+        return println!("skipped: wants ethtool");
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let wire = RawSocket::listening_on("vB");
+    assert!(exchange_bursts(&mut a, &mut b, 100, &wire) > 0, "there were trains");
 }
 
 pub fn peers_that_read_no_trains_get_none() {
