@@ -315,11 +315,11 @@ fn a_side_that_cannot_open_is_blamed_and_the_other_is_not() {
     let says = r#"read order; echo '{"opened":{"at":"127.0.0.1:9"}}'; read go; exec sleep 60"#;
     let mut opens = Command::new("sh");
     opens.args(["-c", says]);
-    let deaf = Host { reach: Reach::Command(opens), patience: Duration::from_secs(1), ..this_program(1) };
+    let deaf = Host { reach: Reach::Command(opens), patience: Duration::from_secs(5), ..this_program(1) };
     let mut hosts = Some((no_core(0), deaf));
     let plan = tiny(NicKind::Uring, vec![Rung::TcpPoll]);
     let error = ladder::run(&plan, |_| Ok(hosts.take().unwrap()), |_| true).unwrap_err().to_string();
-    let (first, then) = (error.find("side A: sched_setaffinity"), error.find("; then side B was silent for 1s"));
+    let (first, then) = (error.find("side A: sched_setaffinity"), error.find("; then side B was silent for 5s"));
     assert!(first.is_some() && then.is_some(), "{error}");
 }
 

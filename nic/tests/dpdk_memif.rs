@@ -30,19 +30,19 @@ fn other_side() {
         let mut nic = open(&device, THERE).unwrap();
         let link = nic.link(HERE.parse().unwrap()).unwrap();
         let give_up = nic.now() + PATIENCE;
-        let mut frames = 0;
-        while frames < FRAMES && !nic.is_gone(link) {
+        let (life, mut frames, mut is_known) = (done as u8, 0, false);
+        while (frames < FRAMES || !is_known) && !nic.is_gone(link) {
             assert!(nic.now() < give_up, "only {frames} frames came");
-            frames += turn_of_life(done as u8, &mut nic, link, |_| {});
+            frames += turn_saying(life, &mut nic, link, |met| is_known |= met == life);
         }
         // Else it has met who was about to close.
-        done += usize::from(frames >= FRAMES);
+        done += usize::from(is_known);
         if std::env::var(END).unwrap() == "break" {
             // By another thread, since this one stays at its bursts.
             let breaker = std::thread::spawn(break_control_channels);
             while !nic.is_gone(link) {
                 assert!(nic.now() < give_up, "the end was not noticed");
-                turn(&mut nic, link);
+                turn_saying(life, &mut nic, link, |_| {});
             }
             breaker.join().unwrap();
         }
@@ -94,16 +94,16 @@ fn asked_late(name: &str, here: &str, there: &str) {
     let mut other = start(&format!("{name}{there}"), 1, "close");
     let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
     let link = nic.link(THERE.parse().unwrap()).unwrap();
-    let (mut frames, give_up) = (0, nic.now() + PATIENCE);
+    let (mut frames, mut met, give_up) = (0, Met::default(), nic.now() + PATIENCE);
     while other.try_wait().unwrap().is_none() {
         assert!(nic.now() < give_up, "the other side does not end");
-        frames += turn(&mut nic, link);
+        frames += turn(&mut nic, link, &mut met);
     }
     assert!(frames > 0);
     let give_up = nic.now() + PATIENCE;
     while !nic.is_gone(link) {
         assert!(nic.now() < give_up, "its end was not noticed");
-        turn(&mut nic, link);
+        turn(&mut nic, link, &mut met);
     }
 }
 
@@ -118,10 +118,10 @@ fn killed(name: &str, here: &str, there: &str) {
         let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
         let link = nic.link(THERE.parse().unwrap()).unwrap();
         let give_up = nic.now() + PATIENCE;
-        let mut frames = 0;
+        let (mut frames, mut met) = (0, Met::default());
         while frames < FRAMES / 2 {
             assert!(nic.now() < give_up, "only {frames} frames came");
-            frames += turn(&mut nic, link);
+            frames += turn(&mut nic, link, &mut met);
         }
         // By another thread, since this one stays at its bursts.
         let killer = std::thread::spawn(move || {
@@ -130,11 +130,11 @@ fn killed(name: &str, here: &str, there: &str) {
         });
         let give_up = nic.now() + PATIENCE;
         while !nic.is_gone(link) {
-            turn(&mut nic, link);
+            turn(&mut nic, link, &mut met);
             assert!(nic.now() < give_up, "its end was not noticed");
         }
         for _ in 0..1_000 {
-            turn(&mut nic, link);
+            turn(&mut nic, link, &mut met);
         }
         killer.join().unwrap();
     }
@@ -148,7 +148,7 @@ fn ended(name: &str, here: &str, there: &str, end: &str) {
     let name = format!("memif:sidelane-{name}-{}", std::process::id());
     let mut other = start(&format!("{name}{there}"), TURNS, end);
     // Not how often an end was seen: a server that was not scheduled meanwhile finds the next client in the place of the last one.
-    let (mut lives_met, mut last_met) = (HashSet::new(), clock::monotonic());
+    let (mut met, mut last_met) = (Met::default(), clock::monotonic());
     while other.try_wait().unwrap().is_none() {
         // A client finds nobody when the other side is done.
         let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else {
@@ -161,25 +161,35 @@ fn ended(name: &str, here: &str, there: &str, end: &str) {
         while !nic.is_gone(link) && other.try_wait().unwrap().is_none() {
             assert!(nic.now() < give_up, "its end was not noticed");
             for _ in 0..100 {
-                turn_of_life(0, &mut nic, link, |life| _ = lives_met.insert(life));
+                turn(&mut nic, link, &mut met);
             }
         }
     }
     assert!(other.wait().unwrap().success());
-    assert_eq!(lives_met.len(), TURNS, "{lives_met:?}");
+    assert_eq!(met.lives.len(), TURNS, "{:?}", met.lives);
 }
 
-/// Sends while there is room, and receives what there is: how many frames.
-fn turn(nic: &mut Dpdk, link: Link) -> usize {
-    turn_of_life(0, nic, link, |_| {})
+/// The other side's lives of which frames have come, by their numbers.
+#[derive(Default)]
+struct Met {
+    lives: HashSet<u8>,
+    newest: Option<u8>,
 }
 
-/// A turn whose frames begin with the number of their sender's life; `each` is shown that of every frame that came.
-fn turn_of_life(life: u8, nic: &mut Dpdk, link: Link, mut each: impl FnMut(u8)) -> usize {
+/// Sends while there is room, and receives what there is: how many frames. Frames say which life of the other side's was met last.
+fn turn(nic: &mut Dpdk, link: Link, met: &mut Met) -> usize {
+    turn_saying(met.newest.unwrap_or(u8::MAX), nic, link, |life| {
+        met.lives.insert(life);
+        met.newest = Some(life);
+    })
+}
+
+/// A turn whose frames say a number; `each` is shown that of every frame that came.
+fn turn_saying(number: u8, nic: &mut Dpdk, link: Link, mut each: impl FnMut(u8)) -> usize {
     let (mtu, burst) = (nic.caps().mtu, nic.caps().burst);
     for _ in 0..burst {
         let Some(mut slot) = nic.tx_slot(link, mtu) else { break };
-        slot[0] = life;
+        slot[0] = number;
         slot.commit();
     }
     nic.flush();

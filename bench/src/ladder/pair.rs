@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use sidelane_mpi::launch::Shown;
+use sidelane_mpi::launch::{Shown, ShownWhole};
 
 use super::NicKind;
 use crate::pattern::{Outcome, Pattern, Role};
@@ -212,7 +212,7 @@ impl Side {
     fn opened(&mut self) -> Result<String, PairError> {
         match self.hear(self.patience)? {
             Answer::Opened { at } => Ok(at),
-            Answer::Failed { reason } => Err(PairError::Failed(self.role, Shown(&reason).to_string())),
+            Answer::Failed { reason } => Err(PairError::Failed(self.role, ShownWhole(&reason).to_string())),
             other @ Answer::Done(_) => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }
     }
@@ -220,7 +220,7 @@ impl Side {
     fn done(&mut self, limit: Duration) -> Result<Outcome, PairError> {
         match self.hear(limit)? {
             Answer::Done(outcome) => Ok(*outcome),
-            Answer::Failed { reason } => Err(PairError::Failed(self.role, Shown(&reason).to_string())),
+            Answer::Failed { reason } => Err(PairError::Failed(self.role, ShownWhole(&reason).to_string())),
             other @ Answer::Opened { .. } => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }
     }

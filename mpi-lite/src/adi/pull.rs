@@ -25,10 +25,17 @@ pub(super) fn pull(state: &mut Pull, process: &Process, address: u64, room: &mut
 
 /// Lets the other processes of our launcher read our memory also where the system allows that to a process's parents only: Yama, with
 /// `ptrace_scope` 1, as some distributions have it. The one who is named may, and all that descend from him
-/// (Documentation/admin-guide/LSM/Yama.rst); a job whose ranks have a parent each stays with two copies.
+/// (Documentation/admin-guide/LSM/Yama.rst); a job whose ranks have a parent each stays with two copies. A tracer that the process has
+/// named itself is named no more.
 pub fn let_siblings_read() {
     // SAFETY: plain calls. Without Yama the second one is refused, and not needed.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::getppid() as libc::c_ulong, 0, 0, 0) };
+    unsafe {
+        let parent = libc::getppid();
+        // From init all descend; 0 is outside of this namespace.
+        if parent > 1 {
+            libc::prctl(libc::PR_SET_PTRACER, parent as libc::c_ulong, 0, 0, 0);
+        }
+    }
 }
 
 fn has_mark(process: &Process) -> bool {

@@ -37,7 +37,7 @@ pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};
 pub use request::Request;
 pub use server::{Mapping, Server, ServerEvent};
-pub use shown::Shown;
+pub use shown::{Shown, ShownWhole};
 pub use watch::Watch;
 
 /// This process's place in its job.

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(ids, [(0x8086, 0x10d3), (0x15b3, ANY), (0x1af4, 0x1000)]);
         let known = KnownCards(Some(ids));
         assert!(["8086:10d3", "15b3:1017", "1af4:1000"].iter().all(|id| known.may_be(id)));
-        assert!(!known.may_be("10ec:8168") && !known.may_be("8086:1000"));
+        assert!(!known.may_be("ffff:0001") && !known.may_be("8086:1000"));
         assert!(KnownCards(None).may_be("10ec:8168"), "nobody can tell");
         for cut in ["PMD_INFO_STRING= ", "PMD_INFO_STRING= {\"pci_ids\": [[1, 2", "PMD_INFO_STRING= {\"pci_ids\": [[1"]
         {
@@ -128,7 +128,7 @@ mod tests {
         match Installed::find() {
             Ok(installed) if installed.drivers.iter().any(|driver| driver == "net_e1000") => {
                 let known = installed.known_cards();
-                assert!(known.may_be("8086:10d3") && !known.may_be("10ec:8168"));
+                assert!(known.may_be("8086:10d3") && !known.may_be("ffff:0001"));
             }
             Ok(_) => println!("skipped: the driver of e1000 is not installed"),
             Err(error) => println!("skipped: {error}"),

@@ -241,6 +241,8 @@ fn find_or_open(config: &Config) -> Result<Arc<Port>, OpenError> {
         let both = config.shared && port.sharing.is_some() && port.device.is_as_asked(&device);
         return if both { Ok(port) } else { Err(OpenError::InUse(config.device.clone())) };
     }
+    // One of ours that is being closed has its claim until it is.
+    super::port::wait_for_closing();
     let (eal, claim) = eal::up(&device, config.eal.as_deref())?;
     let port = Arc::new(Port::open(eal, device, config.shared, claim)?);
     *opened = Arc::downgrade(&port);

@@ -379,6 +379,11 @@ fn missing_driver(device: &Device, shim: Shim) -> Option<String> {
     Some(sidelane_dpdk_sys::debian_package(&format!("librte_{driver}.so.{abi}")))
 }
 
+/// Returns when a port that is being closed is closed.
+pub fn wait_for_closing() {
+    drop(control());
+}
+
 /// One at a time: DPDK's lists of devices have no lock of their own.
 fn control() -> MutexGuard<'static, ()> {
     static CONTROL: Mutex<()> = Mutex::new(());

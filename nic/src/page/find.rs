@@ -56,13 +56,14 @@ fn pages(process: &Path) -> Vec<View> {
 }
 
 /// The number may lead elsewhere by now, and who asks may be root: a device is not as much as opened, so it is held first, and looked at.
+/// Opening what is a file must not wait either, as for somebody's lease.
 fn open(path: &Path) -> io::Result<File> {
     let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
     let held_at = format!("/proc/self/fd/{}", held.as_raw_fd());
     if !held.metadata()?.is_file() || fs::read_link(&held_at)? != Path::new(LINK) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    File::open(held_at)
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(held_at)
 }
 
 /// The process id within the innermost namespace, which is the one that the process itself sees (proc(5), NSpid).

@@ -50,8 +50,12 @@ pub(super) fn map(fd: &OwnedFd, len: usize) -> io::Result<ptr::NonNull<u8>> {
 /// # Safety
 /// They are of a mapping of [`map`]'s.
 pub(super) unsafe fn populate(address: ptr::NonNull<u8>, len: usize) {
-    // SAFETY: the pages stay what they are, and are the caller's; it is the kernel that writes to them, what they hold.
-    unsafe { libc::madvise(address.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
+    // SAFETY: takes a number.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let before = address.as_ptr() as usize % page;
+    // SAFETY: the pages stay what they are, and are the caller's, as mappings begin with one; it is the kernel that writes to them, what they
+    // hold.
+    unsafe { libc::madvise(address.as_ptr().sub(before).cast(), before + len, libc::MADV_POPULATE_WRITE) };
 }
 
 /// Unmaps what [`map`] mapped.

@@ -74,6 +74,10 @@ mod tests {
     #[test]
     fn a_step_that_lacks_locked_memory_is_taken_again_with_the_limit_raised() {
         let before = limit().unwrap();
+        if before.rlim_max <= 64 << 10 {
+            println!("skipped: no more than 64 KiB may be locked here");
+            return;
+        }
         assert!(set_limit(libc::rlimit { rlim_cur: 64 << 10, ..before }));
         let lacking = || io::Error::from_raw_os_error(libc::ENOBUFS);
         let step = || if limit().unwrap().rlim_cur == 64 << 10 { Err(lacking()) } else { Ok(()) };

@@ -44,7 +44,7 @@ impl Kernel {
         // One at a time: a second command waits for the first one's download.
         let lock = fs::File::open(&cache).map_err(QemuError::file(&cache))?;
         lock.lock().map_err(QemuError::file(&cache))?;
-        let unpacked = cache.join("kernel");
+        let unpacked = cache.join(UNPACKED);
         if !unpacked.exists() {
             tell("downloading Debian's kernel for the guests (70 MB, once)");
             fetch(&cache, &unpacked)?;
@@ -186,6 +186,9 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     (image.get(0x202..0x206)? == b"HdrS").then_some(())?;
     image.get(start..start.checked_add(len)?)
 }
+
+/// Its folder in the cache. Another name whenever [`WANTED`] changes: what was unpacked before lacks what is wanted now.
+const UNPACKED: &str = "kernel-2";
 
 /// The image, and the folders of the modules that [`super::Model`] and [`super::Binding`] name, and of what those need in any kernel.
 const WANTED: [&str; 12] = [
