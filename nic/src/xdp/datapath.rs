@@ -227,8 +227,7 @@ impl Xdp {
     fn lose_interface(&mut self) {
         self.gone = true;
         let tx = &mut self.tx;
-        for index in 0..tx.ring.filled() {
-            let desc = tx.ring.read(tx.ring.consumer().wrapping_add(index));
+        for desc in tx.ring.held() {
             self.chunks.put_back(desc.addr);
             count_failed(&mut self.counters, desc);
         }
@@ -239,9 +238,8 @@ impl Xdp {
     /// What was counted so far, without what is in the ring: that the kernel has not taken yet.
     pub(super) fn counted(&self) -> Counters {
         let (tx, mut counters) = (&self.tx, self.counters);
-        for index in 0..tx.ring.filled() {
-            uncount(&mut counters, tx.ring.read(tx.ring.consumer().wrapping_add(index)));
-        }
+        // With zero copy the kernel takes frames meanwhile: they count as sent at the next look.
+        tx.ring.held().for_each(|desc| uncount(&mut counters, desc));
         counters
     }
 
@@ -298,10 +296,11 @@ fn count_failed(counters: &mut Counters, desc: libc::xdp_desc) {
     counters.tx_failed += 1;
 }
 
-/// Takes a frame back that counts as sent since it was put into the ring.
+/// Takes a frame back that counts as sent since it was put into the ring. What the ring says is in memory that others write: never below 0.
 fn uncount(counters: &mut Counters, desc: libc::xdp_desc) {
-    counters.tx_frames -= 1;
-    counters.tx_bytes -= u64::from(desc.len) - ether::HEADER_LEN as u64;
+    let len = u64::from(desc.len).saturating_sub(ether::HEADER_LEN as u64);
+    counters.tx_frames = counters.tx_frames.saturating_sub(1);
+    counters.tx_bytes = counters.tx_bytes.saturating_sub(len);
 }
 
 /// A lent chunk. Dropped without `commit`, it was never taken.

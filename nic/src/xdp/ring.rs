@@ -67,6 +67,15 @@ impl<T: Copy> Ring<T> {
         self.producer().wrapping_sub(self.consumer()).min(self.len())
     }
 
+    /// The entries that held something at the call: whose consumer goes on meanwhile may have taken some of them by now. Only its
+    /// producer, who overwrites none while it reads, may ask.
+    pub fn held(&self) -> impl Iterator<Item = T> + '_ {
+        // Once: entries from a later index on, as many as from this one, would reach beyond the producer's.
+        let at = self.consumer();
+        let count = self.producer().wrapping_sub(at).min(self.len());
+        (0..count).map(move |index| self.read(at.wrapping_add(index)))
+    }
+
     /// Hands over everything written below `index`.
     #[inline]
     pub fn set_producer(&self, index: u32) {
@@ -111,5 +120,45 @@ impl<T: Copy> Ring<T> {
     fn word(&self, at: usize) -> &AtomicU32 {
         // SAFETY: `at` is aligned and within the mapping (checked in `map`), and both sides access the word atomically.
         unsafe { AtomicU32::from_ptr(self.mapping.start().add(at).cast()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+    use super::*;
+
+    const LEN: u32 = 8;
+
+    fn ring() -> Ring<u64> {
+        const PAGE: usize = 4096;
+        // SAFETY: the name is a string that lives through the call; the descriptor is new and ours.
+        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
+        std::fs::File::from(file.try_clone().unwrap()).set_len(PAGE as u64).unwrap();
+        let mapping = Mapping::of(file.as_fd(), PAGE, 0).unwrap();
+        Ring { mapping, producer: 0, consumer: 64, flags: 128, entries: 192, mask: LEN - 1, of: PhantomData }
+    }
+
+    #[test]
+    fn what_is_held_ends_at_the_producer_while_the_consumer_goes_on() {
+        let ring = ring();
+        // Indices wrap around too.
+        let start = u32::MAX - 2;
+        ring.set_consumer(start);
+        for number in 0..6 {
+            ring.write(start.wrapping_add(number), u64::from(number) + 1);
+        }
+        ring.set_producer(start.wrapping_add(6));
+        let mut held = ring.held();
+        assert_eq!(held.next(), Some(1));
+        ring.set_consumer(start.wrapping_add(4));
+        assert_eq!(held.collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
+        assert_eq!(ring.held().collect::<Vec<_>>(), [5, 6]);
+        ring.set_consumer(start.wrapping_add(6));
+        assert_eq!(ring.held().count(), 0);
+        // An index that cannot be.
+        ring.set_consumer(start.wrapping_add(7));
+        assert_eq!(ring.held().count(), LEN as usize);
     }
 }
