@@ -34,9 +34,9 @@ use super::{Reject, field, read_mac, read_u16};
 pub enum Kind {
     /// Frames.
     Frame = 0,
-    /// Asks whether trains get through, and are read. Its payload is [`PROBE`], in pieces of a byte.
+    /// Asks whether trains get through, and are read. Its payload is a [`probe`], in pieces of [`PROBE_SEGMENT`] bytes.
     Probe = 1,
-    /// Says to a probe that it came as trains do. Like one but for that.
+    /// Says to a probe that it came as trains do. Like one but for that, and of the same number.
     Answer = 2,
 }
 
@@ -112,8 +112,23 @@ pub const PAYLOADS_MAX: usize = 65_535 - IP_UDP_LEN;
 /// What a piece's headers take of an interface's MTU.
 pub const MTU_COST: usize = IP_UDP_LEN;
 
-/// Payload of a probe. Whoever gets its second byte by itself gets trains in pieces, and would read them.
-pub const PROBE: [u8; 2] = [0, 1];
+/// Payload of the probe of a number, or of the answer to it: two pieces, the second of which is the number.
+pub fn probe(number: u64) -> [u8; PROBE_LEN] {
+    let mut bytes = [0; PROBE_LEN];
+    bytes[PROBE_SEGMENT..].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// The number of the probe of which `piece` is the second piece: whoever gets that by itself gets trains in pieces, and would read them.
+/// `None`: it is the first one, which says nothing more, or came uncut.
+pub fn probe_number(piece: &[u8]) -> Option<u64> {
+    piece.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Bytes of a probe's first piece. The second is shorter, as a train's last frame may be.
+pub const PROBE_SEGMENT: usize = PROBE_LEN - size_of::<u64>();
+/// Bytes of a probe's payload.
+pub const PROBE_LEN: usize = 17;
 
 // Offsets from the Ethernet header on. Options: RFC 791 (3.1). UDP: RFC 768.
 const OPTION: Range<usize> = gso::IP_DST.end..36;
@@ -154,6 +169,16 @@ mod tests {
             let header = Header { kind, ..HEADER };
             assert_eq!(Header::parse(&header.emit(1, 0)[VNET_LEN..]), Ok((header, &b""[..])));
         }
+    }
+
+    #[test]
+    fn a_probe_is_known_by_its_second_piece_alone() {
+        let probe = probe(0x0102_0304_0506_0708);
+        assert_eq!(
+            probe.chunks(PROBE_SEGMENT).map(probe_number).collect::<Vec<_>>(),
+            [None, Some(0x0102_0304_0506_0708)]
+        );
+        assert_eq!(probe_number(&probe), None, "uncut");
     }
 
     #[test]

@@ -260,7 +260,7 @@ fn transmit_queue(small: &RxRing, dressed: Option<&(RxRing, Offload)>, port: &Po
             TxQueue::new(small, Some(lane(ring, TX_LARGE, LARGE_PAYLOAD_MAX)?), None)
         }
         Some((ring, Offload::Trains)) => {
-            TxQueue::new(small, None, Some(Trains::new(ring.socket().try_clone_to_owned()?)))
+            TxQueue::new(small, None, Some(Trains::new(ring.socket().try_clone_to_owned()?, TX_SMALL)))
         }
     })
 }

@@ -8,7 +8,8 @@
 //! unknown --a train would go--> asked --answer--> taker --ANSWER_LASTS without another--> asked
 //! ```
 //!
-//! A taker is asked on and on: what is opened in its place may be of another kind.
+//! A taker is asked on and on: what is opened in its place may be of another kind. So an answer counts from when its probe was sent, which
+//! is the probe's number, however long it lay unread: its peer may have gone meanwhile.
 
 use std::collections::HashMap;
 
@@ -28,6 +29,7 @@ pub type Peer = ([u8; 6], u16);
 #[derive(Debug)]
 struct Asked {
     at: Instant,
+    /// When the last probe that was answered was sent.
     answered: Option<Instant>,
 }
 
@@ -58,15 +60,19 @@ impl Takers {
         Verdict { goes: asked.answered.is_some_and(|at| now.since(at) < ANSWER_LASTS), ask }
     }
 
-    /// `peer` says that trains get to it. Whoever was not asked says that in vain.
-    pub fn on_answer(&mut self, peer: Peer, now: Instant) {
-        if let Some(asked) = self.peers.get_mut(&peer) {
-            asked.answered = Some(now);
+    /// `peer` says that the probe that was sent at `sent` got to it. Whoever was not asked says that in vain, and so does who answers what
+    /// is still to be asked. It need not be the last probe: an answer may take longer than until the next.
+    pub fn on_answer(&mut self, peer: Peer, sent: Instant) {
+        if let Some(asked) = self.peers.get_mut(&peer)
+            && sent <= asked.at
+        {
+            asked.answered = asked.answered.max(Some(sent));
         }
     }
 }
 
-/// Seldom enough that it costs nothing: a probe takes as long as a frame or two, of some ten thousand.
+/// Seldom enough that it costs a stream nothing: a probe takes as long as a frame or two, of some ten thousand. Bursts that are further
+/// apart have one each, behind their frames.
 const ASK_AFTER: Duration = Duration::from_millis(10);
 /// Ten probes or answers in a row are not lost by chance, and the layers above bear a silence of this length.
 const ANSWER_LASTS: Duration = Duration::from_millis(100);
@@ -100,13 +106,34 @@ mod tests {
     fn who_answers_gets_trains_for_a_while_and_is_asked_on() {
         let mut takers = Takers::default();
         takers.judge(PEER, at(0));
-        takers.on_answer(PEER, at(1));
+        takers.on_answer(PEER, at(0));
         assert_eq!(takers.judge(PEER, at(2)), verdict(true, false));
-        assert_eq!(takers.judge(PEER, at(100)), verdict(true, true));
-        assert_eq!(takers.judge(PEER, at(101)), verdict(false, false), "it has not answered again");
-        takers.on_answer(PEER, at(102));
+        assert_eq!(takers.judge(PEER, at(99)), verdict(true, true));
+        assert_eq!(takers.judge(PEER, at(100)), verdict(false, false), "it has not answered again");
+        takers.on_answer(PEER, at(99));
         assert_eq!(takers.judge(PEER, at(103)), verdict(true, false));
         assert_eq!(takers.judge(OTHER, at(103)), verdict(false, true), "each answers for itself");
+    }
+
+    #[test]
+    fn an_answer_that_lay_unread_is_as_old_as_its_probe() {
+        let mut takers = Takers::default();
+        (0..=10).for_each(|turn| assert!(takers.judge(PEER, at(turn * 10)).ask));
+        takers.on_answer(PEER, at(0));
+        assert_eq!(takers.judge(PEER, at(101)), verdict(false, false));
+        takers.on_answer(PEER, at(90));
+        takers.on_answer(PEER, at(20));
+        assert!(takers.judge(PEER, at(189)).goes, "nor does an older one count for more than a later one");
+        assert!(!takers.judge(PEER, at(190)).goes);
+    }
+
+    #[test]
+    fn what_is_still_to_be_asked_is_answered_in_vain() {
+        let mut takers = Takers::default();
+        takers.judge(PEER, at(0));
+        takers.on_answer(PEER, at(1));
+        takers.on_answer(PEER, Instant::FAR_FUTURE);
+        assert!(!takers.judge(PEER, at(1)).goes);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::takers::{Takers, Verdict};
 use crate::encap::ether;
-use crate::encap::train::{self, Kind, PROBE};
+use crate::encap::train::{self, Kind};
 use crate::socket;
 use crate::time::Instant;
 use crate::tx_buffers::{Filled, TxBuffers};
@@ -16,6 +16,8 @@ pub struct Trains {
     socket: OwnedFd,
     /// Whom they go to.
     takers: Takers,
+    /// Probes, with their numbers, that go behind what is being flushed; at most one for each [`FRAMES_MIN`] frames of it.
+    probes: Vec<(train::Header, u64)>,
     /// One for the header and one a frame, valid for one call of `send`.
     pieces: Vec<libc::iovec>,
 }
@@ -25,9 +27,14 @@ unsafe impl Send for Trains {}
 
 impl Trains {
     /// `socket` has `PACKET_VNET_HDR`, and not `PACKET_QDISC_BYPASS`: that way the kernel drops what it would have to cut
-    /// (`__dev_direct_xmit`).
-    pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, takers: Takers::default(), pieces: Vec::with_capacity(1 + FRAMES_MAX) }
+    /// (`__dev_direct_xmit`). At most `frames` are flushed at once.
+    pub fn new(socket: OwnedFd, frames: u16) -> Self {
+        Self {
+            socket,
+            takers: Takers::default(),
+            probes: Vec::with_capacity(usize::from(frames) / FRAMES_MIN),
+            pieces: Vec::with_capacity(1 + FRAMES_MAX),
+        }
     }
 
     /// How many of `frames`, from the first on, can travel together: to one peer, and equally long, but for the last, which may
@@ -54,18 +61,30 @@ impl Trains {
     }
 
     /// Whether `count` frames together, of which `first` is one, go as a train: there are enough to be worth it, and their peer
-    /// takes them. It is asked for that, if it is time to; the error is one of [`is_refusal`].
-    pub fn go(&mut self, first: &[u8], count: usize, now: impl FnOnce() -> Instant) -> io::Result<bool> {
+    /// takes them. It is asked for that, if it is time to, by [`Self::send_probes`].
+    pub fn go(&mut self, first: &[u8], count: usize, now: impl FnOnce() -> Instant) -> bool {
         if count < FRAMES_MIN {
-            return Ok(false);
+            return false;
         }
-        let header = header_of(first);
-        let Verdict { goes, ask } = self.takers.judge((header.dst_mac, header.dst), now());
-        match ask.then(|| self.send_probe(train::Header { kind: Kind::Probe, ..header })) {
-            Some(Err(error)) if is_refusal(&error) => Err(error),
-            // One that does not go now is as good as lost.
-            _ => Ok(goes),
+        let (header, now) = (header_of(first), now());
+        let Verdict { goes, ask } = self.takers.judge((header.dst_mac, header.dst), now);
+        if ask {
+            self.probes.push((train::Header { kind: Kind::Probe, ..header }, now.as_nanos()));
         }
+        goes
+    }
+
+    /// Asks the peers that are to be asked: behind the frames, which do not profit by it. The error is one of [`is_refusal`].
+    #[inline]
+    pub fn send_probes(&mut self) -> io::Result<()> {
+        while let Some((header, number)) = self.probes.pop() {
+            match self.send_probe(header, number) {
+                Err(error) if is_refusal(&error) => return Err(error),
+                // One that does not go now is as good as lost.
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Sends frames that can travel together.
@@ -86,32 +105,31 @@ impl Trains {
     }
 
     /// Takes in a piece of a probe or of an answer that came to us.
-    pub fn on_probe(&mut self, header: &train::Header, payload: &[u8], now: Instant) {
-        // The other piece says nothing more, and what came uncut is no train.
-        if payload != &PROBE[1..] {
-            return;
-        }
+    pub fn on_probe(&mut self, header: &train::Header, payload: &[u8]) {
+        let Some(number) = train::probe_number(payload) else { return };
         match header.kind {
-            Kind::Probe => {
-                let back = train::Header {
-                    dst_mac: header.src_mac,
-                    src_mac: header.dst_mac,
-                    dst: header.src,
-                    src: header.dst,
-                    kind: Kind::Answer,
-                };
-                // If it does not go, the next probe is answered.
-                let _ = self.send_probe(back);
-            }
-            Kind::Answer => self.takers.on_answer((header.src_mac, header.src), now),
+            Kind::Probe => self.answer(header, number),
+            Kind::Answer => self.takers.on_answer((header.src_mac, header.src), Instant::from_nanos(number)),
             Kind::Frame => {}
         }
     }
 
+    fn answer(&self, probe: &train::Header, number: u64) {
+        let back = train::Header {
+            dst_mac: probe.src_mac,
+            src_mac: probe.dst_mac,
+            dst: probe.src,
+            src: probe.dst,
+            kind: Kind::Answer,
+        };
+        // If it does not go, the next probe is answered.
+        let _ = self.send_probe(back, number);
+    }
+
     #[cold]
-    fn send_probe(&self, header: train::Header) -> io::Result<()> {
-        let header: [u8; train::HEADER_LEN] = header.emit(1, PROBE.len());
-        socket::send_parts(self.socket.as_fd(), [&header, &PROBE])
+    fn send_probe(&self, header: train::Header, number: u64) -> io::Result<()> {
+        let header: [u8; train::HEADER_LEN] = header.emit(train::PROBE_SEGMENT as u16, train::PROBE_LEN);
+        socket::send_parts(self.socket.as_fd(), [&header, &train::probe(number)])
     }
 }
 

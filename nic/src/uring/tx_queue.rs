@@ -142,6 +142,7 @@ impl TxQueue {
         let mut down = Ok(());
         if self.trains.is_some() {
             self.send_trains(&mut down);
+            self.ask_for_trains();
         } else if self.ring.is_some() && self.queue.len() > 1 {
             self.submit(&mut down);
         } else {
@@ -218,15 +219,11 @@ impl TxQueue {
             let frames = self.queue[at..].iter().map(|queued| queued.frame);
             let count = Trains::together(buffers, frames.clone());
             let now = || *clock.get_or_insert_with(clock::monotonic);
-            let sent = match trains.go(buffers.bytes(self.queue[at].frame), count, now) {
-                Ok(true) => Some(trains.send(buffers, frames.take(count))),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            };
+            let goes = trains.go(buffers.bytes(self.queue[at].frame), count, now);
+            let sent = goes.then(|| trains.send(buffers, frames.take(count)));
             let fate = match sent {
                 Some(Err(error)) if trains::is_refusal(&error) => {
-                    tracing::debug!("a train was refused ({error}): frames go out one by one");
-                    self.trains = None;
+                    self.give_trains_up(&error);
                     break;
                 }
                 Some(Ok(())) => Fate::Sent,
@@ -248,11 +245,27 @@ impl TxQueue {
         self.send_each(at..self.queue.len(), down);
     }
 
+    /// Asks peers of what was just sent whether more of it may go as trains.
+    #[inline]
+    fn ask_for_trains(&mut self) {
+        if let Some(trains) = &mut self.trains
+            && let Err(error) = trains.send_probes()
+        {
+            self.give_trains_up(&error);
+        }
+    }
+
+    #[cold]
+    fn give_trains_up(&mut self, refusal: &io::Error) {
+        tracing::debug!("a train was refused ({refusal}): frames go out one by one");
+        self.trains = None;
+    }
+
     /// Takes in a piece of a train that is no frame.
     #[cold]
     pub fn on_probe(&mut self, header: &train::Header, payload: &[u8]) {
         if let Some(trains) = &mut self.trains {
-            trains.on_probe(header, payload, clock::monotonic());
+            trains.on_probe(header, payload);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::process::Command;
 
 use sidelane_nic::Nic;
+use sidelane_nic::encap::train;
+use sidelane_nic::time::Duration;
 use sidelane_nic::uring::Uring;
 
 use crate::namespace::{bridged, veth};
@@ -130,11 +132,50 @@ pub fn who_comes_after_one_that_read_trains_is_asked_anew() {
     until("no more trains come", || {
         (0..32).for_each(|_| assert!(commit(&mut a, to_b, &[1; 1_000]), "no slot"));
         a.flush();
+        // The last answers of the one that is gone.
+        a.rx_burst(64, |frame, _| panic!("{frame:?} from nobody"));
         b.rx_burst(64, |_, _| ()) > 0
     });
     while b.rx_burst(64, |_, _| ()) > 0 {}
     pieces(&wire);
     assert_eq!(exchange_bursts(&mut a, &mut b, 100, &wire), 0);
+}
+
+pub fn an_answer_that_lay_unread_while_its_peer_went_is_too_old() {
+    veth("vA", "vB");
+    if !turn_offloads_off(&["vA", "vB"]) {
+        return println!("skipped: wants ethtool");
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let wire = RawSocket::listening_on("vA");
+    let to_b = a.link(b.caps().addr).unwrap();
+    let burst = |a: &mut Uring| {
+        (0..32).for_each(|_| assert!(commit(a, to_b, &[1; 1_000]), "no slot"));
+        a.flush();
+    };
+    let answers = || std::iter::from_fn(|| wire.receive()).filter(|frame| is_answer(frame)).count();
+    burst(&mut a);
+    until("it has answered", || {
+        b.rx_burst(64, |_, _| ());
+        answers() > 0
+    });
+    drop(b);
+    assert!(turn_offloads_on(&["vB"]));
+    let mut b = open("vB", 1);
+    // For longer than an answer lasts, A sends and does not read.
+    let end = a.now() + Duration::from_millis(120);
+    until("a while has passed", || {
+        burst(&mut a);
+        while b.rx_burst(64, |_, _| ()) > 0 {}
+        a.now() >= end
+    });
+    let wire = RawSocket::listening_on("vB");
+    assert_eq!(exchange_bursts(&mut a, &mut b, 100, &wire), 0);
+}
+
+/// Whether a frame on the wire is a piece of an answer to a probe.
+fn is_answer(frame: &[u8]) -> bool {
+    train::Header::parse(frame).is_ok_and(|(header, _)| header.kind == train::Kind::Answer)
 }
 
 pub fn trains_are_not_merged_again_where_that_is_on() {
