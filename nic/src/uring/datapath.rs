@@ -102,7 +102,9 @@ impl Uring {
             self.set_filter(on);
         }
         if train_frames > 0 {
-            self.pace.on_shown(train_frames, self.has_frame(), clock::monotonic());
+            let (more, now) = (self.has_frame(), clock::monotonic());
+            self.pace.on_shown(train_frames, more, now);
+            self.tx.answer(now);
         }
         shown
     }

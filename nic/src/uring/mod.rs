@@ -8,6 +8,7 @@
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
+mod answers;
 mod datapath;
 mod early;
 mod filter;

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use super::answers::Answers;
 use super::takers::{Takers, Verdict};
 use crate::encap::ether;
 use crate::encap::train::{self, Kind};
@@ -18,6 +19,8 @@ pub struct Trains {
     takers: Takers,
     /// Probes, with their numbers, that go behind what is being flushed; at most one for each [`FRAMES_MIN`] frames of it.
     probes: Vec<(train::Header, u64)>,
+    /// What others have asked us.
+    answers: Answers,
     /// One for the header and one a frame, valid for one call of `send`.
     pieces: Vec<libc::iovec>,
 }
@@ -33,6 +36,7 @@ impl Trains {
             socket,
             takers: Takers::default(),
             probes: Vec::with_capacity(usize::from(frames) / FRAMES_MIN),
+            answers: Answers::new(),
             pieces: Vec::with_capacity(1 + FRAMES_MAX),
         }
     }
@@ -108,22 +112,33 @@ impl Trains {
     pub fn on_probe(&mut self, header: &train::Header, payload: &[u8]) {
         let Some(number) = train::probe_number(payload) else { return };
         match header.kind {
-            Kind::Probe => self.answer(header, number),
+            Kind::Probe => self.answers.owe(*header, number),
             Kind::Answer => self.takers.on_answer((header.src_mac, header.src), Instant::from_nanos(number)),
             Kind::Frame => {}
         }
     }
 
-    fn answer(&self, probe: &train::Header, number: u64) {
-        let back = train::Header {
-            dst_mac: probe.src_mac,
-            src_mac: probe.dst_mac,
-            dst: probe.src,
-            src: probe.dst,
-            kind: Kind::Answer,
-        };
-        // If it does not go, the next probe is answered.
-        let _ = self.send_probe(back, number);
+    /// Answers peers that have asked, so far as it is time to.
+    #[inline]
+    pub fn answer(&mut self, now: Instant) {
+        if !self.answers.is_empty() {
+            self.send_answers(now);
+        }
+    }
+
+    #[cold]
+    fn send_answers(&mut self, now: Instant) {
+        while let Some((probe, number)) = self.answers.next(now) {
+            let back = train::Header {
+                dst_mac: probe.src_mac,
+                src_mac: probe.dst_mac,
+                dst: probe.src,
+                src: probe.dst,
+                kind: Kind::Answer,
+            };
+            // If it does not go, the next probe is answered.
+            let _ = self.send_probe(back, number);
+        }
     }
 
     #[cold]

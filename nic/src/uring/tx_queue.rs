@@ -269,6 +269,14 @@ impl TxQueue {
         }
     }
 
+    /// Answers peers that have asked whether trains get to us. Called after pieces of trains, which theirs are.
+    #[inline]
+    pub fn answer(&mut self, now: Instant) {
+        if let Some(trains) = &mut self.trains {
+            trains.answer(now);
+        }
+    }
+
     /// Takes what has met its fate out of the queue.
     fn settle(&mut self, counters: &mut Counters) {
         let mut clock = None;

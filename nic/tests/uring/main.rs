@@ -55,6 +55,7 @@ inside_a_namespace! {
         peers_that_read_no_trains_get_none
         who_comes_after_one_that_read_trains_is_asked_anew
         an_answer_that_lay_unread_while_its_peer_went_is_too_old
+        a_flood_of_probes_is_answered_at_a_rate_and_honest_peers_beside_it
         trains_are_not_merged_again_where_that_is_on
     }
     order {

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use sidelane_nic::Nic;
-use sidelane_nic::encap::train;
-use sidelane_nic::time::Duration;
+use sidelane_nic::encap::{gso, train};
+use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::uring::Uring;
+use sidelane_nic::{LinkAddr, Nic};
 
 use crate::namespace::{bridged, veth};
 use crate::patience::until;
@@ -173,9 +173,45 @@ pub fn an_answer_that_lay_unread_while_its_peer_went_is_too_old() {
     assert_eq!(exchange_bursts(&mut a, &mut b, 100, &wire), 0);
 }
 
-/// Whether a frame on the wire is a piece of an answer to a probe.
+/// Whether a frame on the wire is the telling piece of an answer to a probe.
 fn is_answer(frame: &[u8]) -> bool {
-    train::Header::parse(frame).is_ok_and(|(header, _)| header.kind == train::Kind::Answer)
+    let parsed = train::Header::parse(frame);
+    parsed.is_ok_and(|(header, payload)| header.kind == train::Kind::Answer && train::probe_number(payload).is_some())
+}
+
+pub fn a_flood_of_probes_is_answered_at_a_rate_and_honest_peers_beside_it() {
+    veth("vA", "vB");
+    if !turn_offloads_off(&["vA", "vB"]) {
+        return println!("skipped: wants ethtool");
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let LinkAddr::Ether { mac: dst_mac, endpoint: dst } = b.caps().addr else { unreachable!("it is on an interface") };
+    let stranger = RawSocket::on("vA");
+    // The second piece of a probe, which looks like a frame of 8 bytes.
+    let throw = |src: u16| {
+        let header = train::Header { dst_mac, src_mac: [6, 0, 0, 0, 0, 1], dst, src, kind: train::Kind::Probe };
+        stranger.send(&[&header.emit(8, 8)[gso::VNET_LEN..], &train::probe(1)[train::PROBE_SEGMENT..]].concat());
+    };
+    let at_most = |begun: Instant, now: Instant| 8 + now.since(begun).as_nanos() / 100_000;
+    let (came, begun) = (RawSocket::listening_on("vA"), b.now());
+    let mut answers = 0;
+    for turn in 0..200u16 {
+        (0..32).for_each(|more| throw(turn * 32 + more));
+        while b.has_unread() {
+            b.rx_burst(32, |frame, _| panic!("{frame:?} from nobody"));
+        }
+        answers += std::iter::from_fn(|| came.receive()).filter(|frame| is_answer(frame)).count() as u64;
+    }
+    assert!(answers > 0 && answers <= at_most(begun, b.now()), "{answers} answers in {:?}", b.now().since(begun));
+    // One that asks all the time has its turn, no more.
+    let wire = RawSocket::listening_on("vB");
+    let cut: usize = (0..100)
+        .map(|_| {
+            (0..32).for_each(|_| throw(9));
+            exchange_bursts(&mut a, &mut b, 1, &wire)
+        })
+        .sum();
+    assert!(cut > 0, "there were trains");
 }
 
 pub fn trains_are_not_merged_again_where_that_is_on() {
