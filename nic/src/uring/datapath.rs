@@ -3,7 +3,8 @@
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
 use super::takers::Peer;
-use super::tx_queue::{Kind, Lent, LentBefore};
+use super::tx_queue::Kind;
+use super::tx_slot::{Lent, LentBefore};
 use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};

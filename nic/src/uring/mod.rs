@@ -20,6 +20,7 @@ mod sys;
 mod takers;
 mod trains;
 mod tx_queue;
+mod tx_slot;
 
 use std::cell::Cell;
 use std::task::Waker;

@@ -11,16 +11,17 @@
 #![allow(unsafe_code)] // io_uring submission entries hold raw pointers into our buffers.
 
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
+use super::tx_slot::{Lent, LentBefore};
 use crate::encap::train;
 use crate::time::{Duration, Instant};
-use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, TxSlot, clock, socket};
+use crate::tx_buffers::{Filled, TxBuffers};
+use crate::{Counters, clock, socket};
 
 /// The transmit side of one interface: small frames, and super-packets where there are any.
 pub struct TxQueue {
@@ -49,8 +50,9 @@ struct Lane {
     buffers: TxBuffers,
 }
 
+/// A frame that was committed.
 #[derive(Clone, Copy)]
-struct Queued {
+pub struct Queued {
     kind: Kind,
     frame: Filled,
     fate: Fate,
@@ -66,13 +68,6 @@ enum Fate {
     /// Not taken now, or not tried yet.
     Later,
     Refused,
-}
-
-/// A lent buffer. Dropped without `commit`, it was never taken.
-pub struct Lent<'a> {
-    lease: Lease<'a>,
-    kind: Kind,
-    queue: &'a mut Vec<Queued>,
 }
 
 impl TxQueue {
@@ -324,74 +319,11 @@ impl Lane {
     }
 }
 
-impl Deref for Lent<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.lease.payload
-    }
-}
-
-impl DerefMut for Lent<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.lease.payload
-    }
-}
-
-impl TxSlot for Lent<'_> {
-    /// Puts the frame at the end of the queue.
-    #[inline]
-    fn commit(self) {
-        let frame = self.lease.take();
-        self.queue.push(Queued { kind: self.kind, frame, fate: Fate::Later, since: None, tries: 0 });
-    }
-}
-
-/// A lent buffer for the first part of a super-packet, sent by `commit`.
-pub struct LentBefore<'a> {
-    lent: Lent<'a>,
-    len: usize,
-    tail: &'a [u8],
-    socket: BorrowedFd<'a>,
-    counters: &'a mut Counters,
-}
-
-impl Deref for LentBefore<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.lent[..self.len]
-    }
-}
-
-impl DerefMut for LentBefore<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.lent[..self.len]
-    }
-}
-
-impl TxSlot for LentBefore<'_> {
-    /// Sends the frame; or queues it, tail and all, if the interface does not take it now.
-    #[inline]
-    fn commit(mut self) {
-        let header = self.lent.lease.header;
-        if let Ok(()) = socket::send_parts(self.socket, [header, &self, self.tail]) {
-            self.counters.tx_frames += 1;
-            self.counters.tx_bytes += (self.len + self.tail.len()) as u64;
-            return;
-        }
-        // The error is judged when it comes again, at the next flush.
-        let (len, tail) = (self.len, self.tail);
-        self.lent[len..].copy_from_slice(tail);
-        self.lent.commit();
-    }
-}
-
 impl Queued {
+    pub fn new(kind: Kind, frame: Filled) -> Self {
+        Self { kind, frame, fate: Fate::Later, since: None, tries: 0 }
+    }
+
     /// What becomes of it when the kernel answers `errno`.
     #[cold]
     fn fate_by(&self, errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {
@@ -459,6 +391,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+    use crate::TxSlot;
 
     #[test]
     fn whoever_may_lock_no_memory_is_told_so_and_not_of_what_is_forbidden() {

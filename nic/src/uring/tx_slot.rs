@@ -1,0 +1,82 @@
+//! Buffers on loan: for a frame that is queued when it is complete, and for the front of a super-packet that is sent at once.
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+
+use super::tx_queue::{Kind, Queued};
+use crate::tx_buffers::Lease;
+use crate::{Counters, TxSlot, socket};
+
+/// A lent buffer. Dropped without `commit`, it was never taken.
+pub struct Lent<'a> {
+    pub(super) lease: Lease<'a>,
+    pub(super) kind: Kind,
+    pub(super) queue: &'a mut Vec<Queued>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.lease.payload
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.lease.payload
+    }
+}
+
+impl TxSlot for Lent<'_> {
+    /// Puts the frame at the end of the queue.
+    #[inline]
+    fn commit(self) {
+        let frame = self.lease.take();
+        self.queue.push(Queued::new(self.kind, frame));
+    }
+}
+
+/// A lent buffer for the first part of a super-packet, sent by `commit`.
+pub struct LentBefore<'a> {
+    pub(super) lent: Lent<'a>,
+    pub(super) len: usize,
+    pub(super) tail: &'a [u8],
+    pub(super) socket: BorrowedFd<'a>,
+    pub(super) counters: &'a mut Counters,
+}
+
+impl Deref for LentBefore<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.lent[..self.len]
+    }
+}
+
+impl DerefMut for LentBefore<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.lent[..self.len]
+    }
+}
+
+impl TxSlot for LentBefore<'_> {
+    /// Sends the frame; or queues it, tail and all, if the interface does not take it now.
+    #[inline]
+    fn commit(mut self) {
+        let header = self.lent.lease.header;
+        if let Ok(()) = socket::send_parts(self.socket, [header, &self, self.tail]) {
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += (self.len + self.tail.len()) as u64;
+            return;
+        }
+        // The error is judged when it comes again, at the next flush.
+        let (len, tail) = (self.len, self.tail);
+        self.lent[len..].copy_from_slice(tail);
+        self.lent.commit();
+    }
+}
