@@ -151,6 +151,41 @@ fn who_finds_no_descriptor_free_is_let_in_when_one_is() {
     assert!(ended("the other process", &mut other, PATIENCE).success());
 }
 
+/// Ends its endpoint, of whose descriptors a process that it has forked has copies.
+#[test]
+#[ignore = "the other side of a test"]
+fn forked() {
+    let (mut nic, link) = child();
+    send(&mut nic, link, b"here");
+    // SAFETY: plain calls; the new process only waits.
+    let wait_for_the_parent_s_end = || unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::pause();
+    };
+    // SAFETY: as above.
+    if unsafe { libc::fork() } == 0 {
+        wait_for_the_parent_s_end();
+    }
+    drop(nic);
+    wait_for_the_parent_s_end();
+}
+
+#[test]
+fn an_endpoint_ends_although_a_process_forked_from_its_own_lives_on() {
+    let domain = domain("forked");
+    let (mut nic, link) = parent(&domain);
+    let mut other = spawn("forked", &domain);
+    assert_eq!(receive(&mut nic, link).unwrap(), b"here");
+    assert_eq!(receive(&mut nic, link), None);
+    assert!(other.try_wait().unwrap().is_none(), "it has not waited");
+    // Who dials it again hears that nobody is there, again and again.
+    nic.unlink(link);
+    let again = nic.link(LinkAddr::Shm { endpoint: CHILD }).unwrap();
+    assert!(!try_send(&mut nic, again, b"anybody?"));
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
 /// As `ulimit -n` does.
 fn limit_descriptors(count: u64) {
     let limit = libc::rlimit { rlim_cur: count, rlim_max: count };

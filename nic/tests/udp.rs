@@ -8,6 +8,7 @@ mod polls;
 use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use sidelane_nic::conformance::{self, Setup};
 use sidelane_nic::time::Duration;
@@ -47,6 +48,13 @@ fn addr_of(nic: &Udp) -> SocketAddr {
 
 fn open() -> Udp {
     Udp::open(&Config::new("127.0.0.1:0".parse().unwrap())).unwrap()
+}
+
+/// An address that nobody has, or had before: a process that another test starts keeps a copy of ours until its exec.
+fn unused() -> SocketAddr {
+    static CALLS: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, CALLS.fetch_add(1, Ordering::Relaxed), high, low], 4_000))
 }
 
 fn link(from: &mut Udp, to: &Udp) -> Link {
@@ -273,7 +281,7 @@ fn bursts_of_all_shapes_arrive_whole_and_in_order() {
 #[test]
 fn refusals_are_counted_and_a_late_peer_is_reached() {
     let mut a = open();
-    let late = addr_of(&open());
+    let late = unused();
     let to_late = link_at(&mut a, late);
     for number in 0..20u8 {
         send(&mut a, to_late, &[number]);
@@ -291,7 +299,7 @@ fn refusals_are_counted_and_a_late_peer_is_reached() {
 #[test]
 fn a_refusal_that_comes_while_it_sleeps_is_counted() {
     let mut a = open();
-    let nobody = addr_of(&open());
+    let nobody = unused();
     let to_nobody = link_at(&mut a, nobody);
     for refused in 1..=5 {
         // On the loopback a refusal has come when the call returns, and wakes whoever would sleep.
@@ -306,7 +314,7 @@ fn a_burst_behind_a_refusal_arrives_whole() {
     // One run of equal frames, and several.
     for lengths in [[500; 12], std::array::from_fn(|at| 500 + at)] {
         let mut a = open();
-        let late = addr_of(&open());
+        let late = unused();
         let to_late = link_at(&mut a, late);
         // On the loopback a refusal has come when the call returns.
         for _ in 0..3 {

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::cells::Cells;
 use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair};
-use super::sys;
+use super::sys::{self, Socket};
 use crate::names;
 
 /// What one endpoint tells the other.
@@ -28,7 +28,7 @@ pub(super) struct Shared {
 
 /// A dialler that waits for the answer.
 pub(super) struct Asked {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Socket,
     memory: OwnedFd,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Greeting {
 }
 
 /// Reads a dialler's greeting, once the socket is readable.
-pub(super) fn greeting(socket: &OwnedFd) -> io::Result<Greeting> {
+pub(super) fn greeting(socket: &Socket) -> io::Result<Greeting> {
     let (hello, [memory, bell]) = receive(socket)?;
     let [rx, tx] = map_pair(&memory)?;
     Ok(Greeting {
@@ -73,18 +73,18 @@ pub(super) fn greeting(socket: &OwnedFd) -> io::Result<Greeting> {
 
 impl Greeting {
     /// Answers the dialler.
-    pub(super) fn answer(self, socket: &OwnedFd, own: u16, bell: &OwnedFd) -> io::Result<Shared> {
+    pub(super) fn answer(self, socket: &Socket, own: u16, bell: &OwnedFd) -> io::Result<Shared> {
         sys::send_with_fds(socket, &Hello { endpoint: own }.emit(), &[bell.as_raw_fd()])?;
         Ok(self.shared)
     }
 }
 
 /// Refuses connections with other users' processes: shared memory is shared trust.
-pub(super) fn same_user(socket: &OwnedFd) -> io::Result<()> {
+pub(super) fn same_user(socket: &Socket) -> io::Result<()> {
     if sys::peer_uid(socket)? == names::own_user() { Ok(()) } else { Err(refusal("a process of another user")) }
 }
 
-fn receive<const FDS: usize>(socket: &OwnedFd) -> io::Result<(Hello, [OwnedFd; FDS])> {
+fn receive<const FDS: usize>(socket: &Socket) -> io::Result<(Hello, [OwnedFd; FDS])> {
     let mut bytes = [0; HELLO_LEN + 1];
     let (len, fds) = sys::recv_with_fds(socket, &mut bytes)?;
     let hello = Hello::parse(&bytes[..len]).ok_or_else(|| refusal("no greeting of this version"))?;

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::thread;
 
 use super::datapath::{PEERS_MAX, ShmNic};
 use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, PAIR_BYTES, RING_BYTES};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
-use super::sys;
+use super::sys::{self, Socket};
 use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr, memfd, names};
 
@@ -100,14 +99,14 @@ pub(super) fn socket_name(domain: &str, endpoint: u16) -> String {
 }
 
 /// `None`: somebody has it.
-fn claim(domain: &str, endpoint: u16) -> Result<Option<OwnedFd>, OpenError> {
+fn claim(domain: &str, endpoint: u16) -> Result<Option<Socket>, OpenError> {
     match sys::listen(&socket_name(domain, endpoint)) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
         listener => listener.map(Some).map_err(|error| OpenError::System("listen on an abstract socket", error)),
     }
 }
 
-fn claim_free(domain: &str) -> Result<(u16, OwnedFd), OpenError> {
+fn claim_free(domain: &str) -> Result<(u16, Socket), OpenError> {
     for endpoint in 0..=u16::MAX {
         if let Some(listener) = claim(domain, endpoint)? {
             return Ok((endpoint, listener));

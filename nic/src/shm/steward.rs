@@ -30,7 +30,7 @@ use super::doorbell;
 use super::handshake::{self, Asked, Shared};
 use super::mapping::Bell;
 use super::open::socket_name;
-use super::sys;
+use super::sys::{self, Socket};
 use crate::event::Event;
 
 /// What the datapath wants.
@@ -70,7 +70,7 @@ pub(super) struct Line {
 pub(super) struct Steward {
     domain: String,
     own: u16,
-    listener: OwnedFd,
+    listener: Socket,
     bell: Bell,
     bell_memory: OwnedFd,
     commands: mpsc::Receiver<Command>,
@@ -85,7 +85,7 @@ pub(super) struct Steward {
     /// Nobody can be let in: milliseconds until it is tried again.
     full: Option<i32>,
     /// Accepted, and the greeting is not there yet.
-    callers: Vec<OwnedFd>,
+    callers: Vec<Socket>,
     calls: HashMap<u16, Call>,
     connected: HashMap<u16, Connection>,
     connections: u64,
@@ -101,7 +101,7 @@ enum Call {
 
 struct Connection {
     number: u64,
-    socket: OwnedFd,
+    socket: Socket,
 }
 
 impl Line {
@@ -123,7 +123,7 @@ impl Line {
 impl Steward {
     pub(super) fn new(
         (domain, own): (String, u16),
-        listener: OwnedFd,
+        listener: Socket,
         (bell, bell_memory): (Bell, OwnedFd),
         peers_max: usize,
     ) -> std::io::Result<(Self, Line)> {
@@ -235,7 +235,7 @@ impl Steward {
 
     /// A connected peer has nothing to say: whatever is heard is the end.
     fn hear_connected(&mut self, ready: &HashSet<RawFd>) {
-        let heard = |socket: &OwnedFd| ready.contains(&socket.as_raw_fd());
+        let heard = |socket: &Socket| ready.contains(&socket.as_raw_fd());
         let ended: Vec<u16> =
             self.connected.iter().filter(|(_, peer)| heard(&peer.socket)).map(|(&endpoint, _)| endpoint).collect();
         for endpoint in ended {
@@ -269,7 +269,7 @@ impl Steward {
         }
     }
 
-    fn hear_caller(&mut self, socket: OwnedFd) {
+    fn hear_caller(&mut self, socket: Socket) {
         let Ok(greeting) = handshake::greeting(&socket) else { return };
         let peer = greeting.endpoint;
         let ours_stands = self.own < peer && matches!(self.calls.get(&peer), Some(Call::Asked(_)));
@@ -328,7 +328,7 @@ impl Steward {
         }
     }
 
-    fn connect(&mut self, endpoint: u16, socket: OwnedFd, shared: Shared) {
+    fn connect(&mut self, endpoint: u16, socket: Socket, shared: Shared) {
         // Only one process can have the endpoint's name: an older connection is one with its predecessor.
         self.disconnect(endpoint);
         self.calls.remove(&endpoint);

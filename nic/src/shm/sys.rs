@@ -92,8 +92,25 @@ pub(super) fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
+/// A socket that ends when this is dropped. A process that was forked from ours has copies of all of them, if only until its
+/// exec: were they merely closed, the other side would not hear of it.
+pub(super) struct Socket(pub(super) OwnedFd);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: a plain call. It fails only where there is no connection to end.
+        unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
 /// A socket that listens at an abstract name, which vanishes with the last process that has it open.
-pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
+pub(super) fn listen(name: &str) -> io::Result<Socket> {
     let socket = socket()?;
     let (addr, len) = abstract_addr(name)?;
     // SAFETY: `addr` is a sockaddr_un of `len` meaningful bytes and outlives the calls.
@@ -105,7 +122,7 @@ pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// A connection to whoever listens at an abstract name. Never waits: a listener that is absent or busy is an error.
-pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
+pub(super) fn connect(name: &str) -> io::Result<Socket> {
     let socket = socket()?;
     let (addr, len) = abstract_addr(name)?;
     // SAFETY: as in `listen`.
@@ -115,12 +132,12 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
 
 /// The next connection to `listener`; `None` when there is none. An error leaves it in the queue: there is no descriptor
 /// for it, or no memory.
-pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+pub(super) fn accept(listener: &Socket) -> io::Result<Option<Socket>> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     loop {
         // SAFETY: a plain call; null asks for no address.
         match owned(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) }) {
-            Ok(socket) => return Ok(Some(socket)),
+            Ok(socket) => return Ok(Some(Socket(socket))),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN) => return Ok(None),
                 // A signal, or a caller that has hung up: the next one may be there.
@@ -132,7 +149,7 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 }
 
 /// The effective user of the process at the other end of a connection, as the kernel noted it.
-pub(super) fn peer_uid(socket: &OwnedFd) -> io::Result<u32> {
+pub(super) fn peer_uid(socket: &Socket) -> io::Result<u32> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = mem::size_of_val(&cred) as libc::socklen_t;
     let cred_ptr: *mut libc::ucred = &mut cred;
@@ -144,7 +161,7 @@ pub(super) fn peer_uid(socket: &OwnedFd) -> io::Result<u32> {
 }
 
 /// Sends all of `bytes` with descriptors beside them, or fails: never waits, and a message this small is never cut.
-pub(super) fn send_with_fds(socket: &OwnedFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
+pub(super) fn send_with_fds(socket: &Socket, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
     let mut control = Control::new();
     let data = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut message = control.message(&data);
@@ -169,7 +186,7 @@ pub(super) fn send_with_fds(socket: &OwnedFd, bytes: &[u8], fds: &[RawFd]) -> io
 
 /// Receives what is there, up to the length of `bytes`, and the descriptors that came beside it. Never waits.
 /// Zero bytes: the other end is closed. An error too when there was no room for all of the descriptors.
-pub(super) fn recv_with_fds(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub(super) fn recv_with_fds(socket: &Socket, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control::new();
     let data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = control.message(&data);
@@ -237,10 +254,10 @@ impl Control {
     }
 }
 
-fn socket() -> io::Result<OwnedFd> {
+fn socket() -> io::Result<Socket> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: a plain call.
-    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map(Socket)
 }
 
 /// unix(7): an abstract name starts with a zero byte and is as long as the address says.

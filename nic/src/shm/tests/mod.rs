@@ -180,6 +180,16 @@ fn domain(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
+/// A number that another endpoint had is free as soon as no process that another test starts has a copy of it, until its exec.
+fn join(domain: &str, endpoint: u16) -> ShmNic {
+    let mut joined = None;
+    until("a number is free", || match ShmNic::open(domain, Some(endpoint)) {
+        Err(OpenError::EndpointTaken { .. }) => false,
+        opened => joined.replace(opened.unwrap()).is_none(),
+    });
+    joined.unwrap()
+}
+
 fn commit(nic: &mut ShmNic, link: Link, byte: u8) -> bool {
     let Some(mut slot) = nic.tx_slot(link, 1) else { return false };
     slot[0] = byte;
@@ -221,7 +231,7 @@ fn until_gone(nic: &mut ShmNic, link: Link) {
 #[test]
 fn the_first_frame_of_an_empty_ring_is_shown_before_others_are_looked_for() {
     let domain = domain("first");
-    let (mut a, mut b) = (ShmNic::open(&domain, Some(3)).unwrap(), ShmNic::open(&domain, Some(4)).unwrap());
+    let (mut a, mut b) = (join(&domain, 3), join(&domain, 4));
     let to_b = a.link(b.caps().addr).unwrap();
     send(&mut a, to_b, 0);
     assert_eq!(receive(&mut b).0, 0);
@@ -237,8 +247,8 @@ fn the_first_frame_of_an_empty_ring_is_shown_before_others_are_looked_for() {
 fn two_that_dial_each_other_at_once_get_one_connection() {
     let domain = domain("both");
     for round in 0..200 {
-        let mut a = ShmNic::open(&domain, Some(3)).unwrap();
-        let mut b = ShmNic::open(&domain, Some(4)).unwrap();
+        let mut a = join(&domain, 3);
+        let mut b = join(&domain, 4);
         let (to_b, to_a) = (a.link(b.caps().addr).unwrap(), b.link(a.caps().addr).unwrap());
         std::thread::scope(|scope| {
             scope.spawn(|| (0..10).for_each(|n| send(&mut a, to_b, n ^ round)));
@@ -255,8 +265,8 @@ fn two_that_dial_each_other_at_once_get_one_connection() {
 #[test]
 fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_end() {
     let domain = domain("restart");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut a = join(&domain, 1);
+    let mut b = join(&domain, 2);
     let (old, to_a) = (a.link(b.caps().addr).unwrap(), b.link(a.caps().addr).unwrap());
     send(&mut a, old, 1);
     assert_eq!(receive(&mut b).0, 1);
@@ -264,7 +274,7 @@ fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_e
         send(&mut b, to_a, word);
     }
     drop(b);
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut b = join(&domain, 2);
     let to_a = b.link(a.caps().addr).unwrap();
     send(&mut b, to_a, 9);
     // The second life waits for the words of the first, and ends meanwhile.
@@ -279,7 +289,7 @@ fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_e
     waits(&mut a, true);
     assert_eq!([(); 4].map(|()| receive(&mut a).0), [2, 3, 4, 9]);
     until_gone(&mut a, old);
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut b = join(&domain, 2);
     let new = a.link(b.caps().addr).unwrap();
     assert_ne!(old, new);
     a.unlink(old);
@@ -291,12 +301,12 @@ fn a_restarted_peer_is_another_and_the_last_words_of_the_first_come_before_its_e
 #[test]
 fn a_link_that_waits_for_its_peer_comes_up_with_it_and_wakes_its_owner() {
     let domain = domain("early");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut a = join(&domain, 1);
     let link = a.link(LinkAddr::Shm { endpoint: 2 }).unwrap();
     assert!(!commit(&mut a, link, 1));
     let late = std::thread::spawn({
         let domain = domain.clone();
-        move || receive(&mut ShmNic::open(&domain, Some(2)).unwrap())
+        move || receive(&mut join(&domain, 2))
     });
     a.wait(Some(a.now() + Duration::from_millis(10_000))).unwrap();
     send(&mut a, link, 7);
@@ -306,8 +316,8 @@ fn a_link_that_waits_for_its_peer_comes_up_with_it_and_wakes_its_owner() {
 #[test]
 fn a_sender_that_sleeps_before_a_full_ring_wakes_when_there_is_room() {
     let domain = domain("full");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut a = join(&domain, 1);
+    let mut b = join(&domain, 2);
     let link = a.link(b.caps().addr).unwrap();
     send(&mut a, link, 0);
     receive(&mut b);
@@ -332,8 +342,8 @@ fn a_sender_that_sleeps_before_a_full_ring_wakes_when_there_is_room() {
 #[test]
 fn a_sleeper_whose_waker_ended_before_the_system_call_is_woken_by_that_end() {
     let domain = domain("half-woken");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut a = join(&domain, 1);
+    let mut b = join(&domain, 2);
     let link = b.link(a.caps().addr).unwrap();
     send(&mut b, link, 0);
     receive(&mut a);
@@ -358,12 +368,12 @@ fn a_sleeper_whose_waker_ended_before_the_system_call_is_woken_by_that_end() {
 #[test]
 fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
     let domain = domain("names");
-    let mut first = ShmNic::open(&domain, Some(7)).unwrap();
+    let mut first = join(&domain, 7);
     let taken = ShmNic::open(&domain, Some(7)).err().unwrap();
     assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, stranger: None, .. }), "{taken}");
     assert!(taken.to_string().contains("taken by another process"), "{taken}");
     let (user, others) = (names::own_user() + 1, sys::listen(&socket_name(&domain, 9)).unwrap());
-    if std::os::unix::fs::fchown(&others, Some(user), None).is_err() || names::told_by_kernel().is_err() {
+    if std::os::unix::fs::fchown(&others.0, Some(user), None).is_err() || names::told_by_kernel().is_err() {
         println!("skipped whose an endpoint is: wants root, and a kernel with CONFIG_UNIX_DIAG");
     } else {
         let taken = ShmNic::open(&domain, Some(9)).err().unwrap().to_string();
@@ -382,7 +392,7 @@ fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
 fn who_calls_beyond_the_bound_is_let_in_when_another_has_left() {
     let domain = domain("many");
     let mut hub = ShmNic::open_for(&domain, Some(0), 2).unwrap();
-    let mut callers: Vec<_> = (1..=3).map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap()).collect();
+    let mut callers: Vec<_> = (1..=3).map(|endpoint| join(&domain, endpoint)).collect();
     for (n, caller) in callers[..2].iter_mut().enumerate() {
         let link = caller.link(hub.caps().addr).unwrap();
         send(caller, link, n as u8);

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::patience::{PATIENCE, watch};
 use crate::shm::sync::AtomicU32;
+use crate::shm::sys::Socket;
 use crate::shm::wire::Wire;
 
 /// Polls, and never waits, until something is so.
@@ -25,11 +26,11 @@ fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
     for round in 0..3 {
         let (to_nobody, to_peer) = (hub.link(address(9)).unwrap(), hub.link(address(1)).unwrap());
         assert!(matches!(hub.link(address(5)), Err(LinkError::TableFull(2))));
-        let (mut third, refused) = (ShmNic::open(&domain, Some(5)).unwrap(), hub.counters().peers_refused);
+        let (mut third, refused) = (join(&domain, 5), hub.counters().peers_refused);
         third.link(hub.caps().addr).unwrap();
         until("who calls beyond the bound is turned away", || hub.counters().peers_refused > refused);
         drop(third);
-        let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+        let mut peer = join(&domain, 1);
         polled("a connection", &mut hub, 0, |hub| commit(hub, to_peer, round));
         let to_hub = peer.link(hub.caps().addr).unwrap();
         send(&mut peer, to_hub, round);
@@ -48,7 +49,7 @@ fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
         assert!(hub.by_endpoint.is_empty() && hub.peers.iter().all(Option::is_none) && hub.peers.len() <= 3);
     }
     for endpoint in [5, 6] {
-        let mut peer = ShmNic::open(&domain, Some(endpoint)).unwrap();
+        let mut peer = join(&domain, endpoint);
         let to_hub = peer.link(hub.caps().addr).unwrap();
         send(&mut peer, to_hub, 1);
     }
@@ -58,13 +59,13 @@ fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
 #[test]
 fn there_is_no_way_back_to_one_that_has_gone_while_its_words_waited() {
     let domain = domain("back");
-    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
-    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut hub = join(&domain, 0);
+    let mut peer = join(&domain, 1);
     let to_hub = peer.link(hub.caps().addr).unwrap();
     send(&mut peer, to_hub, 1);
     drop(peer);
     polled("an end", &mut hub, 0, |hub| hub.by_endpoint.contains_key(&1) && wire(hub, 1).hung_up);
-    let mut next = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut next = join(&domain, 1);
     let to_hub = next.link(hub.caps().addr).unwrap();
     send(&mut next, to_hub, 2);
     polled("the next life", &mut hub, 0, |hub| !hub.successors.is_empty());
@@ -83,8 +84,8 @@ fn there_is_no_way_back_to_one_that_has_gone_while_its_words_waited() {
 #[test]
 fn room_that_nobody_waits_for_any_more_keeps_nobody_awake() {
     let domain = domain("room");
-    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
-    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut hub = join(&domain, 0);
+    let mut peer = join(&domain, 1);
     let to_peer = hub.link(address(1)).unwrap();
     send(&mut hub, to_peer, 1);
     assert_eq!(receive(&mut peer).0, 1);
@@ -107,13 +108,13 @@ fn room_that_nobody_waits_for_any_more_keeps_nobody_awake() {
 fn who_has_a_place_is_linked_anew_when_all_places_are_taken() {
     let domain = domain("anew");
     let mut hub = ShmNic::open_for(&domain, Some(0), 1).unwrap();
-    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut peer = join(&domain, 1);
     let old = hub.link(address(1)).unwrap();
     send(&mut hub, old, 1);
     assert_eq!(receive(&mut peer).0, 1);
     drop(peer);
     until_gone(&mut hub, old);
-    let mut peer = ShmNic::open(&domain, Some(1)).unwrap();
+    let mut peer = join(&domain, 1);
     let new = hub.link(address(1)).unwrap();
     hub.unlink(old);
     send(&mut hub, new, 2);
@@ -123,9 +124,9 @@ fn who_has_a_place_is_linked_anew_when_all_places_are_taken() {
 #[test]
 fn a_caller_who_is_linked_keeps_the_link_when_it_is_gone() {
     let domain = domain("keeps");
-    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut hub = join(&domain, 0);
     let call = |hub: &mut ShmNic, endpoint| {
-        let mut caller = ShmNic::open(&domain, Some(endpoint)).unwrap();
+        let mut caller = join(&domain, endpoint);
         let to_hub = caller.link(hub.caps().addr).unwrap();
         send(&mut caller, to_hub, 1);
         assert_eq!(receive(hub), (1, caller.caps().addr));
@@ -143,7 +144,7 @@ fn a_caller_who_is_linked_keeps_the_link_when_it_is_gone() {
 #[test]
 fn who_breaks_the_rules_is_hung_up_on_and_begins_anew() {
     let domain = domain("rules");
-    let (mut a, mut b) = (ShmNic::open(&domain, Some(0)).unwrap(), ShmNic::open(&domain, Some(1)).unwrap());
+    let (mut a, mut b) = (join(&domain, 0), join(&domain, 1));
     let mut to_b = a.link(b.caps().addr).unwrap();
     for forgets_first in [false, true] {
         send(&mut a, to_b, 1);
@@ -170,8 +171,8 @@ fn who_breaks_the_rules_is_hung_up_on_and_begins_anew() {
 #[test]
 fn of_several_who_send_without_end_none_is_starved() {
     let domain = domain("turns");
-    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
-    let mut senders = [1, 2].map(|endpoint| ShmNic::open(&domain, Some(endpoint)).unwrap());
+    let mut hub = join(&domain, 0);
+    let mut senders = [1, 2].map(|endpoint| join(&domain, endpoint));
     for sender in &mut senders {
         let to_hub = sender.link(hub.caps().addr).unwrap();
         (0..10).for_each(|byte| send(sender, to_hub, byte));
@@ -191,7 +192,7 @@ fn of_several_who_send_without_end_none_is_starved() {
 #[test]
 fn a_sleep_is_one_unless_there_is_news_and_is_counted() {
     let domain = domain("sleeps");
-    let (mut a, mut b) = (ShmNic::open(&domain, Some(0)).unwrap(), ShmNic::open(&domain, Some(1)).unwrap());
+    let (mut a, mut b) = (join(&domain, 0), join(&domain, 1));
     let to_b = a.link(b.caps().addr).unwrap();
     polled("a connection", &mut a, 0, |a| commit(a, to_b, 1));
     let start = a.now();
@@ -249,7 +250,7 @@ fn what_nobody_uses_any_more_is_not_mapped() {
 #[test]
 fn another_user_is_neither_let_in_nor_called() {
     let domain = domain("users");
-    let _own = ShmNic::open(&domain, Some(0)).unwrap();
+    let _own = join(&domain, 0);
     let bell = sys::sealed_memory(BELL_BYTES).unwrap();
     let [own, other] = [0, 8].map(|endpoint| socket_name(&domain, endpoint));
     let is_let_in = || {
@@ -288,7 +289,7 @@ fn no_descriptor_goes_to_other_programs() {
     let asked = handshake::dial(&name, 1, &bell).unwrap();
     let caller = sys::accept(&listener).unwrap().unwrap();
     let (_, came) = sys::recv_with_fds(&caller, &mut [0; 15]).unwrap();
-    for fd in came.iter().chain([&listener, &bell, &asked.socket, &caller]) {
+    for fd in came.iter().chain([&listener.0, &bell, &asked.socket.0, &caller.0]) {
         // SAFETY: takes numbers, and gives one.
         assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) }, libc::FD_CLOEXEC);
     }
@@ -299,7 +300,7 @@ fn no_descriptor_goes_to_other_programs() {
 fn one_who_does_not_answer_keeps_nobody_else_waiting() {
     const OWN: u16 = 4711;
     let domain = domain("silent");
-    let mut a = ShmNic::open(&domain, Some(OWN)).unwrap();
+    let mut a = join(&domain, OWN);
     let silent = sys::listen(&socket_name(&domain, 8)).unwrap();
     a.link(address(8)).unwrap();
     until("a call", || sys::accept(&silent).unwrap().map(std::mem::forget).is_some());
@@ -309,7 +310,7 @@ fn one_who_does_not_answer_keeps_nobody_else_waiting() {
         read("comm").trim_end() == format!("shm-{OWN}") && read("stat").contains(") S ")
     };
     until("it was tried in vain", || std::fs::read_dir("/proc/self/task").unwrap().flatten().any(sleeps));
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut b = join(&domain, 2);
     send(&mut a, late, 1);
     assert_eq!(receive(&mut b).0, 1);
 }
@@ -318,16 +319,15 @@ fn one_who_does_not_answer_keeps_nobody_else_waiting() {
 #[test]
 fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
     let domain = domain("deaf");
-    let mut a = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut a = join(&domain, 0);
     let link = a.link(address(9)).unwrap();
     let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sys::sealed_memory(len).unwrap());
-    let deaf = UnixStream::from(sys::connect(&socket_name(&domain, 0)).unwrap());
-    deaf.shutdown(std::net::Shutdown::Read).unwrap();
-    let deaf = OwnedFd::from(deaf);
+    let deaf = sys::connect(&socket_name(&domain, 0)).unwrap();
+    UnixStream::from(deaf.0.try_clone().unwrap()).shutdown(std::net::Shutdown::Read).unwrap();
     sys::send_with_fds(&deaf, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
     let is_closed = |error: std::io::Error| matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
     until("it is hung up on", || sys::send_with_fds(&deaf, b" ", &[]).is_err_and(is_closed));
-    let mut peer = ShmNic::open(&domain, Some(9)).unwrap();
+    let mut peer = join(&domain, 9);
     send(&mut a, link, 1);
     assert_eq!(receive(&mut peer).0, 1);
 }
@@ -336,7 +336,7 @@ fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
 #[test]
 fn who_greets_anew_is_in_another_life() {
     let domain = domain("lives");
-    let mut hub = ShmNic::open(&domain, Some(0)).unwrap();
+    let mut hub = join(&domain, 0);
     let bell = sys::sealed_memory(BELL_BYTES).unwrap();
     let call = || {
         let asked = answered(&domain, &bell);
@@ -374,8 +374,8 @@ fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
 #[test]
 fn greetings_that_are_none_harm_nobody() {
     let domain = domain("rude");
-    let mut a = ShmNic::open(&domain, Some(1)).unwrap();
-    let mut b = ShmNic::open(&domain, Some(2)).unwrap();
+    let mut a = join(&domain, 1);
+    let mut b = join(&domain, 2);
     let name = socket_name(&domain, 1);
     let (greeting, own) = (greeting_of(9), greeting_of(1));
     let small = sys::sealed_memory(4096).unwrap();
@@ -433,12 +433,12 @@ fn answered(domain: &str, bell: &OwnedFd) -> handshake::Asked {
     asked
 }
 
-fn wait_for_answer(socket: &OwnedFd) {
+fn wait_for_answer(socket: &Socket) {
     assert_eq!(sys::poll(&[socket.as_raw_fd()], Some(10_000)), [true], "neither let in nor turned away");
 }
 
 /// Whether a caller is answered; false if it is hung up on.
-fn answer(socket: &OwnedFd) -> bool {
+fn answer(socket: &Socket) -> bool {
     wait_for_answer(socket);
     sys::recv_with_fds(socket, &mut [0; 15]).is_ok_and(|(len, fds)| len == 14 && fds.len() == 1)
 }
