@@ -132,9 +132,16 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         _ if interrupted.is_set() => return Ok(interrupted.code()),
         mpis => mpis?,
     };
+    let groups = place.groups(&nics);
+    // The first are opened at once.
+    let later: Vec<NicKind> = groups.iter().skip(1).flatten().copied().collect();
+    match place.rehearse(&later) {
+        _ if interrupted.is_set() => return Ok(interrupted.code()),
+        rehearsed => rehearsed.map_err(|(nic, error)| Failure::Ladder(nic.to_string(), error))?,
+    }
     let mut whole: Option<Report> = None;
     let (mut failure, mut without) = (None, Vec::new());
-    for group in place.groups(&nics) {
+    for group in groups {
         if args.real_frames && !group.iter().all(|nic| place.has(*nic, Regime::RealFrames)) {
             tell!("{}: no frames on a wire here, so no --real-frames", names(&group));
         }

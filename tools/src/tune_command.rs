@@ -172,11 +172,12 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
     let usual = [NicKind::Shm, NicKind::Uring, NicKind::Udp, NicKind::Xdp].map(Some);
     let nics = if args.nic.is_empty() { usual.to_vec() } else { distinct(&args.nic) };
+    let wanted: Vec<NicKind> = nics.iter().copied().flatten().filter(|nic| in_a_lab || !needs_a_lab(*nic)).collect();
+    if !args.nic.is_empty() {
+        place.rehearse(&wanted).map_err(|(nic, error)| Failure::Driver(nic, error))?;
+    }
     let mut drivers = Vec::new();
-    for nic in nics.iter().copied().flatten() {
-        if !in_a_lab && needs_a_lab(nic) {
-            continue;
-        }
+    for nic in wanted {
         match limits(nic, &place, effort, interrupted) {
             Ok(driver) => drivers.push(driver),
             Err(Failure::Driver(nic, LadderError::Sides(error))) if error.is_report() && args.nic.is_empty() => {

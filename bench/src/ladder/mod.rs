@@ -184,6 +184,14 @@ pub fn run_beside(
     Ok(Report::new(plan, &measured, &contended, versions))
 }
 
+/// Whether both sides can open a driver, before anything else is measured that would be in vain.
+pub fn rehearse(nic: NicKind, regime: Regime, pair: &mut Pair) -> Result<(), LadderError> {
+    let pattern = Plan::new(&[nic]).pattern(Kind::PingPong, 8);
+    let path =
+        |end: &End| Path::Nic { layer: Layer::Raw, nic: end.nic(nic), real_frames: regime == Regime::RealFrames };
+    twice(|| pair.rehearse(&pattern, path)).map_err(LadderError::Sides)
+}
+
 impl Measured {
     /// Nothing yet.
     pub fn new(cell: Cell) -> Self {

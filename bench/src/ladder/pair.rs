@@ -107,21 +107,8 @@ impl Pair {
 
     /// Runs one measurement; `path` says what carries it, for a side at this end. Returns what both sides have seen.
     pub fn measure(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(Outcome, Outcome), PairError> {
-        let limit = limit(pattern);
-        let Self { a, b, crowded } = self;
-        b.open(pattern, path(&b.end), *crowded)?;
-        a.open(pattern, path(&a.end), *crowded)?;
-        let (at_b, at_a) = (b.opened(), a.opened());
-        let (Ok(at_b), Ok(at_a)) = (&at_b, &at_a) else {
-            // The one that is open waits for the other: an order that it must refuse brings it back.
-            let open = [(&mut *b, &at_b), (&mut *a, &at_a)].into_iter().find(|(_, at)| at.is_ok());
-            let abandoned = open.map_or(Ok(()), |(side, _)| side.abandon());
-            let first = at_b.err().or(at_a.err()).expect("one of them has failed");
-            return Err(match abandoned {
-                Ok(()) => first,
-                Err(then) => PairError::AndThen { first: Box::new(first), then: Box::new(then) },
-            });
-        };
+        let (at_a, at_b) = self.open(pattern, path)?;
+        let (Self { a, b, .. }, limit) = (self, limit(pattern));
         b.tell(&Order::Go { peer: at_a.clone() })?;
         a.tell(&Order::Go { peer: at_b.clone() })?;
         let (seen_a, seen_b) = (a.done(limit), b.done(limit));
@@ -138,6 +125,33 @@ impl Pair {
             // A side that is dead explains why the other one failed.
             (Err(PairError::Failed(..)), Err(dead)) => Err(dead),
             (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Has both sides open a path and close it again, so that one that cannot be had is known before anything is measured.
+    pub fn rehearse(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(), PairError> {
+        self.open(pattern, path)?;
+        self.b.abandon()?;
+        self.a.abandon()
+    }
+
+    /// Where each side is, once both are open.
+    fn open(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(String, String), PairError> {
+        let Self { a, b, crowded } = self;
+        b.open(pattern, path(&b.end), *crowded)?;
+        a.open(pattern, path(&a.end), *crowded)?;
+        match (b.opened(), a.opened()) {
+            (Ok(at_b), Ok(at_a)) => Ok((at_a, at_b)),
+            (at_b, at_a) => {
+                // The one that is open waits for the other: an order that it must refuse brings it back.
+                let open = [(b, &at_b), (a, &at_a)].into_iter().find(|(_, at)| at.is_ok());
+                let abandoned = open.map_or(Ok(()), |(side, _)| side.abandon());
+                let first = at_b.err().or(at_a.err()).expect("one of them has failed");
+                Err(match abandoned {
+                    Ok(()) => first,
+                    Err(then) => PairError::AndThen { first: Box::new(first), then: Box::new(then) },
+                })
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
-use sidelane_bench::ladder::{End, Host, NicKind, Reach, Regime};
+use sidelane_bench::ladder::{self, End, Host, LadderError, NicKind, Pair, Reach, Regime};
 use sidelane_bench::machine::Machine;
 use sidelane_nic::affinity;
 use sidelane_nic::dpdk;
@@ -72,6 +72,20 @@ impl Place {
             }
         }
         groups
+    }
+
+    /// Opens each of these drivers once and closes it again: what cannot be had is told before minutes are spent on the others.
+    pub fn rehearse(&self, nics: &[NicKind]) -> Result<(), (NicKind, LadderError)> {
+        let regime = Regime::DefaultOffloads;
+        let opens = |nic: NicKind| {
+            // It lives as long as the sides in it.
+            let mut labs = Vec::new();
+            let (a, b) = self.hosts(&[nic], regime, &mut labs).map_err(|error| LadderError::Hosts(regime, error))?;
+            ladder::rehearse(nic, regime, &mut Pair::spawn(a, b).map_err(LadderError::Sides)?)
+        };
+        // `mem` is within one side.
+        let each = nics.iter().filter(|nic| **nic != NicKind::Mem);
+        each.copied().try_for_each(|nic| opens(nic).map_err(|error| (nic, error)))
     }
 
     /// The two places for `regime`, A first, with all of `nics`, a group. What they need is kept in `labs`, to be held until the sides have ended.

@@ -213,6 +213,25 @@ fn an_interrupted_ladder_over_vhost_leaves_no_socket() {
 }
 
 #[test]
+fn a_driver_that_cannot_be_had_is_told_before_others_are_measured() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
+    let ladder = ["ladder", "--quick", "--rungs", "raw", "--nic", "udp,vhost"];
+    let tune = ["tune", "--quick", "--ranks", "0", "--output", "-", "--nic", "shm,vhost"];
+    for asked in [&ladder[..], &tune] {
+        // No socket can be made for it.
+        let output = stage.sidelane(asked).env("TMPDIR", "/nonexistent").output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.starts_with("error: vhost: side B: "), "something comes first: {errors}");
+        assert_eq!(output.stdout, b"");
+        stage.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_killed_side_ends_the_ladder_with_an_error() {
     for_each_user(|stage| {
         let (mut tool, errors) = start_long(stage);
