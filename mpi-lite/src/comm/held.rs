@@ -34,6 +34,12 @@ impl Held<'_> {
         self.state.as_mut().expect(HELD)
     }
 
+    /// Whether no other thread's call waits.
+    pub(super) fn waits_alone(&mut self) -> bool {
+        let Self { state, watcher, .. } = self;
+        state.as_mut().expect(HELD).lookout.has_nobody_but(watcher)
+    }
+
     /// After a turn of one of several threads: who has waited for long sleeps until there is news, or another thread's call.
     fn let_others_in(&mut self, sleeper: &Sleeper, moved: bool, idle: &mut Idle) {
         let Self { state, watcher, .. } = self;

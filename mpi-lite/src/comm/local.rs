@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult, Weak};
 
-use crate::adi::{self, Config, Device, Process};
+use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
 use crate::giving_way::Turnless;
 
@@ -232,11 +232,14 @@ impl Local {
         &self.abort
     }
 
-    /// The device, for who ends the job. What is called afterwards finds nobody.
+    /// The device, for who ends the job, as soon as no other thread waits in a call, whose memory it may have. What is called
+    /// afterwards finds nobody.
     pub(super) fn take_device(&self) -> Device {
         let alone = vec![Process::here("", &[])];
         let nobody = Device::open(0, alone, Vec::new(), &Config::default()).expect("a process reaches itself");
-        let mut state = self.lock();
+        let mut held = self.hold();
+        held.wait_until(|held| held.waits_alone().then_some(()));
+        let state = held.state();
         // What a program has given up and not ended has lent its memory to the device, which goes on.
         if !state.runs.is_empty() {
             std::mem::forget(std::mem::take(&mut state.runs));

@@ -2,9 +2,11 @@
 //! Calls that are begun again and again (MPI-4.1 3.9, 4.2 and 6.13). Unsafe, since their memory is lent for all times that they are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::datatype::Datatype;
 
+use super::local::Local;
 use super::partitioned::Partitioned;
 use super::pending::{Memory, Pending};
 use super::point::Mode;
@@ -154,9 +156,9 @@ impl Persistent {
     }
 
     /// Waits for one of them: which, and how it ended. `None` when all are inactive. Of this and the next five calls an error is in its
-    /// status, and the error handler of the first that has one is told.
+    /// status, and the error handler of the first that has one is told. All are one process's, or the call panics.
     pub fn wait_any(all: &mut [PersistentRef<'_>]) -> Option<(usize, Status)> {
-        let local = all.first()?.0.comm.local().clone();
+        let local = process_of(all)?;
         let over = local.wait_any_of(all, |each| &mut each.0.active);
         tell_of(all, over);
         over
@@ -164,7 +166,7 @@ impl Persistent {
 
     /// Waits for at least one of them; `None` when all are inactive.
     pub fn wait_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
-        let local = all.first()?.0.comm.local().clone();
+        let local = process_of(all)?;
         let over = local.wait_some_of(all, |each| &mut each.0.active);
         tell_of(all, over.iter().flatten().copied());
         over
@@ -172,8 +174,7 @@ impl Persistent {
 
     /// One that is over: `None` if none is, `Some(None)` when all are inactive.
     pub fn test_any(all: &mut [PersistentRef<'_>]) -> Option<Option<(usize, Status)>> {
-        let Some(first) = all.first() else { return Some(None) };
-        let local = first.0.comm.local().clone();
+        let Some(local) = process_of(all) else { return Some(None) };
         let over = local.test_any_of(all, |each| &mut each.0.active);
         tell_of(all, over.flatten());
         over
@@ -181,7 +182,7 @@ impl Persistent {
 
     /// Those that are over, none or several. `None` when all are inactive.
     pub fn test_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
-        let local = all.first()?.0.comm.local().clone();
+        let local = process_of(all)?;
         let over = local.test_some_of(all, |each| &mut each.0.active);
         tell_of(all, over.iter().flatten().copied());
         over
@@ -189,8 +190,7 @@ impl Persistent {
 
     /// How all ended, if all have; else nothing has changed.
     pub fn test_all(all: &mut [PersistentRef<'_>]) -> Option<Vec<Status>> {
-        let Some(first) = all.first() else { return Some(Vec::new()) };
-        let local = first.0.comm.local().clone();
+        let Some(local) = process_of(all) else { return Some(Vec::new()) };
         let over = local.test_all_of(all, |each| &mut each.0.active);
         tell_of(all, over.iter().flatten().copied().enumerate());
         over
@@ -224,6 +224,20 @@ impl PersistentRef<'_> {
     pub const fn again(&mut self) -> PersistentRef<'_> {
         PersistentRef(self.0)
     }
+}
+
+/// Whose they are, if there are any.
+///
+/// # Panics
+///
+/// Where they are not all of one process, as among the threads of a test: nothing of any has changed.
+fn process_of(all: &[PersistentRef<'_>]) -> Option<Arc<Local>> {
+    let local = all.first()?.0.comm.local();
+    assert!(
+        all.iter().all(|each| Arc::ptr_eq(each.0.comm.local(), local)),
+        "calls of several processes are waited for at once"
+    );
+    Some(Arc::clone(local))
 }
 
 /// Runs the error handler of the first of these that has failed.

@@ -108,6 +108,11 @@ impl Lookout {
         self.looked == self.waiting
     }
 
+    /// Whether nobody waits, or only this one.
+    pub fn has_nobody_but(&self, watcher: &Watcher) -> bool {
+        self.waiting == u32::from(watcher.news.is_some())
+    }
+
     /// Somebody waits no longer. What it has done since may be what others wait for.
     pub fn leave(&mut self, watcher: &Watcher) {
         if watcher.news.is_some() {

@@ -19,7 +19,8 @@ pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
 }
 
 /// As [`run`], in all ranks of the job: several threads of a process may call at the same time (`MPI_THREAD_MULTIPLE`, MPI-4.1
-/// 11.6.2). They end their calls before `main` returns. Of those that wait for long one sleeps, and another one's call wakes it.
+/// 11.6.2). They end their calls before `main` returns: calls that still wait then are waited for, and what else is begun and not
+/// waited for ends the process ([`std::process::abort`]) where it is asked about. Of those that wait for long one sleeps, and another one's call wakes it.
 pub fn run_with_threads<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
     run_as(true, main)
 }

@@ -1,7 +1,7 @@
 //! What a message does, one behaviour a test.
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
-use crate::adi::{Config, Counters, Envelope, Error, Idle, Mode, Pattern};
+use crate::adi::{Config, Counters, Envelope, Error, Idle, Mode, Pattern, Request};
 use sidelane_nic::LinkAddr;
 use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
@@ -429,6 +429,32 @@ fn credit_that_came_with_an_announcement_is_given_back_however_that_ends() {
             let send = job.send(0, 1, 3, &[]);
             assert!(job.devices[0].is_complete(send), "all of the credit is there");
         }
+    }
+}
+
+/// MPI-5.0 3.5: a short message might find room where a longer one before it found none.
+#[test]
+fn no_message_overtakes_another_for_which_there_was_no_room() {
+    let mut job = Job::pair(&Config { credit: 64 << 10, ..small_limits() });
+    let first = job.send(0, 1, 3, b"they meet");
+    job.steps(20);
+    job.finish(0, first);
+    let receive = job.recv(1, None, None, 300);
+    job.finish_recv(1, receive);
+    let (mut sent, mut waiting) = (Vec::new(), 0);
+    while waiting < 3 {
+        let request = job.send(0, 1, 3, &bytes(sent.len() as u32, 290));
+        waiting += u32::from(request != Request::SENT);
+        sent.push((request, 290));
+    }
+    for _ in 0..4 {
+        sent.push((job.send(0, 1, 3, &bytes(sent.len() as u32, 5)), 5));
+    }
+    job.steps(100);
+    for (number, (request, len)) in (0..).zip(sent) {
+        let receive = job.recv(1, None, None, 300);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(number, len));
+        job.finish(0, request);
     }
 }
 

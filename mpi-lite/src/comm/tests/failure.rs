@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use sidelane_nic::time::Duration;
 
 use super::*;
+use crate::datatype::Predefined;
 use crate::op::Op;
 
 /// Runs `each` as every rank but the last, which leaves when all have spoken to it.
@@ -59,6 +60,20 @@ fn survivors_shrink_and_go_on() {
         // Neither id is used again.
         drop((comm, smaller));
         assert_eq!(again.dup().unwrap().barrier(), Ok(()));
+    });
+}
+
+#[test]
+fn partitions_that_are_not_ready_are_not_waited_for_when_nobody_is_there_to_have_them() {
+    job_without_the_last(2, |comm| {
+        assert_eq!(comm.recv(&mut [0u8], 1, 0).map(drop), Err(ErrorClass::ProcFailed));
+        let mut data = [0u32; 2];
+        // SAFETY: it outlives the message.
+        let made = unsafe { comm.psend_init(data.as_mut_ptr().cast(), 2, 1, &Predefined::Uint32.into(), 1.into(), 3) };
+        let (mut message, parts) = made.unwrap();
+        message.start().unwrap();
+        parts.ready(0).unwrap();
+        assert_eq!(message.wait().map(drop), Err(ErrorClass::ProcFailed));
     });
 }
 

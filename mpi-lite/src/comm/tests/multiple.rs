@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::comm::sleeper::Watcher;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 use crate::rma::{Lent, Target, Window};
@@ -62,15 +63,39 @@ fn threads_keep_what_they_hang_on_a_communicator() {
 }
 
 #[test]
-fn who_waits_among_threads_notices_who_has_left() {
-    let soon = Config::default().noticing_silence(sidelane_nic::time::Duration::from_millis(100));
-    in_threads(2, &soon, true, |comm| {
-        if comm.rank() == 1 {
-            // Without a word: there is no connection that could end.
-            return comm.into_device().close(sidelane_nic::time::Duration::from_millis(100));
+fn the_end_of_a_job_waits_for_calls_of_other_threads() {
+    in_threads(2, &Config::default(), true, |comm| {
+        if comm.rank() == 0 {
+            comm.recv(&mut [0u8], 1, 1).unwrap();
+            return comm.send(&[7u8; 100_000], 1, 0).unwrap();
         }
-        assert_eq!(comm.recv(&mut [0u8], 1, 0).map(drop), Err(ErrorClass::ProcFailed));
+        let there = comm.clone();
+        let other = std::thread::spawn(move || {
+            let mut room = vec![0u8; 100_000];
+            there.recv(&mut room, 0, 0).map(|_| room)
+        });
+        while comm.local().lock().lookout.has_nobody_but(&Watcher::default()) {
+            std::thread::yield_now();
+        }
+        comm.send(&[1u8], 0, 1).unwrap();
+        let mut device = comm.into_device();
+        assert_eq!(other.join().unwrap(), Ok(vec![7; 100_000]));
+        device.close(sidelane_nic::time::Duration::from_millis(2_000));
     });
+}
+
+#[test]
+fn who_waits_notices_who_has_left_alone_and_among_threads() {
+    let soon = Config::default().noticing_silence(sidelane_nic::time::Duration::from_millis(100));
+    for threads in [false, true] {
+        in_threads(2, &soon, threads, |comm| {
+            if comm.rank() == 1 {
+                // Without a word: there is no connection that could end.
+                return comm.into_device().close(sidelane_nic::time::Duration::from_millis(100));
+            }
+            assert_eq!(comm.recv(&mut [0u8], 1, 0).map(drop), Err(ErrorClass::ProcFailed));
+        });
+    }
 }
 
 /// Rounds of each kind of call.

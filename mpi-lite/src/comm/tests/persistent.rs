@@ -1,6 +1,9 @@
 //! Messages that are begun again and again.
 #![allow(unsafe_code)] // Raw calls, on memory that the tests own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
 use super::*;
 use crate::datatype::{Datatype, Predefined};
 
@@ -115,5 +118,34 @@ fn a_call_that_is_over_when_it_is_begun_is_not_cancelled_either() {
         barrier.start().unwrap();
         assert_eq!(barrier.cancel(), Err(ErrorClass::Request));
         barrier.wait().unwrap();
+    });
+}
+
+#[test]
+fn calls_of_several_processes_are_not_waited_for_at_once() {
+    let handed_over = Mutex::new(None);
+    in_threads(2, &Config::default(), false, |comm| {
+        if comm.rank() == 1 {
+            let mut receive = comm.recv_init(vec![0u8; 64], 0, 3);
+            receive.start().unwrap();
+            *handed_over.lock().unwrap() = Some(receive);
+            comm.barrier().unwrap();
+            comm.barrier().unwrap();
+            let mut receive = handed_over.lock().unwrap().take().unwrap();
+            assert_eq!(receive.room(), Err(ErrorClass::Request), "it is under way");
+            comm.recv(&mut [0u8], 0, 9).unwrap();
+            receive.wait().unwrap();
+            assert_eq!(receive.room().unwrap(), [9; 64]);
+        } else {
+            comm.barrier().unwrap();
+            let mut foreign = handed_over.lock().unwrap().take().unwrap();
+            let mut own = comm.recv_init(vec![0u8; 64], 1, 3);
+            let both = AssertUnwindSafe(|| Persistent::wait_any(&mut [own.request(), foreign.request()]));
+            assert!(catch_unwind(both).is_err());
+            *handed_over.lock().unwrap() = Some(foreign);
+            comm.barrier().unwrap();
+            comm.send(&[9u8; 64], 1, 3).unwrap();
+            comm.send(&[9u8], 1, 9).unwrap();
+        }
     });
 }

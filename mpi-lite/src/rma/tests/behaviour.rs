@@ -303,13 +303,14 @@ fn a_duplicate_of_a_communicator_has_windows() {
 
 /// Long ones too, which the target asks for late.
 #[test]
-fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
+fn after_a_local_flush_what_was_lent_is_the_callers_again() {
     const ROUNDS: u64 = 20;
-    for words in [1, 100, 20_000] {
+    for (words, of_all) in [1, 100, 20_000].into_iter().flat_map(|words| [(words, true), (words, false)]) {
         job(3, &Config::default(), |device, members| {
             let (own, mut kept) = (members.rank, vec![0; words]);
             let w = window(device, members, Flavor::Create, &mut kept);
-            assert_eq!(w.flush_local_all(device), Err(RmaError::Sync), "outside of an epoch");
+            let outside = [w.flush_local_all(device), w.flush_local(device, 1)];
+            assert_eq!(outside, [Err(RmaError::Sync); 2], "outside of an epoch");
             w.lock_all(device).unwrap();
             if own == 0 {
                 let (mut lent, datatype) = (vec![0; words], &word());
@@ -317,12 +318,16 @@ fn after_a_local_flush_of_all_what_was_lent_is_the_callers_again() {
                     lent.fill(round);
                     for rank in [1, 2] {
                         let from = Lent { address: lent.as_ptr().cast(), count: words, datatype };
-                        // SAFETY: it is written again after `flush_local_all` only.
+                        // SAFETY: it is written again after a local flush only.
                         unsafe {
                             w.put(device, from, Target { rank, displacement: 0, count: words, datatype }).unwrap()
                         };
                     }
-                    w.flush_local_all(device).unwrap();
+                    if of_all {
+                        w.flush_local_all(device).unwrap();
+                    } else {
+                        [1, 2].into_iter().for_each(|rank| w.flush_local(device, rank).unwrap());
+                    }
                 }
                 lent.fill(u64::MAX);
             }

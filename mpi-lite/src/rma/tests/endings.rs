@@ -1,7 +1,7 @@
 //! Windows of which a member is gone, has ended alone or was never made.
 #![allow(unsafe_code)] // Operations are lent what lives until they are over.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sidelane_nic::share::Shared;
 
@@ -226,11 +226,39 @@ fn ranks_of_one_host_that_want_more_together_than_the_machine_has_get_none() {
     });
 }
 
+#[test]
+fn an_exposure_is_over_when_all_origins_are_and_asking_waits_for_none() {
+    job(3, &Config::default(), |device, members| {
+        let w = Window::allocate(device, members.clone(), 8, 1).unwrap();
+        if members.rank == 0 {
+            w.post(device, &[1, 2]).unwrap();
+            hear(device, &members, 1, 5);
+            for _ in 0..100 {
+                assert_eq!(w.test_exposed(device), Ok(false), "one of two is over");
+            }
+            say(device, &members, 2, 5);
+            while !w.test_exposed(device).unwrap() {
+                std::thread::yield_now();
+            }
+        } else {
+            w.start(device, &[0]).unwrap();
+            if members.rank == 2 {
+                hear(device, &members, 0, 5);
+            }
+            w.complete(device).unwrap();
+            if members.rank == 1 {
+                say(device, &members, 0, 5);
+            }
+        }
+        w.free(device).unwrap();
+    });
+}
+
 /// What is got of it leaves when its origin takes it.
 #[test]
 fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
     const LEN: usize = 1 << 20;
-    let heard = AtomicU64::new(0);
+    let (heard, detaches) = (AtomicU64::new(0), AtomicBool::new(false));
     job(2, &Config::default(), |device, members| {
         let w = Window::dynamic(device, members.clone()).unwrap();
         let mut memory = vec![7u8; LEN];
@@ -242,6 +270,7 @@ fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
             let told = members.say(device, 0, 6, said.outgoing());
             device.wait(told);
             hear(device, &members, 0, 5);
+            detaches.store(true, Ordering::Relaxed);
             w.detach(device, start).unwrap();
             assert_eq!(heard.load(Ordering::Relaxed), 1, "it was on its way");
             assert_eq!(w.detach(device, start), Err(RmaError::Attach));
@@ -252,6 +281,10 @@ fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
             let displacement = i64::from_le_bytes(told.as_slice().try_into().unwrap());
             ask(device, &members, 1, Head { displacement, ..head(Kind::Get, 3, LEN as u64) }, &[]);
             say(device, &members, 1, 5);
+            while !detaches.load(Ordering::Relaxed) {
+                device.progress();
+                device.pass_by();
+            }
             // Long enough for who does not wait.
             for _ in 0..1_000 {
                 device.progress();

@@ -255,8 +255,10 @@ fn run(device: &mut Device, members: Members, seed: u64, bases: &[AtomicU64]) {
                         _ => {}
                     }
                 }
-                window.flush_all(device).unwrap();
-                begun.iter().for_each(Begun::check);
+                if dice.chance(0.5) {
+                    window.flush_all(device).unwrap();
+                    begun.iter().for_each(Begun::check);
+                }
                 window.unlock_all(device).unwrap();
             }
         }
