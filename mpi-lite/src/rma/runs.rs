@@ -87,9 +87,9 @@ mod tests {
         let short = Datatype::from(Predefined::ShortInt);
         let bytes = Datatype::from(Predefined::Byte);
         let spread = Datatype::hvector(9_000, 1, 24, &short).unwrap();
-        // Twelve bytes each, which no part of full length ends behind.
-        let double = Datatype::from(Predefined::DoubleInt);
-        for (datatype, count, grain) in [(short, 3_000, 6), (bytes, 100_000, 1), (spread, 2, 6), (double, 8_000, 12)] {
+        // Without gaps: twelve bytes each, which no part of full length ends behind.
+        let tight = Datatype::resized(&Datatype::from(Predefined::DoubleInt), 0, 12).unwrap();
+        for (datatype, count, grain) in [(short, 3_000, 6), (bytes, 100_000, 1), (spread, 2, 6), (tight, 8_000, 12)] {
             let all = datatype.pack_size(count).unwrap();
             let whole = places(&parts(&datatype, 0..all, grain));
             for cut in [0, grain, 7 * grain, all - grain, all] {
