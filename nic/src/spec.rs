@@ -397,7 +397,8 @@ mod tests {
     fn a_spec_opens_its_driver() {
         let at = |spec: &str, to: &str| spec.parse::<Spec>().unwrap().open(Greet(to.parse().unwrap()));
         assert_eq!(at("mem:", "mem/3").unwrap().to_string(), "mem/0");
-        assert_eq!(at("shm:spec-test,endpoint=5", "shm/6").unwrap().to_string(), "shm/5");
+        let shm = format!("shm:spec-test-{},endpoint=5", std::process::id());
+        assert_eq!(at(&shm, "shm/6").unwrap().to_string(), "shm/5");
         assert!(matches!(at("udp:127.0.0.1:0", "127.0.0.1:9").unwrap(), LinkAddr::Udp(_)));
         assert!(matches!(at("uring:no-such-if", "shm/1"), Err(OpenError::Uring(_))));
     }

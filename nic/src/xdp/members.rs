@@ -130,22 +130,25 @@ mod tests {
     use super::*;
     use crate::patience::until;
 
-    /// No interface has this number.
-    const QUEUE: Queue = Queue { interface: i32::MAX - 7, number: 3 };
+    /// A queue of an interface that is not there, and of test `test` alone, also while another process runs the same tests.
+    fn queue(test: i32, number: u32) -> Queue {
+        Queue { interface: i32::MAX - 8 * std::process::id() as i32 - test, number }
+    }
 
     #[test]
     fn a_member_is_found_while_it_is_there() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(QUEUE.members(), []);
-        let name = QUEUE.publish(5, [file.as_fd(); 4]).unwrap();
-        let members = QUEUE.members();
+        let queue = queue(0, 3);
+        assert_eq!(queue.members(), []);
+        let name = queue.publish(5, [file.as_fd(); 4]).unwrap();
+        let members = queue.members();
         assert_eq!((members.len(), members[0].place), (1, 5));
-        assert_eq!(endpoints_on(QUEUE.interface as u32), 1);
-        assert_eq!(Queue { number: 33, ..QUEUE }.members(), []);
+        assert_eq!(endpoints_on(queue.interface as u32), 1);
+        assert_eq!(Queue { number: 33, ..queue }.members(), []);
         assert!(members[0].descriptors().is_ok(), "one's own are always to be had");
         drop(name);
         // A process that another test starts has a copy of it until its exec.
-        until("its name is free", || QUEUE.members().is_empty());
+        until("its name is free", || queue.members().is_empty());
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn another_user_s_names_are_no_members_and_keep_nobody_waiting() {
-        let queue = Queue { interface: i32::MAX - 9, number: 0 };
+        let queue = queue(1, 0);
         let file = std::fs::File::open("/dev/null").unwrap();
         let (member, turn) = (queue.publish(3, [file.as_fd(); 4]).unwrap(), queue.hold().unwrap());
         let Ok(user) = member.give_away().and_then(|_| turn.give_away()) else {
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn turns_are_taken() {
         crate::patience::watch("it", crate::patience::PATIENCE);
-        let queue = Queue { interface: i32::MAX - 8, number: 0 };
+        let queue = queue(2, 0);
         let first = queue.hold().unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| queue.hold().map(drop));
