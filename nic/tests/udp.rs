@@ -57,6 +57,24 @@ fn unused() -> SocketAddr {
     SocketAddr::from(([127, CALLS.fetch_add(1, Ordering::Relaxed), high, low], 4_000))
 }
 
+/// At an address that another endpoint had, as soon as nobody has a copy of that one's sockets.
+fn open_again(at: SocketAddr) -> Udp {
+    let mut again = None;
+    patience::until("the address is free", || match Udp::open(&Config::new(at)) {
+        Err(OpenError::Taken(_)) => false,
+        opened => again.replace(opened.unwrap()).is_none(),
+    });
+    again.unwrap()
+}
+
+/// Waits until nobody is at an address that an endpoint had.
+fn until_left(at: SocketAddr) {
+    let mut probe = None;
+    patience::until("the address is free", || UdpSocket::bind(at).is_ok_and(|socket| probe.replace(socket).is_none()));
+    // Of this one there may be a copy, too. It hears only port 9 from now on.
+    probe.unwrap().connect("127.0.0.1:9").unwrap();
+}
+
 fn link(from: &mut Udp, to: &Udp) -> Link {
     link_at(from, addr_of(to))
 }
@@ -443,7 +461,9 @@ fn a_refusal_behind_a_lone_datagram_costs_none() {
         send(&mut b, to_a, b"lone");
         assert_eq!(receive(&mut a).0, b"lone");
         send(&mut b, to_a, b"last");
+        let at = addr_of(&b);
         drop(b);
+        until_left(at);
         let failed = a.counters().tx_failed;
         send(&mut a, to_b, b"nobody listens");
         assert_eq!(receive(&mut a).0, b"last");
@@ -456,12 +476,10 @@ fn a_refusal_behind_a_lone_datagram_costs_none() {
 /// Who comes back at the same address is heard by the socket that its predecessor had.
 #[test]
 fn a_peer_that_restarts_at_its_address_is_heard() {
-    let (mut a, b) = (open(), open());
-    let at = addr_of(&b);
-    drop(b);
+    let (mut a, at) = (open(), unused());
     let to_b = link_at(&mut a, at);
     for round in 0..10u8 {
-        let mut b = Udp::open(&Config::new(at)).unwrap();
+        let mut b = open_again(at);
         let to_a = link(&mut b, &a);
         pass_quietly(&mut a);
         for number in [round, round + 100] {
