@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
+use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, write_program};
 
 /// Takes the source, and makes of it a script that says what the program would.
 const MPICC: &str = r##"#!/bin/sh
@@ -62,9 +61,7 @@ fn prefix(stage: &Stage, mpicc: &str, mpiexec: &str) -> String {
     let prefix = stage.runtime().join("false mpi");
     fs::create_dir_all(prefix.join("bin")).unwrap();
     for (name, text) in [("mpicc", mpicc), ("mpiexec", mpiexec)] {
-        let file = prefix.join("bin").join(name);
-        fs::write(&file, text).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&prefix.join("bin").join(name), text);
     }
     prefix.to_str().unwrap().to_owned()
 }

@@ -1,19 +1,16 @@
 //! `sidelane lab qemu` before there are guests.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::patience::until;
-use crate::stage::{Stage, as_a_shell_has_it, signal};
+use crate::stage::{Stage, as_a_shell_has_it, signal, write_program};
 
 /// The command, with an empty cache and with `script` in the place of apt-cache(8).
 fn with_apt_cache(stage: &Stage, script: &str) -> Command {
     let programs = stage.runtime().join("programs");
     fs::create_dir_all(&programs).unwrap();
-    let apt_cache = programs.join("apt-cache");
-    fs::write(&apt_cache, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&apt_cache, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&programs.join("apt-cache"), &format!("#!/bin/sh\n{script}\n"));
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut command = stage.sidelane(&["lab", "qemu"]);
     command.env("PATH", path).env("XDG_CACHE_HOME", stage.runtime().join("cache"));

@@ -64,8 +64,8 @@ impl Stage {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let place = tempfile::Builder::new().prefix("sidelane-test").tempdir().unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_sidelane"), place.path().join("sidelane")).unwrap();
-        fs::copy(std::env::current_exe().unwrap(), place.path().join("test")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_sidelane"), &place.path().join("sidelane"));
+        copy_program(std::env::current_exe().unwrap(), &place.path().join("test"));
         fs::create_dir(place.path().join("run")).unwrap();
         fs::set_permissions(place.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
         if let Some(uid) = uid {
@@ -197,6 +197,18 @@ impl Stage {
         let sockets: Vec<_> = fs::read_dir(self.runtime().join("sidelane")).into_iter().flatten().flatten().collect();
         assert!(sockets.is_empty(), "left behind as {}: {sockets:?}", self.who());
     }
+}
+
+/// Copies a program. By another process: what this one writes cannot be run (ETXTBSY) while a process that another test starts has a copy
+/// of the descriptor, until its exec.
+fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    assert!(Command::new("cp").arg("-p").arg(from.as_ref()).arg(to).status().unwrap().success());
+}
+
+/// Makes a program of a script, likewise.
+pub fn write_program(to: &Path, script: &str) {
+    let write = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
+    assert!(Command::new("sh").args(["-c", write]).arg(to).arg(script).status().unwrap().success());
 }
 
 fn is_root() -> bool {
