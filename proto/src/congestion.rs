@@ -65,7 +65,8 @@ const WINDOW_FIRST: u32 = 4 * ONE;
 const LOSS_SHARE: u32 = 16;
 
 impl Congestion {
-    /// `slack` is the queueing delay that means nothing yet; `None` switches the control off.
+    /// `slack` is the queueing delay that means nothing yet; `None` switches the control off: the window is what the peer takes, but for
+    /// some rounds after a time-out.
     pub const fn new(slack: Option<Slack>) -> Self {
         Self {
             window: ONE,
@@ -149,6 +150,10 @@ impl Congestion {
         self.taken = None;
         self.lost = 0;
         self.acked = 0;
+        if self.slack.is_none() {
+            // Only time-outs have taken of it. To double it each time would fill a network's queues sooner (`tests/load.table`).
+            self.window = (self.window + self.window / 8).min(self.window_max);
+        }
         let Some(slack) = self.slack.filter(|_| limited) else { return };
         let base = rtt.min().min(self.far.unwrap_or(slack.path));
         let target = base + self.allowed(slack);

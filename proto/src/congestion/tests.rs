@@ -36,6 +36,23 @@ fn without_a_queue_the_window_opens_and_stays_open() {
 }
 
 #[test]
+fn without_control_only_time_outs_take_of_the_window_and_rounds_give_it_back() {
+    let (mut congestion, mut rtt) = (Congestion::new(None), Rtt::new(micros(100)));
+    congestion.open(256);
+    for _ in 0..3 {
+        congestion.on_timeout();
+    }
+    assert_eq!(congestion.frames(), 32);
+    let windows: Vec<u32> = (0..20)
+        .map(|_| {
+            round(&mut congestion, &mut rtt, micros(5_000));
+            congestion.frames()
+        })
+        .collect();
+    assert_eq!([0, 1, 17, 18, 19].map(|round| windows[round]), [36, 40, 256, 256, 256]);
+}
+
+#[test]
 fn one_late_frame_is_no_queue() {
     let (mut congestion, mut rtt) = opened();
     assert!(!congestion.on_acked(3, Some(micros(5_000))));
