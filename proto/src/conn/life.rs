@@ -27,7 +27,8 @@ impl Conn {
             let tries = self.backoff;
             self.on_retransmit_timeout(now);
             turn.counters.timeouts += u64::from(self.backoff > tries);
-            if self.unheeded >= UNHEEDED_MAX {
+            // Whose peer has nothing of it sent all the same: no Reset says it twice, since its address may be another connection's now.
+            if self.unheeded >= UNHEEDED_MAX || self.forgotten && self.backoff > tries {
                 self.lost(turn, GoneReason::Undelivered);
             }
         }
@@ -93,6 +94,7 @@ impl Conn {
 
     /// What is in flight has nobody left who would acknowledge it, and nobody here waits for that: answers to operations.
     fn forgo_acks(&mut self, turn: &mut TurnContext) {
+        self.forgotten = true;
         let (flying, all) = (self.in_flight.len(), self.in_flight.next_seq());
         if flying > 0 {
             self.in_flight.measure_nothing();

@@ -85,6 +85,8 @@ pub(crate) struct Conn {
     ack: AckState,
     /// Exists from the first one-sided operation on, of either side.
     one_sided: Option<Box<OneSided>>,
+    /// The peer closed and has nothing of this connection any more, though our user has not come to its Close.
+    forgotten: bool,
     heard_at: Instant,
     /// When a frame with records was last taken in; or when we closed, behind the peer's Close.
     taken_at: Instant,
@@ -233,6 +235,7 @@ impl Conn {
             has_lone: false,
             reorder: Reorder::new(first, recv_capacity),
             one_sided: None,
+            forgotten: false,
             ack: AckState::new(path.ack_delay, u32::from(path.window), recv_capacity as u64),
             rtt: Rtt::new(path.rto_floor),
             path,
@@ -381,7 +384,7 @@ impl Conn {
     /// True once nothing new can come of this connection, so that its address may be connected anew.
     #[inline]
     pub fn is_winding_down(&self) -> bool {
-        matches!(self.phase, Phase::Gone | Phase::Lingering { .. })
+        self.forgotten || matches!(self.phase, Phase::Gone | Phase::Lingering { .. })
     }
 
     /// True while only the peer wants this connection, and has not confirmed it.

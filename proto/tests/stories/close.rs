@@ -151,6 +151,32 @@ fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
     assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::ClosedByPeer }]);
 }
 
+/// The other one's user has not come so far as to take what was sent before: that is not waited for.
+#[test]
+fn who_closed_connects_anew_before_its_close_is_taken() {
+    for answers in [false, true] {
+        let (mut world, first, back) = World::pair();
+        world.node(1).reads = false;
+        world.send(0, first, b"read me when you have time");
+        world.node(0).endpoint.close(first);
+        assert!(world.run(Duration::from_millis(10), |world| has_closed(world, 0, first)));
+        assert_eq!(std::mem::take(&mut world.node(0).events), [Event::Closed { peer: first }]);
+        let (second, anew) = world.join(0, 1);
+        world.send(0, second, b"anew");
+        if answers {
+            world.send(1, back, b"to whom?");
+        }
+        world.pass(Duration::from_millis(500));
+        let gone = Event::Gone { peer: back, reason: GoneReason::ClosedByPeer };
+        assert_eq!(std::mem::take(&mut world.node(1).events), if answers { vec![gone] } else { vec![] });
+        world.node(1).reads = true;
+        world.pass(Duration::from_millis(1_000));
+        assert_eq!(world.node(1).events, if answers { vec![] } else { vec![Event::Closed { peer: back }] });
+        assert_eq!(world.node(1).got, [(back, b"read me when you have time".to_vec()), (anew, b"anew".to_vec())]);
+        assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (1, 1));
+    }
+}
+
 /// The old connection still lingers when the new one begins; its end must not touch the new one's link.
 #[test]
 fn a_peer_can_be_connected_anew_right_after_a_close() {
