@@ -106,6 +106,11 @@ impl Path {
         self.record_max = (self.body_max - RECORD_LEN).min(self.message_max);
     }
 
+    /// True on a reliable driver.
+    pub const fn is_plain(&self) -> bool {
+        self.header == PLAIN_LEN
+    }
+
     /// The queueing delay that means nothing yet; `None` where none means anything.
     pub fn slack(&self, config: &Config) -> Option<Slack> {
         let host = self.host_delay.filter(|_| config.congestion_control)?;

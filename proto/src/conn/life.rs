@@ -180,7 +180,15 @@ impl Conn {
         self.take_in_noted_ack(turn);
         match self.phase {
             Phase::Open if self.is_settled() => self.linger(turn),
-            Phase::Open => self.gone(turn, GoneReason::ClosedByPeer),
+            Phase::Open => {
+                let all = self.in_flight.next_seq();
+                self.gone(turn, GoneReason::ClosedByPeer);
+                if !self.path.is_plain() {
+                    // The peer lives, and waits for the acks of its Close and of what it sent before. Its own are of what we sent.
+                    self.in_flight = InFlight::new(all);
+                    self.answer_until(turn.now + LINGER);
+                }
+            }
             // Our own Close is under way, and ends this as well.
             _ => {}
         }
@@ -190,12 +198,16 @@ impl Conn {
         // Nobody is left for one that is not in the FIFO yet.
         self.owed.remove(Owed::CLOSE);
         self.timers = Timers::new();
-        self.linger_until(turn.now + LINGER);
+        self.answer_until(turn.now + LINGER);
+        turn.events.push_back(Event::Closed { peer: self.id });
+    }
+
+    fn answer_until(&mut self, until: Instant) {
+        self.linger_until(until);
         // The peer may wait for just this ack, to end its close.
         if self.ack.due().is_some() {
             self.ack.on_request();
         }
-        turn.events.push_back(Event::Closed { peer: self.id });
     }
 
     fn linger_until(&mut self, until: Instant) {

@@ -151,6 +151,21 @@ fn a_close_whose_messages_the_peer_never_takes_ends_with_the_peers() {
     assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::ClosedByPeer }]);
 }
 
+/// It waits for the acks of what it sent, whatever becomes of what is sent to it meanwhile.
+#[test]
+fn a_close_that_a_message_of_the_peers_crosses_is_a_close() {
+    let (mut world, peer, back) = World::pair();
+    world.node(0).endpoint.send_owned(peer, vec![7; 2_000]).unwrap();
+    world.node(0).endpoint.close(peer);
+    world.send(1, back, b"crosses");
+    world.pass(Duration::from_millis(1_100));
+    assert_eq!(world.node(0).events, [Event::Sent { peer, buffer: vec![7; 2_000] }, Event::Closed { peer }]);
+    assert_eq!(world.node(1).events, [Event::Gone { peer: back, reason: GoneReason::ClosedByPeer }]);
+    assert_eq!(world.node(0).got, [(peer, b"crosses".to_vec())]);
+    assert_eq!(world.node(1).got, [(back, vec![7; 2_000])]);
+    assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (0, 0));
+}
+
 /// The other one's user has not come so far as to take what was sent before: that is not waited for.
 #[test]
 fn who_closed_connects_anew_before_its_close_is_taken() {
