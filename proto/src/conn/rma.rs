@@ -253,7 +253,7 @@ impl Conn {
             self.inbox.pass(body.len());
             return Ok(true);
         }
-        let may_grant = self.inbox.accept(body, turn.config.message_max, &mut turn.spares)?;
+        let may_grant = self.inbox.accept(body, self.path.own_message_max, &mut turn.spares)?;
         if may_grant && self.inbox.is_closed() {
             self.on_close_arrived(turn);
         }
@@ -299,7 +299,7 @@ impl Conn {
         if !messages.is_empty() {
             // Before anything is done, whether all of it can be.
             one_sided.check(operations)?;
-            may_grant = self.inbox.accept(messages, turn.config.message_max, &mut turn.spares)?;
+            may_grant = self.inbox.accept(messages, self.path.own_message_max, &mut turn.spares)?;
         }
         self.one_sided(&turn.config).take_in(turn, id, serves, operations)?;
         self.note_operations();
