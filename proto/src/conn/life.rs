@@ -307,6 +307,10 @@ impl Conn {
             Phase::Accepted { asked: false, .. } if plain => {
                 self.timers.set(Timer::Life, now + turn.config.keep_alive);
             }
+            // Whoever sleeps for longer than a keep-alive counts as away.
+            Phase::Accepted { asked: false, give_up_at } if now < give_up_at => {
+                self.timers.set(Timer::Life, give_up_at.min(now + turn.config.keep_alive));
+            }
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and does not even linger any more. No ack is missing that would say so.
@@ -351,8 +355,14 @@ impl Conn {
             Phase::Connecting { give_up_at, .. } | Phase::Accepted { asked: true, give_up_at } => {
                 *give_up_at = (*give_up_at + excess).min(turn.now + turn.config.connect_timeout);
             }
-            // The user has not heard of it, or no more.
-            Phase::Accepted { asked: false, .. } | Phase::Lingering { .. } | Phase::Gone => return false,
+            // The user has not heard of it, but who connects may have been away with us, or what it said waits.
+            Phase::Accepted { asked: false, give_up_at } => {
+                let patience = turn.config.keep_alive.saturating_mul(SILENT_KEEP_ALIVES);
+                *give_up_at = (*give_up_at + excess).min(turn.now + patience);
+                return false;
+            }
+            // The user has heard of its end.
+            Phase::Lingering { .. } | Phase::Gone => return false,
         }
         true
     }

@@ -206,7 +206,7 @@ impl Conn {
         let mut conn = Self::new(id, addr, link, token, path, now, phase, config);
         conn.learn(hello, seen_len);
         conn.owed.add(Owed::HELLO_ACK);
-        conn.timers.set(Timer::Life, give_up_at);
+        conn.timers.set(Timer::Life, now + config.keep_alive);
         conn
     }
 

@@ -198,6 +198,23 @@ fn two_that_were_stopped_go_on_where_they_were() {
     assert_eq!((world.counters(0).absences, world.counters(1).absences), (1, 1));
 }
 
+/// As the one before, when one of them has answered the other's Hello and was not heard since.
+#[test]
+fn two_that_were_stopped_while_they_connect_go_on_too() {
+    let mut world = World::new(1, good_link());
+    world.add(NodeConfig::default(), config());
+    world.add(NodeConfig::default(), config());
+    let peer = world.connect(0, 1);
+    world.send(0, peer, b"before");
+    assert!(world.run(Duration::from_millis(1), |world| world.node(1).endpoint.peers() == 1));
+    world.fabric.advance_to(world.now() + Duration::from_millis(3_600_000));
+    world.pass(Duration::from_millis(10));
+    assert_eq!(world.node(0).events, [Event::Connected { peer, addr: addr(1) }]);
+    let [Event::Connected { peer: back, .. }] = world.node(1).events[..] else { panic!("{:?}", world.node(1).events) };
+    assert_eq!(world.node(1).got, [(back, b"before".to_vec())]);
+    assert_eq!((world.counters(0).absences, world.counters(1).absences), (1, 0));
+}
+
 #[test]
 fn one_that_was_stopped_still_notices_a_dead_peer() {
     let (mut world, peer, _) = World::pair();
