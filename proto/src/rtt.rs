@@ -14,7 +14,7 @@ pub(crate) struct Rtt {
 }
 
 /// Time-outs never grow beyond this, so that a peer that comes back is noticed.
-const RTO_MAX: Duration = Duration::from_millis(200);
+pub(crate) const RTO_MAX: Duration = Duration::from_millis(200);
 
 impl Rtt {
     /// An estimate to begin with, before anything was measured.

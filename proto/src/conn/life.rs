@@ -6,6 +6,7 @@ use super::{Conn, Keys, Owed, Phase, TurnContext};
 use crate::event::{Event, GoneReason};
 use crate::hint::seldom;
 use crate::in_flight::InFlight;
+use crate::rtt::RTO_MAX;
 use crate::send_fifo::SendFifo;
 use crate::timers::{Timer, Timers};
 use crate::wire::{Seq, Tokens};
@@ -198,7 +199,7 @@ impl Conn {
         // Nobody is left for one that is not in the FIFO yet.
         self.owed.remove(Owed::CLOSE);
         self.timers = Timers::new();
-        self.answer_until(turn.now + LINGER);
+        self.answer_until(turn.now + self.linger_span());
         turn.events.push_back(Event::Closed { peer: self.id });
     }
 
@@ -208,6 +209,10 @@ impl Conn {
         if self.ack.due().is_some() {
             self.ack.on_request();
         }
+    }
+
+    const fn linger_span(&self) -> Duration {
+        if self.path.is_plain() { LINGER_PLAIN } else { LINGER }
     }
 
     fn linger_until(&mut self, until: Instant) {
@@ -314,7 +319,7 @@ impl Conn {
             // It said Hello and was never heard again. The user has not heard of it either.
             Phase::Accepted { asked: false, .. } => self.wind_up(turn),
             // It closed, and does not even linger any more. No ack is missing that would say so.
-            Phase::Closing if plain && self.inbox.is_closed() && now.since(self.taken_at) >= LINGER => {
+            Phase::Closing if plain && self.inbox.is_closed() && now.since(self.taken_at) >= LINGER_PLAIN => {
                 self.lost(turn, GoneReason::ClosedByPeer);
             }
             Phase::Open | Phase::Closing => {
@@ -339,10 +344,12 @@ impl Conn {
                 self.timers.set(Timer::Life, quiet_since + turn.config.keep_alive);
             }
             // No turn has sent our last ack, and the peer waits for it, unless it has given us up.
-            Phase::Lingering { .. } if self.ack.is_urgent() && now < gone_at => self.linger_until(now + LINGER),
+            Phase::Lingering { .. } if self.ack.is_urgent() && now < gone_at => {
+                self.linger_until(now + self.linger_span())
+            }
             Phase::Lingering { .. } => self.wind_up(turn),
             Phase::Gone if self.is_over() => {}
-            Phase::Gone => self.timers.set(Timer::Life, now + LINGER),
+            Phase::Gone => self.timers.set(Timer::Life, now + LOOK_AGAIN),
         }
     }
 
@@ -396,5 +403,11 @@ const UNHEEDED_MAX: u8 = 64;
 const TIMEOUT_FRAMES: u32 = 4;
 /// A peer without messages for so many keep-alive spans gives memory back.
 const IDLE_KEEP_ALIVES: u64 = 16;
-/// Longer than a peer's first six time-outs on a kernel driver, so that its last frames still find an answer.
-const LINGER: Duration = Duration::from_millis(50);
+/// Longer than any time-out of the peer's, so that its last frames still find an answer where an ack was lost, however long we were away
+/// before.
+const LINGER: Duration = Duration::from_millis(250);
+const _: () = assert!(LINGER.as_nanos() > RTO_MAX.as_nanos());
+/// The same on a reliable driver, where nothing comes again.
+const LINGER_PLAIN: Duration = Duration::from_millis(50);
+/// Whether the user has taken the last messages of a connection that has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);

@@ -86,7 +86,7 @@ fn what_is_begun_behind_a_close_ends<N: Nic>(linger: Duration, end: fn(PeerId) -
     // They come to each other's Close.
     pair.pass(Duration::from_millis(1));
     assert!(pair.sides.iter_mut().all(|side| side.endpoint.recv(|_, _| ()).is_none()));
-    pair.pass(Duration::from_millis(100));
+    pair.pass(Duration::from_millis(300));
     assert!(pair.a().events.is_empty() && pair.b().events.is_empty());
     assert_eq!((pair.a().endpoint.peers(), pair.b().endpoint.peers()), (0, 0));
     pair.a().endpoint.unregister(landing).unwrap();
@@ -100,7 +100,7 @@ fn what_is_begun_behind_a_close_that_arrived_ends_with_an_error_and_so_does_the_
     // It still acknowledges.
     what_is_begun_behind_a_close_ends(Duration::from_millis(10), closed, |nic| nic);
     let gone = |peer| Event::Gone { peer, reason: GoneReason::ClosedByPeer };
-    what_is_begun_behind_a_close_ends(Duration::from_millis(200), gone, |nic| nic);
+    what_is_begun_behind_a_close_ends(Duration::from_millis(300), gone, |nic| nic);
     for linger in [10, 200] {
         what_is_begun_behind_a_close_ends(Duration::from_millis(linger), closed, Reliable::new);
     }

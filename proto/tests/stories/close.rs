@@ -93,7 +93,7 @@ fn a_slow_reader_of_a_close_sees_a_close_and_no_error() {
     assert_eq!(world.node(0).events, [Event::Closed { peer }]);
     assert!(world.node(1).events.is_empty(), "{:?}", world.node(1).events);
     world.node(1).reads = true;
-    world.pass(Duration::from_millis(200));
+    world.pass(Duration::from_millis(300));
     assert_eq!(world.node(1).got.len(), 1);
     assert_eq!(world.node(1).events, [Event::Closed { peer: back }]);
     assert_eq!(world.node(1).endpoint.peers(), 0);
@@ -110,11 +110,28 @@ fn who_is_away_behind_a_close_that_it_took_acknowledges_it_all_the_same() {
     assert!(world.run(Duration::from_millis(1), |world| world.counters(1).frames_received > before));
     let taken = std::iter::from_fn(|| world.node(1).endpoint.recv(|_, message| message == b"the last"));
     assert_eq!(taken.collect::<Vec<_>>(), [true]);
-    world.fabric.advance_to(world.now() + Duration::from_millis(60));
+    world.fabric.advance_to(world.now() + Duration::from_millis(260));
     world.pass(Duration::from_millis(1_100));
     assert_eq!(world.node(0).events, [Event::Closed { peer }]);
     assert_eq!(world.node(1).events, [Event::Closed { peer: back }]);
     assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (0, 0));
+}
+
+/// Who closed sends again seldom by then, and the first ack is lost.
+#[test]
+fn a_close_that_the_other_one_comes_to_late_finds_an_answer_all_the_same() {
+    for late in (300..700).step_by(50) {
+        let (mut world, peer, back) = World::pair();
+        world.send(0, peer, b"the last");
+        world.node(0).endpoint.close(peer);
+        let stopped = world.nodes[1].take();
+        world.pass(Duration::from_millis(late));
+        world.nodes[1] = stopped;
+        world.fabric.partition(0, 1, world.now() + Duration::from_millis(1));
+        world.pass(Duration::from_millis(1_100));
+        assert_eq!(world.node(0).events, [Event::Closed { peer }], "{late} ms");
+        assert_eq!(world.node(1).events, [Event::Closed { peer: back }], "{late} ms");
+    }
 }
 
 #[test]
@@ -203,7 +220,7 @@ fn a_peer_can_be_connected_anew_right_after_a_close() {
         assert!(world.run(Duration::from_millis(10), |world| has_closed(world, 0, peer) && has_closed(world, 1, back)));
         (peer, back) = world.join(0, 1);
         world.send(0, peer, b"anew");
-        world.pass(Duration::from_millis(60));
+        world.pass(Duration::from_millis(260));
         assert_eq!(world.node(1).got.pop(), Some((back, b"anew".to_vec())), "round {round}");
         world.node(1).got.clear();
     }
@@ -246,6 +263,6 @@ fn a_connection_that_lingers_keeps_its_link_while_a_newer_one_comes_and_goes() {
     world.node(0).controls.borrow_mut().forged.push_back((addr(1), repeated));
     world.settle();
     assert_eq!(world.counters(0).acks_sent, acks + 1, "it answers by the link that both had");
-    world.pass(Duration::from_millis(60));
+    world.pass(Duration::from_millis(260));
     assert_eq!(world.node(0).endpoint.peers(), 0);
 }

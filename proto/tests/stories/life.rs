@@ -347,7 +347,7 @@ fn of_two_that_dial_each_other_the_one_that_closes_once_it_was_heard_closes_for_
     // Node 1's Hello is here, and answered; the answer is not yet there.
     world.pass(Duration::from_micros(8));
     world.node(0).endpoint.close(a);
-    world.pass(Duration::from_millis(100));
+    world.pass(Duration::from_millis(300));
     assert_eq!(world.node(0).events, [Event::Connected { peer: a, addr: addr(1) }, Event::Closed { peer: a }]);
     assert_eq!(world.node(1).events, [Event::Connected { peer: b, addr: addr(0) }, Event::Closed { peer: b }]);
     assert_eq!((world.node(0).endpoint.peers(), world.node(1).endpoint.peers()), (0, 0));
