@@ -9,7 +9,7 @@ use super::{Conn, Owed, Phase, Plan, TurnContext};
 use crate::counters::Reject;
 use crate::event::{Event, PeerId};
 use crate::lone::nobody;
-use crate::path::Path;
+use crate::path::{CREDIT_UNIT, Path};
 use crate::seal::TAG_LEN;
 use crate::wire::{
     Check, FULL_LEN, Header, Hello, Kind, PING_LEN, RECORD_LEN, Seq, Tail, Tokens, put_close, put_message,
@@ -26,6 +26,8 @@ struct Stage {
     turn: TurnContext,
     /// Number of the peer's next Data frame.
     seq: u32,
+    /// What its frames grant.
+    credit: u16,
 }
 
 /// What came of an event: nothing to tell, or why it was refused.
@@ -54,7 +56,7 @@ impl Stage {
         } else {
             Conn::connecting(id, addr, link, US, path, now, &config)
         };
-        let mut stage = Self { conn, turn: TurnContext::new(config, now, false), seq: 0 };
+        let mut stage = Self { conn, turn: TurnContext::new(config, now, false), seq: 0, credit: 1024 };
         stage.sent();
         stage
     }
@@ -122,7 +124,7 @@ impl Stage {
             seq: Seq(self.seq),
             ack: Seq(ack),
             sack: 0,
-            credit: 1024,
+            credit: self.credit,
             epoch: US as u16,
         };
         let mut frame = vec![0; FULL_LEN];
@@ -389,4 +391,17 @@ fn a_message_behind_the_close_finds_no_room_for_an_answer() {
         true
     });
     assert_eq!(has_room, Some(false));
+}
+
+/// The other one was sent when the peer's user had taken all that a FIFO of two mebibytes holds.
+#[test]
+fn a_frame_that_was_overtaken_grants_nothing() {
+    let mut stage = in_phase("Open, unacknowledged");
+    let mut body = [0; RECORD_LEN + 8];
+    put_message(&mut body, b"8 bytes.");
+    for (seq, ack, credit) in [(1, 1, 33_791), (0, 0, 1_000)] {
+        (stage.seq, stage.credit) = (seq, credit);
+        stage.arrive(Kind::Data, ack, &body).expect("it is sound");
+    }
+    assert_eq!(stage.conn.limit, 33_791 * CREDIT_UNIT);
 }

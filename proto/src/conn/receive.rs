@@ -32,9 +32,12 @@ impl Conn {
         let mut placed = false;
         self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
         if !turn.was_away && self.can_wait(header) {
-            self.raise_limit(header.credit);
-            // A frame that was overtaken knows less.
-            if self.noted.is_none_or(|noted| header.ack.since(noted.ack) > 0) {
+            // A frame that was overtaken knows less. Its credit may even be so old that it seems to lie ahead.
+            let newer = self.noted.map_or(1, |noted| header.ack.since(noted.ack));
+            if newer >= 0 {
+                self.raise_limit(header.credit);
+            }
+            if newer > 0 {
                 self.noted = Some(NotedAck { ack: header.ack, at: turn.now });
             }
         } else {
