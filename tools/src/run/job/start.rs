@@ -50,13 +50,19 @@ impl Job {
             blame: None,
             spec,
         };
+        let input = if job.spec.stdin { Input::find() } else { Input::Nothing };
         for rank in 0..places.ranks.len() {
-            job.start_rank(rank, places, &output)?;
+            job.start_rank(rank, places, input)?;
+        }
+        // A fork copies all that this process has mapped, stacks too: threads come when all ranks are there.
+        for rank in 0..places.ranks.len() {
+            job.hear_rank(rank, input, &output)?;
         }
         Ok(job)
     }
 
-    fn start_rank(&mut self, rank: usize, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
+    /// Starts a rank; `input` is that of rank 0.
+    fn start_rank(&mut self, rank: usize, places: &Places, input: Input) -> Result<(), Failure> {
         let place = &places.ranks[rank];
         let mut command = places.command(rank, &self.spec.program)?;
         command.args(&self.spec.arguments);
@@ -74,32 +80,42 @@ impl Job {
         command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
-        let input = if rank == 0 && self.spec.stdin { Input::find() } else { Input::Nothing };
+        let input = if rank == 0 { input } else { Input::Nothing };
         let started = Rank::start(command, rank, places.ranks.len(), input.stdio());
-        let mut started = started.map_err(|error| Failure::Start {
+        let started = started.map_err(|error| Failure::Start {
             program: self.spec.program.to_string_lossy().into_owned(),
             host: place.host.clone(),
             error,
         })?;
-        let system = |error| Failure::System("start a thread", error);
         self.guard.watch(started.pid).map_err(|error| Failure::System("tell the guard", error))?;
-        if let Some(to) = started.child.stdin.take() {
+        let host = place.host.clone();
+        self.ranks.push(Member { rank: started, host, heard_out: None, guarded: true, state: State::Running });
+        Ok(())
+    }
+
+    /// From now on its words and streams are heard.
+    fn hear_rank(&mut self, rank: usize, input: Input, output: &Arc<Sink>) -> Result<(), Failure> {
+        let system = |error| Failure::System("start a thread", error);
+        let ranks = self.ranks.len();
+        let started = &mut self.ranks[rank].rank;
+        let child = &mut started.child;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let pmi = started.pmi.hear().map_err(system)?;
+        if let Some(to) = stdin {
             input::feed(to).map_err(system)?;
         }
-        sources::listen(self.sender.clone(), rank, started.pmi.hear().map_err(system)?).map_err(system)?;
+        sources::listen(self.sender.clone(), rank, pmi).map_err(system)?;
         let eager = rank == 0 && input == Input::FromTerminal;
         let label = if self.spec.label { format!("[{rank}] ") } else { String::new() };
         let stream = |number| Stream { number, label: label.clone(), eager };
         // Each of their lines has its own label, if there are labels. Else what a rank writes stands as it would without us.
-        let of_errors = if self.spec.label { places.ranks.len() + rank } else { rank };
-        if let Some(from) = started.child.stdout.take() {
+        let of_errors = if self.spec.label { ranks + rank } else { rank };
+        if let Some(from) = stdout {
             self.route(from, stream(rank), Arc::clone(output)).map_err(system)?;
         }
-        if let Some(from) = started.child.stderr.take() {
+        if let Some(from) = stderr {
             self.route(from, stream(of_errors), Arc::clone(&self.errors)).map_err(system)?;
         }
-        let host = place.host.clone();
-        self.ranks.push(Member { rank: started, host, heard_out: None, guarded: true, state: State::Running });
         Ok(())
     }
 

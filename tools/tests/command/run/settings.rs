@@ -37,6 +37,27 @@ fn a_job_has_more_ranks_than_a_low_limit_of_descriptors_has_room_for() {
     });
 }
 
+/// A fork copies what the launcher has mapped, and each thread has a stack there: with those of the ranks before it, each rank
+/// would take longer to start than the last one.
+#[test]
+fn a_rank_is_started_before_others_have_threads() {
+    own_stage(|stage| {
+        // All of them are there at a time: none ends, and its threads, before the last one has begun.
+        let last = stage.runtime().join("last");
+        let script = format!(
+            "while read name count; do case $name in Threads:) echo $PMI_RANK $count;; esac; done </proc/$PPID/status
+            [ $PMI_RANK != 63 ] || echo >{0}; while [ ! -e {0} ]; do sleep 0.01; done",
+            last.display()
+        );
+        let (code, lines, _) = shells(stage, &["-n", "64", "--timeout", "60"], &script);
+        let told = lines.lines().map(|line| line.split_once(' ').unwrap());
+        let told: Vec<(usize, usize)> =
+            told.map(|(rank, count)| (rank.parse().unwrap(), count.parse().unwrap())).collect();
+        assert_eq!((code, told.len()), (Some(0), 64));
+        assert!(told.iter().any(|(rank, threads)| *rank >= 10 && *threads < 10), "{told:?}");
+    });
+}
+
 /// What others type for other launchers is understood, or answered with what to type.
 #[test]
 fn command_lines_of_mpiexec_are_understood_or_answered() {
