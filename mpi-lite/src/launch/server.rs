@@ -19,6 +19,8 @@ pub struct Server {
     /// Bytes of all keys and values; at most `SPACE_BYTES_MAX`.
     bytes: usize,
     ranks: Vec<Stage>,
+    /// How many of them wait in a barrier.
+    waiting: usize,
     /// Ranks that are told of others' ends, and the ranks that have ended too early.
     watchers: Vec<usize>,
     gone: Vec<usize>,
@@ -92,6 +94,7 @@ impl Server {
             values: HashMap::new(),
             bytes: 0,
             ranks: vec![Stage::Fresh; mapping.0.len()],
+            waiting: 0,
             watchers: Vec::new(),
             gone: Vec::new(),
             replies: VecDeque::new(),
@@ -135,7 +138,7 @@ impl Server {
 
     /// True while others are in a barrier that can end only when this rank comes to it.
     pub fn is_waited_for(&self, rank: usize) -> bool {
-        self.ranks[rank] != Stage::Waiting && self.ranks.contains(&Stage::Waiting)
+        self.waiting > 0 && self.ranks[rank] != Stage::Waiting
     }
 
     /// True once the rank has said `finalize`.
@@ -188,8 +191,10 @@ impl Server {
             }
             Request::BarrierIn => {
                 self.ranks[rank] = Stage::Waiting;
+                self.waiting += 1;
                 // All means all: one that has finalized is missed for ever, as in other launchers.
-                if self.ranks.iter().all(|stage| *stage == Stage::Waiting) {
+                if self.waiting == self.ranks.len() {
+                    self.waiting = 0;
                     self.ranks.fill(Stage::Ready);
                     (0..self.ranks.len()).for_each(|rank| self.reply(rank, &Reply::BarrierOut));
                 }
