@@ -38,6 +38,8 @@ pub struct Job {
     errors: Arc<Sink>,
     /// Streams that have not come to their end.
     streams: usize,
+    /// When its time is up, if it has a limit.
+    out_of_time: Option<Instant>,
     ending: Ending,
     /// The signal by which the user has wanted the end: who does not read the output is not waited for then.
     signalled: Option<i32>,
@@ -95,11 +97,9 @@ enum Ending {
 impl Job {
     /// Runs until nothing of the job is left; returns how it ends, as [`code_of`](crate::interrupt::code_of) has it.
     pub fn run(mut self) -> Result<i32, Failure> {
-        let began = Instant::now();
-        let out_of_time = self.spec.timeout.map(|timeout| began + timeout);
-        let mut looked = began;
+        let mut looked = Instant::now();
         while self.blame.is_some() || self.ranks.iter().any(|member| !matches!(member.state, State::Judged(_))) {
-            match self.events.recv_timeout(self.next_deadline(looked, out_of_time)) {
+            match self.events.recv_timeout(self.next_deadline(looked)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the job has a sender itself"),
@@ -109,15 +109,13 @@ impl Job {
             self.ranks.iter_mut().for_each(|member| member.rank.pmi.go_on());
             self.judge(now);
             self.end_if_one_cannot_be_heard(now);
-            if !self.is_ending() && out_of_time.is_some_and(|end| now >= end) {
-                self.end_for(self.timed_out());
-            }
+            self.end_if_time_is_up(now);
             if matches!(self.ending, Ending::Asked(since) if now >= since + GRACE) {
                 self.kill();
             }
         }
         self.end_leftovers();
-        self.finish_output(out_of_time);
+        self.finish_output();
         self.guard.dismiss();
         Ok(self.verdict.or(self.survived).map_or(0, |verdict| verdict.exit_code()))
     }
@@ -277,6 +275,12 @@ impl Job {
         }
     }
 
+    fn end_if_time_is_up(&mut self, now: Instant) {
+        if !self.is_ending() && self.out_of_time.is_some_and(|end| now >= end) {
+            self.end_for(self.timed_out());
+        }
+    }
+
     /// Whom others wait for in vain, and how it ended: badly, or well, but had better not. It can be so at any time after.
     fn missed(&self) -> Option<(End, usize)> {
         let well = |rank| if self.server.is_done(rank) { End::Absent } else { End::Early };
@@ -327,7 +331,7 @@ impl Job {
     }
 
     /// How long the loop may sleep, which has `looked` at all then.
-    fn next_deadline(&self, looked: Instant, out_of_time: Option<Instant>) -> Duration {
+    fn next_deadline(&self, looked: Instant) -> Duration {
         let now = Instant::now();
         let heard = self.ranks.iter().filter_map(|member| match member.state {
             State::Ended { since, .. } => Some(since + HEARING),
@@ -341,7 +345,7 @@ impl Job {
         let leaving =
             self.ranks.iter().filter_map(|member| Some(member.heard_out? + LEAVING)).filter(|at| *at > looked);
         let blaming = self.blame.as_ref().map(Blame::due);
-        let timeout = out_of_time.filter(|_| !self.is_ending());
+        let timeout = self.out_of_time.filter(|_| !self.is_ending());
         let may_read = |member: &Member| matches!(member.state, State::Running) && member.rank.pmi.are_kept();
         let reading = self.ranks.iter().any(may_read).then(|| now + READING);
         let next = heard.chain(killing).chain(leaving).chain(blaming).chain(timeout).chain(reading).min();

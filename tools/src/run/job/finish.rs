@@ -21,21 +21,21 @@ impl Job {
     /// Waits until everything that the ranks wrote has been written, and says how the job ended: behind all that, unless its reader
     /// takes longer than a moment, as `| less` does. A reader may take its time, until the job's is up or a signal comes, but gets a
     /// moment in any case.
-    pub(super) fn finish_output(&mut self, out_of_time: Option<Instant>) {
+    pub(super) fn finish_output(&mut self) {
         let message = |job: &Self| job.verdict.as_ref().and_then(Verdict::message);
         let moment = Instant::now() + LAST_WORDS;
-        let until = if message(self).is_some() { Some(moment) } else { self.patience(out_of_time) };
+        let until = if message(self).is_some() { Some(moment) } else { self.patience() };
         self.drain(until);
         if let Some(message) = message(self) {
             self.tell(message);
-            self.drain(self.patience(out_of_time));
+            self.drain(self.patience());
         }
     }
 
     /// How long readers are waited for from now on.
-    fn patience(&self, out_of_time: Option<Instant>) -> Option<Instant> {
+    fn patience(&self) -> Option<Instant> {
         let moment = Instant::now() + LAST_WORDS;
-        if self.signalled.is_some() { Some(moment) } else { out_of_time.map(|end| end.max(moment)) }
+        if self.signalled.is_some() { Some(moment) } else { self.out_of_time.map(|end| end.max(moment)) }
     }
 
     /// Waits until all streams are at their end, it is `until`, or a signal comes.

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Instant;
 
 use sidelane::lab::process;
 use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server};
@@ -16,10 +17,11 @@ use crate::run::input::{self, Input};
 use crate::run::output::{Sink, Stream};
 use crate::run::place::Places;
 use crate::run::rank::{self, Rank};
+use crate::run::verdict::Verdict;
 use crate::run::{Failure, JobSpec, job_name, sources};
 
 impl Job {
-    /// Starts all ranks. On failure those that were started end with this process.
+    /// Starts all ranks, unless something ends the job before. On failure those that were started end with this process.
     pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
         let system = |what| move |error| Failure::System(what, error);
         let (sender, events) = sync_channel(EVENTS_MAX);
@@ -43,6 +45,7 @@ impl Job {
             sender,
             errors,
             streams: 0,
+            out_of_time: spec.timeout.map(|timeout| Instant::now() + timeout),
             ending: Ending::No,
             signalled: None,
             verdict: None,
@@ -52,13 +55,31 @@ impl Job {
         };
         let input = if job.spec.stdin { Input::find() } else { Input::Nothing };
         for rank in 0..places.ranks.len() {
+            if job.ends_early() {
+                break;
+            }
             job.start_rank(rank, places, input)?;
         }
         // A fork copies all that this process has mapped, stacks too: threads come when all ranks are there.
-        for rank in 0..places.ranks.len() {
+        for rank in 0..job.ranks.len() {
             job.hear_rank(rank, input, &output)?;
         }
         Ok(job)
+    }
+
+    /// Handles what has happened while ranks are started; true when the next one is not needed any more. What the others have said
+    /// is still to be heard, and their ends to be judged.
+    fn ends_early(&mut self) -> bool {
+        while let Ok(event) = self.events.try_recv() {
+            self.handle(event);
+        }
+        if let Ending::Interrupted(signal) = self.ending {
+            // They may wait for those that do not come any more.
+            self.end_for(Verdict::Interrupted { signal });
+        }
+        self.end_if_time_is_up(Instant::now());
+        let failed = |member: &Member| matches!(member.state, State::Ended { status, .. } if !status.success());
+        self.is_ending() || !self.spec.keep_going && self.ranks.iter().any(failed)
     }
 
     /// Starts a rank; `input` is that of rank 0.

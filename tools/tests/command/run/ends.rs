@@ -242,6 +242,25 @@ fn a_job_has_the_time_it_is_given() {
 }
 
 #[test]
+fn what_ends_a_job_ends_its_start_too() {
+    own_stage(|stage| {
+        let script = "echo told; [ $PMI_RANK != 0 ] || eval $FIRST; exec sleep 1000";
+        let ends: [(&[&str], _, _); 4] = [
+            (&["-x", "FIRST=exit 3"], 3, "rank 0 on host "),
+            (&["-x", "FIRST=kill -TERM $PPID"], 143, ""),
+            (&["-x", "FIRST=kill -INT $PPID", "--keep-going"], 130, ""),
+            (&["-x", "FIRST=:", "--timeout", "0.01"], 124, "took longer than 0.01 s"),
+        ];
+        for (options, ends_with, words) in ends {
+            let (code, lines, errors) = shells(stage, &[&["-n", "400"], options].concat(), script);
+            assert_eq!((code, errors.is_empty()), (Some(ends_with), words.is_empty()), "{options:?}: {errors}");
+            let started = lines.lines().count();
+            assert!(errors.contains(words) && started < 200, "{options:?}: {started} {errors}");
+        }
+    });
+}
+
+#[test]
 fn what_ranks_leave_in_the_background_ends_with_the_job() {
     own_stage(|stage| {
         let script = "sleep 1000 & setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; exit 0";
