@@ -4,7 +4,7 @@ mod args;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -12,7 +12,8 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use sidelane::lab::guard::{self, Guard};
 use sidelane::lab::keeper::{self, KeepError, Kept};
-use sidelane::lab::{Lab, LabError, LabSpec, process};
+use sidelane::lab::process::{self, Process};
+use sidelane::lab::{Lab, LabError, LabSpec};
 use sidelane::qemu::QemuError;
 use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::iterator::Signals;
@@ -195,19 +196,28 @@ fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     }
 }
 
-/// Waits for the command, which the first ending signal kills. On a terminal Ctrl-C reaches the command by itself, and
-/// what it makes of it is its own affair: a shell goes on.
+/// Waits for the command. The first ending signal is handed on, and what the command makes of it, and for how long, is its own
+/// affair; the second one kills it. Ctrl-C at a terminal reaches it by itself: a shell goes on.
 fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
-    let left_to_child = |signal| signal == SIGINT && io::stdin().is_terminal();
+    let inside = Process::open(child.id());
+    let mut is_told = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(code(status));
         }
         for signal in signals.wait() {
-            if signal != SIGCHLD && !left_to_child(signal) {
-                child.kill()?;
-                child.wait()?;
-                return Ok(code_of(signal));
+            match signal {
+                SIGCHLD => {}
+                SIGINT if process::is_in_foreground(child.id()) => {}
+                _ if is_told => {
+                    child.kill()?;
+                    child.wait()?;
+                    return Ok(code_of(signal));
+                }
+                _ => {
+                    is_told = true;
+                    inside.iter().try_for_each(|inside| inside.signal(signal))?;
+                }
             }
         }
     }

@@ -211,6 +211,14 @@ fn parent(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
+/// Whether Ctrl-C at our terminal reaches a process by itself: it is in the foreground there.
+pub fn is_in_foreground(pid: u32) -> bool {
+    let Ok(terminal) = fs::File::open("/dev/tty") else { return false };
+    // SAFETY: Neither takes a pointer. Without such a terminal or process they answer with -1.
+    let (foreground, group) = unsafe { (libc::tcgetpgrp(terminal.as_raw_fd()), libc::getpgid(pid as i32)) };
+    foreground >= 0 && foreground == group
+}
+
 /// Has `command` lead a session of its own before it is anything else, so that no signal to our process group (Ctrl-C) ends it.
 pub fn in_own_session(command: &mut Command) {
     // SAFETY: The closure makes one async-signal-safe system call. A forked process leads no group, so that it may (setsid(2)).

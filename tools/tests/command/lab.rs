@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::patience::{PATIENCE, ended, watch};
+use crate::patience::{PATIENCE, ended, until, watch};
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 use serde_json::Value;
 use sidelane::lab::process::Process;
@@ -292,6 +292,26 @@ fn an_interrupted_run_ends_its_command_first() {
             signal(&tool, number);
             assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(128 + number));
             assert!(inside.wait(Duration::ZERO), "the command is gone before the tool is");
+
+            let (lock, met) = (stage.runtime().join("lock"), stage.runtime().join("met"));
+            let cleans_up = format!(
+                "clean_up() {{ echo >{1}; [ $MODE = once ] || return; rm {0} {1}; exit 5; }}
+                 echo >{0}; trap clean_up INT TERM; echo at $$; while :; do sleep 0.01; done",
+                lock.display(),
+                met.display()
+            );
+            for (mode, code) in [("once", 5), ("never", 128 + number)] {
+                let run = ["lab", "run", "--", "sh", "-c", &cleans_up];
+                let (mut tool, _) = start(stage.sidelane(&run).env("MODE", mode), "at ");
+                signal(&tool, number);
+                if mode == "never" {
+                    until("the command has met the signal", || met.exists());
+                    signal(&tool, number);
+                }
+                assert_eq!(as_a_shell_has_it(ended("the run", &mut tool, PATIENCE)), Some(code));
+                assert_eq!(lock.exists(), mode == "never", "the command cleans up");
+            }
+            [lock, met].iter().for_each(|file| fs::remove_file(file).unwrap());
         }
     });
 }
