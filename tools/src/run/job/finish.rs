@@ -18,6 +18,23 @@ impl Job {
         }
     }
 
+    /// Ends what was started of a job that cannot be.
+    pub(super) fn give_up(mut self) {
+        self.kill();
+        // Whoever has run out of descriptors needs some to see what is left.
+        self.ranks.clear();
+        self.end_leftovers();
+        let until = Instant::now() + LAST_WORDS;
+        while self.streams > 0 {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Drained) => self.streams -= 1,
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.guard.dismiss();
+    }
+
     /// Waits until everything that the ranks wrote has been written, and says how the job ended: behind all that, unless its reader
     /// takes longer than a moment, as `| less` does. A reader may take its time, until the job's is up or a signal comes, but gets a
     /// moment in any case.

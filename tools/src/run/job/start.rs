@@ -21,7 +21,7 @@ use crate::run::verdict::Verdict;
 use crate::run::{Failure, JobSpec, job_name, sources};
 
 impl Job {
-    /// Starts all ranks, unless something ends the job before. On failure those that were started end with this process.
+    /// Starts all ranks, unless something ends the job before. On failure nothing of those that were started is left.
     pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
         let system = |what| move |error| Failure::System(what, error);
         let (sender, events) = sync_channel(EVENTS_MAX);
@@ -53,18 +53,25 @@ impl Job {
             blame: None,
             spec,
         };
-        let input = if job.spec.stdin { Input::find() } else { Input::Nothing };
+        match job.start_ranks(places, &output) {
+            Ok(()) => Ok(job),
+            Err(failure) => {
+                job.give_up();
+                Err(failure)
+            }
+        }
+    }
+
+    fn start_ranks(&mut self, places: &Places, output: &Arc<Sink>) -> Result<(), Failure> {
+        let input = if self.spec.stdin { Input::find() } else { Input::Nothing };
         for rank in 0..places.ranks.len() {
-            if job.ends_early() {
+            if self.ends_early() {
                 break;
             }
-            job.start_rank(rank, places, input)?;
+            self.start_rank(rank, places, input)?;
         }
         // A fork copies all that this process has mapped, stacks too: threads come when all ranks are there.
-        for rank in 0..job.ranks.len() {
-            job.hear_rank(rank, input, &output)?;
-        }
-        Ok(job)
+        (0..self.ranks.len()).try_for_each(|rank| self.hear_rank(rank, input, output))
     }
 
     /// Handles what has happened while ranks are started; true when the next one is not needed any more. What the others have said

@@ -37,6 +37,18 @@ fn a_job_has_more_ranks_than_a_low_limit_of_descriptors_has_room_for() {
     });
 }
 
+#[test]
+fn a_start_for_which_descriptors_run_out_leaves_nothing() {
+    own_stage(|stage| {
+        let low = "ulimit -n 64; exec $0 run -n 40 --timeout 60 bash -c 'setsid sleep 1000 & exec sleep 1000'";
+        let output = stage.command("sh").args(["-c", low, &stage.program()]).output().unwrap();
+        let left = stage.processes();
+        let (code, _, errors) = told(&output);
+        assert!(code == Some(126) && errors.contains("`ulimit -Hn` says how many"), "{code:?} {errors}");
+        assert_eq!(left, Vec::<u32>::new());
+    });
+}
+
 /// A fork copies what the launcher has mapped, and each thread has a stack there: with those of the ranks before it, each rank
 /// would take longer to start than the last one.
 #[test]
