@@ -38,6 +38,8 @@ pub struct Job {
     errors: Arc<Sink>,
     /// Streams that have not come to their end.
     streams: usize,
+    /// A rank may not be killed, and goes on.
+    is_one_left: bool,
     /// When its time is up, if it has a limit.
     out_of_time: Option<Instant>,
     ending: Ending,
@@ -141,7 +143,8 @@ impl Job {
                     // From here on its number may be another's.
                     self.others.remove(&pid);
                     // Others are what ranks have left behind.
-                    if let Some(member) = self.ranks.iter_mut().find(|member| member.rank.pid == pid) {
+                    let mut running = self.ranks.iter_mut().filter(|member| matches!(member.state, State::Running));
+                    if let Some(member) = running.find(|member| member.rank.pid == pid) {
                         member.state = State::Ended { status, since: Instant::now() };
                     }
                 }
@@ -154,7 +157,9 @@ impl Job {
                 self.signal_all(SIGCONT);
             }
             // What the ranks are to do at these only they know.
-            SIGUSR1 | SIGUSR2 => self.signal_all(signal),
+            SIGUSR1 | SIGUSR2 => {
+                self.signal_all(signal);
+            }
             _ => self.interrupt(signal),
         }
     }
@@ -320,14 +325,22 @@ impl Job {
         matches!(self.ending, Ending::Asked(_) | Ending::Killed)
     }
 
+    /// Kills the ranks that run. Who may not be killed is not waited for.
     fn kill(&mut self) {
         self.ending = Ending::Killed;
-        self.signal_all(libc::SIGKILL);
+        for (rank, error) in self.signal_all(libc::SIGKILL) {
+            let member = &mut self.ranks[rank];
+            member.state = State::Judged(None);
+            self.others.insert(member.rank.pid);
+            self.is_one_left = true;
+            self.tell(format!("sidelane run: cannot end rank {rank}: {error}\n"));
+        }
     }
 
-    fn signal_all(&self, signal: i32) {
-        let running = self.ranks.iter().filter(|member| matches!(member.state, State::Running));
-        running.for_each(|member| member.rank.signal(signal));
+    /// Signals the ranks that run; returns those that may not be signalled, and why.
+    fn signal_all(&self, signal: i32) -> Vec<(usize, io::Error)> {
+        let running = self.ranks.iter().enumerate().filter(|(_, member)| matches!(member.state, State::Running));
+        running.filter_map(|(rank, member)| Some((rank, member.rank.signal(signal).err()?))).collect()
     }
 
     /// How long the loop may sleep, which has `looked` at all then.

@@ -42,10 +42,16 @@ impl Rank {
     }
 
     /// Sends a signal to the rank and to what it has started in its group. Only while the rank has not been reaped:
-    /// until then nobody else can get its number.
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: Takes no pointer. A group that is gone is no error to us.
-        unsafe { libc::kill(-(self.pid as i32), signal) };
+    /// until then nobody else can get its number. An error when none of them may be signalled, as when the rank has become
+    /// another user.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: Takes no pointer.
+        if unsafe { libc::kill(-(self.pid as i32), signal) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // A group that is gone is no error to us.
+        if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
     }
 
     /// Whether its group has members: until then the number stays its own, also when the rank has been reaped.

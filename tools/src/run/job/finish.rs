@@ -52,7 +52,11 @@ impl Job {
     /// How long readers are waited for from now on.
     fn patience(&self) -> Option<Instant> {
         let moment = Instant::now() + LAST_WORDS;
-        if self.signalled.is_some() { Some(moment) } else { self.out_of_time.map(|end| end.max(moment)) }
+        if self.signalled.is_some() || self.is_one_left {
+            Some(moment)
+        } else {
+            self.out_of_time.map(|end| end.max(moment))
+        }
     }
 
     /// Waits until all streams are at their end, it is `until`, or a signal comes.

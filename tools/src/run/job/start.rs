@@ -45,6 +45,7 @@ impl Job {
             sender,
             errors,
             streams: 0,
+            is_one_left: false,
             out_of_time: spec.timeout.map(|timeout| Instant::now() + timeout),
             ending: Ending::No,
             signalled: None,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
 
-use super::{errors, job, own_stage, said_in, shells};
+use super::{errors, job, own_stage, said_in, shells, told};
+use crate::filter::refuse;
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
@@ -267,6 +268,23 @@ fn interrupted(stage: &Stage, options: &[&str], script: &str, times: usize) -> (
     }
     let text = errors(&mut child);
     (as_a_shell_has_it(child.wait().unwrap()), text)
+}
+
+/// As programs of another user (setuid) may not be.
+#[test]
+fn a_rank_that_may_not_be_ended_is_named_and_not_waited_for() {
+    own_stage(|stage| {
+        let script = "[ $PMI_RANK = 0 ] || exit 3; exec sleep 1000";
+        let mut command = stage.sidelane(&["run", "-n", "2", "bash", "-c", script]);
+        let refused = [libc::SYS_kill, libc::SYS_pidfd_send_signal];
+        refused.iter().for_each(|call| refuse(&mut command, *call, None, libc::EPERM));
+        let (code, _, errors) = told(&command.output().unwrap());
+        assert_eq!((code, errors.lines().count()), (Some(3), 2), "{errors}");
+        assert!(errors.contains("sidelane run: cannot end rank 0: Operation not permitted"), "{errors}");
+        for left in stage.processes().into_iter().filter_map(Process::open) {
+            left.signal(libc::SIGKILL).unwrap();
+        }
+    });
 }
 
 #[test]
