@@ -170,6 +170,8 @@ impl Job {
             Ending::No => {
                 self.ending = Ending::Interrupted(signal);
                 self.signal_all(signal);
+                // Somebody may have stopped one.
+                self.signal_all(SIGCONT);
             }
             Ending::Interrupted(_) | Ending::Asked(_) | Ending::Killed => {
                 self.verdict.get_or_insert(Verdict::Interrupted { signal });

@@ -9,6 +9,7 @@ use sidelane::lab::process::Process;
 
 use super::{errors, job, own_stage, said_in, shells, told};
 use crate::filter::refuse;
+use crate::patience::{PATIENCE, ended, until};
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 
 /// Starts a job whose ranks say their number and wait; returns it and their processes, by rank.
@@ -213,6 +214,22 @@ fn who_waits_for_a_rank_that_a_signal_has_ended_does_not_wait_on() {
         let (code, _, errors) = shells(stage, &["-n", "2", "--timeout", "60"], &script);
         assert_eq!(code, Some(130), "{errors}");
         assert!(began.elapsed() < Duration::from_secs(30), "it was the time limit that ended it");
+    });
+}
+
+#[test]
+fn an_interrupt_reaches_a_rank_that_is_stopped() {
+    own_stage(|stage| {
+        for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+            let mut command = stage.sidelane(&["run", "-n", "1", "sh", "-c", "echo $$; exec sleep 1000"]);
+            let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+            let rank = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+            Process::open(rank.parse().unwrap()).unwrap().signal(libc::SIGSTOP).unwrap();
+            let stat = format!("/proc/{rank}/stat");
+            until("the rank is stopped", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
+            signal(&child, number);
+            assert_eq!(as_a_shell_has_it(ended("the job", &mut child, PATIENCE)), Some(code));
+        }
     });
 }
 
