@@ -74,11 +74,13 @@ impl Snapshot {
         let seconds = (self.at - earlier.at).as_secs_f64();
         for process in &mut self.processes {
             let Some(before) = earlier.processes.iter().find(|before| before.pid == process.pid) else { continue };
+            let mut unpaired: Vec<&Endpoint> = before.endpoints.iter().collect();
             for endpoint in &mut process.endpoints {
                 let same =
                     |before: &&Endpoint| (&before.driver, &before.address) == (&endpoint.driver, &endpoint.address);
-                if let Some(before) = before.endpoints.iter().find(same) {
-                    endpoint.compare(before, seconds);
+                // Of several with one address, each goes with the one in its place before.
+                if let Some(at) = unpaired.iter().position(same) {
+                    endpoint.compare(unpaired.remove(at), seconds);
                 }
             }
         }
@@ -176,6 +178,20 @@ mod tests {
         let endpoint = &later.processes[0].endpoints[0];
         assert_eq!((endpoint.per_s("messages_sent"), endpoint.per_s("rejected.epoch")), (Some(300.0), Some(3.0)));
         assert_eq!(endpoint.per_s("peers"), None, "a gauge has no rate");
+    }
+
+    #[test]
+    fn endpoints_of_one_address_have_rates_of_their_own() {
+        let start = Instant::now();
+        let two = |at, sent: [u64; 2]| {
+            let [mut first, second] = sent.map(|sent| snapshot(at, sent, 1));
+            first.processes[0].endpoints.extend(second.processes.into_iter().flat_map(|process| process.endpoints));
+            first
+        };
+        let mut later = two(start + Duration::from_secs(2), [700, 5_000]);
+        later.compare(&two(start, [100, 1_000]));
+        let rates: Vec<_> = later.processes[0].endpoints.iter().map(|it| it.per_s("messages_sent")).collect();
+        assert_eq!(rates, [Some(300.0), Some(2_000.0)]);
     }
 
     #[test]
