@@ -72,9 +72,12 @@ impl<'a> Environment<'a> {
         Self(lookup)
     }
 
-    /// Who started this process. PMI-1 goes first: other launchers' variables are inherited by what they started. Of several the one
-    /// counts that was started by a rank of another.
+    /// Who started this process. What the user says goes first, then PMI-1: other launchers' variables are inherited by what they
+    /// started. Of several the one counts that was started by a rank of another.
     pub fn launcher(&self) -> Result<Launcher, LaunchError> {
+        if self.text(ALONE).is_some_and(|value| value != "0") {
+            return Ok(Launcher::None { warning: None });
+        }
         let within = self.text(SOCKET).is_some() && self.text("PMI_PORT").is_some();
         if let Some(fd) = self.number("PMI_FD")?.filter(|_| !within) {
             let (rank, size) = (self.needed("PMI_RANK")?, self.needed("PMI_SIZE")?);
@@ -85,9 +88,6 @@ impl<'a> Environment<'a> {
         }
         if let Some(address) = self.text("PMI_PORT") {
             return Ok(Launcher::Port { address, id: self.number("PMI_ID")?.unwrap_or(0) });
-        }
-        if self.text(ALONE).is_some_and(|value| value != "0") {
-            return Ok(Launcher::None { warning: None });
         }
         match self.scheduler() {
             Some((scheduler, tasks)) if tasks > 1 => Err(SilentSingletons { scheduler, tasks }.into()),
@@ -194,8 +194,9 @@ pub const OF_OTHERS: [&str; 4] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CON
 /// Set by `sidelane run --keep-going`.
 pub const KEEPS_GOING: &str = "SIDELANE_KEEPS_GOING";
 
-/// Set to anything but 0, it says that each task is meant to be a job of its own.
-const ALONE: &str = "SIDELANE_ALONE";
+/// Set to anything but 0, it says that each task is meant to be a job of its own. `sidelane run` takes it away, so that only what is
+/// set for a rank, or by one, counts there.
+pub const ALONE: &str = "SIDELANE_ALONE";
 
 impl Scheduler {
     fn remedy(self) -> &'static str {

@@ -11,11 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub fn take(fd: i32, inode: Option<u64>) -> io::Result<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     // 0 to 2 are the standard streams, which others use.
-    if fd < 3 || TAKEN.load(Ordering::Relaxed) {
+    if fd < 3 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    if !is_connection(fd, inode)? || TAKEN.swap(true, Ordering::Relaxed) {
-        return Err(io::Error::other("it is another file's; was this process started by a rank?"));
+    if TAKEN.load(Ordering::Relaxed) {
+        return Err(io::Error::other("this process, or the one that it was forked from, has done so already"));
+    }
+    let is_connection = is_connection(fd, inode).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBADF) => io::Error::other(CLOSED),
+        _ => error,
+    })?;
+    if !is_connection || TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(io::Error::other(ANOTHER));
     }
     // SAFETY: Takes no pointer; a number that is no open descriptor is answered with an error.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
@@ -25,6 +32,11 @@ pub fn take(fd: i32, inode: Option<u64>) -> io::Result<OwnedFd> {
     // come here twice.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+const CLOSED: &str = "it was closed by what started this process, which was itself started as a rank; have that leave descriptors open \
+     (Python's subprocess: close_fds=False), or set SIDELANE_ALONE=1 for a job of its own";
+const ANOTHER: &str =
+    "it is another file's; was this process started by a rank? For a job of its own, set SIDELANE_ALONE=1";
 
 /// Whether it is a socket, and the one with that number.
 fn is_connection(fd: i32, inode: Option<u64>) -> io::Result<bool> {

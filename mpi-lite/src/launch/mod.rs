@@ -31,7 +31,7 @@ mod watch;
 pub use abort::Abort;
 pub use client::{Client, PmiError};
 pub use environment::{
-    Environment, KEEPS_GOING, Launcher, NoSocket, OF_OTHERS, SOCKET, Scheduler, SilentSingletons, Socket,
+    ALONE, Environment, KEEPS_GOING, Launcher, NoSocket, OF_OTHERS, SOCKET, Scheduler, SilentSingletons, Socket,
 };
 pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};

@@ -349,6 +349,10 @@ fn the_environment_says_who_launched() {
     assert!(matches!(launcher_of(&within), Ok(Launcher::Port { id: 4, .. })) && !keeps_going(&within));
     let port = Launcher::Port { address: "h:1".to_owned(), id: 4 };
     assert_eq!(launcher_of(&[("PMI_PORT", "h:1"), ("PMI_ID", "4")]).unwrap(), port);
+    for set in [&run[..], &within[..]] {
+        let alone = [set, &[("SIDELANE_ALONE", "1")]].concat();
+        assert_eq!(launcher_of(&alone).unwrap(), Launcher::None { warning: None }, "who says so is believed");
+    }
     // Slurm's own variables stand beside those of its plugin pmi2.
     let slurm = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "2"), ("SLURM_NTASKS", "3")];
     assert!(matches!(launcher_of(&[&pmi[..], &slurm].concat()), Ok(Launcher::Descriptor { .. })));

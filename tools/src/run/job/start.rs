@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use sidelane::lab::process;
-use sidelane_mpi::launch::{KEEPS_GOING, Mapping, OF_OTHERS, Server};
+use sidelane_mpi::launch::{ALONE, KEEPS_GOING, Mapping, OF_OTHERS, Server};
 
 use super::{Ending, Job, Member, State};
 use crate::run::descriptors;
@@ -96,8 +96,8 @@ impl Job {
         let mut command = places.command(rank, &self.spec.program)?;
         command.args(&self.spec.arguments);
         self.descriptors.restore_in(&mut command);
-        // A launcher that has started us, and what it told us, is not the ranks' launcher.
-        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING]) {
+        // A launcher that has started us, and what it told us, is not the ranks' launcher, and they are asked to be together.
+        for name in OF_OTHERS.iter().chain(&[KEEPS_GOING, ALONE]) {
             command.env_remove(name);
         }
         // As hydra calls them; programs use them to choose a device.

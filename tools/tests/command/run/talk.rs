@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{output, own_stage, said, shells, told};
+use super::{job, output, own_stage, said, said_in, shells, told};
 use crate::stage::{Stage, for_each_user};
 
 #[test]
@@ -94,5 +94,27 @@ fn sixty_four_ranks_begin_and_end() {
         let output = output(stage, &["-n", "64"], "PART=exchange");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(said(&output).len(), 64);
+    });
+}
+
+/// As Python's subprocess closes what it does not know of.
+#[test]
+fn who_has_lost_the_launchers_descriptor_is_told_what_to_do() {
+    own_stage(|stage| {
+        let rank = [&stage.test_program(), "--exact", "run::part_of_a_rank", "--ignored", "--nocapture", "--quiet"];
+        let script = format!("eval \"exec $PMI_FD>&-\"; PART=exchange exec {}", rank.join(" "));
+        let (code, lines, errors) = shells(stage, &["-n", "1", "--timeout", "60"], &script);
+        let advice = "close_fds=False), or set SIDELANE_ALONE=1 for a job of its own";
+        assert!(code == Some(101) && errors.contains(advice), "{code:?} {lines}{errors}");
+        let alone = script.replace("PART=", "SIDELANE_ALONE=1 PART=");
+        let (code, lines, errors) = shells(stage, &["-n", "2", "--timeout", "60"], &alone);
+        let each: Vec<_> = lines.lines().filter_map(said_in).collect();
+        assert_eq!((code, each), (Some(0), vec!["0/1 0"; 2]), "{errors}");
+        // What the user has set for other launchers' ranks is not said of ours.
+        let arguments = job(stage, &["-n", "2"], "PART=exchange");
+        let mut command = stage.sidelane(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut together = said(&command.env("SIDELANE_ALONE", "1").output().unwrap());
+        together.sort_unstable();
+        assert_eq!(together, ["0/2 0,1", "1/2 0,1"]);
     });
 }
