@@ -35,7 +35,8 @@ pub enum Malformed {
 
 impl<'a> Line<'a> {
     /// Takes a line apart, with or without its newline. A word without `=` continues the value before it, since launchers
-    /// give reasons in words (`msg=key not found`). Of a key that comes twice, the first counts.
+    /// give reasons in words (`msg=key not found`). So does every word behind an abort's `error_msg=`, whatever a rank has said there
+    /// (`rank=3 failed`). Of a key that comes twice, the first counts.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() > LINE_MAX {
             return Err(Malformed::TooLong);
@@ -46,15 +47,17 @@ impl<'a> Line<'a> {
         while !rest.trim_ascii_start().is_empty() {
             rest = rest.trim_ascii_start();
             let word = rest.split_ascii_whitespace().next().expect("there is more than white space");
-            match (word.split_once('='), pairs.last_mut()) {
-                (Some((key, value)), _) if !key.is_empty() => pairs.push((key, value)),
-                (_, Some((_, value))) => {
+            let in_reason = matches!(pairs[..], [("cmd", "abort"), .., ("error_msg", _)]);
+            let pair = word.split_once('=').filter(|(key, _)| !key.is_empty() && !in_reason);
+            match (pair, pairs.last_mut()) {
+                (Some(pair), _) => pairs.push(pair),
+                (None, Some((_, value))) => {
                     // Both are parts of `text`, and the word is the later one.
                     let from = value.as_ptr() as usize - text.as_ptr() as usize;
                     let to = word.as_ptr() as usize + word.len() - text.as_ptr() as usize;
                     *value = &text[from..to];
                 }
-                (_, None) => return Err(Malformed::NoCommand),
+                (None, None) => return Err(Malformed::NoCommand),
             }
             rest = &rest[word.len()..];
         }

@@ -168,6 +168,13 @@ fn an_abort_reaches_the_launcher_with_its_code_and_reason() {
 }
 
 #[test]
+fn the_reason_of_an_abort_is_all_that_is_said() {
+    let why = "solver: rank=3 has size=0 = nothing";
+    let (_, events) = hear(&[&format!("cmd=abort exitcode=9 error_msg={why}\n")]);
+    assert_eq!(events, [ServerEvent::Abort { rank: 0, code: 9, why: why.to_owned() }]);
+}
+
+#[test]
 fn what_does_not_fit_is_refused_before_it_is_sent() {
     let (told, events) = job(1, |launch| {
         let Launch::Pmi(mut client) = launch else { unreachable!() };
