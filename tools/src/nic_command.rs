@@ -94,9 +94,14 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
     let numbered = |nic: &&Spec| matches!(nic, Spec::Uring { .. } | Spec::Xdp { .. });
     let again = |nic: &&Spec| nics.iter().filter(|other| other == nic).count() > 1;
     if let Some(twice) = nics.iter().filter(numbered).find(again) {
-        tell!(
-            "error: {twice} was named twice; two on one interface need numbers of their own: write `,endpoint=1` behind one of them"
-        );
+        let (Spec::Uring { endpoint, .. } | Spec::Xdp { endpoint, .. }) = twice else {
+            unreachable!("only these are looked for")
+        };
+        let how = match endpoint {
+            0 => "write `,endpoint=1` behind one of them".to_owned(),
+            number => format!("write another one than {number} for one of them"),
+        };
+        tell!("error: {twice} was named twice; two on one interface need numbers of their own: {how}");
         return 1;
     }
     if let Some(other) = nics.iter().find(|nic| discriminant(*nic) != discriminant(first)) {

@@ -10,6 +10,7 @@ use super::inherited;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
 use super::request::{GET_MANY, Request};
+use super::shown::Shown;
 use super::watch::Watch;
 
 /// A rank's connection to its launcher. Every call blocks until the launcher has answered.
@@ -37,7 +38,7 @@ pub enum PmiError {
     #[error("the launcher has gone")]
     Gone,
     /// An answer that is none.
-    #[error("the launcher's answer `{line}` {why}")]
+    #[error("the launcher's answer `{}` {why}", Shown(.line))]
     Malformed {
         /// What it said.
         line: String,
@@ -45,7 +46,7 @@ pub enum PmiError {
         why: Malformed,
     },
     /// An answer to another question.
-    #[error("the launcher answered `{request}` with `{answer}`")]
+    #[error("the launcher answered `{request}` with `{}`", Shown(.answer))]
     Unexpected {
         /// What was asked.
         request: String,
@@ -53,7 +54,7 @@ pub enum PmiError {
         answer: String,
     },
     /// The launcher said no.
-    #[error("the launcher refused `{request}`: {why}")]
+    #[error("the launcher refused `{request}`: {}", Shown(.why))]
     Refused {
         /// What was asked.
         request: String,

@@ -204,6 +204,20 @@ fn a_launcher_that_ends_is_noticed() {
     assert!(matches!(Client::start(theirs, 0, 1), Err(PmiError::Gone | PmiError::Io(..))));
 }
 
+/// Whoever is at the other end of an inherited descriptor.
+#[test]
+fn what_a_launcher_says_tells_a_terminal_nothing() {
+    for (says, shown) in [
+        ("\x1b[2J\n", "the launcher's answer `\\u{1b}[2J` names no command"),
+        ("cmd=put_result rc=-1 msg=\x1b[2J\n", "with `cmd=put_result rc=-1 msg=\\u{1b}[2J`"),
+    ] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&ours).write_all(says.as_bytes()).unwrap();
+        let text = Client::start(theirs, 0, 1).unwrap_err().to_string();
+        assert!(text.contains(shown), "{text}");
+    }
+}
+
 #[test]
 fn a_mapping_is_told_as_runs_of_nodes() {
     for (nodes, text) in [

@@ -28,14 +28,17 @@ mod stop;
 mod verdict;
 
 use std::collections::hash_map::RandomState;
+use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use sidelane::lab::keeper::KeepError;
+use sidelane_mpi::launch::Shown;
 use sidelane_proto::Protection;
 
 use crate::variable::VariableError;
@@ -126,12 +129,33 @@ fn advice(program: &str, error: &io::Error) -> String {
         // Three streams and a connection each are many descriptors.
         Some(libc::EMFILE) => "; `ulimit -Hn` says how many there may be".to_owned(),
         // As a shell, programs are looked for in PATH alone.
-        Some(libc::ENOENT) if !program.contains('/') && Path::new(program).is_file() => {
-            format!("; that of this folder is called `./{program}`")
-        }
+        Some(libc::ENOENT) => match missing_interpreter(program) {
+            Some(name) => format!("; its first line names `{}`, which is not there", Shown(&name)),
+            None if !program.contains('/') && Path::new(program).is_file() => {
+                format!("; that of this folder is called `./{program}`")
+            }
+            None => String::new(),
+        },
         _ => String::new(),
     }
 }
+
+/// What the first line of a script names to run it, if that is not there: the kernel says it of the script (execve(2)).
+fn missing_interpreter(program: &str) -> Option<String> {
+    let script = if program.contains('/') {
+        PathBuf::from(program)
+    } else {
+        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())?
+    };
+    let mut line = Vec::new();
+    BufReader::new(File::open(script).ok()?).take(FIRST_LINE_MAX).read_until(b'\n', &mut line).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    let name = line.strip_prefix("#!")?.trim_start_matches([' ', '\t']).split([' ', '\t', '\n']).next()?;
+    (!Path::new(name).exists()).then(|| name.to_owned())
+}
+
+/// As much as the kernel reads of it (BINPRM_BUF_SIZE of linux/binfmts.h).
+const FIRST_LINE_MAX: u64 = 256;
 
 /// Runs the job to its end; returns which, as [`code_of`](crate::interrupt::code_of) has it. From a process's first thread, on which
 /// the ranks' lives depend.

@@ -157,7 +157,13 @@ fn the_suite_needs_two_drivers_of_one_kind() {
     assert!(error(&["nic", "test", "udp:127.0.0.1:0"]).contains("name two or three drivers"));
     assert!(error(&["nic", "test", "udp:127.0.0.1:0", "mem:"]).contains("mem: is of another kind"));
     assert!(error(&["nic", "test", "mem:", "mem:", "mem:", "mem:"]).contains("mem: would not be tested"));
-    assert!(error(&["nic", "test", "uring:lo", "uring:lo"]).contains("named twice; two on one interface need numbers"));
+    let twice = |nic| error(&["nic", "test", nic, nic]);
+    assert!(
+        twice("uring:lo").contains("named twice; two on one interface need numbers of their own: write `,endpoint=1`")
+    );
+    assert!(
+        twice("uring:lo,endpoint=1").contains("need numbers of their own: write another one than 1 for one of them")
+    );
 }
 
 /// Measures for a tenth of a second.

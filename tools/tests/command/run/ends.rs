@@ -226,6 +226,12 @@ fn a_program_that_cannot_be_started_is_named() {
         let (code, _, errors) = told(&here.current_dir(folder).env("PATH", "/nowhere").output().unwrap());
         assert_eq!(code, Some(127));
         assert!(errors.contains("that of this folder is called `./sidelane`"), "{errors}");
+        let script = stage.runtime().join("script");
+        // Not by this process, whose other tests fork while it would be open.
+        let write = ["-c", "printf '#! /no/such\\r\\n' >$0; chmod +x $0", script.to_str().unwrap()];
+        assert!(Command::new("sh").args(write).status().unwrap().success());
+        let (code, _, errors) = told(&stage.output(&["run", "-n", "2", script.to_str().unwrap()]));
+        assert!(code == Some(127) && errors.contains("its first line names `/no/such\\r`, which is not"), "{errors}");
     });
 }
 
