@@ -33,6 +33,7 @@ pub struct Job {
     guard: Guard,
     /// Children that are not the ranks' (the guard, and what a shell that became this command has started).
     others: HashSet<u32>,
+    stop: stop::Wanted,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
     errors: Arc<Sink>,
@@ -150,9 +151,10 @@ impl Job {
                 }
                 self.release_groups();
             }
+            SIGTSTP if !self.stop.is_set() => {}
             SIGTSTP => {
                 self.signal_all(libc::SIGSTOP);
-                stop::as_by_default();
+                stop::as_by_default(&self.stop);
                 // Also when it was not done. Who lets us go on does not reach the ranks' groups, so they are told once.
                 self.signal_all(SIGCONT);
             }

@@ -71,7 +71,7 @@ pub fn say(sender: SyncSender<Event>, line: String, sink: Arc<Sink>) -> io::Resu
     })
 }
 
-/// Hands on the signals that a job cares for. SIGCONT is none: the ranks, in groups of their own, were stopped only if we have
+/// Hands on the signals that a job cares for. SIGCONT is none (`stop` looks at it): the ranks, in groups of their own, were stopped only if we have
 /// done so, and then whoever has lets them go on; who handled it, too, would tell them twice.
 pub fn watch_signals(sender: SyncSender<Event>) -> io::Result<()> {
     // By nohup(1), and by shells that know no jobs. The ranks inherit that.

@@ -18,13 +18,14 @@ use crate::run::output::{Sink, Stream};
 use crate::run::place::Places;
 use crate::run::rank::{self, Rank};
 use crate::run::verdict::Verdict;
-use crate::run::{Failure, JobSpec, job_name, sources};
+use crate::run::{Failure, JobSpec, job_name, sources, stop};
 
 impl Job {
     /// Starts all ranks, unless something ends the job before. On failure nothing of those that were started is left.
     pub fn start(spec: JobSpec, places: &Places) -> Result<Self, Failure> {
         let system = |what| move |error| Failure::System(what, error);
         let (sender, events) = sync_channel(EVENTS_MAX);
+        let stop = stop::Wanted::watch().map_err(system("watch for signals"))?;
         sources::watch_signals(sender.clone()).map_err(system("watch for signals"))?;
         rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
         let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
@@ -41,6 +42,7 @@ impl Job {
             server: Server::new(job_name(), &Mapping(nodes)),
             guard,
             others,
+            stop,
             events,
             sender,
             errors,
