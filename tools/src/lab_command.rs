@@ -8,13 +8,12 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
 use sidelane::lab::guard::{self, Guard};
 use sidelane::lab::keeper::{self, KeepError, Kept};
 use sidelane::lab::process::{self, Process};
 use sidelane::lab::{Lab, LabError, LabSpec};
 use sidelane::qemu::QemuError;
+use sidelane::table;
 use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::iterator::Signals;
 
@@ -157,8 +156,8 @@ fn print_labs(labs: &[Kept]) {
         let frames = if lab.real_frames { "real frames" } else { "default offloads" };
         let owner = if lab.user_namespace { ", in a user namespace" } else { "" };
         say(format_args!("lab `{}`: MTU {}, {frames}{owner}, kept by process {}", lab.name, lab.mtu, lab.pid));
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_header(["host", "address", "MAC", "interface", "processes"]);
+        let mut table = table::begin();
+        table.set_header(["host", "address", "MAC", "interface", "processes"]);
         for host in &lab.hosts {
             let processes: Vec<String> = host.processes.iter().map(u32::to_string).collect();
             let cells = [host.name.to_string(), host.ip.to_string(), host.mac.clone(), host.interface.clone()];

@@ -13,7 +13,7 @@ pub mod private;
 pub mod qemu;
 pub mod soak;
 pub mod stat;
-mod table;
+pub mod table;
 
 /// The project's README: its example has to compile.
 #[cfg(doctest)]

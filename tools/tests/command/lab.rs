@@ -122,6 +122,20 @@ fn a_kept_lab_goes_through_its_whole_life() {
     });
 }
 
+/// Or the lines of a file, which `lab status` writes here.
+#[test]
+fn many_processes_on_a_host_fit_the_terminal() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up"]);
+        let many = "for number in $(seq 40); do sleep 1000 & done; echo at $$; wait";
+        let (mut exec, inside) = start(&mut stage.sidelane(&["lab", "exec", "B", "--", "sh", "-c", many]), "at ");
+        let text = stage.text(&["lab", "status"]);
+        assert!(text.contains(&inside) && text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        stage.text(&["lab", "down"]);
+        exec.wait().unwrap();
+    });
+}
+
 /// As after su(1), in cron(8) and in containers.
 #[test]
 fn users_without_a_runtime_directory_find_their_own_labs_from_inside_too() {
