@@ -1,7 +1,7 @@
 //! Other processes: who is inside a namespace, and how to end one and know that it is gone.
 #![allow(unsafe_code)] // pidfd_open(2), pidfd_send_signal(2) and kill(2) have no safe interface.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -174,6 +174,38 @@ pub fn children() -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| parent(*pid) == Some(own))
         .collect()
+}
+
+/// The children of this process, theirs, and so on, each with when it started.
+pub fn descendants() -> Known {
+    let Ok(processes) = fs::read_dir("/proc") else { return Known(HashMap::new()) };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut known = Known(HashMap::new());
+    let mut parent_of_next = vec![std::process::id()];
+    while let Some(above) = parent_of_next.pop() {
+        for (pid, _) in parents.iter().filter(|(_, parent)| *parent == above) {
+            known.add(*pid);
+            parent_of_next.push(*pid);
+        }
+    }
+    known
+}
+
+/// Processes by number and when they started: one that gets a number later is not known.
+#[derive(Debug)]
+pub struct Known(HashMap<u32, u64>);
+
+impl Known {
+    /// Adds one, unless it has ended.
+    pub fn add(&mut self, pid: u32) {
+        self.0.extend(start(pid).map(|at| (pid, at)));
+    }
+
+    /// The numbers of those that have not ended.
+    pub fn alive(&self) -> HashSet<u32> {
+        self.0.iter().filter(|(pid, at)| start(**pid) == Some(**at)).map(|(pid, _)| *pid).collect()
+    }
 }
 
 /// Kills every direct child that is not among `others`, and whatever else becomes one meanwhile, and waits until each is gone. One

@@ -3,13 +3,13 @@
 mod finish;
 mod start;
 
-use std::collections::HashSet;
 use std::io;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use sidelane::lab::process::Known;
 use sidelane_mpi::launch::{Server, ServerEvent};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
@@ -31,8 +31,9 @@ pub struct Job {
     ranks: Vec<Member>,
     server: Server,
     guard: Guard,
-    /// Children that are not the ranks' (the guard, and what a shell that became this command has started).
-    others: HashSet<u32>,
+    /// What is not the ranks': the guard, and what a shell that became this command has started, however far below us. It becomes
+    /// our child when its parent ends.
+    others: Known,
     stop: stop::Wanted,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
@@ -141,8 +142,6 @@ impl Job {
         match signal {
             SIGCHLD => {
                 while let Some((pid, status)) = rank::reap() {
-                    // From here on its number may be another's.
-                    self.others.remove(&pid);
                     // Others are what ranks have left behind.
                     let mut running = self.ranks.iter_mut().filter(|member| matches!(member.state, State::Running));
                     if let Some(member) = running.find(|member| member.rank.pid == pid) {
@@ -335,7 +334,7 @@ impl Job {
         for (rank, error) in self.signal_all(libc::SIGKILL) {
             let member = &mut self.ranks[rank];
             member.state = State::Judged(None);
-            self.others.insert(member.rank.pid);
+            self.others.add(member.rank.pid);
             self.is_one_left = true;
             self.tell(format!("sidelane run: cannot end rank {rank}: {error}\n"));
         }

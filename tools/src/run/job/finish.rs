@@ -13,7 +13,7 @@ use crate::run::verdict::Verdict;
 impl Job {
     /// Kills what ranks have left behind: all of it has become our child.
     pub(super) fn end_leftovers(&mut self) {
-        if let Err(error) = process::kill_children_but(&self.others) {
+        if let Err(error) = process::kill_children_but(&self.others.alive()) {
             self.tell(format!("sidelane run: cannot end what ranks left behind: {error}\n"));
         }
     }

@@ -30,7 +30,7 @@ impl Job {
         rank::adopt_orphans().map_err(system("adopt what ranks leave behind"))?;
         let descriptors = descriptors::raise_limit().map_err(system("ask for descriptors"))?;
         let guard = Guard::post().map_err(system("guard the job"))?;
-        let others = process::children().into_iter().collect();
+        let others = process::descendants();
         let own = |stream: io::Result<std::os::fd::OwnedFd>| stream.map(File::from).map_err(system("use the output"));
         let streams = [io::stdout().as_fd(), io::stderr().as_fd()].map(|stream| own(stream.try_clone_to_owned()));
         let [output, errors] = streams;

@@ -141,7 +141,27 @@ fn a_job_ends_nothing_that_was_there_before() {
         command.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!; exec \"$0\" \"$@\""]).arg(stage.program());
         let output = command.args(["run", "-n", "2", "true"]).output().unwrap();
         let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-        let before = Process::open(pid).expect("it goes on");
+        let before = Process::open(pid).unwrap();
+        assert!(!before.wait(Duration::ZERO), "it goes on");
+        before.signal(libc::SIGKILL).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    });
+}
+
+/// And nothing that such children have started, which becomes the command's own when they end.
+#[test]
+fn a_job_ends_no_grandchild_that_was_there_before() {
+    own_stage(|stage| {
+        let before = "mkfifo $1
+            sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >$0; wait' $1 &
+            export BETWEEN=$!; read pid <$1; echo $pid; exec $0 run -n 1 sh -c \"$2\"";
+        let ends_it = "kill $BETWEEN; while kill -0 $BETWEEN 2>/dev/null; do sleep 0.01; done";
+        let mut command = stage.command("sh");
+        command.args(["-c", before, &stage.program()]).arg(stage.runtime().join("fifo")).arg(ends_it);
+        let output = command.output().unwrap();
+        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        let before = Process::open(pid).unwrap();
+        assert!(!before.wait(Duration::ZERO), "it goes on");
         before.signal(libc::SIGKILL).unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     });
