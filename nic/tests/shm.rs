@@ -158,16 +158,22 @@ fn forked() {
     let (mut nic, link) = child();
     send(&mut nic, link, b"here");
     // SAFETY: plain calls; the new process only waits.
-    let wait_for_the_parent_s_end = || unsafe {
+    let wait_for_the_end_of = |parent| unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::pause();
+        if libc::getppid() == parent {
+            libc::pause();
+        }
+        libc::_exit(0)
     };
+    // SAFETY: a plain call.
+    let parent = unsafe { libc::getppid() };
+    let own = std::process::id() as libc::pid_t;
     // SAFETY: as above.
     if unsafe { libc::fork() } == 0 {
-        wait_for_the_parent_s_end();
+        wait_for_the_end_of(own);
     }
     drop(nic);
-    wait_for_the_parent_s_end();
+    wait_for_the_end_of(parent);
 }
 
 #[test]

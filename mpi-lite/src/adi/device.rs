@@ -444,8 +444,9 @@ impl Device {
     }
 }
 
+/// Ends the process for a request of which nobody knows whose memory it has.
 #[cold]
-fn unknown() -> ! {
+pub(crate) fn unknown() -> ! {
     eprintln!(
         "a request is asked about that is another process's, or of a job that is over; whose memory it has is not known"
     );

@@ -71,6 +71,7 @@ mod tests;
 
 pub use config::{Config, Limits, Patience};
 pub use counters::Counters;
+pub(crate) use device::unknown;
 pub use device::{Device, Informant};
 pub use envelope::{Envelope, Message, Mode, Pattern, Source};
 pub use idle::Idle;

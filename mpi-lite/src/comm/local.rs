@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult, Weak};
 
+use sidelane_nic::time::Duration;
+
 use crate::adi::{self, Config, Device, Process, Turns};
 use crate::coll::Table;
 use crate::giving_way::Turnless;
@@ -238,12 +240,17 @@ impl Local {
         let alone = vec![Process::here("", &[])];
         let nobody = Device::open(0, alone, Vec::new(), &Config::default()).expect("a process reaches itself");
         let mut held = self.hold();
-        held.wait_until(|held| held.waits_alone().then_some(()));
+        let (begun, mut told) = (held.device().now(), false);
+        held.wait_until(|held| {
+            if !told && held.device().now().since(begun) > PATIENCE {
+                told = true;
+                tracing::warn!("the end of the job waits for a call that another thread is in");
+            }
+            held.waits_alone().then_some(())
+        });
         let state = held.state();
         // What a program has given up and not ended has lent its memory to the device, which goes on.
-        if !state.runs.is_empty() {
-            std::mem::forget(std::mem::take(&mut state.runs));
-        }
+        state.runs.end();
         if !state.orphans.is_empty() {
             std::mem::forget(std::mem::take(&mut state.orphans));
         }
@@ -292,3 +299,6 @@ impl Local {
         }
     }
 }
+
+/// Before it is told that a job's end waits.
+const PATIENCE: Duration = Duration::from_millis(1_000);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::adi::Device;
+use crate::adi::{self, Device};
 
 use super::Status;
 use super::context::ContextIds;
@@ -29,6 +29,7 @@ pub(super) struct Runs {
     slots: Vec<Slot>,
     /// Slots in which something is under way.
     under_way: usize,
+    has_ended: bool,
 }
 
 /// Names an operation under way.
@@ -65,6 +66,14 @@ impl Runs {
         let slot = &mut self.slots[index];
         slot.state = State::UnderWay(run);
         Handle { index, generation: slot.generation }
+    }
+
+    /// Forgets all, with the memory that is lent to them: the device that has it is somebody else's from now on.
+    pub fn end(&mut self) {
+        let all = std::mem::replace(self, Self { has_ended: true, ..Self::default() });
+        if !all.is_empty() {
+            std::mem::forget(all);
+        }
     }
 
     /// Whether nothing is under way.
@@ -111,7 +120,7 @@ impl Runs {
 
     /// Whether it is still to be waited for.
     pub fn knows(&self, handle: Handle) -> bool {
-        self.slots[handle.index].generation == handle.generation
+        self.slots.get(handle.index).is_some_and(|slot| slot.generation == handle.generation)
     }
 
     /// How it ended, and forgets it.
@@ -134,6 +143,7 @@ impl Runs {
 
     /// Lets it end by itself.
     pub fn free(&mut self, handle: Handle) {
+        self.check();
         let slot = &mut self.slots[handle.index];
         slot.generation = slot.generation.wrapping_add(1);
         slot.state = match std::mem::replace(&mut slot.state, State::Free) {
@@ -142,7 +152,15 @@ impl Runs {
         };
     }
 
+    /// Nobody knows any more whose memory an operation has.
+    fn check(&self) {
+        if self.has_ended {
+            adi::unknown();
+        }
+    }
+
     fn at(&self, handle: Handle) -> &Slot {
+        self.check();
         let slot = &self.slots[handle.index];
         assert_eq!(slot.generation, handle.generation, "an operation is waited for once");
         slot

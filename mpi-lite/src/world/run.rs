@@ -9,6 +9,9 @@ use super::{World, WorldError};
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process; only the thread that calls it may communicate ([`run_with_threads`]).
 ///
+/// What `main` has begun it has waited for. A request that is asked about afterwards, or dropped, as one that `main` returns, ends the
+/// process ([`std::process::abort`]): its memory may still be written to.
+///
 /// With `SIDELANE_PROTECTION`, alike for all ranks, frames between hosts are [`sidelane_proto::Protection::Authenticated`] or
 /// `Encrypted`.
 ///
@@ -19,8 +22,8 @@ pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
 }
 
 /// As [`run`], in all ranks of the job: several threads of a process may call at the same time (`MPI_THREAD_MULTIPLE`, MPI-4.1
-/// 11.6.2). They end their calls before `main` returns: calls that still wait then are waited for, and what else is begun and not
-/// waited for ends the process ([`std::process::abort`]) where it is asked about. Of those that wait for long one sleeps, and another one's call wakes it.
+/// 11.6.2). They end their calls before `main` returns: it is waited for one that waits, and what is asked about afterwards ends the process, as
+/// [`run`] has it. Of those that wait for long one sleeps, and another one's call wakes it.
 pub fn run_with_threads<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
     run_as(true, main)
 }

@@ -175,6 +175,7 @@ impl Steward {
                 self.accept();
             }
         }
+        sys::stop_listening(&self.listener);
     }
 
     /// Takes the datapath's commands. False: the end.

@@ -96,10 +96,16 @@ pub(super) fn futex_wake(word: &AtomicU32) {
 /// exec: were they merely closed, the other side would not hear of it.
 pub(super) struct Socket(pub(super) OwnedFd);
 
-impl Drop for Socket {
-    fn drop(&mut self) {
+impl Socket {
+    fn shut_down(&self) {
         // SAFETY: a plain call. It fails only where there is no connection to end.
         unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.shut_down();
     }
 }
 
@@ -119,6 +125,12 @@ pub(super) fn listen(name: &str) -> io::Result<Socket> {
         check(libc::listen(socket.as_raw_fd(), BACKLOG))?;
     }
     Ok(socket)
+}
+
+/// Turns away whoever has called and calls. Those in the queue do not hear of a listener's end while there is a copy of it.
+pub(super) fn stop_listening(listener: &Socket) {
+    listener.shut_down();
+    while let Ok(Some(_)) = accept(listener) {}
 }
 
 /// A connection to whoever listens at an abstract name. Never waits: a listener that is absent or busy is an error.

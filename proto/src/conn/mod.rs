@@ -112,7 +112,7 @@ pub(crate) enum Phase {
     Open,
     /// The user closed; [`Owed::CLOSE`] until the Close record is in the FIFO.
     Closing,
-    /// Closed; still answers what the peer sends again for want of our ack.
+    /// The user has heard of the end; still answers what the peer sends again for want of our ack.
     Lingering { until: Instant },
     /// Nothing is taken in any more, and nothing sent but [`Owed::RESET`]; messages that had arrived can still be received.
     Gone,

@@ -396,12 +396,15 @@ fn a_message_behind_the_close_finds_no_room_for_an_answer() {
 /// The other one was sent when the peer's user had taken all that a FIFO of two mebibytes holds.
 #[test]
 fn a_frame_that_was_overtaken_grants_nothing() {
-    let mut stage = in_phase("Open, unacknowledged");
-    let mut body = [0; RECORD_LEN + 8];
-    put_message(&mut body, b"8 bytes.");
-    for (seq, ack, credit) in [(1, 1, 33_791), (0, 0, 1_000)] {
-        (stage.seq, stage.credit) = (seq, credit);
-        stage.arrive(Kind::Data, ack, &body).expect("it is sound");
+    let mut message = [0; RECORD_LEN + 8];
+    put_message(&mut message, b"8 bytes.");
+    for (overtaken, body) in [(Kind::Data, &message[..]), (Kind::Ack, &[])] {
+        let mut stage = in_phase("Open, unacknowledged");
+        for (kind, body, seq, ack, credit) in [(Kind::Data, &message[..], 1, 1, 33_791), (overtaken, body, 0, 0, 1_000)]
+        {
+            (stage.seq, stage.credit) = (seq, credit);
+            stage.arrive(kind, ack, body).expect("it is sound");
+        }
+        assert_eq!(stage.conn.limit, 33_791 * CREDIT_UNIT, "{overtaken:?}");
     }
-    assert_eq!(stage.conn.limit, 33_791 * CREDIT_UNIT);
 }

@@ -100,7 +100,9 @@ impl Conn {
             AckVerdict::Impossible => return Err(Reject::Window),
             AckVerdict::Stale => {}
             AckVerdict::Fresh { progress } => {
-                self.raise_limit(header.credit);
+                if self.noted.is_none_or(|noted| header.ack.since(noted.ack) >= 0) {
+                    self.raise_limit(header.credit);
+                }
                 if !progress && self.in_flight.is_empty() {
                     // A Ping was answered: the peer lives, however long it gives no credit.
                     self.backoff = 0;

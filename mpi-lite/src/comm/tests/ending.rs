@@ -1,5 +1,7 @@
 //! A process's own communicator, and what is left of it at the job's end.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use sidelane_nic::time::Duration;
@@ -58,4 +60,40 @@ fn its_own_is_one_and_keeps_nothing_also_when_the_world_is_gone() {
     assert_eq!(own.compare(&copy.own()), Comparison::Ident);
     drop((own, copy));
     assert!(process.upgrade().is_none(), "its device is closed");
+}
+
+#[test]
+#[ignore = "the other side of a test"]
+fn asks_about_a_message_when_all_is_over() {
+    in_threads(2, &Config::default(), false, |comm| {
+        let mut receive = comm.recv_init(vec![0u8; 8], 1 - comm.rank(), 0);
+        receive.start().unwrap();
+        drop(comm.into_device());
+        let _ = receive.wait();
+    });
+}
+
+#[test]
+#[ignore = "the other side of a test"]
+fn asks_about_a_collective_call_when_all_is_over() {
+    in_threads(2, &Config::default(), false, |comm| {
+        let mut barrier = comm.barrier_init().unwrap();
+        if comm.rank() == 0 {
+            barrier.start().unwrap();
+            drop(comm.into_device());
+            let _ = barrier.wait();
+        }
+    });
+}
+
+/// Its memory may still be written to: nobody goes on with it.
+#[test]
+fn a_request_that_is_asked_about_when_all_is_over_ends_the_process() {
+    for role in ["asks_about_a_message_when_all_is_over", "asks_about_a_collective_call_when_all_is_over"] {
+        let role = format!("comm::tests::ending::{role}");
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        let output = process.args(["--exact", &role, "--ignored", "--nocapture"]).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("a request is asked about"), "{output:?}");
+    }
 }

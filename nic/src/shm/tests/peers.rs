@@ -421,6 +421,18 @@ fn greeting_of(endpoint: u16) -> Vec<u8> {
     [&b"sidelan\x02"[..], &(PAIR_BYTES as u32).to_le_bytes(), &endpoint.to_le_bytes()].concat()
 }
 
+#[test]
+fn who_calls_an_endpoint_that_ends_hears_of_it_although_a_copy_of_its_listener_lives_on() {
+    let name = socket_name(&domain("queue"), 0);
+    let listener = sys::listen(&name).unwrap();
+    let caller = sys::connect(&name).unwrap();
+    let _copy = listener.0.try_clone().unwrap();
+    sys::stop_listening(&listener);
+    drop(listener);
+    wait_for_answer(&caller);
+    assert!(sys::connect(&name).is_err(), "the next one is refused");
+}
+
 /// With the present peer of this number.
 fn wire(nic: &ShmNic, endpoint: u16) -> &Wire {
     nic.peers[nic.by_endpoint[&endpoint] as usize].as_ref().unwrap().wire.as_ref().unwrap()
