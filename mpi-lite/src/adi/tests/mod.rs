@@ -6,4 +6,5 @@ mod messages;
 mod parts;
 mod programs;
 mod requests;
+mod room;
 mod shm;
