@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
@@ -133,18 +133,22 @@ fn time_that_is_up_ends_ranks_that_still_clean_up() {
     });
 }
 
+/// The job ended well, and the process whose number is in its output goes on; it is ended here.
+fn assert_it_left_its_elder(output: &Output) {
+    let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let before = Process::open(pid).unwrap();
+    assert!(!before.wait(Duration::ZERO), "it goes on");
+    before.signal(libc::SIGKILL).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
 /// A shell that became the command may have children, such as what reads its output.
 #[test]
 fn a_job_ends_nothing_that_was_there_before() {
     own_stage(|stage| {
         let mut command = stage.command("sh");
         command.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!; exec \"$0\" \"$@\""]).arg(stage.program());
-        let output = command.args(["run", "-n", "2", "true"]).output().unwrap();
-        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-        let before = Process::open(pid).unwrap();
-        assert!(!before.wait(Duration::ZERO), "it goes on");
-        before.signal(libc::SIGKILL).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_it_left_its_elder(&command.args(["run", "-n", "2", "true"]).output().unwrap());
     });
 }
 
@@ -158,12 +162,7 @@ fn a_job_ends_no_grandchild_that_was_there_before() {
         let ends_it = "kill $BETWEEN; while kill -0 $BETWEEN 2>/dev/null; do sleep 0.01; done";
         let mut command = stage.command("sh");
         command.args(["-c", before, &stage.program()]).arg(stage.runtime().join("fifo")).arg(ends_it);
-        let output = command.output().unwrap();
-        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-        let before = Process::open(pid).unwrap();
-        assert!(!before.wait(Duration::ZERO), "it goes on");
-        before.signal(libc::SIGKILL).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_it_left_its_elder(&command.output().unwrap());
     });
 }
 
