@@ -283,8 +283,9 @@ mod tests {
     #[test]
     fn nobody_there_is_said_with_what_to_start() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        drop(listener);
+        let elsewhere = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // A port at which nobody listens, and nobody else will: it is taken.
+        let at = elsewhere.local_addr().unwrap();
         let error = connect(&[at], Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("start `sidelane ladder serve` there"), "{error}");
     }
