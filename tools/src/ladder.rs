@@ -30,7 +30,7 @@ use crate::out_file::{self, OutFile, WriteError};
 use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
-pub use place::{Place, needs_a_lab, own_command};
+pub use place::{Place, needs_a_lab};
 
 use args::PatternArg;
 pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg, distinct};

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane::lab::{HOSTS_MAX, Lab, LabSpec};
+use sidelane::lab::{HOSTS_MAX, Lab, LabError, LabSpec};
 use sidelane_bench::ladder::{LadderError, NicKind, NoSuch, Pair, PairError, Regime};
 use sidelane_bench::tune::collectives::{self, Compared, Gain, Shape, Taken};
 use sidelane_bench::tune::{self, Driver, Effort, Tuned};
@@ -17,7 +17,7 @@ use sidelane_mpi::world::tuning;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::ladder::{Place, distinct, needs_a_lab, own_command};
+use crate::ladder::{Place, distinct, needs_a_lab};
 use crate::out_file::{self, OutFile, WriteError};
 
 /// What to tune, and where to put it.
@@ -51,6 +51,10 @@ impl TuneArgs {
         let no_drivers = !self.nic.is_empty() && self.nic.iter().all(Option::is_none);
         let no_collectives = !self.ranks.is_empty() && self.ranks.iter().all(|ranks| *ranks == 0);
         no_drivers && no_collectives && self.two_level.iter().all(Option::is_none)
+    }
+
+    fn asks_for_collectives(&self) -> bool {
+        self.ranks.iter().any(|ranks| *ranks > 0) || self.two_level.iter().any(Option::is_some)
     }
 }
 
@@ -96,6 +100,8 @@ pub enum Failure {
     Levels { shape: Shape, source: io::Error },
     #[error("none of the drivers runs here; `sidelane doctor` tells why")]
     NoDriver,
+    #[error("collectives are measured between hosts of a lab, and there is none: {0}")]
+    NoLab(LabError),
     #[error("nothing is left to measure: neither drivers (--nic) nor collectives (--ranks, --two-level)")]
     Nothing,
     #[error("nothing could be measured, so nothing is written, and a file of before is as it was")]
@@ -139,6 +145,7 @@ fn nic(text: &str) -> Result<Option<NicKind>, String> {
     }
     match text.parse() {
         Ok(NicKind::Mem) => Err("no job runs on `mem`, which is within one process".to_owned()),
+        Ok(NicKind::Dpdk) => Err("one machine alone cannot tell of cards; its DPDK pairs are `memif` and `vhost`".to_owned()),
         other => other.map(Some).map_err(|error: NoSuch| error.to_string()),
     }
 }
@@ -167,6 +174,7 @@ fn shape(text: &str) -> Result<Option<Shape>, String> {
 fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure> {
     let (place, in_a_lab) = match Place::lab() {
         Ok(place) => (place, true),
+        Err(error) if args.asks_for_collectives() => return Err(Failure::NoLab(error)),
         Err(error) => (Place::without_lab(&error), false),
     };
     let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
@@ -189,8 +197,14 @@ fn measure(args: &TuneArgs, interrupted: &Interrupted) -> Result<Tuned, Failure>
     if drivers.is_empty() && nics.iter().any(Option::is_some) {
         return Err(Failure::NoDriver);
     }
-    let (one_level, gains) = collectives(args, effort, in_a_lab, interrupted)?;
-    let compared = levels(args, effort, in_a_lab, one_level.as_ref(), interrupted)?;
+    let (one_level, gains, compared) = if in_a_lab {
+        let (one_level, gains) = collectives(args, effort, interrupted)?;
+        let compared = levels(args, effort, one_level.as_ref(), interrupted)?;
+        (one_level, gains, compared)
+    } else {
+        tell!("collectives go as built in, since that takes a lab to measure");
+        Default::default()
+    };
     let (two_levels, decisions) = collectives::two_levels(&compared);
     let is_measured = one_level.is_some() || !compared.is_empty();
     if drivers.is_empty() && !is_measured {
@@ -220,7 +234,6 @@ fn limits(nic: NicKind, place: &Place, effort: Effort, interrupted: &Interrupted
 fn collectives(
     args: &TuneArgs,
     effort: Effort,
-    in_a_lab: bool,
     interrupted: &Interrupted,
 ) -> Result<(Option<Table>, Vec<Gain>), Failure> {
     let counts = if args.ranks.is_empty() { &RANKS[..] } else { &args.ranks };
@@ -229,7 +242,7 @@ fn collectives(
     counts.dedup();
     let mut measured: Vec<Taken> = Vec::new();
     for ranks in counts.into_iter().take_while(|_| !interrupted.is_set()) {
-        let found = algorithms(ranks, effort, in_a_lab, interrupted);
+        let found = algorithms(ranks, effort, interrupted);
         let found = found.map_err(|source| Failure::Collectives(ranks, source));
         measured.extend(found_or_left_out(found, !args.ranks.is_empty(), interrupted)?);
     }
@@ -238,15 +251,10 @@ fn collectives(
 }
 
 /// Compares the algorithms among so many ranks, each on a host of its own.
-fn algorithms(ranks: usize, effort: Effort, in_a_lab: bool, interrupted: &Interrupted) -> io::Result<Vec<Taken>> {
-    let lab = if in_a_lab { Some(lab_of(ranks)?) } else { None };
-    let rounds = effort.rounds.div_ceil(2);
-    let commands: io::Result<Vec<Command>> = (0..ranks)
-        .map(|rank| match &lab {
-            Some(lab) => rank_command(Some((lab, rank)), [rank, ranks, rounds], &[uring(lab, rank, 0)]),
-            None => rank_command(None, [rank, ranks, rounds], &[shm(rank)]),
-        })
-        .collect();
+fn algorithms(ranks: usize, effort: Effort, interrupted: &Interrupted) -> io::Result<Vec<Taken>> {
+    let (lab, rounds) = (lab_of(ranks)?, effort.rounds.div_ceil(2));
+    let command = |rank| rank_command((&lab, rank), [rank, ranks, rounds], &[uring(&lab, rank, 0)]);
+    let commands: io::Result<Vec<Command>> = (0..ranks).map(command).collect();
     heard(&format!("collectives of {ranks} ranks"), collectives::count(ranks), commands?, interrupted)
 }
 
@@ -254,7 +262,6 @@ fn algorithms(ranks: usize, effort: Effort, in_a_lab: bool, interrupted: &Interr
 fn levels(
     args: &TuneArgs,
     effort: Effort,
-    in_a_lab: bool,
     one_level: Option<&Table>,
     interrupted: &Interrupted,
 ) -> Result<Vec<Compared>, Failure> {
@@ -269,10 +276,6 @@ fn levels(
         if args.two_level.is_empty() { usual.to_vec() } else { args.two_level.iter().copied().flatten().collect() };
     shapes.sort_unstable();
     shapes.dedup();
-    if !shapes.is_empty() && !in_a_lab {
-        tell!("calls go on one level and on two as built in, since that takes a lab to measure");
-        return Ok(Vec::new());
-    }
     let rules = one_level.cloned().unwrap_or_else(built_in_of_one_level).to_string();
     let mut compared = Vec::new();
     for shape in shapes.into_iter().take_while(|_| !interrupted.is_set()) {
@@ -291,7 +294,7 @@ fn both_levels(shape: Shape, effort: Effort, rules: &str, interrupted: &Interrup
     let command = |rank| {
         let (host, place) = (rank / shape.each, rank % shape.each);
         let specs = [shm(place), uring(&lab, host, place as u16)];
-        let mut command = rank_command(Some((&lab, host)), [rank, shape.ranks(), rounds], &specs)?;
+        let mut command = rank_command((&lab, host), [rank, shape.ranks(), rounds], &specs)?;
         command.args(["--rules", rules]);
         Ok(command)
     };
@@ -345,12 +348,9 @@ fn lab_of(hosts: usize) -> io::Result<Lab> {
     Lab::build(&LabSpec { hosts, ..LabSpec::default() }).map_err(io::Error::other)
 }
 
-/// A rank on a host of a lab, or here; `numbers` are its own, that of all ranks, and that of rounds. It is killed when this thread ends.
-fn rank_command(host: Option<(&Lab, usize)>, numbers: [usize; 3], specs: &[Spec]) -> io::Result<Command> {
-    let mut command = match host {
-        Some((lab, host)) => lab.host(host).command(std::env::current_exe()?),
-        None => own_command()?,
-    };
+/// A rank on a host of a lab; `numbers` are its own, that of all ranks, and that of rounds. It is killed when this thread ends.
+fn rank_command((lab, host): (&Lab, usize), numbers: [usize; 3], specs: &[Spec]) -> io::Result<Command> {
+    let mut command = lab.host(host).command(std::env::current_exe()?);
     command.arg("tune-rank").args(numbers.map(|number| number.to_string()));
     command.args(specs.iter().map(ToString::to_string));
     Ok(command)

@@ -44,14 +44,15 @@ impl Times {
         let data = self.of(|way| way == Way::Data { prefix }).expect("whatever is announced can be asked for");
         // Logarithms, so that a size of microseconds counts as much as one of milliseconds.
         let cost = |taken: &[f64]| taken.iter().map(|taken| taken.ln()).sum::<f64>();
-        // Longer ones are announced, whatever the limit.
+        // Longer ones are announced, whatever the limit. What a prefix holds goes at once either way, and unasked nobody waits for the answer.
         let unasked = self.sizes.iter().filter(|size| **size <= super::EAGER_MOST).count();
+        let in_prefix = self.sizes.iter().filter(|size| **size <= prefix).count();
         let mut best = None;
         // The later of two that are equal: the way that begins is the simpler one. What is read is not put.
         for pull_from in (0..=count).rev() {
             for put_from in (0..=pull_from).rev() {
                 let announced = [&data[..put_from], &put[put_from..pull_from], &pull[pull_from..]].concat();
-                for announced_from in (0..=unasked).rev() {
+                for announced_from in (in_prefix..=unasked).rev() {
                     let taken = [&eager[..announced_from], &announced[announced_from..]].concat();
                     // Shorter ones are announced too where a send is synchronous: of equals what is better for these.
                     let costs = (cost(&taken), cost(&announced));
@@ -68,7 +69,7 @@ impl Times {
         };
         let limits = Limits {
             eager_max: match announced_from {
-                0 => 0,
+                0 => self.sizes[0] - 1,
                 from if from == count => super::EAGER_MOST,
                 from => self.between(from).min(super::EAGER_MOST),
             },
@@ -79,10 +80,11 @@ impl Times {
         (cost / count as f64, limits)
     }
 
-    /// A size between number `at` and the one before, in the middle of their logarithms, in whole 64 bytes.
+    /// A size between number `at` and the one before, in the middle of their logarithms, in whole 64 bytes. Below the first one nothing was
+    /// measured, so nothing is said of it.
     fn between(&self, at: usize) -> usize {
         match at {
-            0 => 0,
+            0 => self.sizes[0],
             at => (self.sizes[at - 1] as f64 * self.sizes[at] as f64).sqrt() as usize / 64 * 64,
         }
     }
@@ -135,7 +137,7 @@ mod tests {
             // At 16 KiB the eager way would win, but by less than it would lose beside it.
             (Way::Data { prefix: 0 }, [500.0, 2_010.0, 3_000.0, 90_000.0]),
         ]);
-        assert_eq!(limits.eager_max, 0);
+        assert_eq!(limits.eager_max, SIZES[0] - 1, "shorter ones were not measured");
     }
 
     #[test]
@@ -170,6 +172,19 @@ mod tests {
             (Way::Put { prefix: 0 }, [3_100.0, 4_000.0, 7_000.0, 130_000.0]),
             (Way::Pull { prefix: 0 }, [1_000.0, 2_000.0, 3_000.0, 40_000.0]),
         ]);
-        assert_eq!(limits, Limits { eager_max: 0, prefix: 0, put_min: Limits::NEVER, pull_min: 0 });
+        let (eager_max, pull_min) = (SIZES[0] - 1, SIZES[0]);
+        assert_eq!(limits, Limits { eager_max, prefix: 0, put_min: Limits::NEVER, pull_min });
+    }
+
+    #[test]
+    fn what_a_prefix_holds_is_not_asked_for() {
+        let limits = choose(&[
+            (Way::Eager, [1_010.0, 2_010.0, 9_000.0, 150_000.0]),
+            (Way::Data { prefix: 0 }, [4_000.0, 8_000.0, 16_000.0, 200_000.0]),
+            // As fast as unasked, where nobody sends anything else meanwhile.
+            (Way::Data { prefix: 16_384 }, [1_000.0, 2_000.0, 7_000.0, 100_000.0]),
+        ]);
+        let (put_min, pull_min) = (Limits::NEVER, Limits::NEVER);
+        assert_eq!(limits, Limits { eager_max: 32_768, prefix: 16_384, put_min, pull_min });
     }
 }

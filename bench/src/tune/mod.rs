@@ -93,14 +93,19 @@ pub fn driver(
         let ([built_in_ns, measured_ns], ratio) = bench.compare([(built_in, bytes), (measured, bytes)])?;
         sizes.push(Size { bytes, built_in_ns, measured_ns, ratio });
     }
-    let gain = sizes.iter().map(|size| size.ratio.ln()).sum::<f64>() / sizes.len() as f64;
-    let chosen = if gain > WORTH.ln() { measured } else { built_in };
+    let chosen = decide(built_in, measured, &sizes);
     let mut steps = Vec::new();
     for bytes in switches(chosen) {
         let ([above_ns, below_ns], ratio) = bench.compare([(chosen, bytes + 1), (chosen, bytes)])?;
         steps.push(Step { bytes, below_ns, above_ns, ratio });
     }
     Ok(Driver { nic, built_in, chosen, sizes, steps })
+}
+
+/// What was measured, where that is better by [`WORTH`] over all sizes.
+fn decide(built_in: Limits, measured: Limits, sizes: &[Size]) -> Limits {
+    let gain = sizes.iter().map(|size| size.ratio.ln()).sum::<f64>() / sizes.len() as f64;
+    if gain > WORTH.ln() { measured } else { built_in }
 }
 
 /// A driver between two sides.
@@ -298,6 +303,19 @@ mod tests {
         // No round counts in both.
         let crossed = [vec![round(100.0, 5_000), round(900.0, 1)], vec![round(700.0, 1), round(50.0, 5_000)]];
         assert_eq!(side_by_side(&crossed), Some(([100.0, 50.0], f64::midpoint(100.0 / 700.0, 900.0 / 50.0))));
+    }
+
+    #[test]
+    fn what_is_built_in_stays_unless_something_else_is_better_over_all_sizes() {
+        let (built_in, measured) = (Way::Eager.limits(), Way::Data { prefix: 0 }.limits());
+        let decided = |ratios: &[f64]| {
+            let size = |&ratio| Size { bytes: 1, built_in_ns: ratio, measured_ns: 1.0, ratio };
+            decide(built_in, measured, &ratios.iter().map(size).collect::<Vec<_>>())
+        };
+        assert_eq!(decided(&[1.03, 1.03]), measured);
+        assert_eq!(decided(&[1.01, 1.02]), built_in);
+        assert_eq!(decided(&[0.5, 1.5]), built_in, "what is twice as slow once is not made good by half of that");
+        assert_eq!(decided(&[0.9, 1.3]), measured);
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub fn own_side() -> io::Result<Command> {
 }
 
 /// This program, in the same way.
-pub fn own_command() -> io::Result<Command> {
+pub(super) fn own_command() -> io::Result<Command> {
     let mut command = Command::new(own()?);
     lab::tie(&mut command);
     Ok(command)

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sidelane::lab::process::Process;
@@ -28,6 +29,9 @@ fn job(stage: &Stage, tuning: &str, other: &str) -> (bool, String) {
 #[test]
 fn what_was_measured_is_what_ranks_go_by() {
     let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
     let at = |name: &str| stage.runtime().join(name).to_str().unwrap().to_owned();
     let file = at("tuned/tuning.json");
     fs::create_dir(at("tuned")).unwrap();
@@ -44,9 +48,7 @@ fn what_was_measured_is_what_ranks_go_by() {
         assert!(0.0 < least && least <= mean * 1.001 && mean <= most * 1.001, "{gain}");
     }
     assert!(tuning.collectives.iter().any(|rule| rule.starts_with("allreduce ")), "{tuning:?}");
-    if stage.has_labs() {
-        check_levels(&figures, &tuning.table());
-    }
+    check_levels(&figures, &tuning.table());
     assert_eq!(fs::read_dir(stage.runtime().join("tuned")).unwrap().count(), 1, "nothing but the file");
 
     let alike = at("alike.json");
@@ -98,19 +100,22 @@ fn levels_that_cannot_be_compared_lose_nothing_else_unless_they_were_asked_for()
         let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("one level and two, ")), "it compares");
-        let is_first_rank = |pid: &u32| {
+        // Of the second host: nobody here is told that it has died.
+        let is_sixth_rank = |pid: &u32| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.contains("\0tune-rank\x000\x008\0")
+            line.contains("\0tune-rank\x005\x008\0")
         };
-        let first_rank = loop {
+        let sixth_rank = loop {
             assert!(tool.try_wait().unwrap().is_none(), "it ended before a rank was seen");
-            if let Some(pid) = stage.processes().into_iter().find(is_first_rank) {
+            if let Some(pid) = stage.processes().into_iter().find(is_sixth_rank) {
                 break pid;
             }
         };
-        Process::open(first_rank).unwrap().signal(libc::SIGKILL).unwrap();
+        let begun = Instant::now();
+        Process::open(sixth_rank).unwrap().signal(libc::SIGKILL).unwrap();
         let errors: Vec<String> = lines.collect();
-        let why = "collectives of 2 hosts with 4 ranks each: ";
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        let why = "collectives of 2 hosts with 4 ranks each: rank 5 ended with signal: 9";
         assert!(
             errors.iter().any(|line| line.contains(why) && line.contains("left out: ") == is_left_out),
             "{errors:?}"
@@ -159,6 +164,9 @@ fn numbers_of_ranks_that_no_lab_can_measure_are_refused_at_once() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && errors.contains("2 to 26, the most hosts of a lab, or 0"), "{errors}");
     }
+    for bad in ["mem", "dpdk"] {
+        assert!(!stage.output(&["tune", "--nic", bad]).status.success(), "no machine alone can tell of its pairs");
+    }
     for bad in ["4", "27x2", "1x4", "4x1", "2x17", "2x9223372036854775808"] {
         let output = stage.output(&["tune", "--two-level", bad]);
         let errors = String::from_utf8(output.stderr).unwrap();
@@ -179,17 +187,36 @@ fn where_nothing_could_be_measured_the_file_is_as_it_was() {
     let stage = Stage::own_user();
     let file = stage.runtime().join("tuning.json");
     fs::write(&file, "former").unwrap();
-    let asked = ["tune", "--nic", "0", "--ranks", "0", "--two-level", "2x4", "--output", file.to_str().unwrap()];
-    let mut tool = stage.sidelane(&asked);
-    // No lab can be made.
-    refuse(&mut tool, libc::SYS_unshare, None, libc::EPERM);
-    let output = tool.output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && errors.contains("nothing could be measured"), "{errors}");
+    let (told, asked_for) = ("nothing could be measured", "collectives are measured between hosts of a lab");
+    for (asked, why) in [(&[][..], told), (&["--two-level", "2x4"], asked_for), (&["--ranks", "2"], asked_for)] {
+        let mut tool = stage.sidelane(&[&["tune", "--nic", "0", "--output", file.to_str().unwrap()], asked].concat());
+        no_lab(&mut tool);
+        let output = tool.output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains(why), "{errors}");
+    }
     assert_eq!(fs::read_to_string(&file).unwrap(), "former");
     fs::remove_file(&file).unwrap();
     assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0, "nothing but the file");
     stage.assert_nothing_is_left();
+}
+
+/// What ranks of one host take to each other says nothing of hosts.
+#[test]
+fn without_a_lab_collectives_go_as_built_in() {
+    let stage = Stage::own_user();
+    let mut tool = stage.sidelane(&["tune", "--quick", "--nic", "shm", "--output", "-"]);
+    no_lab(&mut tool);
+    let output = tool.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && errors.contains("collectives go as built in"), "{errors}");
+    let tuning = Tuning::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert!(tuning.collectives.is_empty() && tuning.limits.contains_key("shm"), "{tuning:?}");
+}
+
+/// No lab can be made.
+fn no_lab(tool: &mut Command) {
+    refuse(tool, libc::SYS_unshare, None, libc::EPERM);
 }
 
 #[test]

@@ -125,11 +125,11 @@ impl Measure {
         Ok(rounds)
     }
 
-    /// All ranks, whose calls go by `table`.
+    /// All ranks, whose calls go by `table`, and within a host by shared memory, as those of jobs do.
     fn ranks(&mut self, table: Table) -> Ranks {
         self.contexts += 1;
         let everybody = (0..self.size as u32).collect();
-        Ranks::new(&self.device, self.contexts, self.own, everybody, Arc::new(table)).without_shared_memory()
+        Ranks::new(&self.device, self.contexts, self.own, everybody, Arc::new(table))
     }
 
     /// Rank 0 does.
