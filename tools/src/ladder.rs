@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sidelane::lab::{Lab, LabError, LabSpec};
 use sidelane_bench::breakdown::{Messages, SIZE_MAX};
-use sidelane_bench::collectives::CollectivesError;
+use sidelane_bench::collectives::CallerError;
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
 use sidelane_bench::machine::Machine;
@@ -78,7 +78,7 @@ pub enum Failure {
     #[error("other MPIs (--mpi or SIDELANE_MPI) are measured within a lab, and there is none: {0}")]
     NoLabForMpi(LabError),
     #[error(transparent)]
-    Collectives(#[from] CollectivesError),
+    Collectives(#[from] CallerError),
     #[error("cannot find this program's own file: {0}")]
     Own(io::Error),
     #[error("cannot listen at {0}: {1}")]
@@ -152,8 +152,10 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         }
         // The connection to another machine ends with its run.
         let left_out_max = if matches!(place, Place::Peer(_)) { 0 } else { LEFT_OUT_MAX };
-        let (report, failed) = measure_what_goes(plan, left_out_max, |plan| {
-            let outcome = measure(plan, &place, &mpis, &interrupted);
+        let names_of_mpis = mpis.iter().map(|mpi| mpi.name.clone()).collect();
+        let (report, failed) = measure_what_goes((plan, names_of_mpis), left_out_max, |plan, left| {
+            let left: Vec<&Installation> = mpis.iter().filter(|mpi| left.contains(&mpi.name)).collect();
+            let outcome = measure(plan, &place, &left, &interrupted);
             // Its sides are gone by now, whoever ended them.
             if interrupted.is_set() { None } else { Some(outcome) }
         });
@@ -255,23 +257,23 @@ fn names(nics: &[NicKind]) -> String {
     nics.iter().map(NicKind::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Measures `plan`, and where a rung fails the others without it, `left_out_max` times: what there is, and the first failure.
-/// `measure` gives `None` when nothing more is wanted.
+/// Measures `plan` beside these MPIs, and where a rung or an MPI fails the others without it, `left_out_max` times: what there is, and
+/// the first failure. `measure` gives `None` when nothing more is wanted.
 fn measure_what_goes(
-    mut plan: Plan,
+    (mut plan, mut mpis): (Plan, Vec<String>),
     left_out_max: usize,
-    mut measure: impl FnMut(&Plan) -> Option<Result<Report, Failure>>,
+    mut measure: impl FnMut(&Plan, &[String]) -> Option<Result<Report, Failure>>,
 ) -> (Option<Report>, Option<Failure>) {
     let mut first = None;
     for left in (0..=left_out_max).rev() {
-        let failure = match measure(&plan) {
+        let failure = match measure(&plan, &mpis) {
             None => break,
             Some(Ok(report)) => return (Some(report), first),
             Some(Err(failure)) => failure,
         };
-        let goes_on = left > 0 && leave_out(&mut plan, &failure);
+        let goes_on = left > 0 && leave_out(&mut plan, &mut mpis, &failure);
         if goes_on {
-            tell!("{failure}; once more without that rung");
+            tell!("{failure}; once more without it");
         }
         first = first.or(Some(failure));
         if !goes_on {
@@ -281,9 +283,13 @@ fn measure_what_goes(
     (None, first)
 }
 
-/// Leaves the rung out that has failed. False where that is none's fault, as when a side was killed, or where nothing is left.
-fn leave_out(plan: &mut Plan, failure: &Failure) -> bool {
+/// Leaves the rung or the MPI out that has failed. False where that is none's fault, as when a side was killed, or where nothing is left.
+fn leave_out(plan: &mut Plan, mpis: &mut Vec<String>, failure: &Failure) -> bool {
     match failure {
+        Failure::Ladder(_, LadderError::Contender { name, .. }) => {
+            mpis.retain(|one| one != name);
+            true
+        }
         Failure::Ladder(_, LadderError::Rung { rung, error, .. }) if error.is_report() => {
             plan.rungs.retain(|one| one != rung);
             !plan.cells().is_empty()
@@ -292,7 +298,7 @@ fn leave_out(plan: &mut Plan, failure: &Failure) -> bool {
     }
 }
 
-fn measure(plan: &Plan, place: &Place, mpis: &[Installation], interrupted: &Interrupted) -> Result<Report, Failure> {
+fn measure(plan: &Plan, place: &Place, mpis: &[&Installation], interrupted: &Interrupted) -> Result<Report, Failure> {
     let steps = Steps::start(plan);
     let stages: Stages = RefCell::default();
     let hosts = |regime| {
@@ -358,7 +364,7 @@ impl Steps {
     }
 }
 
-/// Rungs that fail by themselves; where more do it is the driver's fault, or the machine's.
+/// Rungs and MPIs that fail by themselves; where more do it is the driver's fault, or the machine's.
 const LEFT_OUT_MAX: usize = 2;
 /// Redraws while a measurement lasts, so that the time left goes down.
 const TICK: Duration = Duration::from_millis(250);
@@ -375,7 +381,7 @@ mod tests {
     /// Measures `asked`, of which `bad` fail: what is in the report, how often it was tried, and whether a failure is told.
     fn outcome(asked: &[Rung], bad: &[Rung]) -> (Option<Vec<Rung>>, usize, bool) {
         let (mut tries, plan) = (0, Plan { rungs: asked.to_vec(), ..Plan::new(&[NicKind::Mem]) });
-        let (report, failure) = measure_what_goes(plan, LEFT_OUT_MAX, |plan| {
+        let (report, failure) = measure_what_goes((plan, Vec::new()), LEFT_OUT_MAX, |plan, _| {
             tries += 1;
             let Some(rung) = plan.rungs.iter().find(|rung| bad.contains(rung)) else {
                 return Some(Ok(Report::new(plan, &[], &[], BTreeMap::new())));
@@ -387,6 +393,23 @@ mod tests {
         });
         let rungs = report.map(|report| report.rungs.iter().filter_map(|row| row.name.rung()).collect());
         (rungs, tries, failure.is_some())
+    }
+
+    #[test]
+    fn an_mpi_that_fails_leaves_the_others_their_figures() {
+        let (mut asked, plan) = (Vec::new(), Plan { rungs: vec![Rung::Mpi], ..Plan::new(&[NicKind::Mem]) });
+        let (good, bad) = ("good".to_owned(), "bad".to_owned());
+        let (report, failure) = measure_what_goes((plan, vec![bad.clone(), good.clone()]), LEFT_OUT_MAX, |plan, mpis| {
+            asked.push(mpis.to_vec());
+            if !mpis.contains(&bad) {
+                return Some(Ok(Report::new(plan, &[], &[], BTreeMap::new())));
+            }
+            let (regime, reason) = (Regime::DefaultOffloads, "no end".to_owned());
+            let error = LadderError::Contender { name: bad.clone(), regime, reason };
+            Some(Err(Failure::Ladder("mem".to_owned(), error)))
+        });
+        assert_eq!(asked, [vec![bad, good.clone()], vec![good]]);
+        assert!(report.is_some() && failure.is_some());
     }
 
     #[test]

@@ -123,10 +123,19 @@ fn descriptor(file: &Path) -> Option<u32> {
     None
 }
 
-/// Where the file of a link that leads nowhere yet shall be; any other as it is.
+/// Where a file that is not there yet shall be, by one name for all that lead there.
 fn led_to(file: &Path) -> PathBuf {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    fs::read_link(file).map_or_else(|_| file.to_owned(), |to| folder.join(to))
+    let mut file = file.to_owned();
+    for _ in 0..LINKS_MAX {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (Ok(folder), Some(name)) = (fs::canonicalize(folder), file.file_name()) else { break };
+        file = folder.join(name);
+        match fs::read_link(&file) {
+            Ok(to) => file = folder.join(to),
+            Err(_) => break,
+        }
+    }
+    file
 }
 
 /// As many as the kernel follows (path_resolution(7)).
@@ -199,6 +208,17 @@ mod tests {
         std::os::unix::fs::symlink("x", &link).unwrap();
         let [one, other, third] = [&file, &link, &folder.path().join("y")].map(|file| OutFile::new(file).unwrap());
         assert!(one.is_same(&other) && !one.is_same(&third));
+        // A way about, a link to the folder, and a link to a link.
+        let about = folder.path().join("./folder/../x");
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("whole")).unwrap();
+        std::os::unix::fs::symlink("link", folder.path().join("chain")).unwrap();
+        for name in [about, folder.path().join("whole/x"), folder.path().join("whole/chain")] {
+            assert!(one.is_same(&OutFile::new(&name).unwrap()), "{}", name.display());
+        }
+        OutFile::new(&folder.path().join("chain")).unwrap().write("text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "links stay");
     }
 
     #[test]

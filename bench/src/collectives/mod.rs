@@ -198,53 +198,56 @@ pub struct Progress<'a> {
     pub done: (usize, usize),
 }
 
-/// Why there is no report.
+/// A caller has no figures.
 #[derive(Debug, thiserror::Error)]
-pub enum CollectivesError {
-    /// A caller has no figures.
-    #[error("{name}, {ranks} ranks: {reason}")]
-    Caller {
-        /// Which one.
-        name: String,
-        /// How many ranks it had.
-        ranks: usize,
-        /// What it says, or what its launcher says.
-        reason: String,
-    },
-    /// `progress` called it off.
-    #[error("interrupted")]
-    Interrupted,
+#[error("{name}, {ranks} ranks: {reason}")]
+pub struct CallerError {
+    /// Which one.
+    pub name: String,
+    /// How many ranks it had.
+    pub ranks: usize,
+    /// What it says, or what its launcher says.
+    pub reason: String,
 }
 
+/// `progress` called it off.
+#[derive(Debug)]
+pub struct Interrupted;
+
 /// Runs `plan` with all `callers`, ours the first, in turns. `progress` is told before every job and may call the run off by
-/// returning false.
+/// returning false. Who fails has no more jobs of so many ranks, and what was measured is kept: beside the report all failures.
 pub fn run(
     plan: &Plan,
     callers: &mut [&mut dyn Caller],
     mut progress: impl FnMut(Progress<'_>) -> bool,
-) -> Result<Report, CollectivesError> {
+) -> Result<(Report, Vec<CallerError>), Interrupted> {
     let mut report = Report::new(plan, callers.iter().map(|caller| caller.name().to_owned()).collect());
     let total = plan.ranks.len() * plan.rounds * callers.len();
-    let mut done = 0;
+    let (mut done, mut failures) = (0, Vec::new());
     for &ranks in &plan.ranks {
         let cells = plan.cells(ranks);
+        let mut failed = vec![false; callers.len()];
         for round in 0..plan.rounds {
             for (who, caller) in callers.iter_mut().enumerate() {
-                if !progress(Progress { ranks, round, caller: caller.name(), done: (done, total) }) {
-                    return Err(CollectivesError::Interrupted);
-                }
-                let times = caller.play(ranks, plan.measure_ns, &cells).map_err(|reason| CollectivesError::Caller {
-                    name: caller.name().to_owned(),
-                    ranks,
-                    reason,
-                })?;
-                report.add(ranks, who, &cells, &times);
                 done += 1;
+                if failed[who] {
+                    continue;
+                }
+                if !progress(Progress { ranks, round, caller: caller.name(), done: (done - 1, total) }) {
+                    return Err(Interrupted);
+                }
+                match caller.play(ranks, plan.measure_ns, &cells) {
+                    Ok(times) => report.add(ranks, who, &cells, &times),
+                    Err(reason) => {
+                        failed[who] = true;
+                        failures.push(CallerError { name: caller.name().to_owned(), ranks, reason });
+                    }
+                }
             }
         }
     }
     report.finish(callers.iter().map(|caller| caller.version().unwrap_or_default().to_owned()).collect());
-    Ok(report)
+    Ok((report, failures))
 }
 
 #[cfg(test)]
@@ -269,7 +272,8 @@ mod tests {
         assert_eq!((smallest(2), smallest(4)), (Some(8), Some(1024)));
     }
 
-    struct Steady(&'static str, f64);
+    /// Takes a nanosecond more in each job, and has no figures of jobs of as many ranks from the second on.
+    struct Steady(&'static str, f64, Option<usize>);
 
     impl Caller for Steady {
         fn name(&self) -> &str {
@@ -280,25 +284,46 @@ mod tests {
             None
         }
 
-        fn play(&mut self, _: usize, _: u64, cells: &[Cell]) -> Result<Vec<f64>, String> {
+        fn play(&mut self, ranks: usize, _: u64, cells: &[Cell]) -> Result<Vec<f64>, String> {
             self.1 += 1.0;
-            Ok(vec![self.1; cells.len()])
+            if self.2 == Some(ranks) { Err("no end".to_owned()) } else { Ok(vec![self.1; cells.len()]) }
         }
     }
 
     #[test]
     fn everybody_has_as_many_turns() {
         let plan = Plan { ranks: vec![2], sizes: vec![8], rounds: 3, ..Plan::default() };
-        let (mut ours, mut theirs) = (Steady("a", 0.0), Steady("b", 10.0));
+        let (mut ours, mut theirs) = (Steady("a", 0.0, None), Steady("b", 10.0, None));
         let mut seen = Vec::new();
         let report = run(&plan, &mut [&mut ours, &mut theirs], |progress| {
             seen.push((progress.round, progress.caller.to_owned(), progress.done.0));
             true
         });
-        let entry = &report.unwrap().entries[0];
+        let entry = &report.unwrap().0.entries[0];
         assert_eq!(entry.taken[1].rounds_ns, [11.0, 12.0, 13.0]);
-        assert_eq!(entry.taken[0].median_ns, 2.0);
+        assert_eq!(entry.taken[0].median_ns, Some(2.0));
         assert_eq!(seen[..3], [(0, "a".to_owned(), 0), (0, "b".to_owned(), 1), (1, "a".to_owned(), 2)]);
-        assert!(matches!(run(&plan, &mut [&mut ours], |_| false), Err(CollectivesError::Interrupted)));
+        assert!(matches!(run(&plan, &mut [&mut ours], |_| false), Err(Interrupted)));
+    }
+
+    #[test]
+    fn who_fails_leaves_the_others_their_figures() {
+        let plan = Plan { ranks: vec![2, 4, 8], sizes: vec![8], rounds: 3, ..Plan::default() };
+        let mut ours = Steady("ours", 0.0, None);
+        let (mut theirs, mut others) = (Steady("theirs", 10.0, Some(4)), Steady("others", 100.0, None));
+        let (report, failures) = run(&plan, &mut [&mut ours, &mut theirs, &mut others], |_| true).unwrap();
+        let told: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["theirs, 4 ranks: no end"], "and is not asked for it again");
+        let of = |ranks: usize| report.entries.iter().find(|entry| entry.ranks == ranks).unwrap();
+        let rounds = |ranks| of(ranks).taken.iter().map(|taken| taken.rounds_ns.len()).collect::<Vec<_>>();
+        assert_eq!([2, 4, 8].map(rounds), [[3, 3, 3], [3, 0, 3], [3, 3, 3]]);
+        assert_eq!(of(4).taken[1].median_ns, None);
+        // To the one that is left: 104 to 4, 105 to 5, 106 to 6.
+        assert_eq!(of(4).ratio, Some(21.0));
+
+        let mut ours = Steady("ours", 0.0, Some(2));
+        let (report, failures) = run(&plan, &mut [&mut ours, &mut others], |_| true).unwrap();
+        assert_eq!((failures.len(), report.entries[0].ratio), (1, None));
+        assert!(report.to_string().contains(" o "), "{report}");
     }
 }

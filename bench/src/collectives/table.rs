@@ -44,8 +44,8 @@ pub struct Entry {
 /// What a call took with one of the callers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The middle one of the rounds.
-    pub median_ns: f64,
+    /// The middle one of the rounds; null where all have failed.
+    pub median_ns: Option<f64>,
     /// Each round's.
     pub rounds_ns: Vec<f64>,
 }
@@ -129,31 +129,29 @@ impl Report {
     }
 
     fn text(&self, entry: &Entry) -> String {
-        let ours = time(entry.taken[0].median_ns);
-        match (entry.best(), entry.ratio) {
-            (Some(best), Some(ratio)) => {
-                let initial = self.callers[best].0.chars().next().unwrap_or('?');
-                format!("{ours} / {} {initial} {ratio:.2}x", time(entry.taken[best].median_ns))
-            }
-            _ => ours,
-        }
+        let ours = entry.taken[0].median_ns.map_or("-".to_owned(), time);
+        let Some((best, taken)) = entry.best() else { return ours };
+        let initial = self.callers[best].0.chars().next().unwrap_or('?');
+        let ratio = entry.ratio.map_or(String::new(), |ratio| format!(" {ratio:.2}x"));
+        format!("{ours} / {} {initial}{ratio}", time(taken))
     }
 }
 
 impl Entry {
     fn finish(&mut self) {
         for taken in &mut self.taken {
-            taken.median_ns = median(&mut taken.rounds_ns.clone()).unwrap_or(f64::MAX);
+            taken.median_ns = median(&mut taken.rounds_ns.clone());
         }
-        self.ratio = self.best().and_then(|best| {
+        self.ratio = self.best().and_then(|(best, _)| {
             let rounds = self.taken[best].rounds_ns.iter().zip(&self.taken[0].rounds_ns);
             median(&mut rounds.map(|(theirs, ours)| theirs / ours).collect::<Vec<_>>())
         });
     }
 
-    /// Which of the others is the fastest.
-    fn best(&self) -> Option<usize> {
-        (1..self.taken.len()).min_by(|a, b| self.taken[*a].median_ns.total_cmp(&self.taken[*b].median_ns))
+    /// Which of the others is the fastest, and what it takes.
+    fn best(&self) -> Option<(usize, f64)> {
+        let others = self.taken.iter().enumerate().skip(1);
+        others.filter_map(|(who, taken)| Some((who, taken.median_ns?))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 

@@ -8,6 +8,7 @@ use sidelane::lab::{self, Lab, LabSpec};
 use sidelane_bench::collectives::{self, Cell, Plan};
 use sidelane_bench::contender::Caller;
 use sidelane_bench::contender::collectives::{arguments, limit, read};
+use sidelane_mpi::world::tuning;
 use sidelane_nic::affinity;
 
 use super::Failure;
@@ -50,12 +51,18 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     if interrupted.is_set() {
         return Ok(interrupted.code());
     }
-    let report = report?;
-    out_file::show(&report, &[&json]);
-    if let Some(file) = json {
-        file.write(&report.to_json())?;
+    let Ok((report, failures)) = report else { return Ok(interrupted.code()) };
+    // Where all have failed there is nothing to be kept.
+    if !report.entries.is_empty() {
+        out_file::show(&report, &[&json]);
+        if let Some(file) = json {
+            file.write(&report.to_json())?;
+        }
     }
-    Ok(0)
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    failures.for_each(|failure| tell!("{failure}"));
+    first.map_or(Ok(0), |failure| Err(failure.into()))
 }
 
 fn plan(args: &CollectivesArgs) -> Result<Plan, Failure> {
@@ -112,6 +119,10 @@ impl Jobs<'_> {
         match &self.with {
             With::Ours(own) => {
                 let bind = if bound { "core" } else { "none" };
+                if tuning_file().is_none() {
+                    // What is built in is measured, as by the ladder, unless the user says otherwise.
+                    command.env(tuning::VARIABLE, "");
+                }
                 command.args(["run", "-n", &ranks, "--bind", bind, "--"]).arg(own);
                 // Its launcher ends it in time.
                 command.arg("collective-rank").args(arguments(measure_ns, cells).into_iter().skip(1));
@@ -139,9 +150,15 @@ impl Caller for Jobs<'_> {
     fn play(&mut self, ranks: usize, measure_ns: u64, cells: &[Cell]) -> Result<Vec<f64>, String> {
         let mut command = self.command(ranks, measure_ns, cells).map_err(|error| error.to_string())?;
         let (version, times) = output_of(&mut command, limit(measure_ns, cells), |output| read(output, cells))?;
-        self.version = Some(version);
+        let by = tuning_file().filter(|_| matches!(self.with, With::Ours(_)));
+        self.version = Some(by.map_or(version.clone(), |file| format!("{version}, tuned by {}", file.display())));
         Ok(times)
     }
+}
+
+/// The tuning that the user has named for this command.
+fn tuning_file() -> Option<PathBuf> {
+    std::env::var_os(tuning::VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sidelane::lab::process::Process;
 use sidelane_nic::affinity;
 
+use crate::filter::refuse;
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal};
 
 /// The shortest ladder that has every rung.
@@ -77,6 +78,15 @@ fn figures_on_standard_output_stand_there_alone() {
     let barrier = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
     let (out, errors) = run(&barrier, &["--json", "-"]);
     assert!(serde_json::from_str::<Value>(&out).unwrap().is_object() && errors.contains("barrier"), "{errors}");
+    // What is built in is measured, not what the user's jobs go by.
+    let tuning = stage.runtime().join("config/sidelane/tuning.json");
+    fs::create_dir_all(tuning.parent().unwrap()).unwrap();
+    fs::write(&tuning, "nonsense").unwrap();
+    let untuned = stage.sidelane(&barrier).env("XDG_CONFIG_HOME", stage.runtime().join("config")).output().unwrap();
+    assert!(untuned.status.success(), "{untuned:?}");
+    let tuned = stage.sidelane(&barrier).env("SIDELANE_TUNING", &tuning).output().unwrap();
+    let said = String::from_utf8(tuned.stderr).unwrap();
+    assert!(!tuned.status.success() && said.contains("tuning.json makes no sense"), "{said}");
     let both = stage.output(&[&ladder[..], &["--json", "-", "--csv", "-"]].concat());
     assert!(String::from_utf8_lossy(&both.stderr).contains("there is room for one"), "{both:?}");
     let log = stage.runtime().join("log");
@@ -121,6 +131,19 @@ fn what_was_broken_down_before_a_failure_is_kept_and_once() {
     let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let nics: Vec<_> = report["breakdowns"].as_array().unwrap().iter().map(|one| &one["nic"]).collect();
     assert_eq!(nics, ["shm"]);
+}
+
+#[test]
+fn a_study_without_a_lab_says_what_it_measures() {
+    let stage = Stage::own_user();
+    let mut study = stage.sidelane(&["study", "chang", "--nic", "udp"]);
+    refuse(&mut study, libc::SYS_unshare, None, libc::EPERM);
+    let mut study = study.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("no lab, so this runs on loopback")));
+    signal(&study, libc::SIGINT);
+    assert_eq!(as_a_shell_has_it(study.wait().unwrap()), Some(130));
+    stage.assert_nothing_is_left();
 }
 
 #[test]

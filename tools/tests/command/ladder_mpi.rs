@@ -119,6 +119,8 @@ fn an_mpi_that_fails_is_quoted() {
         let output = ladder(&stage, &prefix, &["--nic", "uring", "--patterns", "ping-pong"]).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && reasons.iter().all(|reason| errors.contains(reason)), "{errors}");
+        let measured = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(measured.contains("mpi"), mpicc == MPICC, "what goes is measured without it: {errors}");
     }
     let output = ladder(&stage, "/nowhere", &[]).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
