@@ -79,7 +79,8 @@ Collectives that fail (a rank dies, a lab cannot be made) are left out, unless a
 replaced as a whole: what it said of drivers and collectives that are left out this time is gone.
 
 A job goes by the file that its rank 0 finds, which tells all others; a rank that was told of another file by \
-SIDELANE_TUNING ends the job. Let nothing else run meanwhile.";
+SIDELANE_TUNING ends the job. It counts for all jobs on drivers of the same kind, whatever their machine and frames: \
+SIDELANE_VERBOSE=1 tells where it was made. Let nothing else run meanwhile.";
 
 /// Why nothing was tuned.
 #[derive(Debug, thiserror::Error)]

@@ -135,7 +135,7 @@ impl World {
         }
         let tuning = agree(&cards)?;
         let plan = Plan::make(&cards, rank, &wish)?;
-        plan.tell(rank);
+        plan.tell(rank, tuning.as_ref());
         let tuned = tuning.as_ref().map(|tuning| tuning.apply(config, plan.on_host.as_ref(), plan.off_host.as_ref()));
         let config = tuned.as_ref().unwrap_or(config);
         let ports = open::all(&plan, config)?;

@@ -8,6 +8,8 @@ use sidelane_nic::spec::{Spec, SpecError};
 
 use super::card::{Card, Net};
 use super::networks;
+use super::tuning::Tuning;
+use crate::launch::Shown;
 
 /// What a process opens, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,11 +103,15 @@ impl Plan {
         Ok(Self { on_host, off_host: Some(off_host), why, chosen })
     }
 
-    /// Tells the user how others are reached: rank 0 where there was a choice, every rank if `SIDELANE_VERBOSE` is set.
-    pub fn tell(&self, rank: usize) {
+    /// Tells the user how others are reached: rank 0 where there was a choice, every rank if `SIDELANE_VERBOSE` is set, and then also
+    /// what it goes by that was tuned elsewhere.
+    pub fn tell(&self, rank: usize, tuning: Option<&Tuning>) {
         let asked = std::env::var_os("SIDELANE_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0");
         if asked || self.chosen && rank == 0 {
             eprintln!("sidelane: rank {rank}: {self}");
+        }
+        if let Some(tuning) = tuning.filter(|_| asked) {
+            eprintln!("sidelane: rank {rank}: limits and collectives as tuned on {}", Shown(&tuning.machine));
         }
     }
 }

@@ -57,6 +57,11 @@ fn what_was_measured_is_what_ranks_go_by() {
         let (ended_well, errors) = job(&stage, &file, other);
         assert!(ended_well && errors.is_empty(), "{errors}");
     }
+    let mut verbose = stage.sidelane(&["run", "-n", "2", "-x", "PART=ring", "-x", "SIDELANE_VERBOSE=1"]);
+    verbose.args([&stage.test_program(), "--exact", "run::part_of_a_rank", "--ignored", "--nocapture", "--quiet"]);
+    let verbose = verbose.env("SIDELANE_TUNING", &file).output().unwrap();
+    let said = String::from_utf8(verbose.stderr).unwrap();
+    assert!(said.contains(&format!("rank 1: limits and collectives as tuned on {}", tuning.machine)), "{said}");
     let another = at("another.json");
     let differs = Tuning { machine: "another".to_owned(), ..tuning };
     fs::write(&another, differs.to_text()).unwrap();
