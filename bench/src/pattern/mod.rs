@@ -349,4 +349,56 @@ mod tests {
             assert!(matches!(broken, Broken::OneByOne), "{broken}");
         }
     }
+
+    /// Its messages take 10 us each at first, and a millisecond from `slow_from` on; those that nobody has asked for end at `last_from`.
+    struct Slowing {
+        slow_from: u64,
+        last_from: u64,
+        waiting: usize,
+    }
+
+    impl Transport for Slowing {
+        fn send(&mut self, _message: &[u8]) -> Result<bool, Broken> {
+            self.waiting += 1;
+            Ok(true)
+        }
+
+        fn flush(&mut self) -> Result<(), Broken> {
+            Ok(())
+        }
+
+        fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
+            let now = now_ns();
+            let until = now + if now < self.slow_from { 10_000 } else { 1_000_000 };
+            while now_ns() < until {
+                std::hint::spin_loop();
+            }
+            let taken = self.waiting.min(budget).min(1);
+            self.waiting -= taken;
+            (0..taken).for_each(|_| each(&[if until < self.last_from { MORE } else { LAST }]));
+            Ok(taken)
+        }
+
+        fn finish(&mut self, _deadline_ns: u64) -> Result<(), Broken> {
+            Ok(())
+        }
+    }
+
+    /// A busy machine makes all slower, which these bounds allow.
+    #[test]
+    fn what_came_while_it_was_warm_does_not_count() {
+        let play = |kind, depth, role, waiting| {
+            let (warm_ns, measure_ns) = (20_000_000, 10_000_000);
+            let slow_from = now_ns() + warm_ns;
+            let mut transport = Slowing { slow_from, last_from: slow_from + measure_ns, waiting };
+            let pattern = Pattern { kind, size: 8, depth, warm_ns, measure_ns, limit_ns: 10_000_000_000 };
+            play(&pattern, role, &mut transport).unwrap()
+        };
+        let half = play(Kind::PingPong, None, Role::Initiator, 0).half_rtt_ns.unwrap();
+        assert!(half.min > 490_000.0, "{half:?}");
+        for (depth, role, waiting) in [(None, Role::Responder, usize::MAX), (Some(4), Role::Initiator, 0)] {
+            let rate = play(Kind::Flood, depth, role, waiting).msgs_per_s.unwrap();
+            assert!(rate < 1_100.0, "{rate}");
+        }
+    }
 }
