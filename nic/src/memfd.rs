@@ -1,10 +1,10 @@
 //! Memory without a name in any file system, which other processes map by its descriptor: memfd_create(2).
-#![allow(unsafe_code)] // memfd_create, getrlimit.
+#![allow(unsafe_code)] // memfd_create, seals, getrlimit.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// All zeroes, and not sealed yet. `/proc` shows it by `name`.
 pub(crate) fn create(name: &CStr, len: usize) -> io::Result<File> {
@@ -20,6 +20,27 @@ pub(crate) fn create(name: &CStr, len: usize) -> io::Result<File> {
     file.set_len(len as u64)?;
     Ok(file)
 }
+
+/// Nobody can change its size any more, and `more` seals are set (fcntl(2), F_ADD_SEALS).
+pub(crate) fn seal(file: &impl AsRawFd, more: libc::c_int) -> io::Result<()> {
+    // SAFETY: a plain call on a descriptor that the caller has.
+    let added = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS | more) };
+    if added < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The length of memory that is another process's, if it will keep it: an access behind an end that has moved would kill us.
+pub(crate) fn sealed_len(file: &impl AsRawFd) -> Option<u64> {
+    // SAFETY: `stat` is plain old data for which zeroes are a value, and outlives the call.
+    let (status, stat) = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(file.as_raw_fd(), &mut stat), stat)
+    };
+    // SAFETY: a plain call on a descriptor that the caller has; others than of memory answer with an error.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    (status == 0 && seals >= 0 && seals & SIZE_SEALS == SIZE_SEALS).then_some(stat.st_size as u64)
+}
+
+const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 /// Whether as much may be made. Beyond its limit a process is ended by a signal (SIGXFSZ), unless it has made provision.
 pub(crate) fn check(len: usize) -> io::Result<()> {

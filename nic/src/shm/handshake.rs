@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::cells::Cells;
-use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair};
+use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::sys::{self, Socket};
 use crate::names;
 
@@ -36,7 +36,7 @@ pub(super) struct Asked {
 pub(super) fn dial(name: &str, own: u16, bell: &OwnedFd) -> io::Result<Asked> {
     let socket = sys::connect(name)?;
     same_user(&socket)?;
-    let memory = sys::sealed_memory(PAIR_BYTES)?;
+    let memory = sealed_memory(PAIR_BYTES)?;
     let hello = Hello { endpoint: own }.emit();
     sys::send_with_fds(&socket, &hello, &[memory.as_raw_fd(), bell.as_raw_fd()])?;
     Ok(Asked { socket, memory })

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 
 use super::doorbell;
-use super::mapping::{PAIR_BYTES, Ring, map_pair};
+use super::mapping::{PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::open::MTU;
 use super::ring::{Consumer, Producer};
 use super::sys;
@@ -25,7 +25,7 @@ pub struct End {
 
 /// Two ends that are joined.
 pub fn pair() -> io::Result<(End, End)> {
-    let [there, back] = map_pair(&sys::sealed_memory(PAIR_BYTES)?)?;
+    let [there, back] = map_pair(&sealed_memory(PAIR_BYTES)?)?;
     let end = |tx: &Ring, rx: &Ring| End { tx: Producer::new(tx.twin()), rx: Consumer::new(rx.twin(), MTU) };
     Ok((end(&there, &back), end(&back, &there)))
 }

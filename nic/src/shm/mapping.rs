@@ -13,7 +13,7 @@
 #![allow(unsafe_code)] // Memory that another process writes too.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use std::sync::Arc;
 use super::ring::{CELLS, Consumer, Control, Frame, HEADER_BYTES, LINE_BYTES, Memory, Place, Producer, Room};
 use super::sync::AtomicU32;
 use super::sys;
+use crate::mapping::Mapping;
+use crate::memfd;
 
 /// Bytes of each of the two rings of a pair. Larger ones leave the second-level cache; see `mtu` for the largest frame.
 pub(super) const RING_BYTES: usize = 256 << 10;
@@ -46,17 +48,6 @@ const RING_LINES: u32 = (RING_BYTES / LINE_BYTES) as u32;
 
 const _: () = assert!(RING_LINES.is_power_of_two() && 2 * size_of::<Control>() <= CONTROL_BYTES);
 
-/// Shared memory, mapped until the last reference is gone.
-struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a mapping is an address and a length; who reads and writes there is the business of rings and doorbells.
-unsafe impl Send for Mapping {}
-// SAFETY: as for Send: it has no operation but to hand out its address.
-unsafe impl Sync for Mapping {}
-
 /// One direction of a pair.
 pub(super) struct Ring {
     control: NonNull<Control>,
@@ -79,8 +70,8 @@ pub(super) struct Bell {
 
 /// Maps the memory of a pair; returns the two rings in the order in which they lie there.
 pub(super) fn map_pair(memory: &OwnedFd) -> io::Result<[Ring; 2]> {
-    let mapping = Arc::new(Mapping::new(memory, PAIR_BYTES)?);
-    let start = mapping.start;
+    let mapping = map(memory, PAIR_BYTES)?;
+    let start = mapping.start();
     // Not all of it: who has many peers says little to most of them.
     // SAFETY: all are within the PAIR_BYTES that were mapped.
     unsafe {
@@ -182,34 +173,31 @@ impl Memory for Ring {
 impl Bell {
     /// Maps the doorbell of an endpoint.
     pub(super) fn map(memory: &OwnedFd) -> io::Result<Self> {
-        Ok(Self { mapping: Arc::new(Mapping::new(memory, BELL_BYTES)?) })
+        Ok(Self { mapping: map(memory, BELL_BYTES)? })
     }
 
     /// The word.
     #[inline]
     pub(super) fn word(&self) -> &AtomicU32 {
         // SAFETY: the start of a mapped page, alive as long as `self`, and only ever used as an atomic.
-        unsafe { self.mapping.start.cast().as_ref() }
+        unsafe { self.mapping.start().cast().as_ref() }
     }
 }
 
-impl Mapping {
-    fn new(memory: &OwnedFd, len: usize) -> io::Result<Self> {
-        if !sys::is_sealed_memory(memory, len) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "memory of another size than agreed, or not sealed",
-            ));
-        }
-        Ok(Self { start: sys::map(memory, len)?, len })
-    }
+/// New memory to be shared, all zeroes, whose size nobody can change any more.
+pub(super) fn sealed_memory(len: usize) -> io::Result<OwnedFd> {
+    let memory = memfd::create(c"sidelane-shm", len)?;
+    memfd::seal(&memory, libc::F_SEAL_SEAL)?;
+    Ok(memory.into())
 }
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: rings and bells hold a reference as long as they hold an address within.
-        unsafe { sys::unmap(self.start, self.len) };
+/// Maps memory that has exactly `len` bytes, and will keep them.
+fn map(memory: &OwnedFd, len: usize) -> io::Result<Arc<Mapping>> {
+    if memfd::sealed_len(memory) != Some(len as u64) {
+        let why = "memory of another size than agreed, or not sealed";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
+    Mapping::lazy(memory.as_fd(), len).map(Arc::new)
 }
 
 #[cfg(test)]
@@ -222,7 +210,7 @@ mod tests {
     /// An endpoint may have thousands of peers, and says little to most.
     #[test]
     fn a_pair_takes_the_memory_that_it_uses() {
-        let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+        let memory = sealed_memory(PAIR_BYTES).unwrap();
         let taken = || File::from(memory.try_clone().unwrap()).metadata().unwrap().blocks() as usize * 512;
         let [mut there, back] = map_pair(&memory).unwrap().map(Producer::new);
         let at_first = taken();

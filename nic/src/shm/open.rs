@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 
 use super::datapath::{PEERS_MAX, ShmNic};
-use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, PAIR_BYTES, RING_BYTES};
+use super::mapping::{BELL_BYTES, Bell, CELL_BYTES, PAIR_BYTES, RING_BYTES, sealed_memory};
 use super::ring::LINE_BYTES;
 use super::steward::Steward;
 use super::sys::{self, Socket};
@@ -63,7 +63,7 @@ impl ShmNic {
             None => claim_free(domain)?,
         };
         // What is made for each peer, and could be told to nobody then.
-        let memory = memfd::check(PAIR_BYTES).and_then(|()| sys::sealed_memory(BELL_BYTES));
+        let memory = memfd::check(PAIR_BYTES).and_then(|()| sealed_memory(BELL_BYTES));
         let memory = memory.map_err(|error| OpenError::System("make shared memory", error))?;
         let bell = Bell::map(&memory).map_err(|error| OpenError::System("map shared memory", error))?;
         let (steward, line) = Steward::new((domain.to_owned(), endpoint), listener, (bell.clone(), memory), peers_max)

@@ -1,5 +1,4 @@
-//! What the shared-memory driver needs of Linux beyond std: memory without a name, abstract sockets that pass
-//! descriptors, futexes, poll.
+//! What the shared-memory driver needs of Linux beyond std: abstract sockets that pass descriptors, futexes, poll.
 #![allow(unsafe_code)] // Raw system calls.
 
 use std::io;
@@ -8,47 +7,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::sync::AtomicU32;
-use crate::memfd;
 use crate::time::Duration;
-
-/// Memory without a name, all zeroes, whose size nobody can change any more.
-pub(super) fn sealed_memory(len: usize) -> io::Result<OwnedFd> {
-    let fd = OwnedFd::from(memfd::create(c"sidelane-shm", len)?);
-    // SAFETY: a plain call on a descriptor that we own.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS | libc::F_SEAL_SEAL) })?;
-    Ok(fd)
-}
-
-/// Whether memory that a peer gave us has exactly `len` bytes and will keep them: a mapping of memory that shrinks
-/// would kill us at the next access.
-pub(super) fn is_sealed_memory(fd: &OwnedFd, len: usize) -> bool {
-    // SAFETY: `stat` is plain old data for which zeroes are a value, and outlives the call.
-    let (status, stat) = unsafe {
-        let mut stat: libc::stat = mem::zeroed();
-        (libc::fstat(fd.as_raw_fd(), &mut stat), stat)
-    };
-    // SAFETY: a plain call on a descriptor that we own; other descriptors than memfds answer with an error.
-    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-    status == 0 && stat.st_size == len as libc::off_t && seals >= 0 && seals & SEALS == SEALS
-}
-
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-
-/// Maps shared memory, of which a page is taken from the system when it is first used.
-pub(super) fn map(fd: &OwnedFd, len: usize) -> io::Result<ptr::NonNull<u8>> {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-    let address = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, fd.as_raw_fd(), 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    ptr::NonNull::new(address.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
-}
 
 /// Has these pages at once: a page fault costs more than the message that meets it. Only faster, so it may fail, as before Linux 5.14.
 ///
 /// # Safety
-/// They are of a mapping of [`map`]'s.
+/// They are of a [`Mapping`](crate::mapping::Mapping).
 pub(super) unsafe fn populate(address: ptr::NonNull<u8>, len: usize) {
     // SAFETY: takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -56,15 +20,6 @@ pub(super) unsafe fn populate(address: ptr::NonNull<u8>, len: usize) {
     // SAFETY: the pages stay what they are, and are the caller's, as mappings begin with one; it is the kernel that writes to them, what they
     // hold.
     unsafe { libc::madvise(address.as_ptr().sub(before).cast(), before + len, libc::MADV_POPULATE_WRITE) };
-}
-
-/// Unmaps what [`map`] mapped.
-///
-/// # Safety
-/// Nothing refers to the mapping any more.
-pub(super) unsafe fn unmap(address: ptr::NonNull<u8>, len: usize) {
-    // SAFETY: the caller says that nothing refers to it.
-    unsafe { libc::munmap(address.as_ptr().cast(), len) };
 }
 
 /// Sleeps while `word` is `expected`: until it is woken, `timeout` has passed, or a signal came.

@@ -168,13 +168,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::shm::mapping::{BELL_BYTES, PAIR_BYTES, map_pair};
+    use crate::shm::mapping::{BELL_BYTES, PAIR_BYTES, map_pair, sealed_memory};
     use crate::shm::ring::CELLS;
     use crate::shm::tests::sizes;
 
     /// The two ends of a connection, each over a mapping of its own.
     fn wires() -> [Wire; 2] {
-        let (memory, bell) = (sys::sealed_memory(PAIR_BYTES).unwrap(), sys::sealed_memory(BELL_BYTES).unwrap());
+        let (memory, bell) = (sealed_memory(PAIR_BYTES).unwrap(), sealed_memory(BELL_BYTES).unwrap());
         [true, false].map(|dialled| {
             let [there, back] = map_pair(&memory).unwrap();
             let (tx, rx) = if dialled { (there, back) } else { (back, there) };

@@ -151,7 +151,7 @@ impl RxRing {
     fn slot(&self) -> *mut u8 {
         debug_assert!(self.head < self.slots);
         // SAFETY: `head < slots`, and `slots * slot_len` is the mapping's length.
-        unsafe { self.mapping.start().add(self.head * self.slot_len) }
+        unsafe { self.mapping.start().as_ptr().add(self.head * self.slot_len) }
     }
 }
 

@@ -113,13 +113,13 @@ impl<T: Copy> Ring<T> {
     fn entry(&self, index: u32) -> *mut T {
         debug_assert!(self.entries + (self.mask as usize + 1) * size_of::<T>() <= self.mapping.len());
         // SAFETY: stays within the mapping: the index is masked.
-        unsafe { self.mapping.start().add(self.entries).cast::<T>().add((index & self.mask) as usize) }
+        unsafe { self.mapping.start().as_ptr().add(self.entries).cast::<T>().add((index & self.mask) as usize) }
     }
 
     #[inline]
     fn word(&self, at: usize) -> &AtomicU32 {
         // SAFETY: `at` is aligned and within the mapping (checked in `map`), and both sides access the word atomically.
-        unsafe { AtomicU32::from_ptr(self.mapping.start().add(at).cast()) }
+        unsafe { AtomicU32::from_ptr(self.mapping.start().as_ptr().add(at).cast()) }
     }
 }
 

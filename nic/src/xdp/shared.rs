@@ -103,7 +103,7 @@ impl Shared {
     /// Maps memory that is all zeroes, and makes it what others can join.
     pub fn create(memory: BorrowedFd, shape: Shape) -> io::Result<Self> {
         let mapping = Mapping::of(memory, shape.memory_len(), 0)?;
-        let header: *mut Header = mapping.start().cast();
+        let header: *mut Header = mapping.start().as_ptr().cast();
         // SAFETY: the mapping is page-aligned and longer than the header; nobody else knows the memory yet. The mutex
         // is set up in the place where it stays.
         unsafe {
@@ -132,7 +132,7 @@ impl Shared {
             return Ok(None);
         }
         let mapping = Mapping::of(memory, len, 0)?;
-        let header: *const Header = mapping.start().cast();
+        let header: *const Header = mapping.start().as_ptr().cast();
         // SAFETY: the mapping is page-aligned and longer than the header; these fields no longer change.
         let (layout, shape) = unsafe { ((*header).layout, (*header).shape) };
         let ours = layout == LAYOUT
@@ -150,7 +150,7 @@ impl Shared {
     /// Where the chunks begin, for `XDP_UMEM_REG`.
     pub fn umem(&self) -> *mut u8 {
         // SAFETY: the mapping is longer (checked when it was made).
-        unsafe { self.mapping.start().add(UMEM_AT) }
+        unsafe { self.mapping.start().as_ptr().add(UMEM_AT) }
     }
 
     /// The address of a chunk for frames to come, as rings say it.
@@ -204,7 +204,7 @@ impl Shared {
     /// The lock, unless somebody has it.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
-        let header: *mut Header = self.mapping.start().cast();
+        let header: *mut Header = self.mapping.start().as_ptr().cast();
         // SAFETY: the mutex was set up by whoever made the memory, and lies still.
         let got = unsafe { libc::pthread_mutex_trylock(&raw mut (*header).lock) };
         match got {
@@ -373,7 +373,7 @@ mod tests {
     fn memory_of_others_is_not_joined() {
         let (memory, shared) = shared();
         // SAFETY: nobody else uses this memory.
-        unsafe { *shared.mapping.start() ^= 1 };
+        unsafe { *shared.mapping.start().as_ptr() ^= 1 };
         assert!(Shared::join(memory.as_fd()).unwrap().is_none());
         let short = sys::shared_memory(100).unwrap();
         assert!(Shared::join(short.as_fd()).unwrap().is_none());

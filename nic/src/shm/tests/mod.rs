@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use proptest::prelude::*;
 
-use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair};
+use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::open::{MTU, socket_name};
 use super::ring::{Consumer, Memory, Producer};
 use super::sync::Ordering;
@@ -18,7 +18,7 @@ use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, names};
 
 /// The two ends of one ring, each over a mapping of its own, and a third mapping for whoever breaks the rules.
 fn ring() -> (Producer<Ring>, Consumer<Ring>, Ring) {
-    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let memory = sealed_memory(PAIR_BYTES).unwrap();
     let [[tx, _], [rx, _], [other, _]] = [(); 3].map(|()| map_pair(&memory).unwrap());
     (Producer::new(tx), Consumer::new(rx, MTU), other)
 }
@@ -154,7 +154,7 @@ fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
 
 #[test]
 fn two_threads_share_a_ring_without_a_race() {
-    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let memory = sealed_memory(PAIR_BYTES).unwrap();
     let [ring, _] = map_pair(&memory).unwrap();
     let mut consumer = Consumer::new(ring.twin(), MTU);
     let mut producer = Producer::new(ring);

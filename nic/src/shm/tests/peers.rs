@@ -233,7 +233,7 @@ fn who_is_told_when_about_to_sleep_does_not() {
 
 #[test]
 fn what_nobody_uses_any_more_is_not_mapped() {
-    let memory = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let memory = sealed_memory(PAIR_BYTES).unwrap();
     let inode = std::fs::File::from(memory.try_clone().unwrap()).metadata().unwrap().ino();
     let is_mapped = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -251,11 +251,11 @@ fn what_nobody_uses_any_more_is_not_mapped() {
 fn another_user_is_neither_let_in_nor_called() {
     let domain = domain("users");
     let _own = join(&domain, 0);
-    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
     let [own, other] = [0, 8].map(|endpoint| socket_name(&domain, endpoint));
     let is_let_in = || {
         // Not by `dial`, which would not even ask.
-        let (socket, pair) = (sys::connect(&own).unwrap(), sys::sealed_memory(PAIR_BYTES).unwrap());
+        let (socket, pair) = (sys::connect(&own).unwrap(), sealed_memory(PAIR_BYTES).unwrap());
         // Who is turned away may be so before a word.
         let _ = sys::send_with_fds(&socket, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]);
         answer(&socket)
@@ -285,7 +285,7 @@ fn another_user_is_neither_let_in_nor_called() {
 fn no_descriptor_goes_to_other_programs() {
     let name = socket_name(&domain("exec"), 0);
     let listener = sys::listen(&name).unwrap();
-    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
     let asked = handshake::dial(&name, 1, &bell).unwrap();
     let caller = sys::accept(&listener).unwrap().unwrap();
     let (_, came) = sys::recv_with_fds(&caller, &mut [0; 15]).unwrap();
@@ -321,7 +321,7 @@ fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
     let domain = domain("deaf");
     let mut a = join(&domain, 0);
     let link = a.link(address(9)).unwrap();
-    let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sys::sealed_memory(len).unwrap());
+    let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sealed_memory(len).unwrap());
     let deaf = sys::connect(&socket_name(&domain, 0)).unwrap();
     UnixStream::from(deaf.0.try_clone().unwrap()).shutdown(std::net::Shutdown::Read).unwrap();
     sys::send_with_fds(&deaf, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
@@ -337,7 +337,7 @@ fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
 fn who_greets_anew_is_in_another_life() {
     let domain = domain("lives");
     let mut hub = join(&domain, 0);
-    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
     let call = || {
         let asked = answered(&domain, &bell);
         (asked.conclude(0).unwrap(), asked)
@@ -355,7 +355,7 @@ fn who_calls_again_and_again_piles_up_nothing_with_one_who_takes_no_turn() {
     const PEERS_MAX: usize = 3;
     let domain = domain("again");
     let mut hub = ShmNic::open_for(&domain, Some(0), PEERS_MAX).unwrap();
-    let bell = sys::sealed_memory(BELL_BYTES).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
     let call = || answered(&domain, &bell).conclude(0).is_ok();
     for round in 1..=2 {
         let refused = hub.counters().peers_refused;
@@ -378,10 +378,10 @@ fn greetings_that_are_none_harm_nobody() {
     let mut b = join(&domain, 2);
     let name = socket_name(&domain, 1);
     let (greeting, own) = (greeting_of(9), greeting_of(1));
-    let small = sys::sealed_memory(4096).unwrap();
-    let bell = sys::sealed_memory(4096).unwrap();
+    let small = sealed_memory(4096).unwrap();
+    let bell = sealed_memory(4096).unwrap();
     let event = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
-    let pair = sys::sealed_memory(PAIR_BYTES).unwrap();
+    let pair = sealed_memory(PAIR_BYTES).unwrap();
     let attempts: [(&[u8], &[&OwnedFd]); 8] = [
         (b"", &[]),
         (b"GET / HTTP/1.1", &[]),
