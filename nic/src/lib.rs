@@ -39,6 +39,7 @@ mod names;
 mod netlink;
 mod own_slot;
 pub mod page;
+pub mod passing;
 #[cfg(test)]
 #[path = "../tests/patience/mod.rs"]
 mod patience;

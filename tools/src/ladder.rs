@@ -399,15 +399,16 @@ mod tests {
     fn an_mpi_that_fails_leaves_the_others_their_figures() {
         let (mut asked, plan) = (Vec::new(), Plan { rungs: vec![Rung::Mpi], ..Plan::new(&[NicKind::Mem]) });
         let (good, bad) = ("good".to_owned(), "bad".to_owned());
-        let (report, failure) = measure_what_goes((plan, vec![bad.clone(), good.clone()]), LEFT_OUT_MAX, |plan, mpis| {
-            asked.push(mpis.to_vec());
-            if !mpis.contains(&bad) {
-                return Some(Ok(Report::new(plan, &[], &[], BTreeMap::new())));
-            }
-            let (regime, reason) = (Regime::DefaultOffloads, "no end".to_owned());
-            let error = LadderError::Contender { name: bad.clone(), regime, reason };
-            Some(Err(Failure::Ladder("mem".to_owned(), error)))
-        });
+        let (report, failure) =
+            measure_what_goes((plan, vec![bad.clone(), good.clone()]), LEFT_OUT_MAX, |plan, mpis| {
+                asked.push(mpis.to_vec());
+                if !mpis.contains(&bad) {
+                    return Some(Ok(Report::new(plan, &[], &[], BTreeMap::new())));
+                }
+                let (regime, reason) = (Regime::DefaultOffloads, "no end".to_owned());
+                let error = LadderError::Contender { name: bad.clone(), regime, reason };
+                Some(Err(Failure::Ladder("mem".to_owned(), error)))
+            });
         assert_eq!(asked, [vec![bad, good.clone()], vec![good]]);
         assert!(report.is_some() && failure.is_some());
     }

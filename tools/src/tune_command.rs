@@ -146,7 +146,9 @@ fn nic(text: &str) -> Result<Option<NicKind>, String> {
     }
     match text.parse() {
         Ok(NicKind::Mem) => Err("no job runs on `mem`, which is within one process".to_owned()),
-        Ok(NicKind::Dpdk) => Err("one machine alone cannot tell of cards; its DPDK pairs are `memif` and `vhost`".to_owned()),
+        Ok(NicKind::Dpdk) => {
+            Err("one machine alone cannot tell of cards; its DPDK pairs are `memif` and `vhost`".to_owned())
+        }
         other => other.map(Some).map_err(|error: NoSuch| error.to_string()),
     }
 }

@@ -4,12 +4,13 @@
 //! The socket stays open without another word: when it closes, the other process is gone.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::cells::Cells;
 use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::sys::{self, Socket};
 use crate::names;
+use crate::passing;
 
 /// What one endpoint tells the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(super) fn dial(name: &str, own: u16, bell: &OwnedFd) -> io::Result<Asked> {
     same_user(&socket)?;
     let memory = sealed_memory(PAIR_BYTES)?;
     let hello = Hello { endpoint: own }.emit();
-    sys::send_with_fds(&socket, &hello, &[memory.as_raw_fd(), bell.as_raw_fd()])?;
+    passing::send(socket.as_fd(), &hello, &[memory.as_raw_fd(), bell.as_raw_fd()], libc::MSG_DONTWAIT)?;
     Ok(Asked { socket, memory })
 }
 
@@ -74,19 +75,23 @@ pub(super) fn greeting(socket: &Socket) -> io::Result<Greeting> {
 impl Greeting {
     /// Answers the dialler.
     pub(super) fn answer(self, socket: &Socket, own: u16, bell: &OwnedFd) -> io::Result<Shared> {
-        sys::send_with_fds(socket, &Hello { endpoint: own }.emit(), &[bell.as_raw_fd()])?;
+        passing::send(socket.as_fd(), &Hello { endpoint: own }.emit(), &[bell.as_raw_fd()], libc::MSG_DONTWAIT)?;
         Ok(self.shared)
     }
 }
 
 /// Refuses connections with other users' processes: shared memory is shared trust.
 pub(super) fn same_user(socket: &Socket) -> io::Result<()> {
-    if sys::peer_uid(socket)? == names::own_user() { Ok(()) } else { Err(refusal("a process of another user")) }
+    if passing::peer(socket.as_fd())?.uid == names::own_user() {
+        Ok(())
+    } else {
+        Err(refusal("a process of another user"))
+    }
 }
 
 fn receive<const FDS: usize>(socket: &Socket) -> io::Result<(Hello, [OwnedFd; FDS])> {
     let mut bytes = [0; HELLO_LEN + 1];
-    let (len, fds) = sys::recv_with_fds(socket, &mut bytes)?;
+    let (len, fds) = passing::receive(socket.as_fd(), &mut bytes, libc::MSG_DONTWAIT)?;
     let hello = Hello::parse(&bytes[..len]).ok_or_else(|| refusal("no greeting of this version"))?;
     let fds = fds.try_into().map_err(|_| refusal("a greeting with other descriptors than it needs"))?;
     Ok((hello, fds))

@@ -1,9 +1,9 @@
-//! What the shared-memory driver needs of Linux beyond std: abstract sockets that pass descriptors, futexes, poll.
+//! What the shared-memory driver needs of Linux beyond std: abstract sockets, futexes, poll.
 #![allow(unsafe_code)] // Raw system calls.
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::sync::AtomicU32;
@@ -64,6 +64,12 @@ impl Drop for Socket {
     }
 }
 
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
@@ -115,74 +121,6 @@ pub(super) fn accept(listener: &Socket) -> io::Result<Option<Socket>> {
     }
 }
 
-/// The effective user of the process at the other end of a connection, as the kernel noted it.
-pub(super) fn peer_uid(socket: &Socket) -> io::Result<u32> {
-    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = mem::size_of_val(&cred) as libc::socklen_t;
-    let cred_ptr: *mut libc::ucred = &mut cred;
-    // SAFETY: `cred` has room for `len` bytes, and both outlive the call.
-    check(unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, cred_ptr.cast(), &mut len)
-    })?;
-    Ok(cred.uid)
-}
-
-/// Sends all of `bytes` with descriptors beside them, or fails: never waits, and a message this small is never cut.
-pub(super) fn send_with_fds(socket: &Socket, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
-    let mut control = Control::new();
-    let data = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut message = control.message(&data);
-    assert!(fds.len() <= FDS_MAX, "room for the descriptors is fixed");
-    // SAFETY: the control buffer has room for one header and FDS_MAX descriptors (`Control`), so the first header
-    // exists and its data part takes `fds`; everything outlives the call. The kernel only reads `bytes`.
-    let sent = unsafe {
-        message.msg_controllen = libc::CMSG_SPACE(size_of_val(fds) as u32) as usize;
-        let header = libc::CMSG_FIRSTHDR(&message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(size_of_val(fds) as u32) as usize;
-        ptr::copy_nonoverlapping(fds.as_ptr(), libc::CMSG_DATA(header).cast::<RawFd>(), fds.len());
-        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-    };
-    match sent {
-        -1 => Err(io::Error::last_os_error()),
-        sent if sent as usize == bytes.len() => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
-    }
-}
-
-/// Receives what is there, up to the length of `bytes`, and the descriptors that came beside it. Never waits.
-/// Zero bytes: the other end is closed. An error too when there was no room for all of the descriptors.
-pub(super) fn recv_with_fds(socket: &Socket, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut control = Control::new();
-    let data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut message = control.message(&data);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: `data` is the whole of `bytes`, and the control buffer is as long as `message` says; all outlive the call.
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) };
-    if received < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut fds = Vec::new();
-    // SAFETY: the kernel wrote the headers that these macros walk, within the length that it left in `message`; each
-    // descriptor in an SCM_RIGHTS header is new in this process and nobody else's.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&message);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-                let first = libc::CMSG_DATA(header).cast::<RawFd>();
-                fds.extend((0..count).map(|at| OwnedFd::from_raw_fd(first.add(at).read_unaligned())));
-            }
-            header = libc::CMSG_NXTHDR(&message, header);
-        }
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    Ok((received as usize, fds))
-}
-
 /// Sleeps until one of `fds` is readable or closed, or `timeout_ms` have passed. Returns which are.
 pub(super) fn poll(fds: &[RawFd], timeout_ms: Option<i32>) -> Vec<bool> {
     let mut polled: Vec<_> =
@@ -192,34 +130,8 @@ pub(super) fn poll(fds: &[RawFd], timeout_ms: Option<i32>) -> Vec<bool> {
     polled.iter().map(|entry| ready > 0 && entry.revents != 0).collect()
 }
 
-/// Descriptors that travel with one message at most: a ring and a doorbell.
-pub(super) const FDS_MAX: usize = 2;
-
 /// Connections that wait for being accepted: all ranks of a large host at once.
 const BACKLOG: libc::c_int = 4096;
-
-/// Room for the control part of a message, aligned for its header.
-#[repr(align(8))]
-struct Control([u8; 64]);
-
-const _: () = assert!(size_of::<Control>() >= size_of::<libc::cmsghdr>() + 8 + FDS_MAX * size_of::<RawFd>());
-
-impl Control {
-    fn new() -> Self {
-        Self([0; 64])
-    }
-
-    /// A message of one part. What it points to must outlive it.
-    fn message(&mut self, data: &libc::iovec) -> libc::msghdr {
-        // SAFETY: plain old data for which zeroes are a value.
-        let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_iov = ptr::from_ref(data).cast_mut();
-        message.msg_iovlen = 1;
-        message.msg_control = self.0.as_mut_ptr().cast();
-        message.msg_controllen = self.0.len();
-        message
-    }
-}
 
 fn socket() -> io::Result<Socket> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

@@ -10,7 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{Lab, passing, process};
+use sidelane_nic::passing;
+
+use super::{Lab, process};
 
 /// The guard of a lab, for as long as this value lives. Then it ends by itself.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ impl Guard {
         let mut command = Command::new("/proc/self/exe");
         command.args(["lab", "guard"]).stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::null());
         let namespaces: Vec<RawFd> = lab.hosts.iter().map(|host| host.entry.net.as_raw_fd()).collect();
-        passing::send(ours.as_fd(), b"n", &namespaces)?;
+        passing::send(ours.as_fd(), b"n", &namespaces, 0)?;
         process::in_own_session(&mut command);
         let mut process = command.spawn()?;
         process.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
@@ -45,7 +47,7 @@ impl Drop for Guard {
 /// The life of a guard, whose standard input is the socket.
 pub fn stand() -> io::Result<()> {
     process::detach()?;
-    let (_, namespaces) = passing::receive(io::stdin().as_fd(), &mut [0])?;
+    let (_, namespaces) = passing::receive(io::stdin().as_fd(), &mut [0], 0)?;
     io::stdout().write_all(b"r")?;
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;

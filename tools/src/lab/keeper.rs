@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sidelane_nic::passing;
 
 use super::enter::{Entry, Lifetime};
 use super::process::{self, Process};
@@ -313,7 +314,7 @@ fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Ve
     keeper.write_all(&[DESCRIBE])?;
     let mut text = vec![0; DESCRIPTION_MAX];
     let mut read = || {
-        let (len, descriptors) = super::passing::receive(keeper.as_fd(), &mut text)?;
+        let (len, descriptors) = passing::receive(keeper.as_fd(), &mut text, 0)?;
         text.truncate(len);
         keeper.read_to_end(&mut text)?;
         Ok(descriptors)
@@ -328,14 +329,17 @@ fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Ve
 
 /// What helps with a keeper that does not answer.
 fn silence(keeper: &UnixStream) -> String {
-    let pid = super::passing::peer_pid(keeper.as_fd()).map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    let pid = match passing::peer(keeper.as_fd()) {
+        Ok(peer) if peer.pid != 0 => peer.pid.to_string(),
+        _ => "PID".to_owned(),
+    };
     format!(
         "it does not answer; if it was stopped, `kill -CONT {pid}` lets it go on, and `kill -KILL {pid}` ends it and the lab"
     )
 }
 
 fn answer(client: UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
-    super::passing::send(client.as_fd(), &text[..1], descriptors)?;
+    passing::send(client.as_fd(), &text[..1], descriptors, 0)?;
     (&client).write_all(&text[1..])
 }
 

@@ -9,7 +9,6 @@ mod error;
 pub mod guard;
 pub mod keeper;
 pub(crate) mod offload;
-mod passing;
 mod place;
 pub mod process;
 mod seed;

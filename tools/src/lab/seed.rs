@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use super::passing;
+use sidelane_nic::passing;
 
 /// Namespaces as descriptors: they live as long as these, or a process inside, do.
 pub struct Namespaces {
@@ -65,7 +65,7 @@ pub fn open(count: usize) -> Result<Namespaces, (Step, io::Error)> {
             let outcome = unshare_all(theirs.as_fd(), count, uid_map.as_bytes(), gid_map.as_bytes());
             if let Err((step, errno)) = outcome {
                 let [a, b, c, d] = errno.to_ne_bytes();
-                let _ = passing::send(theirs.as_fd(), &[step as u8, 0, a, b, c, d], &[]);
+                let _ = passing::send(theirs.as_fd(), &[step as u8, 0, a, b, c, d], &[], 0);
             }
             // SAFETY: Ends the child at once, without destructors or atexit handlers that belong to the parent.
             unsafe { libc::_exit(0) };
@@ -74,7 +74,7 @@ pub fn open(count: usize) -> Result<Namespaces, (Step, io::Error)> {
     }
     drop(theirs);
     let mut report = [0; REPORT_LEN];
-    let received = passing::receive(ours.as_fd(), &mut report);
+    let received = passing::receive(ours.as_fd(), &mut report, 0);
     reap(child);
     let (len, descriptors) = received.map_err(at_start)?;
     if len != REPORT_LEN {
@@ -103,12 +103,17 @@ impl Step {
     }
 }
 
+/// Three of each host and of the bridge, and the user namespace.
+const DESCRIPTORS_MAX: usize = 3 * (super::HOSTS_MAX + 1) + 1;
+
+const _: () = assert!(DESCRIPTORS_MAX <= passing::DESCRIPTORS_MAX);
+
 /// Step, whether there is a user namespace, errno.
 const REPORT_LEN: usize = 6;
 
 /// The child's whole work. Async-signal-safe.
 fn unshare_all(out: BorrowedFd<'_>, count: usize, uid_map: &[u8], gid_map: &[u8]) -> Result<(), (Step, i32)> {
-    let mut descriptors = [-1; passing::DESCRIPTORS_MAX];
+    let mut descriptors = [-1; DESCRIPTORS_MAX];
     let mut filled = 0;
     let mut push = |fd| {
         descriptors[filled] = fd;
@@ -138,7 +143,7 @@ fn unshare_all(out: BorrowedFd<'_>, count: usize, uid_map: &[u8], gid_map: &[u8]
         push(socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|errno| (Step::Open, errno))?);
     }
     let report = [0, in_user_namespace, 0, 0, 0, 0];
-    passing::send(out, &report, &descriptors[..filled])
+    passing::send(out, &report, &descriptors[..filled], 0)
         .map_err(|error| (Step::Start, error.raw_os_error().unwrap_or(libc::EIO)))
 }
 

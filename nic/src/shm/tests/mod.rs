@@ -1,7 +1,7 @@
 mod peers;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use proptest::prelude::*;
 
@@ -11,6 +11,7 @@ use super::ring::{Consumer, Memory, Producer};
 use super::sync::Ordering;
 use super::{OpenError, ShmNic, doorbell, handshake, sys};
 use crate::clock;
+use crate::passing;
 use crate::patience::until;
 use crate::rng::Rng;
 use crate::time::Duration;

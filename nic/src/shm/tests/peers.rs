@@ -257,7 +257,8 @@ fn another_user_is_neither_let_in_nor_called() {
         // Not by `dial`, which would not even ask.
         let (socket, pair) = (sys::connect(&own).unwrap(), sealed_memory(PAIR_BYTES).unwrap());
         // Who is turned away may be so before a word.
-        let _ = sys::send_with_fds(&socket, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]);
+        let _ =
+            passing::send(socket.as_fd(), &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()], libc::MSG_DONTWAIT);
         answer(&socket)
     };
     assert!(is_let_in(), "our own user is not let in");
@@ -277,7 +278,11 @@ fn another_user_is_neither_let_in_nor_called() {
     assert!(!is_let_in, "another user is let in");
     assert!(handshake::dial(&other, 0, &bell).is_err(), "another user has taken the name, and is called");
     let called = sys::accept(&squatter).unwrap().unwrap();
-    assert_eq!(sys::recv_with_fds(&called, &mut [0; 15]).unwrap().0, 0, "it is sent memory of ours");
+    assert_eq!(
+        passing::receive(called.as_fd(), &mut [0; 15], libc::MSG_DONTWAIT).unwrap().0,
+        0,
+        "it is sent memory of ours"
+    );
 }
 
 /// Programs that ours starts would keep peers from hearing of our end.
@@ -288,7 +293,7 @@ fn no_descriptor_goes_to_other_programs() {
     let bell = sealed_memory(BELL_BYTES).unwrap();
     let asked = handshake::dial(&name, 1, &bell).unwrap();
     let caller = sys::accept(&listener).unwrap().unwrap();
-    let (_, came) = sys::recv_with_fds(&caller, &mut [0; 15]).unwrap();
+    let (_, came) = passing::receive(caller.as_fd(), &mut [0; 15], libc::MSG_DONTWAIT).unwrap();
     for fd in came.iter().chain([&listener.0, &bell, &asked.socket.0, &caller.0]) {
         // SAFETY: takes numbers, and gives one.
         assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) }, libc::FD_CLOEXEC);
@@ -324,9 +329,9 @@ fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
     let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sealed_memory(len).unwrap());
     let deaf = sys::connect(&socket_name(&domain, 0)).unwrap();
     UnixStream::from(deaf.0.try_clone().unwrap()).shutdown(std::net::Shutdown::Read).unwrap();
-    sys::send_with_fds(&deaf, &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
+    passing::send(deaf.as_fd(), &greeting_of(9), &[pair.as_raw_fd(), bell.as_raw_fd()], libc::MSG_DONTWAIT).unwrap();
     let is_closed = |error: std::io::Error| matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-    until("it is hung up on", || sys::send_with_fds(&deaf, b" ", &[]).is_err_and(is_closed));
+    until("it is hung up on", || passing::send(deaf.as_fd(), b" ", &[], libc::MSG_DONTWAIT).is_err_and(is_closed));
     let mut peer = join(&domain, 9);
     send(&mut a, link, 1);
     assert_eq!(receive(&mut peer).0, 1);
@@ -398,7 +403,7 @@ fn greetings_that_are_none_harm_nobody() {
         let socket = sys::connect(&name).unwrap();
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
         if !bytes.is_empty() {
-            sys::send_with_fds(&socket, bytes, &fds).unwrap();
+            passing::send(socket.as_fd(), bytes, &fds, libc::MSG_DONTWAIT).unwrap();
         }
         silent.push(socket);
     }
@@ -410,7 +415,7 @@ fn greetings_that_are_none_harm_nobody() {
     // None of them was let in, and what they were made of is right.
     assert_eq!(a.by_endpoint.keys().collect::<Vec<_>>(), [&2]);
     let socket = sys::connect(&name).unwrap();
-    sys::send_with_fds(&socket, &greeting, &[pair.as_raw_fd(), bell.as_raw_fd()]).unwrap();
+    passing::send(socket.as_fd(), &greeting, &[pair.as_raw_fd(), bell.as_raw_fd()], libc::MSG_DONTWAIT).unwrap();
     until("a greeting is one", || {
         a.rx_burst(0, |_, _| ());
         a.by_endpoint.contains_key(&9)
@@ -452,7 +457,8 @@ fn wait_for_answer(socket: &Socket) {
 /// Whether a caller is answered; false if it is hung up on.
 fn answer(socket: &Socket) -> bool {
     wait_for_answer(socket);
-    sys::recv_with_fds(socket, &mut [0; 15]).is_ok_and(|(len, fds)| len == 14 && fds.len() == 1)
+    passing::receive(socket.as_fd(), &mut [0; 15], libc::MSG_DONTWAIT)
+        .is_ok_and(|(len, fds)| len == 14 && fds.len() == 1)
 }
 
 const NOBODY: libc::uid_t = 65_534;

@@ -5,9 +5,10 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Most descriptors in one message: three for each host and the bridge, and the user namespace. The kernel's own
-/// limit is 253 (`SCM_MAX_FD`).
-pub const DESCRIPTORS_MAX: usize = 3 * (super::HOSTS_MAX + 1) + 1;
+use libc::c_int;
+
+/// Most descriptors in one message (`SCM_MAX_FD`, unix(7)).
+pub const DESCRIPTORS_MAX: usize = 253;
 
 /// Ancillary data of one message, aligned as `cmsghdr` wants it.
 #[repr(C, align(8))]
@@ -18,8 +19,9 @@ const CONTROL_LEN: usize = {
     unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) as usize }
 };
 
-/// Sends `bytes` (not empty) and copies of `descriptors`. Allocates nothing, so that a forked child may call it.
-pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+/// Sends `bytes` (not empty) and copies of `descriptors`; `flags` as `MSG_DONTWAIT`. Allocates nothing, so that a forked child may call
+/// it. An error where not all of the bytes could be sent.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd], flags: c_int) -> io::Result<()> {
     assert!(!bytes.is_empty(), "descriptors travel only beside data");
     assert!(descriptors.len() <= DESCRIPTORS_MAX, "more descriptors than one message holds");
     let mut control = Control([0; CONTROL_LEN]);
@@ -44,13 +46,16 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> io::
         }
     }
     // SAFETY: `message` points at `data`, `bytes` and `control`, all alive until the call returns.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    match unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags | libc::MSG_NOSIGNAL) } {
+        -1 => Err(io::Error::last_os_error()),
+        sent if sent as usize == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }
 
-/// Receives one message into `bytes`; returns its length (0: the other side closed) and the descriptors beside it,
-/// which are closed on exec. An error when this process has no room for all of them.
-pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+/// Receives one message, or what is there of a stream, into `bytes`; returns its length (0: the other side closed) and the descriptors
+/// beside it, which are closed on exec. An error when this process has no room for all of them.
+pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], flags: c_int) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; CONTROL_LEN]);
     let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: msghdr is plain data for which zeroes are a valid value.
@@ -61,7 +66,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     message.msg_controllen = CONTROL_LEN;
     let received = loop {
         // SAFETY: `message` points at `data`, `bytes` and `control`, all alive and writable until the call returns.
-        let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags | libc::MSG_CMSG_CLOEXEC) };
         if n >= 0 {
             break n as usize;
         }
@@ -93,15 +98,17 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     Ok((received, descriptors))
 }
 
-/// The process at the other end, or that has begun to listen there. `None` where this process cannot see it.
-pub fn peer_pid(socket: BorrowedFd) -> Option<u32> {
+/// Who is at the other end, or has begun to listen there, as the kernel noted it. The process is 0 where this one cannot see it.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of_val(&peer) as libc::socklen_t;
     let at: *mut libc::ucred = &mut peer;
     // SAFETY: `peer` has room for `len` bytes, and both outlive the call.
-    let outcome =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, at.cast(), &raw mut len) };
-    u32::try_from(peer.pid).ok().filter(|pid| outcome == 0 && *pid != 0)
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, at.cast(), &raw mut len) }
+    {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(peer),
+    }
 }
 
 #[cfg(test)]
@@ -117,10 +124,10 @@ mod tests {
     fn a_descriptor_arrives_beside_its_bytes() {
         let (left, right) = UnixStream::pair().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
-        send(left.as_fd(), b"one", &[far.as_raw_fd()]).unwrap();
+        send(left.as_fd(), b"one", &[far.as_raw_fd()], 0).unwrap();
         drop(far);
         let mut bytes = [0; 8];
-        let (len, mut descriptors) = receive(right.as_fd(), &mut bytes).unwrap();
+        let (len, mut descriptors) = receive(right.as_fd(), &mut bytes, 0).unwrap();
         assert_eq!((&bytes[..len], descriptors.len()), (&b"one"[..], 1));
         UnixStream::from(descriptors.remove(0)).write_all(b"x").unwrap();
         let mut text = String::new();
@@ -133,7 +140,7 @@ mod tests {
     fn a_closed_socket_reads_as_length_zero() {
         let (left, right) = UnixStream::pair().unwrap();
         drop(left);
-        let (len, descriptors) = receive(right.as_fd(), &mut [0; 8]).unwrap();
+        let (len, descriptors) = receive(right.as_fd(), &mut [0; 8], 0).unwrap();
         assert_eq!((len, descriptors.len()), (0, 0));
     }
 }
