@@ -30,7 +30,6 @@ pub struct Device<N: Nic> {
     nic: N,
     link: Link,
     peer: LinkAddr,
-    checksums: bool,
     /// Longest packet.
     mtu: usize,
     received: Received,
@@ -62,28 +61,12 @@ pub struct TxToken<'a, N: Nic> {
 
 impl<N: Nic> Device<N> {
     /// A device whose only neighbour is `peer`; what others send is dropped. Packets are of a length that every path of the driver
-    /// carries. Checksums are made and verified, unless
-    /// the driver promises unaltered frames.
+    /// carries. Checksums are made and verified, unless the driver promises unaltered frames.
     pub fn new(mut nic: N, peer: LinkAddr) -> Result<Self, LinkError> {
         let link = nic.link(peer)?;
         nic.confirm(link);
         let mtu = nic.caps().mtu_safe.min(PACKET_LEN_MAX);
-        Ok(Self {
-            nic,
-            link,
-            peer,
-            checksums: !N::RELIABLE,
-            mtu,
-            received: Received::default(),
-            nowhere: Vec::new(),
-            unsent: 0,
-        })
-    }
-
-    /// Neither makes nor verifies checksums: for paths that have their own, as every Ethernet does.
-    pub fn without_checksums(mut self) -> Self {
-        self.checksums = false;
-        self
+        Ok(Self { nic, link, peer, mtu, received: Received::default(), nowhere: Vec::new(), unsent: 0 })
     }
 
     /// Packets of up to [`crate::Caps::mtu`]: for paths that are known to carry such, as a veth pair with its offloads at both ends does,
@@ -164,7 +147,7 @@ impl<N: Nic> phy::Device for Device<N> {
         capabilities.max_transmission_unit = self.mtu;
         // smoltcp keeps its window below what the receive ring holds.
         capabilities.max_burst_size = Some(caps.rx_frames);
-        if !self.checksums {
+        if N::RELIABLE {
             capabilities.checksum = ChecksumCapabilities::ignored();
         }
         capabilities

@@ -85,11 +85,6 @@ impl<N: Nic> Fault<N> {
         }
     }
 
-    /// Other faults from the next frame on.
-    pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = faults;
-    }
-
     /// What was done so far. The driver's own counts are [`Nic::counters`].
     pub fn fault_counters(&self) -> FaultCounters {
         self.faults_done
@@ -98,11 +93,6 @@ impl<N: Nic> Fault<N> {
     /// The driver within.
     pub fn inner(&self) -> &N {
         &self.inner
-    }
-
-    /// The driver within, to change its settings.
-    pub fn inner_mut(&mut self) -> &mut N {
-        &mut self.inner
     }
 
     /// Draws the fate of a committed frame.
@@ -433,7 +423,7 @@ mod tests {
         let mut a = Fault::new(Leaving { nic, gone: false }, late, 1);
         let to_b = a.link(b.caps().addr).unwrap();
         (0..3).for_each(|_| a.tx_slot(to_b, 1).unwrap().commit());
-        a.inner_mut().gone = true;
+        a.inner.gone = true;
         fabric.advance_to(Instant::ZERO + Faults::NONE.delay_span.saturating_mul(4));
         a.flush();
         assert_eq!((a.counters().tx_failed, a.counters().tx_frames), (3, 0));

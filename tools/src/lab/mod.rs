@@ -62,7 +62,7 @@ pub struct Lab {
     spec: LabSpec,
     hosts: Vec<Host>,
     /// Nobody runs in the bridge's namespace, so it is held here. It also goes with the last port.
-    bridge: Option<OwnedFd>,
+    _bridge: Option<OwnedFd>,
 }
 
 /// One host of a lab.
@@ -117,7 +117,7 @@ impl Lab {
             Ok(Host { name: (b'A' + i as u8) as char, address, entry, offloads })
         });
         let hosts = hosts.collect::<Result<_, LabError>>()?;
-        Ok(Self { spec: *spec, hosts, bridge: bridge.map(|net| net.namespace) })
+        Ok(Self { spec: *spec, hosts, _bridge: bridge.map(|net| net.namespace) })
     }
 
     /// What it was made as.
@@ -133,11 +133,6 @@ impl Lab {
     /// Host number `index`: 0 is A. Panics when there is no such host.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
-    }
-
-    /// True when the lab hangs together by a bridge in a namespace of its own.
-    pub fn has_bridge(&self) -> bool {
-        self.bridge.is_some()
     }
 
     /// Ends whatever still runs inside: what a command put in the background and left there. Returns how many there were.
