@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
 use sidelane::qemu::{Binding, Kernel, Model, News, Qemu, QemuError, Spec};
+use sidelane::table;
 
 use crate::interrupt::{self, Interrupted};
 use crate::lab_command::QemuArgs;
@@ -53,8 +52,8 @@ fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32,
     let (nics, suite) = conformance(args.driver);
     let conformance: Vec<Step> =
         models.iter().map(|&model| Step::run(args, qemu, model, 1, nics, suite, |_| {})).collect::<Result<_, _>>()?;
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(["model", "driver", "conformance", "ladder"]);
+    let mut table = table::begin();
+    table.set_header(["model", "driver", "conformance", "ladder"]);
     let mut failures = Vec::new();
     for (&model, conformance) in models.iter().zip(conformance) {
         say(format_args!("{model}, conformance:\n{}", conformance.lines.join("\n")));
