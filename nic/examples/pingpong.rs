@@ -3,13 +3,16 @@
 //! Without arguments it says which it takes. Both ends spin on a core of their own (CPU 1 the far end, CPU 0 the near). For two ends of a veth pair:
 //!
 //! ```text
-//! ip netns exec B pingpong uring:vB/1 echo &
-//! ip netns exec A pingpong uring:vA/1 ping 02:00:00:00:0b:01/1 8
+//! ip netns exec B pingpong uring:vB echo &
+//! ip netns exec A pingpong uring:vA ping 02:00:00:00:0b:01/0 8
 //! ```
 
-use sidelane_nic::spec::Spec;
+use std::fmt::Display;
+
+use sidelane_nic::mem::MemNic;
+use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, affinity, clock, dpdk, udp, uring, xdp};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot, affinity, clock};
 
 /// First byte of a frame: what the far end does with it. Second byte: how many frames it confirms at a time.
 const PING: u8 = 0;
@@ -23,51 +26,13 @@ const WINDOW_LARGE: u64 = 16;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let Some((driver, at)) = args.first().and_then(|nic| nic.split_once(':')) else { usage() };
-    match driver {
-        "udp" => {
-            let Ok(at) = at.parse() else { usage() };
-            match udp::Udp::open(&udp::Config::new(at)) {
-                Ok(nic) => run(nic, &args[1..]),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        "uring" | "uring-real" => {
-            let (interface, endpoint) = interface_and_endpoint(at);
-            let mut config = uring::Config::new(interface, endpoint);
-            config.real_frames = driver == "uring-real";
-            match uring::Uring::open(&config) {
-                Ok(nic) => run(nic, &args[1..]),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        "xdp" | "xdp-native" => {
-            let (interface, endpoint) = interface_and_endpoint(at);
-            let mut config = xdp::Config::new(interface, endpoint);
-            if driver == "xdp-native" {
-                config.prefer = xdp::Preference::Native;
-            }
-            match xdp::Xdp::open(&config) {
-                Ok(nic) => run(nic, &args[1..]),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        "dpdk" => {
-            let Ok(Spec::Dpdk(config)) = args[0].parse() else { usage() };
-            if config.is_pair() {
-                run(dpdk::Pair::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
-            } else {
-                run(dpdk::Dpdk::open(&config).unwrap_or_else(|error| panic!("{error}")), &args[1..]);
-            }
-        }
-        _ => usage(),
-    }
-}
-
-fn interface_and_endpoint(at: &str) -> (&str, u16) {
-    let both = at.split_once('/').and_then(|(interface, endpoint)| Some((interface, endpoint.parse().ok()?)));
-    both.unwrap_or_else(|| usage())
+    let Some((nic, rest)) = args.split_first() else { usage() };
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let spec: Spec = nic.parse().unwrap_or_else(|error| {
+        eprintln!("{error}");
+        usage()
+    });
+    spec.open(PingPong(&rest)).unwrap_or_else(|error| fail(error));
 }
 
 /// Says what it wants to be told, and ends.
@@ -76,38 +41,56 @@ fn usage() -> ! {
     std::process::exit(2)
 }
 
+/// Says what cannot be, and ends.
+fn fail(error: impl Display) -> ! {
+    eprintln!("{error}");
+    std::process::exit(1)
+}
+
 const USAGE: &str = "\
 usage: pingpong NIC echo                                the far end: answers until its peer says stop
        pingpong NIC ping|flood PEER SIZE|mtu [COUNT]
-NIC:   uring:INTERFACE/ENDPOINT, uring-real:INTERFACE/ENDPOINT, xdp:INTERFACE/ENDPOINT, xdp-native:INTERFACE/ENDPOINT,
-       udp:IP:PORT, dpdk:DEVICE (memif:NAME,server at the far end)
+NIC:   as `sidelane nic` takes it, such as uring:INTERFACE, xdp:INTERFACE,native, udp:IP:PORT, shm:DOMAIN or dpdk:DEVICE
+       (dpdk:memif:NAME,server at the far end)
 PEER:  what the far end says to be at";
 
-fn run(mut nic: impl Nic, args: &[&str]) {
-    match args {
-        ["echo"] => {
-            let _ = affinity::pin_to(1);
-            println!("at {}", nic.caps().addr);
-            echo(&mut nic);
+/// What is to be done, behind the driver's name.
+struct PingPong<'a>(&'a [&'a str]);
+
+impl NicUser for PingPong<'_> {
+    type Out = ();
+
+    fn run<N: Nic + 'static>(self, mut nic: N) {
+        match self.0 {
+            ["echo"] => {
+                let _ = affinity::pin_to(1);
+                println!("at {}", nic.caps().addr);
+                echo(&mut nic);
+            }
+            [pattern, peer, size, count @ ..] => {
+                let measure = match *pattern {
+                    "ping" => ping,
+                    "flood" => flood,
+                    _ => usage(),
+                };
+                let _ = affinity::pin_to(0);
+                let link = nic.link(peer.parse().unwrap_or_else(|_| usage())).unwrap_or_else(|error| fail(error));
+                nic.confirm(link);
+                let size = if *size == "mtu" { nic.caps().mtu } else { size.parse().unwrap_or_else(|_| usage()) };
+                let count = count.first().map_or(200_000, |count| count.parse().unwrap_or_else(|_| usage()));
+                measure(&mut nic, link, size, count);
+                send(&mut nic, link, [STOP, 0], 2);
+                nic.flush();
+            }
+            _ => usage(),
         }
-        [pattern, peer, size, count @ ..] => {
-            let measure = match *pattern {
-                "ping" => ping,
-                "flood" => flood,
-                _ => usage(),
-            };
-            let _ = affinity::pin_to(0);
-            let link = nic.link(peer.parse().unwrap_or_else(|_| usage())).unwrap();
-            nic.confirm(link);
-            let size = if *size == "mtu" { nic.caps().mtu } else { size.parse().unwrap_or_else(|_| usage()) };
-            let count = count.first().map_or(200_000, |count| count.parse().unwrap_or_else(|_| usage()));
-            measure(&mut nic, link, size, count);
-            send(&mut nic, link, [STOP, 0], 2);
-            nic.flush();
-        }
-        _ => usage(),
+        eprintln!("{:?}", nic.counters());
     }
-    eprintln!("{:?}", nic.counters());
+
+    fn run_mem(self, _: MemNic) {
+        eprintln!("the simulated driver reaches no other process");
+        usage()
+    }
 }
 
 fn echo(nic: &mut impl Nic) {
