@@ -7,7 +7,7 @@ use sidelane_proto::SendError;
 use sidelane_proto::am::{ARGS_MAX, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{Event, PeerId, PutHow, RemoteKey, Rights};
 
-use crate::world::{Node, World, fifos, good_link, mtu};
+use crate::world::{Node, VirtualTime, World, fifos, good_link, mtu};
 
 const ADD: u8 = 0;
 const ECHO: u8 = 1;

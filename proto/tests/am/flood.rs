@@ -8,7 +8,7 @@ use sidelane_proto::SendError;
 use sidelane_proto::am::{Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::sim::Scenario;
 
-use crate::world::{Node, World, fifos, good_link, mtu};
+use crate::world::{Node, VirtualTime, World, fifos, good_link, mtu};
 
 const ASK: u8 = 3;
 const ANSWER: u8 = 7;

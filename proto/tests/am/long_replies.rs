@@ -9,7 +9,7 @@ use sidelane_proto::{Config, Endpoint, Event, OpError, Region, RemoteKey, Rights
 
 use crate::patience::until;
 use crate::reliable_nic::Reliable;
-use crate::world::{Node, World, fifos, good_link, mtu};
+use crate::world::{Node, VirtualTime, World, fifos, good_link, mtu};
 
 const FETCH: u8 = 0;
 const ADD: u8 = 1;

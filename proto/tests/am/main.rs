@@ -10,4 +10,6 @@ mod page;
 mod patience;
 #[path = "../rma/reliable_nic.rs"]
 mod reliable_nic;
+#[path = "../virtual_time/mod.rs"]
+mod virtual_time;
 mod world;

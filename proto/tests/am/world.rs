@@ -1,13 +1,13 @@
-//! Two nodes with Active Messages, and the loop that moves time on.
+//! Two nodes with Active Messages on one fabric.
 
-use sidelane_nic::fault::Faults;
-use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel, MemNic};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel, MemNic};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Handlers};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 use crate::patience::{SUITE_PATIENCE, watch};
+pub use crate::virtual_time::{VirtualTime, good_link};
 
 pub struct Node<S> {
     pub am: ActiveMessages<MemNic, S>,
@@ -21,16 +21,6 @@ pub struct Node<S> {
 pub struct World<S> {
     pub fabric: Fabric,
     pub nodes: [Node<S>; 2],
-}
-
-/// 10 Gbit/s, 5 us each way.
-pub fn good_link() -> LinkModel {
-    LinkModel {
-        line: LineModel { rate_bits_per_s: Some(10_000_000_000), queue_limit_bytes: None },
-        delay: Duration::from_micros(5),
-        mtu: None,
-        faults: Faults::NONE,
-    }
 }
 
 pub fn mtu(mtu: usize) -> NodeConfig {
@@ -79,50 +69,26 @@ impl<S: Default> World<S> {
     }
 }
 
-impl<S> World<S> {
-    /// Moves on until `done` says so, at most for `span`; whether it did.
-    pub fn run(&mut self, span: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        let until = self.fabric.now() + span;
-        loop {
-            self.settle();
-            if done(self) {
-                return true;
-            }
-            if self.fabric.now() >= until {
-                return false;
-            }
-            self.advance(until);
-        }
+impl<S> VirtualTime for World<S> {
+    fn fabric(&self) -> &Fabric {
+        &self.fabric
     }
 
-    /// Moves on to when something is due next. Compiled once, not for each `done`.
-    fn advance(&mut self, until: Instant) {
+    fn turn(&mut self) -> bool {
+        let mut busy = false;
+        for node in self.nodes.iter_mut().filter(|node| node.polls) {
+            let frames = |node: &Node<S>| {
+                let counters = node.am.endpoint().counters();
+                counters.frames_sent + counters.frames_received + counters.rejected_total()
+            };
+            let before = frames(node);
+            busy |= node.am.poll(&mut node.state) > 0 || before != frames(node);
+        }
+        busy
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
         let awake = self.nodes.iter().filter(|node| node.polls);
-        let timers = awake.filter_map(|node| node.am.endpoint().poll_timeout());
-        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-        self.fabric.advance_to(next.max(self.fabric.now()).min(until));
-    }
-
-    pub fn pass(&mut self, span: Duration) {
-        self.run(span, |_| false);
-    }
-
-    /// Lets everybody do what can be done now.
-    pub fn settle(&mut self) {
-        for _ in 0..100_000 {
-            let mut busy = false;
-            for node in self.nodes.iter_mut().filter(|node| node.polls) {
-                let frames = |node: &Node<S>| {
-                    let counters = node.am.endpoint().counters();
-                    counters.frames_sent + counters.frames_received + counters.rejected_total()
-                };
-                let before = frames(node);
-                busy |= node.am.poll(&mut node.state) > 0 || before != frames(node);
-            }
-            if !busy {
-                return;
-            }
-        }
-        panic!("the nodes never come to rest at one point in time");
+        awake.filter_map(|node| node.am.endpoint().poll_timeout()).min()
     }
 }

@@ -5,7 +5,7 @@ use sidelane_nic::mem::MemNic;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, OpError, PeerId, PutHow, Rights};
 
-use crate::pair::{Pair, good_link};
+use crate::pair::{Pair, VirtualTime, good_link};
 use crate::reliable_nic::Reliable;
 use crate::stories::{pattern, with_region};
 

@@ -3,7 +3,7 @@
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_proto::{Op, PutHow, Rights};
 
-use crate::pair::Pair;
+use crate::pair::{Pair, VirtualTime};
 
 const PUT: usize = 1 << 20;
 const PUTS: usize = 4;

@@ -3,7 +3,7 @@
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, PutHow, Rights};
 
-use crate::pair::{Pair, good_link};
+use crate::pair::{Pair, VirtualTime, good_link};
 use crate::reliable_nic::Reliable;
 
 /// With outboxes of two frames.

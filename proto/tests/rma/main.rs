@@ -10,3 +10,5 @@ mod patience;
 mod reliable_nic;
 mod stories;
 mod storm;
+#[path = "../virtual_time/mod.rs"]
+mod virtual_time;

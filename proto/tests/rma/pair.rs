@@ -1,12 +1,12 @@
-//! Two endpoints on one fabric, and the loop that moves time on.
+//! Two endpoints on one fabric.
 
-use sidelane_nic::fault::Faults;
-use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel, MemNic};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel, MemNic};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::{Config, Endpoint, Event, PeerId};
 
 use crate::patience::{SUITE_PATIENCE, watch};
+pub use crate::virtual_time::{VirtualTime, good_link};
 
 pub struct Side<N: Nic> {
     pub endpoint: Endpoint<N>,
@@ -18,16 +18,6 @@ pub struct Side<N: Nic> {
 pub struct Pair<N: Nic> {
     pub fabric: Fabric,
     pub sides: [Side<N>; 2],
-}
-
-/// 10 Gbit/s, 5 us each way.
-pub fn good_link() -> LinkModel {
-    LinkModel {
-        line: LineModel { rate_bits_per_s: Some(10_000_000_000), queue_limit_bytes: None },
-        delay: Duration::from_micros(5),
-        mtu: None,
-        faults: Faults::NONE,
-    }
 }
 
 impl Pair<MemNic> {
@@ -71,58 +61,32 @@ impl<N: Nic> Pair<N> {
         &mut self.sides[1]
     }
 
-    pub fn now(&self) -> Instant {
-        self.fabric.now()
-    }
-
-    /// Moves on until `done` says so, at most for `span`; whether it did.
-    pub fn run(&mut self, span: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        let until = self.now() + span;
-        loop {
-            self.settle();
-            if done(self) {
-                return true;
-            }
-            if self.now() >= until {
-                return false;
-            }
-            self.advance(until);
-        }
-    }
-
-    /// Moves on to when something is due next. Compiled once, not for each `done`.
-    fn advance(&mut self, until: Instant) {
-        let timers = self.sides.iter().filter_map(|side| side.endpoint.poll_timeout());
-        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-        self.fabric.advance_to(next.max(self.now()).min(until));
-    }
-
-    /// Lets `span` pass.
-    pub fn pass(&mut self, span: Duration) {
-        self.run(span, |_| false);
-    }
-
     /// As [`Self::run`], of what has to happen within a virtual second.
     pub fn until(&mut self, done: impl FnMut(&mut Self) -> bool) {
         assert!(self.run(Duration::from_millis(1_000), done), "it never happens");
     }
+}
 
-    /// Lets both do what can be done now.
-    pub fn settle(&mut self) {
-        for _ in 0..100_000 {
-            let mut busy = false;
-            for side in &mut self.sides {
-                busy |= side.turn();
-            }
-            let now = self.fabric.now();
-            busy |= self.sides.iter().any(|side| side.endpoint.poll_timeout().is_some_and(|due| due <= now));
-            if !busy {
-                // What is owed is said a turn later.
-                self.sides.iter_mut().for_each(|side| side.turn_again());
-                return;
-            }
+impl<N: Nic> VirtualTime for Pair<N> {
+    fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut busy = false;
+        for side in &mut self.sides {
+            busy |= side.turn();
         }
-        panic!("the endpoints never come to rest at one point in time");
+        busy
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.sides.iter().filter_map(|side| side.endpoint.poll_timeout()).min()
+    }
+
+    /// What is owed is said a turn later.
+    fn at_rest(&mut self) {
+        self.turn();
     }
 }
 
@@ -134,10 +98,6 @@ impl<N: Nic> Side<N> {
             busy = true;
         }
         busy
-    }
-
-    fn turn_again(&mut self) {
-        self.turn();
     }
 
     pub fn take_events(&mut self) -> Vec<Event> {

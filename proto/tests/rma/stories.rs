@@ -5,7 +5,7 @@ use sidelane_nic::mem::{LinkModel, MemNic};
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, OpError, PutHow, Region, Reject, RemoteKey, Rights, RmaError};
 
-use crate::pair::{Pair, good_link};
+use crate::pair::{Pair, VirtualTime, good_link};
 
 /// A pair, a region of `len` zeros at B, and a key to it.
 pub fn with_region(len: usize, rights: Rights) -> (Pair<MemNic>, Region, RemoteKey) {

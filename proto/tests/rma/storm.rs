@@ -9,7 +9,7 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, Op, OpError, PutHow, Region, RemoteKey, Rights, RmaError};
 
-use crate::pair::{Pair, Side, good_link};
+use crate::pair::{Pair, Side, VirtualTime, good_link};
 use crate::reliable_nic::Reliable;
 
 /// Places of a region, each with a guard behind it that nobody may touch.

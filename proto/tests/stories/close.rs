@@ -4,7 +4,7 @@ use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, PeerId, SendError};
 
-use crate::world::{KERNEL_FLOOR, World, addr, config, good_link, lossy_link, numbered};
+use crate::world::{KERNEL_FLOOR, VirtualTime, World, addr, config, good_link, lossy_link, numbered};
 
 fn has_closed(world: &mut World, node: u32, peer: PeerId) -> bool {
     world.node(node).events.contains(&Event::Closed { peer })

@@ -3,7 +3,7 @@
 use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 
-use crate::world::{World, config, good_link, lossy_link, numbered};
+use crate::world::{VirtualTime, World, config, good_link, lossy_link, numbered};
 
 #[test]
 fn a_ping_pong_sends_no_pure_acks() {

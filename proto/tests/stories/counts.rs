@@ -5,7 +5,7 @@ use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, SendError};
 
-use crate::world::{World, config, good_link, lossy_link};
+use crate::world::{VirtualTime, World, config, good_link, lossy_link};
 
 #[test]
 fn hellos_that_nobody_answers() {

@@ -4,7 +4,7 @@ use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, SendError};
 
-use crate::world::{World, config, good_link, numbered};
+use crate::world::{VirtualTime, World, config, good_link, numbered};
 
 #[test]
 fn a_full_send_fifo_says_so_and_loses_nothing() {

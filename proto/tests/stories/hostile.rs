@@ -6,7 +6,7 @@ use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, Reject};
 
-use crate::world::{World, addr, config, good_link, lossy_link, numbered};
+use crate::world::{VirtualTime, World, addr, config, good_link, lossy_link, numbered};
 
 /// Two connected nodes, and all frames that node 1 heard, the handshake among them.
 pub fn recorded(config: Config) -> (World, sidelane_proto::PeerId, sidelane_proto::PeerId, Vec<Vec<u8>>) {

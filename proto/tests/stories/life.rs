@@ -5,7 +5,7 @@ use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, PeerId, SendError};
 
-use crate::world::{KERNEL_FLOOR, World, addr, config, good_link};
+use crate::world::{KERNEL_FLOOR, VirtualTime, World, addr, config, good_link};
 
 #[test]
 fn a_crashed_peer_is_gone_within_four_keep_alives() {

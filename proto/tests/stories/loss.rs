@@ -3,7 +3,7 @@
 use sidelane_nic::mem::Config as NodeConfig;
 use sidelane_nic::time::Duration;
 
-use crate::world::{BYPASS_FLOOR, KERNEL_FLOOR, World, config, good_link, lossy_link};
+use crate::world::{BYPASS_FLOOR, KERNEL_FLOOR, VirtualTime, World, config, good_link, lossy_link};
 
 /// Virtual time of 30,000 messages of 1 KiB over 10 Gbit/s at a loss.
 fn flood_time(loss: f64, rto_floor: Duration, seed: u64) -> Duration {

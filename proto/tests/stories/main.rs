@@ -12,4 +12,6 @@ mod patience;
 mod sealed;
 mod sizes;
 mod tap;
+#[path = "../virtual_time/mod.rs"]
+mod virtual_time;
 mod world;

@@ -6,7 +6,7 @@ use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, Event, GoneReason, JobKey, Protection, PutHow, Reject, Rights};
 
 use crate::hostile::{assert_all_counted, from_whom, mutate, recorded};
-use crate::world::{World, addr, config, good_link, lossy_link, numbered};
+use crate::world::{VirtualTime, World, addr, config, good_link, lossy_link, numbered};
 
 const KEY: JobKey = JobKey::from_bytes([0x51; JobKey::LEN]);
 const BOTH: [Protection; 2] = [Protection::Authenticated(KEY), Protection::Encrypted(KEY)];

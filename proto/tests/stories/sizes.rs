@@ -4,7 +4,7 @@ use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
 use sidelane_proto::{Config, SendError};
 
-use crate::world::{World, config, good_link, lossy_link, numbered};
+use crate::world::{VirtualTime, World, config, good_link, lossy_link, numbered};
 
 #[test]
 fn messages_from_nothing_to_four_mebibytes_arrive_whole() {

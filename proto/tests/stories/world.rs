@@ -1,16 +1,17 @@
-//! Some endpoints on one fabric, and the loop that moves time on.
+//! Some endpoints on one fabric.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use sidelane_nic::LinkAddr;
 use sidelane_nic::fault::Faults;
-use sidelane_nic::mem::{Config as NodeConfig, Fabric, LineModel, LinkModel};
+use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 use sidelane_proto::{Config, Counters, Endpoint, Event, PeerId};
 
 use crate::patience::{SUITE_PATIENCE, watch};
 use crate::tap::{Controls, Tap};
+pub use crate::virtual_time::{VirtualTime, good_link};
 
 pub struct Node {
     pub endpoint: Endpoint<Tap>,
@@ -24,16 +25,6 @@ pub struct Node {
 pub struct World {
     pub fabric: Fabric,
     pub nodes: Vec<Option<Node>>,
-}
-
-/// 10 Gbit/s, 5 us each way.
-pub fn good_link() -> LinkModel {
-    LinkModel {
-        line: LineModel { rate_bits_per_s: Some(10_000_000_000), queue_limit_bytes: None },
-        delay: Duration::from_micros(5),
-        mtu: None,
-        faults: Faults::NONE,
-    }
 }
 
 /// The good link, losing frames with a probability.
@@ -97,10 +88,6 @@ impl World {
         *self.node(number).endpoint.counters()
     }
 
-    pub fn now(&self) -> Instant {
-        self.fabric.now()
-    }
-
     pub fn connect(&mut self, from: u32, to: u32) -> PeerId {
         self.node(from).endpoint.connect(addr(to)).expect("room in the table")
     }
@@ -129,59 +116,6 @@ impl World {
         self.node(from).endpoint.send(peer, message).expect("room in the FIFO");
     }
 
-    /// Moves on until `done` says so, at most for `span`; whether it did.
-    pub fn run(&mut self, span: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        let until = self.now() + span;
-        loop {
-            self.settle();
-            if done(self) {
-                return true;
-            }
-            if self.now() >= until {
-                return false;
-            }
-            self.advance(until);
-        }
-    }
-
-    /// Moves on to when something is due next. Compiled once, not for each `done`.
-    fn advance(&mut self, until: Instant) {
-        let timers = self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout());
-        let next = timers.chain(self.fabric.next_arrival()).min().unwrap_or(until);
-        self.fabric.advance_to(next.max(self.now()).min(until));
-    }
-
-    /// Lets `span` pass.
-    pub fn pass(&mut self, span: Duration) {
-        self.run(span, |_| false);
-    }
-
-    /// Lets everybody do what can be done now.
-    pub fn settle(&mut self) {
-        for _ in 0..100_000 {
-            let mut busy = false;
-            for node in self.nodes.iter_mut().flatten() {
-                busy |= node.endpoint.poll() > 0;
-                while node.reads
-                    && let Some(message) = node.endpoint.recv(|peer, bytes| (peer, bytes.to_vec()))
-                {
-                    node.got.push(message);
-                    busy = true;
-                }
-                while let Some(event) = node.endpoint.poll_event() {
-                    node.events.push(event);
-                    busy = true;
-                }
-            }
-            let now = self.fabric.now();
-            busy |= self.nodes.iter().flatten().any(|n| n.endpoint.poll_timeout().is_some_and(|due| due <= now));
-            if !busy {
-                return;
-            }
-        }
-        panic!("the endpoints never come to rest at one point in time");
-    }
-
     /// Sends `count` messages of `len` bytes as fast as they are taken, and waits until all have come. Returns how long
     /// that took.
     pub fn flood(&mut self, from: u32, to: u32, peer: PeerId, count: u32, len: usize) -> Duration {
@@ -199,6 +133,34 @@ impl World {
         });
         assert!(arrived, "{got} of {count} messages came in a minute");
         self.now().since(begun)
+    }
+}
+
+impl VirtualTime for World {
+    fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut busy = false;
+        for node in self.nodes.iter_mut().flatten() {
+            busy |= node.endpoint.poll() > 0;
+            while node.reads
+                && let Some(message) = node.endpoint.recv(|peer, bytes| (peer, bytes.to_vec()))
+            {
+                node.got.push(message);
+                busy = true;
+            }
+            while let Some(event) = node.endpoint.poll_event() {
+                node.events.push(event);
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.nodes.iter().flatten().filter_map(|node| node.endpoint.poll_timeout()).min()
     }
 }
 
