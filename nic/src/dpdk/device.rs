@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use super::pci::Card;
+use super::pci::{self, Card};
 use super::sharing::ENDPOINTS_MAX;
 use super::{Config, OpenError};
 use crate::Caps;
@@ -136,7 +136,7 @@ impl Device {
                 })
             }
             _ if head.starts_with(|first: char| first.is_ascii_hexdigit()) && head.contains(':') => {
-                let name = pci_address(head).ok_or_else(|| no("a PCI address is written 0000:00:04.0"))?;
+                let name = pci::address(head).ok_or_else(|| no("a PCI address is written 0000:00:04.0"))?;
                 let mtu = mtu(MTU_DEFAULT);
                 Ok(Self {
                     id: name.clone(),
@@ -270,19 +270,6 @@ fn joined(mut args: String, others: &[&str]) -> String {
         args.push_str(option);
     }
     args
-}
-
-/// `[DDDD:]BB:DD.F` in the form that DPDK names devices by.
-fn pci_address(text: &str) -> Option<String> {
-    let hex = |text: &str, max: u32| u32::from_str_radix(text, 16).ok().filter(|number| *number <= max);
-    let parts: Vec<&str> = text.split(':').collect();
-    let (domain, bus, rest) = match parts[..] {
-        [domain, bus, rest] => (hex(domain, 0xffff_ffff)?, bus, rest),
-        [bus, rest] => (0, bus, rest),
-        _ => return None,
-    };
-    let (device, function) = rest.split_once('.')?;
-    Some(format!("{domain:04x}:{:02x}:{:02x}.{:x}", hex(bus, 0xff)?, hex(device, 0x1f)?, hex(function, 7)?))
 }
 
 /// Makes way for a server's socket: a file of this name at which nobody listens is one that a killed process left.

@@ -27,13 +27,13 @@ pub struct Card {
 }
 
 impl Card {
-    /// All Ethernet cards, by address.
-    pub fn all() -> Vec<Self> {
+    /// All cards of a class, [`ETHERNET`] or [`NETWORK`], by address.
+    pub fn all(class: &str) -> Vec<Self> {
         let mut cards: Vec<Self> = fs::read_dir(DEVICES)
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|device| read(&device.path(), "class").is_some_and(|class| class.starts_with(CLASS_ETHERNET)))
+            .filter(|device| read(&device.path(), "class").is_some_and(|of_device| of_device.starts_with(class)))
             .filter_map(|device| Self::find(device.file_name().to_str()?))
             .collect();
         cards.sort_by(|a, b| a.address.cmp(&b.address));
@@ -85,6 +85,36 @@ impl Card {
             address = self.address
         )
     }
+}
+
+/// Class 02 (network), subclass 00 (Ethernet) (PCI Code and ID Assignment 1.11, 1.3).
+pub const ETHERNET: &str = "0x0200";
+/// Class 02, whatever the network is.
+pub const NETWORK: &str = "0x02";
+
+/// The PCI address of the card that a device of sysfs is, or is a part of (a virtio device is a part of one).
+pub fn address_of(device: &Path) -> Option<String> {
+    let path = fs::canonicalize(device).ok()?;
+    let mut names = path.components().rev().filter_map(|part| part.as_os_str().to_str());
+    names.find(|name| is_address(name)).map(str::to_owned)
+}
+
+/// `[DDDD:]BB:DD.F` in the form that the kernel and DPDK name devices by.
+pub(super) fn address(text: &str) -> Option<String> {
+    let hex = |text: &str, max: u32| u32::from_str_radix(text, 16).ok().filter(|number| *number <= max);
+    let parts: Vec<&str> = text.split(':').collect();
+    let (domain, bus, rest) = match parts[..] {
+        [domain, bus, rest] => (hex(domain, 0xffff_ffff)?, bus, rest),
+        [bus, rest] => (0, bus, rest),
+        _ => return None,
+    };
+    let (device, function) = rest.split_once('.')?;
+    Some(format!("{domain:04x}:{:02x}:{:02x}.{:x}", hex(bus, 0xff)?, hex(device, 0x1f)?, hex(function, 7)?))
+}
+
+/// It is an address in that form.
+fn is_address(name: &str) -> bool {
+    address(name).as_deref() == Some(name)
 }
 
 /// A card that this process has, as long as this lives. UIO gives one to as many as ask, whose rings are then each other's.
@@ -167,8 +197,6 @@ const VFIO: &str = "vfio-pci";
 /// The command register's place in the configuration space, and its bit for bus mastering (PCI 3.0, 6.2.2).
 const COMMAND: usize = 4;
 const MASTER: u8 = 1 << 2;
-/// Class 02 (network), subclass 00 (Ethernet) (PCI Code and ID Assignment 1.11, 1.3).
-const CLASS_ETHERNET: &str = "0x0200";
 /// The kernel's drivers that leave a card to a program (DPDK's Linux guide, 7.2).
 const FREE: [&str; 3] = [VFIO, "uio_pci_generic", "igb_uio"];
 
@@ -239,6 +267,16 @@ mod tests {
         fs::remove_file(&config).unwrap();
         assert!(matches!(second, Err(TryLockError::WouldBlock)), "{second:?}");
         assert!(third.is_ok(), "{third:?}");
+    }
+
+    #[test]
+    fn addresses_are_known_from_other_names() {
+        for address in ["0000:03:00.1", "0000:ff:1f.7", "10000:e1:00.0"] {
+            assert!(is_address(address), "{address}");
+        }
+        for other in ["virtio2", "pci0000:00", "net", "", "03:00.1", "0000:03:00-1", "x0000:03:00.1", "0000:03:00.1x"] {
+            assert!(!is_address(other), "{other}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
-use sidelane_nic::dpdk::pci::Card;
+use sidelane_nic::dpdk::pci::{self, Card};
 use sidelane_nic::dpdk::{Installed, LoadError, free_hugepages};
 
 use super::routes::Routes;
@@ -66,7 +66,7 @@ impl DpdkFacts {
             let known = known.as_ref().map(|known| known.may_be(&card.id));
             CardFacts::new(card, &routes, known)
         };
-        let cards = Card::all().into_iter().map(fact).collect();
+        let cards = Card::all(pci::ETHERNET).into_iter().map(fact).collect();
         let iommu = fs::read_dir("/sys/class/iommu").is_ok_and(|mut units| units.next().is_some());
         let routes_unknown = routes.unknown().map(str::to_owned);
         Self { version, drivers, hugepages_free_mib: free_hugepages() >> 20, iommu, cards, routes_unknown }
@@ -181,7 +181,7 @@ pub fn verdict() -> Verdict {
     match start() {
         Ok(output) if output.status.success() => {
             let known = installed.known_cards();
-            let cards = Card::all().iter().filter(|card| card.is_free() && known.may_be(&card.id)).count();
+            let cards = Card::all(pci::ETHERNET).iter().filter(|card| card.is_free() && known.may_be(&card.id)).count();
             let note = format!("with virtual devices; cards that are free for it: {cards}");
             Verdict::Runs { note: Some(note) }
         }

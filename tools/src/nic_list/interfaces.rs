@@ -8,9 +8,10 @@ use std::path::Path;
 
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use sidelane_nic::dpdk::pci;
 use sidelane_nic::interface::{Interface, Switch};
 
-use super::{NicFacts, pci, xdp};
+use super::{NicFacts, xdp};
 use crate::lab::offload;
 
 /// Facts of each, in the order of their numbers.

@@ -1,14 +1,13 @@
 //! Which NICs there are, and what each can do: `sidelane nic list`.
 
 mod interfaces;
-mod pci;
 mod xdp;
 
 use std::fmt;
 use std::io;
 
 use serde::Serialize;
-use sidelane_nic::dpdk::pci::Card;
+use sidelane_nic::dpdk::pci::{self, Card};
 
 use crate::lab::offload::Offloads;
 use crate::table;
@@ -54,9 +53,9 @@ impl NicList {
     /// Asks the system. Nothing is opened or changed.
     pub fn gather() -> io::Result<Self> {
         let mut nics = interfaces::gather()?;
-        let cards = pci::network_cards();
         let taken: Vec<String> = nics.iter().filter_map(|nic| nic.pci.clone()).collect();
-        nics.extend(cards.into_iter().filter(|card| card.pci.as_ref().is_none_or(|pci| !taken.contains(pci))));
+        let cards = Card::all(pci::NETWORK).into_iter().filter(|card| !taken.contains(&card.address));
+        nics.extend(cards.map(NicFacts::of_card));
         let free = |pci: &str| Card::find(pci).is_some_and(|card| card.is_free());
         nics.iter_mut().for_each(|nic| nic.add_dpdk(free));
         Ok(Self { schema: "sidelane-nics/1", nics })
@@ -67,6 +66,12 @@ impl NicFacts {
     /// The interface's name, or the card's address.
     pub fn name(&self) -> &str {
         self.interface.as_deref().or(self.pci.as_deref()).unwrap_or("?")
+    }
+
+    /// One without an interface in this namespace, whatever it is bound to.
+    fn of_card(Card { address, driver, numa_node, .. }: Card) -> Self {
+        let driver = Some(driver.unwrap_or_else(|| "none".to_owned()));
+        Self { pci: Some(address), driver, numa_node, ..Self::default() }
     }
 
     /// A card that is `free` for DPDK can be opened by that.
