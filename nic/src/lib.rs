@@ -45,6 +45,7 @@ pub mod passing;
 mod patience;
 pub mod pcap;
 pub mod prefetch;
+pub mod process;
 pub mod rights;
 pub mod rng;
 pub mod share;

@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use sidelane_nic::process::Stat;
 use sidelane_nic::time::{Duration, Instant};
 
 use super::process::Process;
@@ -33,7 +34,7 @@ impl Birth {
         let namespace = |kind: &str| fs::metadata(format!("/proc/self/ns/{kind}")).map(|namespace| namespace.ino());
         // Clocks have namespaces since Linux 5.6.
         let (numbers, clock) = (namespace("pid").ok()?, namespace("time").unwrap_or(0));
-        Some(Self { ticks: Stat::of(own)?.ticks, numbers, clock })
+        Some(Self { ticks: Stat::of(own)?.started, numbers, clock })
     }
 
     /// Whether two processes can look after each other.
@@ -52,35 +53,10 @@ impl Process {
     /// Whether a process has ended that this one sees. Also true of one that nobody has waited for yet (a zombie).
     fn has_ended(&self) -> bool {
         match (Stat::of(self.pid), self.born) {
-            (Some(stat), Some(born)) => stat.is_over || stat.ticks != born.ticks,
+            (Some(stat), Some(born)) => stat.has_ended || stat.started != born.ticks,
             // Some mounts of /proc hide processes that run.
             _ => !is_in_use(self.pid),
         }
-    }
-}
-
-/// What the kernel says of a process.
-struct Stat {
-    is_over: bool,
-    ticks: u64,
-}
-
-impl Stat {
-    /// `None` if there is none of that number, or it is hidden.
-    fn of(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// `NUMBER (NAME) STATE ...`, where the name may have anything in it (proc(5)).
-    fn parse(stat: &[u8]) -> Option<Self> {
-        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-        let state = fields.next()?;
-        // Fields 20 and 22, `num_threads` and `starttime`.
-        let threads: u32 = fields.nth(16)?.parse().ok()?;
-        let ticks = fields.nth(1)?.parse().ok()?;
-        // The first thread may end before others, and is a zombie meanwhile.
-        Some(Self { is_over: matches!(state, "Z" | "X" | "x") && threads <= 1, ticks })
     }
 }
 
@@ -174,7 +150,7 @@ mod tests {
 
     fn process(child: &std::process::Child) -> Process {
         let here = Process::here("here", &[]);
-        let ticks = Stat::of(child.id()).unwrap().ticks;
+        let ticks = Stat::of(child.id()).unwrap().started;
         Process { pid: child.id(), born: here.born.map(|born| Birth { ticks, ..born }), ..here }
     }
 
@@ -199,20 +175,6 @@ mod tests {
         assert!(before.has_ended());
         child.kill().unwrap();
         child.wait().unwrap();
-    }
-
-    #[test]
-    fn what_the_kernel_says_is_read_whatever_the_name() {
-        let of = |state: &str, threads: u32| {
-            let stat = format!("77 (a) Z (b 1\n) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {threads} 0 4321 9 9");
-            Stat::parse(stat.as_bytes()).map(|stat| (stat.is_over, stat.ticks))
-        };
-        assert_eq!(of("S", 1), Some((false, 4321)));
-        assert_eq!(of("Z", 1), Some((true, 4321)));
-        assert_eq!(of("Z", 2), Some((false, 4321)), "its other threads go on");
-        for nonsense in [&b""[..], b"77 (a) S 1 2", b"77 a S", b"77 (a) \xff"] {
-            assert!(Stat::parse(nonsense).is_none());
-        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::View;
 use super::memory::LINK;
+use crate::process::pids;
 
 /// A process with its pages.
 pub struct Running {
@@ -22,12 +23,11 @@ pub struct Running {
 /// Every process that shows pages and that we may look into, by process id. Those of other users are silently left out.
 pub fn running() -> io::Result<Vec<Running>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let pages = pages(&entry.path());
+    for pid in pids()? {
+        let process = Path::new("/proc").join(pid.to_string());
+        let pages = pages(&process);
         if !pages.is_empty() {
-            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let command = fs::read(process.join("cmdline")).unwrap_or_default();
             found.push(Running { pid, command: command_line(&command), pages });
         }
     }

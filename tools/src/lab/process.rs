@@ -11,6 +11,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sidelane_nic::process::{self, Stat};
+
 /// A process that cannot be taken for another one that got its number later.
 #[derive(Debug)]
 pub struct Process {
@@ -110,13 +112,9 @@ fn check(outcome: libc::c_long) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// When a process started, `None` when it has ended: field 22 of /proc/PID/stat (proc(5)), which says so of a zombie too.
+/// When a process started, `None` when it has ended.
 fn start(pid: u32) -> Option<u64> {
-    let stat = String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
-    // The name before it may be any bytes.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+    Stat::of(pid).filter(|stat| !stat.has_ended).map(|stat| stat.started)
 }
 
 /// A killed process is gone as soon as it is next scheduled; only one stuck in a device lasts longer.
@@ -125,10 +123,7 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 /// The processes whose network namespace is `namespace`, as far as this user may see them.
 pub fn inhabitants(namespace: &OwnedFd) -> Vec<u32> {
     let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", namespace.as_raw_fd())) else { return Vec::new() };
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    pids()
         .filter(|pid| {
             fs::metadata(format!("/proc/{pid}/ns/net"))
                 .is_ok_and(|net| (net.st_dev(), net.st_ino()) == (own.st_dev(), own.st_ino()))
@@ -168,19 +163,12 @@ const LOOKS_MAX: usize = 100;
 /// The direct children of this process.
 pub fn children() -> Vec<u32> {
     let own = std::process::id();
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| parent(*pid) == Some(own))
-        .collect()
+    pids().filter(|pid| parent(*pid) == Some(own)).collect()
 }
 
 /// The children of this process, theirs, and so on, each with when it started.
 pub fn descendants() -> Known {
-    let Ok(processes) = fs::read_dir("/proc") else { return Known(HashMap::new()) };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let parents: Vec<(u32, u32)> = pids().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut known = Known(HashMap::new());
     let mut parent_of_next = vec![std::process::id()];
     while let Some(above) = parent_of_next.pop() {
@@ -239,8 +227,12 @@ fn kill_each<'a>(processes: impl IntoIterator<Item = &'a Process>) -> io::Result
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    Some(Stat::of(pid)?.parent)
+}
+
+/// None where there is no `/proc`.
+fn pids() -> impl Iterator<Item = u32> {
+    process::pids().into_iter().flatten()
 }
 
 /// Whether Ctrl-C at our terminal reaches a process by itself: it is in the foreground there.
@@ -296,6 +288,41 @@ mod tests {
         assert!(process.wait(PATIENCE), "a zombie has ended");
         child.wait().unwrap();
         process.signal(libc::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_has_not() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "lab::process::tests::goes_on_without_its_first_thread", "--ignored"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = Process { pid: child.id(), known_by: KnownBy::Start(start(child.id()).unwrap()) };
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        until("its first thread is a zombie", || stat().contains(") Z "));
+        assert!(!process.wait(Duration::ZERO), "another thread goes on");
+        drop(child.stdin.take());
+        assert!(process.wait(PATIENCE), "the last one has ended");
+        child.wait().unwrap();
+    }
+
+    /// Until its input ends.
+    #[test]
+    #[ignore = "run by another test"]
+    fn goes_on_without_its_first_thread() {
+        extern "C" fn end(_: i32) {
+            // SAFETY: Takes a number. The first thread waits for others, and nothing of its is theirs.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        let other = thread::spawn(|| {
+            let pid = std::process::id();
+            // SAFETY: The handler makes one system call. The second call takes no pointer, and the first thread has the process's number.
+            unsafe {
+                libc::signal(libc::SIGUSR1, end as extern "C" fn(i32) as libc::sighandler_t);
+                libc::syscall(libc::SYS_tgkill, pid, pid, libc::SIGUSR1);
+            }
+            io::stdin().read_line(&mut String::new()).unwrap();
+            std::process::exit(0)
+        });
+        other.join().unwrap()
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use sidelane::lab::process::Process;
+use sidelane_nic::process::pids;
 use tempfile::TempDir;
 
 use crate::patience::until;
@@ -218,8 +219,7 @@ fn is_root() -> bool {
 /// The processes that have this mark in their environment.
 fn marked(mark: &str) -> Vec<u32> {
     let mark = format!("{MARK}={mark}\0");
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pids = pids().unwrap();
     pids.filter(|pid| {
         // A process without memory is one that nobody has waited for yet: it holds nothing any more.
         let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default();
