@@ -111,7 +111,8 @@ fn a_pair_with_jumbo_frames_keeps_the_contract_of_a_reliable_driver() {
 
 #[test]
 fn vhost_keeps_the_contract() {
-    let path = std::env::temp_dir().join(unique("vhost")).display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vhost").display().to_string();
     keeps_the_contract(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu: None }, 3);
     assert!(!std::fs::exists(&path).unwrap(), "its socket is still there");
 }
@@ -122,13 +123,11 @@ fn a_server_leaves_a_file_that_is_no_socket() {
         return;
     }
     for kind in ["memif", "vhost"] {
-        let path = std::env::temp_dir().join(unique(&format!("file-{kind}")));
-        std::fs::write(&path, "years of work").unwrap();
-        let refusal = Dpdk::open(&Config::new(format!("{kind}:{},server", path.display()))).err();
-        let left = std::fs::read_to_string(&path);
-        let _ = std::fs::remove_file(&path);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "years of work").unwrap();
+        let refusal = Dpdk::open(&Config::new(format!("{kind}:{},server", file.path().display()))).err();
         assert!(matches!(refusal, Some(OpenError::NotASocket(_))), "{kind}: {refusal:?}");
-        assert_eq!(left.unwrap(), "years of work", "{kind}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "years of work", "{kind}");
     }
 }
 
@@ -148,12 +147,13 @@ fn a_second_server_is_refused_and_the_first_keeps_its_name() {
         return;
     }
     for kind in ["memif", "vhost"] {
-        let (directory, file) = (std::env::temp_dir().display().to_string(), unique(&format!("served-{kind}")));
-        let first = Dpdk::open(&Config::new(format!("{kind}:{directory}/{file},server"))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().display();
+        let first = Dpdk::open(&Config::new(format!("{kind}:{folder}/socket,server"))).unwrap();
         // By another path, as no other device of this process: another process would name it as the first does.
-        let second = Dpdk::open(&Config::new(format!("{kind}:{directory}/./{file},server"))).err();
+        let second = Dpdk::open(&Config::new(format!("{kind}:{folder}/./socket,server"))).err();
         assert!(matches!(second, Some(OpenError::Served(_))), "{kind}: {second:?}");
-        Dpdk::open(&Config::new(format!("{kind}:{directory}/{file}"))).unwrap();
+        Dpdk::open(&Config::new(format!("{kind}:{folder}/socket"))).unwrap();
         drop(first);
     }
 }
@@ -184,8 +184,8 @@ fn a_server_whose_client_has_gone_is_told_once_and_sleeps_until_the_next_one() {
     if libdpdk::is_missing() {
         return;
     }
-    let path = std::env::temp_dir().join(unique("next")).display().to_string();
-    for name in [format!("memif:{}", unique("next")), format!("vhost:{path}")] {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [format!("memif:{}", unique("next")), format!("vhost:{}/next", folder.path().display())] {
         let mut server = Dpdk::open(&Config::new(format!("{name},server"))).unwrap();
         let to_server = server.caps().addr;
         for _ in 0..2 {

@@ -24,7 +24,7 @@ fn without_libdpdk_one_line_says_what_to_install() {
         return println!("skipped: {missing}");
     }
     watch("the binary in its root directory", SUITE_PATIENCE);
-    let root = std::env::temp_dir().join(format!("sidelane-absent-{}", std::process::id()));
+    let root = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
     // What is in memory now is what the binary is linked to and the loader; DPDK comes when it is asked for.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
@@ -32,13 +32,11 @@ fn without_libdpdk_one_line_says_what_to_install() {
     let mut libraries: Vec<&Path> = mapped.map(Path::new).collect();
     libraries.dedup();
     for file in libraries.iter().chain([&own.as_path()]) {
-        let copy = root.join(file.strip_prefix("/").unwrap());
+        let copy = root.path().join(file.strip_prefix("/").unwrap());
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         fs::copy(file, copy).unwrap();
     }
-    let said = run_in(&root, &libraries, &own);
-    fs::remove_dir_all(&root).unwrap();
-    let said = match said {
+    let said = match run_in(root.path(), &libraries, &own) {
         Ok(said) => said,
         Err(reason) => return println!("skipped: {reason}"),
     };

@@ -197,8 +197,8 @@ fn a_capture_file_gets_what_is_sent() {
     if libdpdk::is_missing() {
         return;
     }
-    let file = std::env::temp_dir().join(format!("sidelane-{}.pcap", std::process::id()));
-    let mut nic = Dpdk::open(&Config::new(format!("net_pcap0,tx_pcap={}", file.display()))).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut nic = Dpdk::open(&Config::new(format!("net_pcap0,tx_pcap={}", file.path().display()))).unwrap();
     let own = nic.caps().addr;
     let link = nic.link(own).unwrap();
     for _ in 0..3 {
@@ -206,6 +206,5 @@ fn a_capture_file_gets_what_is_sent() {
     }
     drop(nic);
     let bytes = std::fs::read(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     assert_eq!(bytes.windows(14).filter(|bytes| bytes == b"for the record").count(), 3);
 }

@@ -13,7 +13,7 @@ use sidelane_nic::{Link, Nic, TxSlot};
 /// by looking.
 #[test]
 fn a_frame_wakes_whoever_sleeps() {
-    let Some([a, b]) = pair("wakes") else { return };
+    let Some([a, b]) = pair() else { return };
     wake_each_other(a, b);
 }
 
@@ -57,7 +57,7 @@ fn wake_each_other(mut a: Dpdk, mut b: Dpdk) {
 
 #[test]
 fn a_sleep_without_frames_is_one() {
-    let Some([mut server, _client]) = pair("sleeps") else { return };
+    let Some([mut server, _client]) = pair() else { return };
     let before = naps();
     let until = server.now() + Duration::from_millis(300);
     server.wait(Some(until)).unwrap();
@@ -68,11 +68,13 @@ fn a_sleep_without_frames_is_one() {
 }
 
 /// Both ends of a vhost pair, connected; `None`, and the reason printed, where there is no libdpdk.
-fn pair(name: &str) -> Option<[Dpdk; 2]> {
+fn pair() -> Option<[Dpdk; 2]> {
     if libdpdk::is_missing() {
         return None;
     }
-    let path = std::env::temp_dir().join(format!("sidelane-{name}-{}", std::process::id())).display().to_string();
+    // Once they have met, nobody looks for it.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vhost").display().to_string();
     let ends = [format!("vhost:{path},server"), format!("vhost:{path}")].map(|device| {
         // Both in one process, so at the same endpoint: their addresses differ.
         Dpdk::open(&Config::new(device)).unwrap()

@@ -75,12 +75,12 @@ struct Calls {
 
 /// Runs the frames under callgrind and reads its call graph.
 fn calls() -> Calls {
-    let file = std::env::temp_dir().join(format!("sidelane-profile-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     let mut valgrind = Command::new("valgrind")
         // Threads take turns: whoever spins keeps nobody else from running.
         .args(["--tool=callgrind", "--quiet", "--fair-sched=yes", "--compress-strings=no"])
         .args(["--toggle-collect=*counted_exchange*"])
-        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(format!("--callgrind-out-file={}", file.path().display()))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "inside", "--ignored", "--nocapture"])
         .stdout(Stdio::null())
@@ -88,7 +88,6 @@ fn calls() -> Calls {
         .unwrap();
     assert!(ended("valgrind", &mut valgrind, SUITE_PATIENCE).success());
     let graph = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     let mut calls = Calls { of_pmd: 0, unwanted: Vec::new() };
     let (mut object, mut function) = ("", "");
     // Callgrind's format: who is called (cob=, cfn=), then how often (calls=COUNT POSITION).

@@ -246,26 +246,21 @@ mod tests {
 
     #[test]
     fn a_group_that_vfio_made_up_is_no_iommu() {
-        let folder = std::env::temp_dir().join(format!("sidelane-group-{}", std::process::id()));
-        assert!(!is_behind_iommu(&folder));
-        fs::create_dir(&folder).unwrap();
-        let unnamed = is_behind_iommu(&folder);
-        fs::write(folder.join("name"), "vfio-noiommu\n").unwrap();
-        let made_up = is_behind_iommu(&folder);
-        fs::remove_dir_all(&folder).unwrap();
-        assert!(unnamed && !made_up);
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_behind_iommu(&folder.path().join("none")));
+        assert!(is_behind_iommu(folder.path()));
+        fs::write(folder.path().join("name"), "vfio-noiommu\n").unwrap();
+        assert!(!is_behind_iommu(folder.path()));
     }
 
     #[test]
     fn a_card_is_one_s_until_it_is_given_back() {
-        let config = std::env::temp_dir().join(format!("sidelane-config-{}", std::process::id()));
-        fs::write(&config, []).unwrap();
-        let first = lock(&config).unwrap();
-        let second = lock(&config);
-        drop(first);
-        let third = lock(&config);
-        fs::remove_file(&config).unwrap();
+        let config = tempfile::NamedTempFile::new().unwrap();
+        let first = lock(config.path()).unwrap();
+        let second = lock(config.path());
         assert!(matches!(second, Err(TryLockError::WouldBlock)), "{second:?}");
+        drop(first);
+        let third = lock(config.path());
         assert!(third.is_ok(), "{third:?}");
     }
 

@@ -241,26 +241,24 @@ pub fn addresses_are_all_told_while_others_go() {
     // No more at a time than a list is asked for again: each disturbs one list at most.
     const TOGETHER: usize = 15;
     let batch = |verb: &str, network: u8, numbers: Range<usize>| {
-        let file = std::env::temp_dir().join(format!("sidelane-{}-{verb}-{network}", std::process::id()));
+        let file = tempfile::NamedTempFile::new().unwrap();
         let line = |number| format!("addr {verb} 10.{network}.{}.{}/32 dev vA\n", number / 250, 1 + number % 250);
         std::fs::write(&file, numbers.map(line).collect::<String>()).unwrap();
-        (Command::new("ip").arg("-batch").arg(&file).spawn().unwrap(), file)
+        (Command::new("ip").arg("-batch").arg(file.path()).spawn().unwrap(), file)
     };
     veth("vA", "vB");
     // Those that go stand before the others, which move up.
     for (network, count) in [(9, 20 * TOGETHER), (1, 2_000)] {
-        let (mut adding, file) = batch("add", network, 0..count);
+        let (mut adding, _file) = batch("add", network, 0..count);
         assert!(ended("adding addresses", &mut adding, PATIENCE).success());
-        std::fs::remove_file(file).unwrap();
     }
     let mut torn = 0;
     for first in (0..20 * TOGETHER).step_by(TOGETHER) {
-        let (mut going, file) = batch("del", 9, first..first + TOGETHER);
+        let (mut going, _file) = batch("del", 9, first..first + TOGETHER);
         while going.try_wait().unwrap().is_none() {
             let told = addresses().unwrap().into_iter().map(|at| at.ip.to_string());
             torn += usize::from(told.filter(|ip| ip.starts_with("10.1.")).count() != 2_000);
         }
-        std::fs::remove_file(file).unwrap();
     }
     // The kernel changes the list and then says so: in between one may be torn and not tell (one list in each of 4 of 265 runs).
     assert!(torn <= 1, "{torn} lists were torn");
