@@ -15,7 +15,7 @@ use super::elements::Elements;
 use super::failure::{Failures, Name};
 use super::local::State;
 use super::operand::{Operator, combine, predefined};
-use super::operator::lock;
+use super::operator::lock_outside_operators;
 use super::pending::Pending;
 use super::running::Run;
 use super::side::{Side, buffers, lend};
@@ -58,7 +58,7 @@ impl Communicator {
         let mut held = self.0.local.hold();
         // SAFETY: the caller's elements, lent for the call, which is over when this returns.
         let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
-        let done = lock(&self.0.ranks).call_few(&mut held, call, send, receive, few.function)?;
+        let done = lock_outside_operators(&self.0.ranks).call_few(&mut held, call, send, receive, few.function)?;
         drop(held);
         Some(done.map_err(|error| self.fail(error.into())))
     }
@@ -114,7 +114,7 @@ impl Communicator {
     unsafe fn start_few(&self, call: &Call, few: Few) -> Option<Pending> {
         // SAFETY: the caller's elements, lent for the call, which is over when this returns, or has not kept them.
         let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
-        let ranks = lock(&self.0.ranks);
+        let ranks = lock_outside_operators(&self.0.ranks);
         let (queue, call) = ranks.queue_for(*call, Buffers::of(send, receive))?;
         let mut state = self.0.local.lock();
         let look = queue.call_now(&mut state.device, &call, (send, receive), few.function);
@@ -193,7 +193,7 @@ impl Communicator {
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<(), Error> {
         let (done, untold) = {
-            let (mut held, mut ranks) = (self.0.local.hold(), lock(ranks));
+            let (mut held, mut ranks) = (self.0.local.hold(), lock_outside_operators(ranks));
             let done = catch_unwind(AssertUnwindSafe(|| ranks.call(&mut held, call, send, receive, combine)));
             let untold = match &done {
                 Ok(Ok(())) => false,
@@ -222,7 +222,7 @@ impl Communicator {
         // SAFETY: the caller's elements.
         let (send, receive) = unsafe { Side::both(given, room, operator) }?;
         let buffers = buffers(send.as_ref(), &receive);
-        let mut ranks = lock(ranks);
+        let mut ranks = lock_outside_operators(ranks);
         if let Some((queue, call)) = ranks.queue_for(call, buffers) {
             // SAFETY: as the caller says.
             return Ok(unsafe { self.begin_in(queue, call, combine, send, receive) });

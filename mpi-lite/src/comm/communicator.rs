@@ -14,7 +14,7 @@ use super::graph::{DistGraph, Graph};
 use super::info::Info;
 use super::local::{Left, Local};
 use super::movable::Movable;
-use super::operator::lock;
+use super::operator::lock_outside_operators;
 use super::{Around, Comparison, ErrorClass, Group, compound, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
@@ -246,32 +246,32 @@ impl Communicator {
 
     /// Its name: that of the standard for all of a job and for a process alone, else empty until it is set (MPI-4.1 7.8).
     pub fn name(&self) -> String {
-        lock(&self.0.name).clone()
+        lock_outside_operators(&self.0.name).clone()
     }
 
     /// Sets its name, here only.
     pub fn set_name(&self, name: &str) {
-        name.clone_into(&mut lock(&self.0.name));
+        name.clone_into(&mut lock_outside_operators(&self.0.name));
     }
 
     /// Its hints. One is used: [`Repeated`](super::Repeated).
     pub fn info(&self) -> Info {
-        lock(&self.0.info).clone()
+        lock_outside_operators(&self.0.info).clone()
     }
 
     /// Sets these hints; others that it has stay (MPI-4.1 7.4.4).
     pub fn set_info(&self, info: &Info) {
-        lock(&self.0.info).merge(info);
+        lock_outside_operators(&self.0.info).merge(info);
     }
 
     /// What is done when a call on it fails.
     pub fn error_handler(&self) -> ErrorHandler {
-        lock(&self.0.handler).clone()
+        lock_outside_operators(&self.0.handler).clone()
     }
 
     /// Sets what is done when a call on it fails.
     pub fn set_error_handler(&self, handler: ErrorHandler) {
-        *lock(&self.0.handler) = handler;
+        *lock_outside_operators(&self.0.handler) = handler;
     }
 
     /// What is stored under a key.
@@ -349,12 +349,12 @@ impl Communicator {
 
     /// What collective calls name this process by, as a root.
     pub(super) fn own_number(&self) -> usize {
-        lock(&self.0.ranks).own_number()
+        lock_outside_operators(&self.0.ranks).own_number()
     }
 
     /// The same of a rank that messages go to.
     pub(super) fn number_of(&self, rank: u32) -> usize {
-        lock(&self.0.ranks).number_of(rank as usize)
+        lock_outside_operators(&self.0.ranks).number_of(rank as usize)
     }
 
     #[inline]

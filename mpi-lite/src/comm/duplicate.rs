@@ -13,7 +13,7 @@ use super::collective::{Course, Execution, Lent};
 use super::communicator::Settings;
 use super::context::{ContextIds, NOTHING, Offer};
 use super::info::Info;
-use super::operator::lock;
+use super::operator::lock_outside_operators;
 use super::pending::Pending;
 use super::running::Run;
 use super::{Communicator, ErrorClass, Status};
@@ -42,7 +42,7 @@ impl Communicator {
         let settings = Some(self.settings());
         let mut execution = Execution::default();
         let (course, tag) = {
-            let mut ranks = lock(&self.0.ranks);
+            let mut ranks = lock_outside_operators(&self.0.ranks);
             let call = Call::Allreduce { reduction: Reduction { element: 8, commutative: true } };
             ranks.build(&mut execution, call, Buffers { send: 0, receive: size_of::<Offer>(), in_place: true });
             (ranks.course(), ranks.next_tag())

@@ -107,7 +107,7 @@ impl State {
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
         if !self.is_over {
-            operator::lock(&left.ranks).leave(&mut self.device);
+            operator::lock_outside_operators(&left.ranks).leave(&mut self.device);
         }
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
@@ -207,17 +207,17 @@ impl Local {
 
     /// The communicator of all of the job.
     pub(super) fn note_world(&self, world: &Communicator) {
-        operator::lock(&self.standard).world = Arc::downgrade(&world.0);
+        operator::lock_outside_operators(&self.standard).world = Arc::downgrade(&world.0);
     }
 
     /// The communicator of this process alone, if it was made.
     pub(super) fn own(&self) -> Option<Communicator> {
-        operator::lock(&self.standard).own.upgrade().map(Communicator)
+        operator::lock_outside_operators(&self.standard).own.upgrade().map(Communicator)
     }
 
     /// Keeps one that was made for as long as there is one of all of the job, unless another thread was quicker: then that one's.
     pub(super) fn keep_own(&self, made: Communicator) -> Communicator {
-        let mut standard = operator::lock(&self.standard);
+        let mut standard = operator::lock_outside_operators(&self.standard);
         if let Some(own) = standard.own.upgrade() {
             return Communicator(own);
         }
@@ -264,7 +264,7 @@ impl Local {
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         match &self.threads {
-            None => operator::lock(&self.state),
+            None => operator::lock_outside_operators(&self.state),
             Some(sleeper) => {
                 let mut state = sleeper.enter(&self.state);
                 state.lookout.tell();
@@ -275,7 +275,7 @@ impl Local {
 
     /// The same for a call that waits, and goes on waiting: behind one that sleeps.
     pub(super) fn lock_again(&self) -> MutexGuard<'_, State> {
-        operator::lock(&self.state)
+        operator::lock_outside_operators(&self.state)
     }
 
     /// The state, if nobody is in a call.
@@ -286,7 +286,7 @@ impl Local {
     /// Frees the context ids of communicators that were given up, where nothing is under way any more.
     pub(super) fn reclaim(&self) {
         let mut state = self.lock();
-        operator::lock(&self.left).drain(..).for_each(|left| state.leave(&self.failures, &left));
+        operator::lock_outside_operators(&self.left).drain(..).for_each(|left| state.leave(&self.failures, &left));
         state.reclaim();
     }
 
@@ -295,7 +295,7 @@ impl Local {
         match self.try_lock() {
             Ok(mut state) => state.leave(&self.failures, &left),
             Err(TryLockError::Poisoned(state)) => state.into_inner().leave(&self.failures, &left),
-            Err(TryLockError::WouldBlock) => operator::lock(&self.left).push(left),
+            Err(TryLockError::WouldBlock) => operator::lock_outside_operators(&self.left).push(left),
         }
     }
 }

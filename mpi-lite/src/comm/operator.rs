@@ -21,7 +21,7 @@ pub fn run<T>(operator: impl FnOnce() -> T) -> T {
 ///
 /// In an operator, of whose call it is locked; that takes it for the operator's failure.
 #[inline]
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_outside_operators<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Ok(guard) => guard,
         Err(TryLockError::Poisoned(guard)) => guard.into_inner(),

@@ -9,7 +9,7 @@ use super::calls::Steps;
 use super::collective::{Course, Execution, KeptCombine, Queue};
 use super::elements::Elements;
 use super::operand::{Operator, combine};
-use super::operator::lock;
+use super::operator::lock_outside_operators;
 use super::pending::Pending;
 use super::persistent::Persistent;
 use super::prepare::Prepared;
@@ -57,17 +57,17 @@ impl Communicator {
         // By shared memory calls are made in one order.
         let queued = if self.info().get(IN_ORDER) == Some("true") && !self.0.local.has_threads() {
             let mut held = self.0.local.hold();
-            lock(ranks).repeated_queue_for(&mut held, call, buffers)?
+            lock_outside_operators(ranks).repeated_queue_for(&mut held, call, buffers)?
         } else {
             None
         };
         let course = if let Some((queue, call)) = queued {
             RepeatedCourse::Queued { queue, call, combine: Arc::new(Mutex::new(combine)) }
-        } else if !lock(ranks).fits(&call, buffers) {
+        } else if !lock_outside_operators(ranks).fits(&call, buffers) {
             self.revoke();
             return Err(ErrorClass::Truncate);
         } else {
-            let (mut ranks, mut execution) = (lock(ranks), Execution::default());
+            let (mut ranks, mut execution) = (lock_outside_operators(ranks), Execution::default());
             ranks.build(&mut execution, call, buffers);
             let tag = ranks.next_repeated_tag();
             RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)

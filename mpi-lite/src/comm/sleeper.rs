@@ -50,7 +50,7 @@ impl Sleeper {
     ///
     /// # Panics
     ///
-    /// As [`operator::lock`].
+    /// As [`operator::lock_outside_operators`].
     #[inline]
     pub fn enter<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         match mutex.try_lock() {
@@ -67,7 +67,7 @@ impl Sleeper {
         if self.asleep.load(Ordering::SeqCst) {
             self.wakers.iter().flatten().for_each(Waker::wake_by_ref);
         }
-        let guard = operator::lock(mutex);
+        let guard = operator::lock_outside_operators(mutex);
         drop(wanted);
         guard
     }
