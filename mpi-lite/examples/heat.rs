@@ -6,10 +6,10 @@
 use sidelane_mpi::comm::cartesian::{Side, dims_create};
 use sidelane_mpi::comm::{Communicator, ErrorClass, Topology};
 use sidelane_mpi::op::Op;
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(heat)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(heat)
 }
 
 /// Points along each side of the plate.

@@ -3,10 +3,10 @@
 //! `cargo build --release --example hello -p sidelane-mpi`, and then `sidelane run -n 4 target/release/examples/hello`.
 
 use sidelane_mpi::comm::{Communicator, ErrorClass};
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(hello)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(hello)
 }
 
 fn hello(comm: &Communicator) -> Result<(), ErrorClass> {

@@ -7,10 +7,10 @@
 use sidelane_mpi::comm::{Communicator, ErrorClass};
 use sidelane_mpi::op::Op;
 use sidelane_mpi::window::{AllLocked, Epoch};
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(histogram)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(histogram)
 }
 
 /// Throws in all, and those that are taken at a time.

@@ -4,10 +4,10 @@
 
 use sidelane_mpi::comm::{Communicator, ErrorClass};
 use sidelane_mpi::op::Op;
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(n_body)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(n_body)
 }
 
 /// Bodies in all.

@@ -4,10 +4,10 @@
 //! a ring of one.
 
 use sidelane_mpi::comm::{Communicator, ErrorClass};
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(ring)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(ring)
 }
 
 /// Rank 0 says what came of it.

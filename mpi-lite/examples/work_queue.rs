@@ -3,10 +3,10 @@
 //! `cargo build --release --example work_queue -p sidelane-mpi`, and then `sidelane run -n 4 target/release/examples/work_queue`.
 
 use sidelane_mpi::comm::{Communicator, ErrorClass, Source};
-use sidelane_mpi::world;
+use sidelane_mpi::world::{self, WorldError};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(world::run(work_queue)??)
+fn main() -> Result<(), WorldError> {
+    world::run_or_abort(work_queue)
 }
 
 /// Numbers in all, and of one task.

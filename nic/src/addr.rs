@@ -29,9 +29,11 @@ pub enum LinkAddr {
 }
 
 /// A text that is no link address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no link address; write `MAC/ENDPOINT` (02:00:00:00:0a:01/7), `IP:PORT`, `shm/N` or `mem/N`")]
 pub struct AddrError(pub String);
+
+debug_in_words!(AddrError);
 
 impl fmt::Display for LinkAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

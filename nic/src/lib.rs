@@ -17,6 +17,17 @@
 
 #![deny(unsafe_code)]
 
+/// `Debug` in words too, for errors of opening: it is what a `main` that returns one prints, and most of them say what to type.
+macro_rules! debug_in_words {
+    ($error:ty) => {
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
 mod addr;
 pub mod affinity;
 mod caps;

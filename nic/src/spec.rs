@@ -90,7 +90,7 @@ impl Spec {
 }
 
 /// Why a driver could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum OpenError {
     /// The interface could not.
     #[error(transparent)]
@@ -109,8 +109,10 @@ pub enum OpenError {
     Shm(#[from] shm::OpenError),
 }
 
+debug_in_words!(OpenError);
+
 /// A text that names no driver.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// What stands before the colon is no driver.
     #[error(
@@ -143,6 +145,8 @@ pub enum SpecError {
         known: &'static str,
     },
 }
+
+debug_in_words!(SpecError);
 
 impl FromStr for Spec {
     type Err = SpecError;
@@ -401,5 +405,13 @@ mod tests {
         assert_eq!(at(&shm, "shm/6").unwrap().to_string(), "shm/5");
         assert!(matches!(at("udp:127.0.0.1:0", "127.0.0.1:9").unwrap(), LinkAddr::Udp(_)));
         assert!(matches!(at("uring:no-such-if", "shm/1"), Err(OpenError::Uring(_))));
+    }
+
+    #[test]
+    fn a_main_that_returns_an_error_says_what_to_type() {
+        let error = "eth0".parse::<Spec>().unwrap_err();
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let error = OpenError::from(shm::OpenError::BadDomain(String::new()));
+        assert!(format!("{error:?}").contains("use 1 to "), "{error:?}");
     }
 }

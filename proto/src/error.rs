@@ -15,7 +15,7 @@ pub enum SendError {
     NoPeer,
     /// Longer than [`crate::Config::message_max`] of this side, or of the peer's. For Active Messages: longer than a frame takes, or
     /// more than the peer keeps for a reply.
-    #[error("the message is longer than both sides take")]
+    #[error("the message is longer than both sides take, or than the request has left room for (`ReplyRoom`)")]
     TooLong,
 }
 

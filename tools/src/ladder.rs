@@ -133,9 +133,12 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         mpis => mpis?,
     };
     let groups = place.groups(&nics);
-    // The first are opened at once.
-    let later: Vec<NicKind> = groups.iter().skip(1).flatten().copied().collect();
-    match place.rehearse(&later) {
+    // The connection to another machine is there for one run.
+    let here: Vec<NicKind> = match place {
+        Place::Peer(_) => Vec::new(),
+        _ => groups.iter().flatten().copied().collect(),
+    };
+    match place.rehearse(&here) {
         _ if interrupted.is_set() => return Ok(interrupted.code()),
         rehearsed => rehearsed.map_err(|(nic, error)| Failure::Ladder(nic.to_string(), error))?,
     }

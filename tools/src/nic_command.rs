@@ -41,7 +41,7 @@ Examples:
   sidelane nic test uring:lo,endpoint=1 uring:lo,endpoint=2 uring:lo,endpoint=3
   sidelane nic test uring:eth1 uring:eth2           two interfaces on one cable or switch
 
-Exits with 1 when a promise is broken. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire \
+Exits with 1 when a promise is broken, and with 2 when the drivers cannot be tested together. Nothing else may use these endpoints meanwhile. Give --overtaking where a wire \
 does not keep order: QEMU's queues let new frames pass those that wait for a receiver whose ring was full.";
 
 /// Runs a `nic` command; returns the exit code.
@@ -52,7 +52,7 @@ pub fn run(command: &NicCommand) -> i32 {
             Ok(nics) => test(&nics, *overtaking),
             Err(error) => {
                 tell!("error: {error}");
-                1
+                2
             }
         },
     }
@@ -79,16 +79,15 @@ fn named(typed: &[Spec]) -> Result<Vec<Spec>, VariableError> {
     Ok(variable::read("SIDELANE_NICS", split)?.unwrap_or_default())
 }
 
-fn test(nics: &[Spec], overtaking: bool) -> i32 {
+/// Why these would tell nothing, where that is known before they are opened.
+fn refusal(nics: &[Spec]) -> Option<String> {
     // With one nearly all cases would be skipped, which looks like a success.
     let [first, _, ..] = nics else {
         let named = nics.first().map_or("no driver".to_owned(), |nic| format!("only {nic}"));
-        tell!("error: {named} was named; name two or three drivers of one kind that reach each other");
-        return 1;
+        return Some(format!("{named} was named; name two or three drivers of one kind that reach each other"));
     };
     if let [_, _, _, fourth, ..] = nics {
-        tell!("error: {fourth} would not be tested; name two or three drivers");
-        return 1;
+        return Some(format!("{fourth} would not be tested; name two or three drivers"));
     }
     // Sockets and domains have numbers for whoever asks for none.
     let numbered = |nic: &&Spec| matches!(nic, Spec::Uring { .. } | Spec::Xdp { .. });
@@ -101,12 +100,21 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
             0 => "write `,endpoint=1` behind one of them".to_owned(),
             number => format!("write another one than {number} for one of them"),
         };
-        tell!("error: {twice} was named twice; two on one interface need numbers of their own: {how}");
-        return 1;
+        return Some(format!("{twice} was named twice; two on one interface need numbers of their own: {how}"));
     }
-    if let Some(other) = nics.iter().find(|nic| discriminant(*nic) != discriminant(first)) {
-        tell!("error: {other} is of another kind than {first}; name two or three drivers of one kind");
-        return 1;
+    let kind = discriminant(first);
+    if let Some(other) = nics.iter().find(|nic| discriminant(*nic) != kind) {
+        return Some(format!("{other} is of another kind than {first}; name two or three drivers of one kind"));
+    }
+    let domain = |nic: &Spec| if let Spec::Shm { domain, .. } = nic { Some(domain.clone()) } else { None };
+    let other = nics.iter().find(|nic| domain(nic) != domain(first));
+    other.map(|other| format!("{other} is in another domain than {first}; only endpoints of one reach each other"))
+}
+
+fn test(nics: &[Spec], overtaking: bool) -> i32 {
+    if let Some(why) = refusal(nics) {
+        tell!("error: {why}");
+        return 2;
     }
     // What cannot be opened at all would only be a reason to skip case after case.
     match nics.iter().map(|nic| nic.open(Take)).collect::<Result<Vec<_>, _>>() {
@@ -123,7 +131,7 @@ fn test(nics: &[Spec], overtaking: bool) -> i32 {
             return 1;
         }
     }
-    let reports = match first {
+    let reports = match &nics[0] {
         Spec::Uring { .. } => test_with_threads::<uring::Uring>(nics, overtaking),
         Spec::Xdp { .. } => test_with_threads::<xdp::Xdp>(nics, overtaking),
         Spec::Udp { .. } => test_with_threads::<udp::Udp>(nics, overtaking),

@@ -34,6 +34,12 @@ pub(super) fn write(report: &Report) -> String {
                 let (left_out, all) = (row.half_rtt_rounds_left_out, row.rounds.len());
                 let _ = writeln!(text, "{name}: {left_out} of {all} rounds had too few round trips and do not count");
             }
+            if let Some(n) = few(row) {
+                let _ = writeln!(
+                    text,
+                    "{name}: {n} round trips (n) in the round that counts and has fewest: one takes so long, or other work had the cores"
+                );
+            }
             if let Some(held) = row.depth_held {
                 let _ = writeln!(
                     text,
@@ -134,8 +140,13 @@ fn name(row: &Row, several: bool) -> String {
 fn round_trip(row: &Row) -> String {
     let Some(half) = row.half_rtt_ns else { return NOTHING.to_owned() };
     let whole = if row.name.takes_whole_round_trips() { "whole " } else { "" };
-    let few = row.half_rtt_n_least.filter(|n| *n < SAMPLES_LEAST).map_or_else(String::new, |n| format!(" (n {n})"));
+    let few = few(row).map_or_else(String::new, |n| format!(" (n {n})"));
     format!("{whole}{}{few}", time(Some(half.p50)))
+}
+
+/// Round trips of the thinnest round that counts, where they are few.
+fn few(row: &Row) -> Option<u64> {
+    row.half_rtt_n_least.filter(|n| *n < SAMPLES_LEAST)
 }
 
 /// The drivers of the rows, in their order.

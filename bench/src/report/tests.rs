@@ -239,7 +239,7 @@ fn what_few_samples_do_not_tell_stays_open() {
     raw.add_ping_pong(&[8, 9].map(|n| Outcome { half_rtt_ns: Some(Summary { n, ..few }), ..Outcome::default() }));
     let report = Report { rungs: vec![raw], ..report() };
     let table = report.to_table();
-    assert!(table.contains(" 3000.0 µs (n 8) "), "{table}");
+    assert!(table.contains(" 3000.0 µs (n 8) ") && table.contains("raw: 8 round trips (n) in the round "), "{table}");
     let line = table.lines().find(|line| line.contains("raw ")).unwrap();
     assert!(line.ends_with(" -                -             - │"), "p99 and comparisons: {line}");
     assert!(report.to_csv().ends_with(",8,2999990.0,3000000.0,,,17,,,,,false,,\n"), "{}", report.to_csv());

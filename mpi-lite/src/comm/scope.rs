@@ -30,8 +30,8 @@ pub struct Request<'scope> {
 }
 
 impl Communicator {
-    /// Runs `body`, which can begin non-blocking calls on memory borrowed from outside of it, and waits for all of them:
-    /// also when `body` panics.
+    /// Runs `body`, which can begin non-blocking calls on memory borrowed from outside of it, and waits for all of them. When `body` fails
+    /// or panics, messages that nobody has sent or received by then are cancelled (`MPI_Cancel`): no other rank may know that it should.
     ///
     /// The first error of a call that was not waited for is returned.
     pub fn scope<'env, T>(
@@ -220,7 +220,7 @@ impl Request<'_> {
     }
 }
 
-/// Waits for what is left, in whatever way a scope ends.
+/// Waits for what is left, in whatever way a scope ends: cancelled first, where it is dropped before it has waited.
 struct End<'a> {
     comm: &'a Communicator,
     pending: &'a RefCell<Vec<Pending>>,
@@ -245,6 +245,10 @@ impl End<'_> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
+        for each in self.pending.borrow().iter() {
+            // A collective call cannot be, and ends with the others'.
+            let _ = self.comm.local().cancel(each);
+        }
         self.wait_all();
     }
 }

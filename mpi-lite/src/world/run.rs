@@ -1,3 +1,5 @@
+use std::fmt::Display;
+
 use sidelane_nic::time::Duration;
 
 use crate::adi::Config;
@@ -26,6 +28,12 @@ pub fn run<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
 /// [`run`] has it. Of those that wait for long one sleeps, and another one's call wakes it.
 pub fn run_with_threads<T>(main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
     run_as(true, main)
+}
+
+/// As [`run`], with a `main` that may fail: its error is told, and ends the job with exit code 1 ([`Communicator::abort`]). By [`run`] it is
+/// returned only when all ranks' `main`s have, of which some may wait for this one.
+pub fn run_or_abort<T, E: Display>(main: impl FnOnce(&Communicator) -> Result<T, E>) -> Result<T, WorldError> {
+    run(|world| main(world).unwrap_or_else(|error| world.abort(1, &error.to_string())))
 }
 
 fn run_as<T>(threads: bool, main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {

@@ -21,7 +21,7 @@ use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
 
 /// Why a device could not be opened.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum OpenError {
     /// There is no libdpdk.
     #[error(transparent)]
@@ -151,6 +151,8 @@ pub enum OpenError {
         log: String,
     },
 }
+
+debug_in_words!(OpenError);
 
 /// Its last words behind ours, if it had any.
 fn and_of_dpdk(log: &str) -> String {

@@ -13,7 +13,7 @@ use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr, memfd, names};
 
 /// Why a domain could not be joined.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum OpenError {
     /// The domain's name is empty, too long, or has other characters than it may.
     #[error("`{0}` cannot name a domain; use 1 to {DOMAIN_LEN_MAX} letters, digits, `.`, `_` or `-`")]
@@ -38,6 +38,8 @@ pub enum OpenError {
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
+
+debug_in_words!(OpenError);
 
 impl ShmNic {
     /// Joins `domain` as `endpoint`, or as the lowest number that is free. Processes of one user and one network

@@ -15,7 +15,7 @@ use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
 
 /// Why an address could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum OpenError {
     /// `0.0.0.0` or `[::]`: peers could not be told where we are.
     #[error("{0} is no address that a peer can send to; name one of this host's, as in `ip addr`")]
@@ -30,6 +30,8 @@ pub enum OpenError {
     #[error("opening {0}: {1}")]
     System(SocketAddr, io::Error),
 }
+
+debug_in_words!(OpenError);
 
 impl Udp {
     /// Opens one endpoint. From here on its frames are kept; nothing is sent.

@@ -20,7 +20,7 @@ use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr, socket};
 
 /// Why an interface could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum OpenError {
     /// No CAP_NET_RAW.
     #[error("raw frames need CAP_NET_RAW; {}{}", refusal(&[Capability::NetRaw]), other_ways())]
@@ -75,6 +75,8 @@ pub enum OpenError {
         source: io::Error,
     },
 }
+
+debug_in_words!(OpenError);
 
 /// What else gives a user the right to raw frames.
 fn other_ways() -> &'static str {

@@ -23,7 +23,7 @@ use crate::time::Duration;
 use crate::{Caps, Counters, LinkAddr};
 
 /// Why an interface could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum OpenError {
     /// No right to load an XDP program.
     #[error(
@@ -135,6 +135,8 @@ pub enum OpenError {
         source: io::Error,
     },
 }
+
+debug_in_words!(OpenError);
 
 impl Xdp {
     /// Opens one endpoint on an interface: the first of its queue with memory and a program, each other one beside it.

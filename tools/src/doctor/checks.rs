@@ -56,7 +56,7 @@ fn xdp() -> Verdict {
     let lo = Spec::Xdp { interface: "lo".to_owned(), endpoint: PROBE_ENDPOINT, queue: 0, prefer: Preference::Fastest };
     let opened = probe::open(&lo);
     let lacks_rights = matches!(opened, Err(OpenError::Xdp(xdp::OpenError::NotPermitted)));
-    let remedy = if lacks_rights { more_rights(Who::am_i()) } else { None };
+    let remedy = more_rights(Who::am_i()).filter(|_| lacks_rights).map(|program| format!("{program} ladder --nic xdp"));
     verdict(opened.map_err(|error| error.to_string()), remedy)
 }
 

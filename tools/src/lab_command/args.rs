@@ -35,7 +35,7 @@ pub enum LabCommand {
         #[command(flatten)]
         name: NameArg,
         /// The command and its arguments
-        #[arg(last = true, required = true, value_name = "CMD")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
     /// Run a command in host A of a lab that ends with it
@@ -43,7 +43,7 @@ pub enum LabCommand {
         #[command(flatten)]
         spec: SpecArgs,
         /// The command and its arguments
-        #[arg(last = true, required = true, value_name = "CMD")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
     /// Run a command beside emulated PCI NICs, or prove all drivers on them

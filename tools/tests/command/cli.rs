@@ -157,6 +157,9 @@ fn the_suite_needs_two_drivers_of_one_kind() {
     assert!(error(&["nic", "test", "udp:127.0.0.1:0"]).contains("name two or three drivers"));
     assert!(error(&["nic", "test", "udp:127.0.0.1:0", "mem:"]).contains("mem: is of another kind"));
     assert!(error(&["nic", "test", "mem:", "mem:", "mem:", "mem:"]).contains("mem: would not be tested"));
+    assert!(error(&["nic", "test", "shm:one", "shm:other"]).contains("shm:other is in another domain than shm:one"));
+    let usage = Stage::own_user().output(&["nic", "test", "mem:"]).status.code();
+    assert_eq!(usage, Some(2), "1 is for what was tested");
     let twice = |nic| error(&["nic", "test", nic, nic]);
     assert!(
         twice("uring:lo").contains("named twice; two on one interface need numbers of their own: write `,endpoint=1`")

@@ -221,14 +221,15 @@ fn a_scope_waits_for_all_that_was_begun_in_it() {
     });
 }
 
-/// Its memory is the caller's again.
+/// Its memory is the caller's again, though nobody sends to it, or receives from it.
 #[test]
-fn a_scope_waits_also_when_its_body_fails_or_panics() {
+fn a_scope_whose_body_fails_or_panics_cancels_what_it_has_begun() {
     job(2, |comm| {
+        let data = numbers(100_000, 7);
         for panics in [false, true] {
-            let data = numbers(100_000, 7);
             if comm.rank() == 1 {
                 comm.recv(&mut [0u8], 0, 2).unwrap();
+                assert!(comm.iprobe(0, 3).unwrap().is_none(), "what was announced is taken back");
                 comm.send(&data, 0, 1).unwrap();
                 continue;
             }
@@ -236,14 +237,37 @@ fn a_scope_waits_also_when_its_body_fails_or_panics() {
             let body = || {
                 comm.scope(|scope| {
                     scope.recv(&mut room, 1, 1)?;
-                    comm.send(&[0u8], 1, 2)?;
+                    scope.send(&data, 1, 3)?;
                     if panics { panic!("the body") } else { Err::<(), _>(ErrorClass::Other) }
                 })
             };
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
             assert_eq!(ended, (!panics).then_some(Err(ErrorClass::Other)));
-            assert!(room == data, "panics: {panics}");
+            comm.send(&[0u8], 1, 2).unwrap();
+            let mut next = vec![0; data.len()];
+            comm.recv(&mut next, 1, 1).unwrap();
+            assert!(next == data && room[0] == 0, "panics: {panics}");
         }
+    });
+}
+
+/// What has come by then has come.
+#[test]
+fn a_scope_whose_body_fails_waits_for_what_is_under_way() {
+    job(2, |comm| {
+        let data = numbers(100_000, 7);
+        if comm.rank() == 1 {
+            return comm.send(&data, 0, 1).unwrap();
+        }
+        // Matched, and no more than begun.
+        let (found, _) = comm.mprobe(1, 1).unwrap();
+        let mut room = vec![0; data.len()];
+        let ended = comm.scope(|scope| {
+            scope.mrecv(found, &mut room)?;
+            Err::<(), _>(ErrorClass::Other)
+        });
+        assert_eq!(ended, Err(ErrorClass::Other));
+        assert!(room == data);
     });
 }
 

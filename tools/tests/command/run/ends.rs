@@ -195,16 +195,16 @@ fn what_a_rank_says_tells_a_terminal_nothing_and_fills_no_page() {
     });
 }
 
-/// By an error handler: the rank whose call is wrong, and not those that hear of others' ends.
+/// By an error handler, or by what its program returns: the rank whose call is wrong, and not those that hear of others' ends.
 #[test]
 fn who_is_to_blame_is_named_and_who_heard_of_it_aborts_nothing() {
     own_stage(|stage| {
         for options in [&["-n", "4"][..], &["-n", "4", "--keep-going"]] {
-            let (code, _, errors) = told(&output(stage, options, "PART=wrong rank"));
-            assert!(
-                code == Some(1) && errors.contains("rank 2 ") && errors.contains("aborted the job with code 1"),
-                "{errors}"
-            );
+            for part in ["PART=wrong rank", "PART=error"] {
+                let (code, _, errors) = told(&output(stage, options, part));
+                let said = ["rank 2 ", "aborted the job with code 1", "there is no such rank"];
+                assert!(code == Some(1) && said.iter().all(|word| errors.contains(word)), "{errors}");
+            }
         }
         let (code, _, errors) = told(&output(stage, &["-n", "4"], "PART=crash"));
         // On a busy machine another one's end may be seen first; then both are named, and neither has aborted the job.

@@ -24,7 +24,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Output};
 
 use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
-use sidelane_mpi::comm::ErrorHandler;
+use sidelane_mpi::comm::{Communicator, ErrorHandler};
 use sidelane_mpi::launch::Launch;
 use sidelane_mpi::world::{self, World};
 
@@ -100,6 +100,15 @@ fn part_of_a_rank() {
             world.barrier().unwrap();
         })
         .unwrap();
+    }
+    if part == "error" {
+        let main = |world: &Communicator| {
+            if world.rank() == 2 {
+                world.send(&[0u8], 99, 0)?;
+            }
+            world.barrier()
+        };
+        return world::run_or_abort(main).unwrap();
     }
     if let "wrong rank" | "crash" = part.as_str() {
         return world::run(|world| {
