@@ -20,6 +20,10 @@ pub(super) enum Kind {
     Leaders = 4,
 }
 
+impl Kind {
+    pub const ALL: [Self; 5] = [Self::Point, Self::Collective, Self::Creation, Self::Partitioned, Self::Leaders];
+}
+
 /// What some members of a communicator agree on, apart from the program's messages and from the other topics.
 #[derive(Clone, Copy)]
 pub(super) struct Topic {
@@ -281,7 +285,7 @@ pub(super) const fn all(id: u32) -> Range<u32> {
     id * KINDS..(id + 1) * KINDS
 }
 
-const KINDS: u32 = 5;
+const KINDS: u32 = Kind::ALL.len() as u32;
 
 #[cfg(test)]
 mod tests {

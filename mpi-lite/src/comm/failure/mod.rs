@@ -25,7 +25,7 @@ use crate::adi::lock;
 
 use super::agreeing::Key;
 use super::communicator::Topology;
-use super::context::NOTHING;
+use super::context::{self, Kind, NOTHING};
 use super::{Communicator, ErrorClass, Group};
 
 /// What all members agreed on.
@@ -54,7 +54,7 @@ impl Communicator {
 
     /// Whether it was revoked, as far as this process knows (`MPIX_Comm_is_revoked`).
     pub fn is_revoked(&self) -> bool {
-        self.0.local.lock().device.is_revoked(self.context(super::context::Kind::Point))
+        self.0.local.lock().device.is_revoked(self.context(Kind::Point))
     }
 
     /// Members that are gone, as far as this process knows, in the order in which it noticed (`MPIX_Comm_get_failed`). Of an
@@ -160,9 +160,9 @@ impl Communicator {
     /// Makes it known to the watch, which may know already that it was revoked.
     pub(super) fn watch(&self, members: Box<[u32]>) {
         let mut state = self.0.local.lock();
-        let kinds = self.context(super::context::Kind::Point)..self.context(super::context::Kind::Partitioned) + 1;
+        let contexts = context::all(self.0.id);
         let side = self.0.side.as_ref().map(|side| side.0.in_failures);
-        lock(self.0.local.failures()).add(&mut state.device, self.0.in_failures, members, kinds, side);
+        lock(self.0.local.failures()).add(&mut state.device, self.0.in_failures, members, contexts, side);
     }
 
     fn gone_members(&self, known: usize) -> Group {

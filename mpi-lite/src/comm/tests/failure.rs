@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use sidelane_nic::time::Duration;
 
 use super::*;
+use crate::comm::context::Kind;
 use crate::datatype::Predefined;
 use crate::op::Op;
 
@@ -256,6 +257,42 @@ fn a_revoked_communicator_between_groups_ends_calls_that_make_others_of_it() {
             });
             assert_eq!(made, [Err(ErrorClass::Revoked); 4], "{revoker}, {merges}");
         }
+    }
+}
+
+/// A leader waits there for the other one, who never comes.
+#[test]
+fn a_revoked_bridge_ends_calls_that_make_communicators_between_groups() {
+    for before in [false, true] {
+        let made = in_threads(4, &Config::default(), false, |world| {
+            let half = world.split(Some(world.rank() / 2), 0).unwrap().unwrap();
+            let is_told = || assert_eq!(world.recv(&mut [0u8], 2, 1).map(drop), Err(ErrorClass::Revoked));
+            let made = match world.rank() {
+                rank @ 0..2 => {
+                    if before {
+                        is_told();
+                    } else if rank == 0 {
+                        world.send(&[0u8], 2, 0).unwrap();
+                    }
+                    half.intercomm(0, &world, 2, 7).map(drop)
+                }
+                rank => {
+                    if rank == 2 {
+                        if !before {
+                            world.recv(&mut [0u8], 0, 0).unwrap();
+                        }
+                        world.revoke();
+                    }
+                    Err(ErrorClass::Revoked)
+                }
+            };
+            is_told();
+            for kind in Kind::ALL {
+                assert!(world.local().lock().device.is_revoked(world.context(kind)), "{kind:?}");
+            }
+            made
+        });
+        assert_eq!(made, [Err(ErrorClass::Revoked); 4], "before: {before}");
     }
 }
 
