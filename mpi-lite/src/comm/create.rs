@@ -1,6 +1,6 @@
 //! New communicators: what their processes agree on, and who is in (MPI-4.1 7.4 and 7.6).
 
-use crate::adi::{Idle, Turns};
+use crate::adi::{Device, Idle, Turns};
 use crate::op::Op;
 
 use super::agreeing::{Agreeing, Key};
@@ -70,12 +70,12 @@ impl Communicator {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, topic)?;
-                self.hear(&mut all, leader, topic)?;
+                self.hear(&mut all, leader, topic, waits_on)?;
                 return Ok(all);
             }
             let mut heard = Ok(());
             for rank in others.clone() {
-                let one = self.hear(&mut next, rank, topic);
+                let one = self.hear(&mut next, rank, topic, waits_on);
                 and(&mut all, if one.is_ok() { &next } else { &NOTHING });
                 heard = heard.and(one);
             }
@@ -105,7 +105,7 @@ impl Communicator {
             leaders.sort_unstable();
             [&[bridge.0.id.into(), tag as u64, leaders[0].into(), leaders[1].into()], &there[..]].concat()
         };
-        let heard = if leads { bridge.exchange(&here, other, topic).map(with_key) } else { Ok(Vec::new()) };
+        let heard = if leads { self.exchange(&here, bridge, other, topic).map(with_key) } else { Ok(Vec::new()) };
         let met = heard.is_ok();
         let side = self.spread(leader, heard).and_then(|heard| {
             let mut heard = heard.into_iter().map(|word| word as u32);
@@ -132,12 +132,25 @@ impl Communicator {
         Ok(self.made(id, self.0.group.clone(), self.0.rank, Topology::None))
     }
 
-    /// What both sides' leaders tell each other: how much it is, and that.
-    fn exchange(&self, here: &[u64], other: u32, topic: Topic) -> Result<Vec<u64>, ErrorClass> {
+    /// What both sides' leaders tell each other by `bridge`: how much it is, and that. It ends with our group's communicator, while the
+    /// other leader may not have come.
+    fn exchange(&self, here: &[u64], bridge: &Self, other: u32, topic: Topic) -> Result<Vec<u64>, ErrorClass> {
+        let is_revoked = |device: &Device| device.is_revoked(self.context(Kind::Collective));
+        let swap = |here: &[u64], there: &mut [u64]| {
+            let swapped = bridge.swap(here, there, other, topic, is_revoked);
+            if swapped != Err(ErrorClass::ProcFailed) || !is_revoked(&self.0.local.lock().device) {
+                return swapped;
+            }
+            // If it comes, what it says then is not taken for the next call's, and what it hears next is nothing, which no call says.
+            bridge.disregard(other, topic)?;
+            bridge.leave_word::<u64>(&[], other, topic)?;
+            bridge.disregard(other, topic)?;
+            Err(ErrorClass::Revoked)
+        };
         let mut len = [0];
-        self.swap(&[here.len() as u64], &mut len, other, topic)?;
+        swap(&[here.len() as u64], &mut len)?;
         let mut there = vec![0; len[0] as usize];
-        self.swap(here, &mut there, other, topic)?;
+        swap(here, &mut there)?;
         Ok(there)
     }
 
@@ -164,7 +177,8 @@ impl Communicator {
         let (Some(side), Some(remote)) = (&self.0.side, &self.0.remote) else { return Err(ErrorClass::Comm) };
         let first = |group: &Group| u64::from(group.processes()[0]);
         let mut there = vec![0];
-        let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE) } else { Ok(()) };
+        let heard =
+            if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE, waits_on) } else { Ok(()) };
         let met = heard.is_ok();
         let there = side.spread(0, heard.map(|()| there)).inspect_err(|_| {
             if met {
@@ -283,9 +297,10 @@ impl Communicator {
         }
     }
 
-    /// Offers the other side's leader nothing, who waits for an offer.
+    /// Offers the other side's leader nothing, who waits for an offer, and does not wait for what that one offers, who may still have to
+    /// hear from its own side.
     fn refuse(&self, other: u32, topic: Topic) {
-        let _ = self.swap(&NOTHING, &mut { NOTHING }, other, topic);
+        let _ = self.leave_word(&NOTHING, other, topic).and_then(|()| self.disregard(other, topic));
     }
 
     /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
@@ -297,7 +312,7 @@ impl Communicator {
             if leads {
                 let mut there = NOTHING;
                 // The other side waits for it also when there is nothing to offer.
-                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic);
+                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic, waits_on);
                 and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
             here?;
@@ -354,6 +369,11 @@ impl Drop for Part<'_> {
 /// What two sides of an intercommunicator tell each other: [`Communicator::create_group`], whose tags are the program's, is not for those.
 const AGREE: Topic = Topic { kind: Kind::Creation, tag: 0 };
 const MERGE: Topic = Topic { kind: Kind::Creation, tag: 1 };
+
+/// Only the communicator that is spoken in ends it.
+const fn waits_on(_: &Device) -> bool {
+    false
+}
 
 /// In place of a length, which is far less: the leader has not heard from the other side, and why.
 const fn unheard(class: ErrorClass) -> u64 {

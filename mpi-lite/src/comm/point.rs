@@ -253,51 +253,62 @@ impl Communicator {
         self.0.local.run(begin, |_| false).ok().map(drop)
     }
 
-    /// Receives what [`Self::tell`] sends, of this length.
-    pub(super) fn hear<T: Equivalence>(&self, room: &mut [T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
-        // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
-        let pending = unsafe { self.start_hear(room, rank, topic) }?;
-        self.heard(pending, size_of_val(room))
+    /// The same of a copy, and waits for nothing: whoever cannot be told will not be heard either.
+    pub(super) fn leave_word<T: Equivalence>(&self, data: &[T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
+        let (process, envelope) = self.envelope(rank, topic.tag)?;
+        let envelope = Envelope { context: self.context(topic.kind), ..envelope };
+        // SAFETY: the elements are copied here.
+        let (bytes, stage) = unsafe { outgoing(Mode::Buffered, data.as_ptr().cast(), data.len(), &T::datatype()) }?;
+        let mut state = self.0.local.lock();
+        let request = state.device.send(process, envelope, bytes, adi::Mode::Standard);
+        state.orphans.push(Transfer { request, stage });
+        Ok(())
     }
 
-    /// Both at once, with one other rank.
+    /// Receives what [`Self::tell`] sends, of this length; waits no longer when that `is_hopeless`, and fails with `ProcFailed`.
+    pub(super) fn hear<T: Equivalence>(
+        &self,
+        room: &mut [T],
+        rank: u32,
+        topic: Topic,
+        is_hopeless: impl Fn(&Device) -> bool,
+    ) -> Result<(), ErrorClass> {
+        let (pattern, len) = (self.topic_pattern(rank, topic)?, size_of_val(room));
+        // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
+        let (room, stage) = unsafe { incoming(room.as_mut_ptr().cast(), room.len(), &T::datatype()) }?;
+        let begin = |device: &mut Device| Transfer { request: device.recv(pattern, room), stage };
+        let heard = self.0.local.run(begin, is_hopeless).ok()?;
+        // A message of another length belongs to another call, whose ranks have the same tag for two things.
+        if heard.bytes == len { Ok(()) } else { Err(ErrorClass::Other) }
+    }
+
+    /// Receives the next that `rank` tells, whenever that is, for nobody.
+    pub(super) fn disregard(&self, rank: u32, topic: Topic) -> Result<(), ErrorClass> {
+        let pattern = self.topic_pattern(rank, topic)?;
+        let nothing = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);
+        let mut state = self.0.local.lock();
+        // SAFETY: no bytes are lent.
+        let request = state.device.recv(pattern, unsafe { Incoming::lend(nothing) });
+        state.orphans.push(Transfer { request, stage: Stage::Received });
+        Ok(())
+    }
+
+    /// Tells and hears, with one other rank that does the same.
     pub(super) fn swap<T: Equivalence>(
         &self,
         data: &[T],
         room: &mut [T],
         rank: u32,
         topic: Topic,
+        is_hopeless: impl Fn(&Device) -> bool,
     ) -> Result<(), ErrorClass> {
-        // SAFETY: `room` is borrowed until this returns, which it does when the receive is over.
-        let pending = unsafe { self.start_hear(room, rank, topic) }?;
-        let told = self.tell(data, rank, topic);
-        if told.is_err() {
-            self.0.local.cancel(&pending)?;
-        }
-        let heard = self.heard(pending, size_of_val(room));
-        told.and(heard)
+        self.leave_word(data, rank, topic)?;
+        self.hear(room, rank, topic, is_hopeless)
     }
 
-    /// A message of another length belongs to another call, whose ranks have the same tag for two things.
-    fn heard(&self, mut pending: Pending, len: usize) -> Result<(), ErrorClass> {
-        let heard = self.0.local.wait(&mut pending).ok()?;
-        if heard.cancelled || heard.bytes == len { Ok(()) } else { Err(ErrorClass::Other) }
-    }
-
-    /// # Safety
-    ///
-    /// `room` is not touched until the receive is over.
-    unsafe fn start_hear<T: Equivalence>(
-        &self,
-        room: &mut [T],
-        rank: u32,
-        topic: Topic,
-    ) -> Result<Pending, ErrorClass> {
+    fn topic_pattern(&self, rank: u32, topic: Topic) -> Result<Pattern, ErrorClass> {
         let pattern = self.pattern(Source::Rank(rank), Some(topic.tag))?;
-        let pattern = Pattern { context: self.context(topic.kind), ..pattern };
-        // SAFETY: as the caller says.
-        let (room, stage) = unsafe { incoming(room.as_mut_ptr().cast(), room.len(), &T::datatype()) }?;
-        Ok(Pending::Transfer(Transfer { request: self.0.local.lock().device.recv(pattern, room), stage }))
+        Ok(Pattern { context: self.context(topic.kind), ..pattern })
     }
 
     /// Who a rank is, and what its message is matched by.

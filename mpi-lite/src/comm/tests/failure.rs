@@ -297,6 +297,37 @@ fn a_revoked_bridge_ends_calls_that_make_communicators_between_groups() {
 }
 
 #[test]
+fn a_leader_that_waits_for_another_group_ends_with_its_own_and_the_other_one_is_told() {
+    // What 65 processes say of themselves is as long as an offer.
+    for size in [4, 65 + 2] {
+        in_threads(size, &Config::default(), false, |world| {
+            let (rank, left) = (world.rank(), world.rank() < size - 2);
+            let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+            let other = if left { size - 2 } else { 0 };
+            let make = |tag| half.intercomm(0, &world, other, tag).map(drop);
+            if rank == 1 {
+                world.recv(&mut [0u8], 0, 0).unwrap();
+                half.revoke();
+            } else if rank == 0 {
+                world.send(&[0u8], 1, 0).unwrap();
+            }
+            if left {
+                assert_eq!(make(7), Err(ErrorClass::Revoked));
+            }
+            // The others come when all of those have left.
+            world.barrier().unwrap();
+            if !left {
+                assert_eq!(make(7), Err(ErrorClass::Other), "rank {rank}");
+            }
+            // Nothing of that is taken for another call's.
+            let again = world.split(Some(left.into()), 0).unwrap().unwrap();
+            let between = again.intercomm(0, &world, other, 7).unwrap();
+            assert_eq!(between.merge(!left).unwrap().size(), size);
+        });
+    }
+}
+
+#[test]
 fn who_is_alone_on_two_sides_is_told_so_and_goes_on() {
     job(3, |world| {
         let left = world.rank() < 2;
