@@ -142,9 +142,11 @@ impl Execution {
                     }
                     return Ok(Progress::Waits);
                 };
+                let is_short = status.error.is_none() && self.is_short(status.bytes);
                 self.over += 1;
                 self.stalled_since = None;
                 match status.error {
+                    None if is_short => self.error = self.error.or(Some(Error::Truncated)),
                     None => {}
                     // What the others wait for in this round goes on.
                     Some(Error::Truncated) => self.error = self.error.or(Some(Error::Truncated)),
@@ -212,6 +214,13 @@ impl Execution {
     fn called(&mut self, ended: Result<(), Error>) {
         self.done += 1;
         self.error = ended.err();
+    }
+
+    /// Whether the message that is over now has brought less than was to come, as of ranks that do not mean the same lengths.
+    #[inline]
+    fn is_short(&self, bytes: usize) -> bool {
+        let transfer = self.schedule.round(self.round).and_then(|round| round.transfers.get(self.over));
+        matches!(transfer, Some(Transfer::Receive(_, span)) if bytes != span.len())
     }
 
     fn post(&mut self, device: &mut Device, route: Route) {

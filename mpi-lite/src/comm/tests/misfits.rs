@@ -94,6 +94,53 @@ fn who_has_too_little_room_in_a_call_by_messages_harms_only_those_who_wait_for_i
     assert_eq!(revoked, [0, 4, 0]);
 }
 
+/// The same of one that gets less than it has room for, as by memory.
+#[test]
+fn who_gets_too_little_in_a_call_by_messages_is_told_and_harms_only_those_who_wait_for_it() {
+    let revoked = [1, 2, 3].map(|odd| {
+        let (revoked, met) = (AtomicU32::new(0), AtomicU32::new(0));
+        in_threads(4, &Config::default(), true, |comm| {
+            comm.barrier().unwrap();
+            meet(&comm, &met, 4);
+            let mut data = [0u8; 9];
+            let len = if comm.rank() == odd { 9 } else { 8 };
+            let done = comm.broadcast(&mut data[..len], 0);
+            match done {
+                Err(ErrorClass::Truncate) => assert_eq!(comm.rank(), odd),
+                done => assert!(comm.rank() != odd && matches!(done, Ok(()) | Err(ErrorClass::Revoked)), "{done:?}"),
+            }
+            match comm.barrier() {
+                Ok(()) => {}
+                failed => {
+                    assert_eq!(failed, Err(ErrorClass::Revoked));
+                    revoked.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        revoked.into_inner()
+    });
+    assert_eq!(revoked, [0, 4, 0]);
+}
+
+#[test]
+fn ranks_that_combine_arrays_of_different_lengths_by_messages_all_have_an_error() {
+    for size in 2..=5 {
+        for odd in 0..size {
+            let met = AtomicU32::new(0);
+            let done = in_threads(size, &Config::default(), true, |comm| {
+                comm.barrier().unwrap();
+                meet(&comm, &met, size);
+                let mut data = [1u8; 9];
+                let len = if comm.rank() == odd { 9 } else { 8 };
+                comm.allreduce_in_place(&mut data[..len], &Op::Sum)
+            });
+            let is_told =
+                |done: &Result<(), ErrorClass>| matches!(done, Err(ErrorClass::Truncate | ErrorClass::Revoked));
+            assert!(done.iter().all(is_told), "{odd} of {size}: {done:?}");
+        }
+    }
+}
+
 /// From one group to another: the root of the first one has no room for all.
 #[test]
 fn a_call_between_groups_that_does_not_fit_is_an_error_for_both() {
