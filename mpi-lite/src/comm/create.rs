@@ -204,12 +204,8 @@ impl Communicator {
     pub fn sub_grid(&self, keep: &[bool]) -> Result<Self, ErrorClass> {
         let Topology::Cartesian(grid) = self.topology() else { return Err(self.fail(ErrorClass::Topology)) };
         let (sub, color, key) = grid.sub(self.0.rank, keep).map_err(|_| self.fail(ErrorClass::Arg))?;
-        let (id, part) = self.compound(|| {
-            let part = self.split(Some(color), key as i32)?.expect("we have a color");
-            Ok((part.agree_on_id()?, part))
-        })?;
-        // The context goes over to a communicator that knows the grid.
-        Ok(self.made(id, part.0.group.clone(), part.0.rank, Topology::Cartesian(sub)))
+        let part = self.compound(|| self.split_in_parts(Some(color), key as i32, Topology::Cartesian(sub)))?;
+        Ok(part.expect("we have a color"))
     }
 
     /// A graph of the first ranks, as all of them give it; the others get none.

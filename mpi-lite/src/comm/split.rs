@@ -11,10 +11,16 @@ impl Communicator {
     ///
     /// Of an intercommunicator one for each color between those who have it on both sides; none where it is only on one.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
-        self.compound(|| self.split_in_parts(color, key))
+        self.compound(|| self.split_in_parts(color, key, Topology::None))
     }
 
-    fn split_in_parts(&self, color: Option<u32>, key: i32) -> Result<Option<Self>, ErrorClass> {
+    /// The one that we are in has this topology, which is of one group.
+    pub(super) fn split_in_parts(
+        &self,
+        color: Option<u32>,
+        key: i32,
+        topology: Topology,
+    ) -> Result<Option<Self>, ErrorClass> {
         let own = [color.map_or(-1, i64::from), key.into()];
         let mut all = vec![[0; 2]; self.peers().size() as usize];
         let side = self.allgather(&[own], &mut all).and_then(|()| match &self.0.side {
@@ -22,7 +28,7 @@ impl Communicator {
             Some(side) => side.split(color, key),
         });
         let side = side.inspect_err(|_| self.decline())?;
-        self.split_in_colors(color, &all, side)
+        self.split_in_colors(color, &all, side, topology)
     }
 
     /// The last part: each peer's color and key are known, and of two groups this one's side.
@@ -31,6 +37,7 @@ impl Communicator {
         color: Option<u32>,
         all: &[[i64; 2]],
         side: Option<Self>,
+        topology: Topology,
     ) -> Result<Option<Self>, ErrorClass> {
         let peers = of_color(self.peers(), all, color.map_or(-1, i64::from));
         let id = self.agree_on_id()?;
@@ -39,7 +46,7 @@ impl Communicator {
             return Ok(None);
         }
         Ok(match side {
-            None => self.member(id, peers, Topology::None),
+            None => self.member(id, peers, topology),
             Some(side) => Some(self.made_between(id, side, peers)),
         })
     }
@@ -85,7 +92,8 @@ impl Communicator {
             met.inspect_err(|_| self.decline())?;
             let colors = colors(&all.iter().copied().map(Place::of).collect::<Vec<_>>());
             let keyed = colors.iter().zip(&all).map(|(color, [_, key, ..])| [color.map_or(-1, i64::from), *key]);
-            self.split_in_colors(colors[self.0.rank as usize], &keyed.collect::<Vec<_>>(), None)
+            let color = colors[self.0.rank as usize];
+            self.split_in_colors(color, &keyed.collect::<Vec<_>>(), None, Topology::None)
         })
     }
 

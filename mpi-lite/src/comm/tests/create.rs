@@ -171,6 +171,22 @@ fn a_grid_passes_on_along_its_dimensions() {
     });
 }
 
+/// As many as there are were made, but one.
+#[test]
+fn a_part_of_a_grid_takes_one_id() {
+    job(2, |world| {
+        let grid = world.cartesian(&[Side { size: 2, periodic: false }]).unwrap().unwrap();
+        (grid.0.id + 1..4095).for_each(|id| world.local().lock().contexts.take(id));
+        for _ in 0..2 {
+            let row = grid.sub_grid(&[true]).unwrap();
+            assert_eq!((row.0.id, row.group().processes()), (4095, &[0, 1][..]));
+            assert!(matches!(row.topology(), Topology::Cartesian(_)));
+        }
+        let _last = world.dup().unwrap();
+        assert_eq!(grid.sub_grid(&[true]).map(drop), Err(ErrorClass::Other));
+    });
+}
+
 #[test]
 fn graphs_know_their_neighbors_whoever_told_of_them() {
     job(3, |comm| {
