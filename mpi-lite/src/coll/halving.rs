@@ -6,7 +6,7 @@ use super::fold::Fold;
 use super::schedule::{Schedule, Span};
 use super::team::Team;
 
-/// Reduces `work`, an array of `size` blocks as `run` finds them, so that whoever is `number` has the result's block
+/// Reduces an array of `size` blocks, as `run` finds them, so that whoever is `number` has the result's block
 /// `number`. For operators whose order doesn't matter.
 ///
 /// log2(size) rounds; half the array is sent, then a quarter, and so on.
@@ -15,13 +15,14 @@ pub(super) fn reduce_scatter(
     team: Team,
     fold: &Fold,
     number: usize,
-    work: Span,
     run: impl Fn(usize, usize) -> Span,
     reduction: Reduction,
 ) {
     debug_assert!(reduction.commutative, "halves meet in no order of ranks");
-    let room = schedule.scratch(work.len());
     let (mut first, mut end) = (0, fold.size);
+    // The first half that comes is as long as that which is kept, and the others are parts of it.
+    let kept = if number < fold.size / 2 { run(0, fold.size / 2) } else { run(fold.size / 2, fold.size) };
+    let room = schedule.scratch(if fold.size > 1 { kept.len() } else { 0 });
     while end - first > 1 {
         let half = (end - first) / 2;
         let middle = first + half;

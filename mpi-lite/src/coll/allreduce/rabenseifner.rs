@@ -15,7 +15,7 @@ pub fn rabenseifner(schedule: &mut Schedule, team: Team, input: Span, output: Sp
     staying.take_in(schedule, team, output);
     let blocks = Blocks::cut(input.len(), reduction.element, fold.size);
     let run = |first, end| blocks.run(output, first, end);
-    halving::reduce_scatter(schedule, team, &fold, number, output, run, reduction);
+    halving::reduce_scatter(schedule, team, &fold, number, run, reduction);
     halving::allgather(schedule, team, &fold, number, run);
     if let Some(member) = takes_from {
         schedule.send(team.rank(member), output);

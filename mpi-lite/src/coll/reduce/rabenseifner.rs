@@ -25,6 +25,6 @@ pub fn rabenseifner(
     staying.take_in(schedule, team, work);
     let blocks = Blocks::cut(input.len(), reduction.element, fold.size);
     let run = |first, end| blocks.run(work, first, end);
-    halving::reduce_scatter(schedule, team, &fold, number, work, run, reduction);
+    halving::reduce_scatter(schedule, team, &fold, number, run, reduction);
     gather::up_tree(schedule, number, fold.size, |number| team.rank(fold.member(number)), run);
 }

@@ -26,7 +26,7 @@ pub fn recursive_halving(
     // Who stays looks after the blocks of whoever stood aside for it.
     let end_of = |number| if number < fold.size { fold.member(number) } else { team.size };
     let run = |first, end| blocks.run(work, fold.member(first), end_of(end));
-    halving::reduce_scatter(schedule, team, &fold, number, work, run, reduction);
+    halving::reduce_scatter(schedule, team, &fold, number, run, reduction);
     if let Some(member) = takes_from {
         schedule.send(team.rank(member), blocks.of(work, member));
         schedule.next_round();

@@ -62,6 +62,25 @@ fn everybody_has_what_was_reduced() {
     }
 }
 
+/// What comes first is no more than a half.
+#[test]
+fn algorithms_that_halve_take_room_for_the_larger_half() {
+    let reduction = ADD.1;
+    for (ranks, count) in [(1, 5), (2, 8), (2, 7), (4, 16), (8, 64), (8, 57)] {
+        let (len, half) = (count * reduction.element, count.div_ceil(2) * reduction.element);
+        let most = if ranks == 1 { 0 } else { half };
+        for me in 0..ranks {
+            let mut schedule = Schedule::new();
+            let (input, output) = schedule.begin(len, len);
+            allreduce::rabenseifner(&mut schedule, Team::all(me, ranks), input, output, reduction);
+            assert!(schedule.scratch_len() <= most, "allreduce of {count}: {me} of {ranks}");
+            let (input, output) = schedule.begin(len, len);
+            reduce::rabenseifner(&mut schedule, Team::all(me, ranks), 0, input, Some(output), reduction);
+            assert!(schedule.scratch_len() <= most, "reduce of {count}: {me} of {ranks}");
+        }
+    }
+}
+
 #[test]
 fn each_has_its_block_of_what_was_reduced() {
     type ReduceScatter = fn(&mut Schedule, Team, Span, Span, Blocks, Reduction);

@@ -110,7 +110,11 @@ impl Execution {
         assert!(self.lent.is_none(), "the call before is over");
         assert_eq!(self.schedule.buffer_lens(), (lent.send.len(), lent.receive.len()), "as the schedule was built for");
         debug_assert_eq!(self.schedule.check(), Ok(()));
-        self.scratch.resize(self.schedule.scratch_len().div_ceil(size_of::<Word>()), 0);
+        let words = self.schedule.scratch_len().div_ceil(size_of::<Word>());
+        if words > self.scratch.len() {
+            // Of no value yet: what was there is not copied, and new pages are zeroed already.
+            self.scratch = vec![0; words];
+        }
         self.lent = Some(lent);
         (self.tag, self.round, self.done, self.stalled_since) = (tag, 0, 0, None);
         (self.error, self.cancelled) = (None, false);
