@@ -59,7 +59,7 @@ impl Slots {
     #[inline]
     pub(in crate::host) fn wait_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
         if self.ground.is_crowded() {
-            return self.wait_last(peers, |_, _| Ok(()));
+            return self.wait_last(peers, |_, _| Ok(())).map(drop);
         }
         for member in 0..self.ground.size {
             self.wait_member(member, peers)?;
@@ -73,13 +73,15 @@ impl Slots {
         &mut self,
         peers: &mut P,
         last: impl FnOnce(&mut Self, &mut P) -> Result<(), P::Error>,
-    ) -> Result<(), P::Error> {
-        if let Some(closed) = self.come_last(peers, last)? {
+    ) -> Result<bool, P::Error> {
+        let closed = self.come_last(peers, last)?;
+        let are_last = closed.is_none();
+        if let Some(closed) = closed {
             let come = self.call.wrapping_add(1);
             closed.stay(&self.ground, peers, |member| !self.has_finished(member, come))?;
         }
         self.finished = self.call;
-        Ok(())
+        Ok(are_last)
     }
 
     /// As [`Self::combine`], of no more than [`FEW`].

@@ -236,26 +236,28 @@ impl Slots {
     #[inline]
     pub(in crate::host) async fn await_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
         if self.ground.is_crowded() {
-            return self.await_last(peers, |_, _| Ok(())).await;
+            return self.await_last(peers, |_, _| Ok(())).await.map(drop);
         }
         self.await_members(0..self.ground.size, peers).await?;
         self.finished = self.call;
         Ok(())
     }
 
-    /// Waits until all have come; the last one does `last`, with [`Self::show_result`].
+    /// Waits until all have come; the last one does `last`, with [`Self::show_result`]. Whether that is us.
     pub(in crate::host) async fn await_last<P: Peers>(
         &mut self,
         peers: &mut P,
         last: impl FnOnce(&mut Self, &mut P) -> Result<(), P::Error>,
-    ) -> Result<(), P::Error> {
-        if let Some(closed) = self.come_last(peers, last)? {
+    ) -> Result<bool, P::Error> {
+        let closed = self.come_last(peers, last)?;
+        let are_last = closed.is_none();
+        if let Some(closed) = closed {
             // Whoever has shown something may still have to come to the gate, or to do `last`.
             let come = self.call.wrapping_add(1);
             closed.wait(&self.ground, peers, |member| !self.has_finished(member, come)).await?;
         }
         self.finished = self.call;
-        Ok(())
+        Ok(are_last)
     }
 
     /// Comes to the gate, and opens it as the last one, after `last`. Else it is closed yet.
