@@ -23,12 +23,14 @@ pub enum Blocks<'a> {
         /// Bytes of an element.
         element: usize,
     },
-    /// In these bytes each, at these places.
+    /// In these numbers of elements each, at these places.
     At {
-        /// Bytes of each block.
-        lens: &'a [usize],
-        /// Where each begins.
+        /// Elements of each block.
+        counts: &'a [usize],
+        /// Where each begins, in elements.
         starts: &'a [usize],
+        /// Bytes of an element.
+        element: usize,
     },
 }
 
@@ -44,8 +46,8 @@ impl Blocks<'_> {
         match self {
             Self::Equal(len) => *len,
             Self::Cut { count, element, into } => (count / into + usize::from(index < count % into)) * element,
-            Self::Lens(lens) | Self::At { lens, .. } => lens[index],
-            Self::Counts { counts, element } => counts[index] * element,
+            Self::Lens(lens) => lens[index],
+            Self::Counts { counts, element } | Self::At { counts, element, .. } => counts[index] * element,
         }
     }
 
@@ -57,13 +59,8 @@ impl Blocks<'_> {
             Self::Lens(lens) => lens[..index].iter().sum(),
             Self::Counts { counts, element } => counts[..index].iter().sum::<usize>() * element,
             // One of no bytes may be said to be anywhere.
-            Self::At { lens, starts } => {
-                if lens[index] == 0 {
-                    0
-                } else {
-                    starts[index]
-                }
-            }
+            Self::At { counts, .. } if counts[index] == 0 => 0,
+            Self::At { starts, element, .. } => starts[index] * element,
         }
     }
 
@@ -84,10 +81,11 @@ impl Blocks<'_> {
             }
             Self::Lens(lens) => together(lens, 1),
             Self::Counts { counts, element } => together(counts, element),
-            Self::At { lens, starts } => {
-                let (lens, starts) = (lens.get(..count)?, starts.get(..count)?);
-                let some = lens.iter().zip(starts).filter(|(len, _)| **len > 0);
-                some.map(|(len, start)| start.checked_add(*len)).try_fold(0, |end, its| Some(end.max(its?)))
+            Self::At { counts, starts, element } => {
+                let (counts, starts) = (counts.get(..count)?, starts.get(..count)?);
+                let some = counts.iter().zip(starts).filter(|(count, _)| **count > 0);
+                let mut ends = some.map(|(count, start)| start.checked_add(*count)?.checked_mul(element));
+                ends.try_fold(0, |end, its| Some(end.max(its?)))
             }
         }
     }
@@ -102,9 +100,9 @@ impl Blocks<'_> {
     pub fn follow_each_other(&self) -> bool {
         match self {
             Self::Equal(_) | Self::Cut { .. } | Self::Lens(_) | Self::Counts { .. } => true,
-            Self::At { lens, starts } => {
-                let follow = |(pair, len): (&[usize], &usize)| pair[0].checked_add(*len) == Some(pair[1]);
-                !lens.contains(&0) && starts.windows(2).zip(*lens).all(follow)
+            Self::At { counts, starts, .. } => {
+                let follow = |(pair, count): (&[usize], &usize)| pair[0].checked_add(*count) == Some(pair[1]);
+                !counts.contains(&0) && starts.windows(2).zip(*counts).all(follow)
             }
         }
     }
@@ -123,7 +121,9 @@ impl Blocks<'_> {
             Self::Lens(lens) => (0, of_each(&lens[..count])?),
             Self::Counts { counts, element } => (0, of_each(&counts[..count])? * element),
             Self::At { .. } if !self.follow_each_other() => return None,
-            Self::At { lens, starts } => (starts.first().copied().unwrap_or_default(), of_each(&lens[..count])?),
+            Self::At { counts, starts, element } => {
+                (starts.first().copied().unwrap_or_default() * element, of_each(&counts[..count])? * element)
+            }
         })
     }
 
@@ -169,14 +169,19 @@ mod tests {
         assert_eq!(Blocks::cut(28, 4, 3).end(2), None);
         assert_eq!(Blocks::Lens(&lens).end(3), Some(8));
         assert_eq!(Blocks::Counts { counts: &lens, element: 8 }.end(4), Some(80));
-        let at = Blocks::At { lens: &lens, starts: &starts };
+        let at = Blocks::At { counts: &lens, starts: &starts, element: 1 };
         assert_eq!((at.end(4), at.start(1)), (Some(12), 0), "no bytes are anywhere");
-        for few in [Blocks::Lens(&lens), Blocks::At { lens: &lens, starts: &starts[..3] }] {
+        for few in [Blocks::Lens(&lens), Blocks::At { counts: &lens, starts: &starts[..3], element: 1 }] {
             assert!(few.lie_within(3, 12));
             assert!(!few.lie_within(5, 20) && !few.lie_within(3, 7));
         }
+        let wide = Blocks::At { counts: &lens, starts: &starts, element: 4 };
+        assert_eq!((wide.end(4), wide.start(2), wide.len(2)), (Some(48), 28, 20));
+        assert_eq!(Blocks::At { counts: &lens, starts: &starts, element: usize::MAX / 4 }.end(4), None);
         let long = [usize::MAX, 8];
-        for long in [Blocks::Lens(&long), Blocks::At { lens: &lens, starts: &long }, Blocks::Equal(usize::MAX)] {
+        for long in
+            [Blocks::Lens(&long), Blocks::At { counts: &lens, starts: &long, element: 1 }, Blocks::Equal(usize::MAX)]
+        {
             assert_eq!(long.end(2), None);
         }
         assert_eq!(Blocks::Counts { counts: &lens, element: usize::MAX }.end(1), None);
@@ -191,9 +196,10 @@ mod tests {
         assert_eq!(Blocks::Lens(&[4, 4, 5]).equal(2), Some((0, 4)));
         assert_eq!(Blocks::Lens(&[]).equal(0), Some((0, 0)));
         assert_eq!(Blocks::Counts { counts: &[2, 2], element: 8 }.equal(2), Some((0, 16)));
-        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[8, 12] }.equal(2), Some((8, 4)));
-        assert_eq!(Blocks::At { lens: &[4, 4], starts: &[12, 8] }.equal(2), None);
-        assert_eq!(Blocks::At { lens: &[4, 3], starts: &[8, 12] }.equal(2), None);
+        assert_eq!(Blocks::At { counts: &[4, 4], starts: &[8, 12], element: 1 }.equal(2), Some((8, 4)));
+        assert_eq!(Blocks::At { counts: &[4, 4], starts: &[8, 12], element: 8 }.equal(2), Some((64, 32)));
+        assert_eq!(Blocks::At { counts: &[4, 4], starts: &[12, 8], element: 1 }.equal(2), None);
+        assert_eq!(Blocks::At { counts: &[4, 3], starts: &[8, 12], element: 1 }.equal(2), None);
     }
 
     #[test]
@@ -202,9 +208,12 @@ mod tests {
         let lens = [3, 0, 5, 2];
         assert_eq!(Blocks::Lens(&lens).run(whole, 1, 3), whole.part(3, 5));
         assert_eq!(Blocks::Lens(&lens).run(whole, 2, 2).len(), 0);
-        let places = Blocks::At { lens: &[3, 5, 2], starts: &[4, 7, 12] };
+        let places = Blocks::At { counts: &[3, 5, 2], starts: &[4, 7, 12], element: 1 };
         assert_eq!(places.run(whole, 0, 3), whole.part(4, 10));
-        assert!(!Blocks::At { lens: &[3, 5, 2], starts: &[0, 7, 12] }.follow_each_other());
-        assert!(!Blocks::At { lens: &lens, starts: &[4, 7, 7, 12] }.follow_each_other(), "one is anywhere");
+        assert!(!Blocks::At { counts: &[3, 5, 2], starts: &[0, 7, 12], element: 1 }.follow_each_other());
+        assert!(
+            !Blocks::At { counts: &lens, starts: &[4, 7, 7, 12], element: 1 }.follow_each_other(),
+            "one is anywhere"
+        );
     }
 }

@@ -1,6 +1,10 @@
 //! How many elements of a slice are each rank's, in the calls that have blocks of a length each, and where those begin.
 
-use super::{Communicator, ErrorClass};
+use crate::coll::Blocks;
+
+use super::elements::Elements;
+use super::prepare::bytes;
+use super::{Communicator, Equivalence, ErrorClass};
 
 /// A number of elements for each rank or neighbour: a slice, an array or a vector of counts, whose blocks lie one after the
 /// other and are all of the data; or [`Placed`].
@@ -69,6 +73,48 @@ pub(super) struct Checked<'a> {
     pub starts: Option<&'a [usize]>,
 }
 
+impl<'a> Checked<'a> {
+    /// Blocks of `data` that are read: what they are of, and where they are in its bytes.
+    pub fn read<T: Equivalence>(self, data: &[T]) -> (Elements, Blocks<'a>) {
+        match self.starts.and_then(|starts| self.places::<T>(Elements::of(data), data.len(), starts)) {
+            Some(placed) => placed,
+            None => (Elements::of_blocks(data, self), self.in_row::<T>()),
+        }
+    }
+
+    /// The same of blocks that are written. Those of which two have an element are copied to their places one after the other.
+    pub fn written<T: Equivalence>(self, data: &mut [T]) -> (Elements, Blocks<'a>) {
+        let (starts, count) = (self.starts.filter(|starts| self.are_apart(starts)), data.len());
+        match starts.and_then(|starts| self.places::<T>(Elements::of_mut(data), count, starts)) {
+            Some(placed) => placed,
+            None => self.copied(data),
+        }
+    }
+
+    /// Blocks that are brought to one piece, one after the other, and back, for a call that would copy all of `data`.
+    pub fn copied<T: Equivalence>(self, data: &mut [T]) -> (Elements, Blocks<'a>) {
+        (Elements::of_blocks_mut(data, self), self.in_row::<T>())
+    }
+
+    /// Blocks at their places among `count` elements, if those are one run of bytes.
+    fn places<T>(self, whole: Elements, count: usize, starts: &'a [usize]) -> Option<(Elements, Blocks<'a>)> {
+        let is_gapless = whole.in_place().is_some_and(|bytes| bytes.len() == count * size_of::<T>());
+        is_gapless.then_some((whole, Blocks::At { counts: self.counts, starts, element: size_of::<T>() }))
+    }
+
+    fn in_row<T: Equivalence>(self) -> Blocks<'a> {
+        Blocks::Counts { counts: self.counts, element: bytes::<T>(1) }
+    }
+
+    /// Whether no two blocks have an element in common.
+    fn are_apart(self, starts: &[usize]) -> bool {
+        let some = starts.iter().zip(self.counts).filter(|(_, count)| **count > 0);
+        let mut all: Vec<_> = some.map(|(start, count)| (*start, start + count)).collect();
+        all.sort_unstable();
+        all.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+    }
+}
+
 impl Communicator {
     /// What was asked once, if there is a count for each of `ranks`, and `elements` for all.
     pub(super) fn check_counts<'a>(
@@ -97,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::adi::{Config, Device, Process};
+    use crate::comm::Located;
     use crate::comm::cartesian::Side;
 
     #[test]
@@ -110,6 +157,30 @@ mod tests {
         assert!(fits(&placed(&[1, 2, 0], &[4, 1, 5]), 3, 5) && !fits(&placed(&[1, 2, 0], &[4, 1, 5]), 3, 4));
         assert!(!fits(&placed(&[1, 1], &[0]), 2, 9) && !fits(&placed(&[1], &[0, 1]), 1, 9));
         assert!(!fits(&placed(&[1], &[usize::MAX]), 1, 9) && !fits(&placed(&[0], &[10]), 1, 9));
+    }
+
+    #[test]
+    fn blocks_of_what_has_no_gaps_are_where_they_are_unless_two_are_written_in_one_place() {
+        let placed = |counts, starts| Checked { counts, starts: Some(starts) };
+        let mut data = [3u32; 8];
+        let at = data.as_mut_ptr().cast::<u8>();
+        let whole =
+            |elements: &Elements| elements.in_place().is_some_and(|bytes| (bytes.cast(), bytes.len()) == (at, 32));
+        let apart = placed(&[2, 0, 3], &[6, 7, 3]);
+        let expected = Blocks::At { counts: &[2, 0, 3], starts: &[6, 7, 3], element: 4 };
+        let (elements, blocks) = apart.read(&data);
+        assert!(whole(&elements) && blocks == expected);
+        let (elements, blocks) = apart.written(&mut data);
+        assert!(whole(&elements) && blocks == expected);
+        let common = placed(&[2, 1, 3], &[4, 7, 2]);
+        let (elements, blocks) = common.read(&data);
+        assert!(whole(&elements) && matches!(blocks, Blocks::At { .. }));
+        let (elements, blocks) = common.written(&mut data);
+        assert!(elements.in_place().is_none() && blocks == Blocks::Counts { counts: &[2, 1, 3], element: 4 });
+        let arrays = placed(&[1, 1], &[1, 0]).read(&[[1u8; 3]; 2]).1;
+        assert_eq!(arrays, Blocks::At { counts: &[1, 1], starts: &[1, 0], element: 3 });
+        let mut gaps = [Located::new(1.0f64, 2); 3];
+        assert!(matches!(placed(&[1, 1], &[2, 0]).written(&mut gaps).1, Blocks::Counts { element: 12, .. }));
     }
 
     /// Says something else each time.

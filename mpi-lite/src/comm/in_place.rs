@@ -7,7 +7,7 @@ use crate::op::Op;
 use super::elements::Elements;
 use super::operand::{Operand, reduction};
 use super::pieces::Piece;
-use super::prepare::{Prepared, Root, Run, blocks, bytes};
+use super::prepare::{Prepared, Root, Run, bytes};
 use super::{Communicator, Counts, Equivalence, ErrorClass};
 
 impl Communicator {
@@ -72,8 +72,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
         let checked = self.check_counts(counts, self.others(), all.len())?;
-        let call = Call::Allgatherv { blocks: blocks::<T>(checked.counts) };
-        run(in_place(call, Elements::of_blocks_mut(all, checked)))
+        let (room, blocks) = checked.written(all);
+        run(in_place(Call::Allgatherv { blocks }, room))
     }
 
     pub(super) fn prepare_alltoall_in_place<T: Equivalence, R>(
@@ -94,8 +94,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
         let checked = self.check_counts(counts, self.others(), data.len())?;
-        let each = blocks::<T>(checked.counts);
-        run(in_place(Call::Alltoallv { to: each, from: each }, Elements::of_blocks_mut(data, checked)))
+        let (room, each) = checked.copied(data);
+        run(in_place(Call::Alltoallv { to: each, from: each }, room))
     }
 
     pub(super) fn prepare_alltoall_pieces_in_place<T: Equivalence, R>(

@@ -5,7 +5,7 @@ use crate::coll::{Blocks, Call};
 
 use super::communicator::Topology;
 use super::elements::Elements;
-use super::prepare::{Prepared, Run, blocks, bytes};
+use super::prepare::{Prepared, Run, bytes};
 use super::{Communicator, Counts, Equivalence, ErrorClass};
 
 impl Communicator {
@@ -59,9 +59,9 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let around = self.around()?;
         let from = self.check_counts(from, around.sources.len(), all.len())?;
-        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from: blocks::<T>(from.counts) };
-        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, from));
-        run(Prepared { call, given, room, operator: None })
+        let (room, from) = from.written(all);
+        let call = Call::NeighborAllgather { neighbors: around.neighbors(), from };
+        run(Prepared { call, given: Some(Elements::of(data)), room, operator: None })
     }
 
     pub(super) fn prepare_neighbor_alltoall_varying<T: Equivalence, R>(
@@ -75,10 +75,9 @@ impl Communicator {
         let around = self.around()?;
         let to = self.check_counts(to, around.destinations().len(), data.len())?;
         let from = self.check_counts(from, around.sources.len(), all.len())?;
-        let (to_each, from_each) = (blocks::<T>(to.counts), blocks::<T>(from.counts));
-        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to: to_each, from: from_each };
-        let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
-        run(Prepared { call, given, room, operator: None })
+        let ((given, to), (room, from)) = (to.read(data), from.written(all));
+        let call = Call::NeighborAlltoall { neighbors: around.neighbors(), to, from };
+        run(Prepared { call, given: Some(given), room, operator: None })
     }
 
     fn find_around(&self) -> Option<Around> {

@@ -194,8 +194,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
         let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
-        let call = Call::Gatherv { root: part.root, blocks: counted.map(|counted| blocks::<T>(counted.counts)) };
-        let room = counted.map_or_else(Elements::none, |counted| Elements::of_blocks_mut(all, counted));
+        let (room, blocks) = counted.map(|counted| counted.written(all)).unzip();
+        let (call, room) = (Call::Gatherv { root: part.root, blocks }, room.unwrap_or_else(Elements::none));
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -228,8 +228,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
         let counted = if part.is_root { Some(self.check_counts(counts, self.others(), all.len())?) } else { None };
-        let call = Call::Scatterv { root: part.root, blocks: counted.map(|counted| blocks::<T>(counted.counts)) };
-        let given = counted.map_or_else(Elements::none, |counted| Elements::of_blocks(all, counted));
+        let (given, blocks) = counted.map(|counted| counted.read(all)).unzip();
+        let (call, given) = (Call::Scatterv { root: part.root, blocks }, given.unwrap_or_else(Elements::none));
         let room = if part.is_other { Elements::of_mut(data) } else { Elements::none() };
         run(Prepared { call, given: Some(given), room, operator: None })
     }
@@ -256,9 +256,8 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let counted = self.check_counts(counts, self.others(), all.len())?;
         self.check(self.remote_group().is_some() || counted.counts[self.rank() as usize] == data.len())?;
-        let call = Call::Allgatherv { blocks: blocks::<T>(counted.counts) };
-        let (given, room) = (Some(Elements::of(data)), Elements::of_blocks_mut(all, counted));
-        run(Prepared { call, given, room, operator: None })
+        let (room, blocks) = counted.written(all);
+        run(Prepared { call: Call::Allgatherv { blocks }, given: Some(Elements::of(data)), room, operator: None })
     }
 
     pub(super) fn prepare_alltoall<T: Equivalence, R>(
@@ -288,9 +287,8 @@ impl Communicator {
         let to = self.check_counts(to, self.others(), data.len())?;
         let from = self.check_counts(from, self.others(), all.len())?;
         self.check_own(to.counts, from.counts)?;
-        let call = Call::Alltoallv { to: blocks::<T>(to.counts), from: blocks::<T>(from.counts) };
-        let (given, room) = (Some(Elements::of_blocks(data, to)), Elements::of_blocks_mut(all, from));
-        run(Prepared { call, given, room, operator: None })
+        let ((given, to), (room, from)) = (to.read(data), from.written(all));
+        run(Prepared { call: Call::Alltoallv { to, from }, given: Some(given), room, operator: None })
     }
 
     fn prepare_reduction<T: Equivalence, R>(
@@ -370,8 +368,4 @@ pub(super) fn bytes<T: Equivalence>(count: usize) -> usize {
         }
     };
     count * known.unwrap_or_else(|| T::datatype().size())
-}
-
-pub(super) fn blocks<T: Equivalence>(counts: &[usize]) -> Blocks<'_> {
-    Blocks::Counts { counts, element: bytes::<T>(1) }
 }

@@ -29,7 +29,7 @@ impl Random {
             0 => Blocks::Equal(self.lens.first().copied().unwrap_or(2)),
             1 => Blocks::Lens(&self.lens),
             2 => Blocks::Counts { counts: &self.lens, element: 2 },
-            _ => Blocks::At { lens: &self.lens, starts: &self.starts },
+            _ => Blocks::At { counts: &self.lens, starts: &self.starts, element: 1 },
         }
     }
 }

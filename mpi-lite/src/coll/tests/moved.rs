@@ -48,7 +48,7 @@ fn the_root_has_gathered_everybodys_block() {
         |ranks, len, root, seed| {
             let lens: Vec<_> = (0..ranks).map(|rank| if seed % 3 == 0 { len * rank * 7 % 13 } else { len }).collect();
             let (starts, total) = scattered(&lens);
-            let places = Blocks::At { lens: &lens, starts: &starts };
+            let places = Blocks::At { counts: &lens, starts: &starts, element: 1 };
             let equal = seed % 3 != 0;
             let inputs = Inputs::new(ranks, total, seed);
             for (binomial, in_place) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -98,7 +98,11 @@ fn each_has_its_block_of_what_was_scattered() {
                 if binomial && seed % 3 == 0 {
                     continue;
                 }
-                let blocks = if binomial { Blocks::Equal(len) } else { Blocks::At { lens: &lens, starts: &starts } };
+                let blocks = if binomial {
+                    Blocks::Equal(len)
+                } else {
+                    Blocks::At { counts: &lens, starts: &starts, element: 1 }
+                };
                 let buffers = |rank: usize| {
                     let input = if rank == root { data.clone() } else { vec![] };
                     (input, vec![GARBAGE; if rank == root && in_place { 0 } else { lens[rank] }])
@@ -142,8 +146,11 @@ fn everybody_has_gathered_everybodys_block() {
                     (0..ranks).map(|rank| if variant % 2 == 0 { len } else { len * rank * 7 % 13 }).collect();
                 let (starts, total) = scattered(&lens);
                 // Halves of a hypercube's blocks go in one piece.
-                let blocks =
-                    if number == 2 { Blocks::Lens(&lens) } else { Blocks::At { lens: &lens, starts: &starts } };
+                let blocks = if number == 2 {
+                    Blocks::Lens(&lens)
+                } else {
+                    Blocks::At { counts: &lens, starts: &starts, element: 1 }
+                };
                 let inputs = Inputs::new(ranks, len * 13, seed);
                 let in_place = variant > 1;
                 let block = |rank: usize| inputs.of(rank)[..lens[rank]].to_vec();
@@ -179,7 +186,7 @@ fn blocks_are_gathered_wherever_each_rank_has_them() {
     for (ranks, len) in [(2, 8), (4, 8), (8, 8), (8, 3_000), (5, 8), (4, 100_000)] {
         let (lens, hosts) = (vec![len; ranks], Hosts::new(0..ranks));
         let (starts, total) = scattered(&lens);
-        let spread = Blocks::At { lens: &lens, starts: &starts };
+        let spread = Blocks::At { counts: &lens, starts: &starts, element: 1 };
         let blocks = |rank: usize| if rank.is_multiple_of(2) { Blocks::Lens(&lens) } else { spread };
         let inputs = Inputs::new(ranks, len, 1);
         let buffers = |rank: usize| (inputs.of(rank).to_vec(), vec![GARBAGE; total]);

@@ -208,7 +208,7 @@ fn blocks_for_all_on_two_levels_are_what_they_are_on_one() {
             let in_a_row: Vec<_> = (0..ranks).map(|rank| Blocks::Lens(&lens).start(rank)).collect();
             let places = |rank: usize| {
                 let starts = if (rank + variant).is_multiple_of(2) { &starts } else { &in_a_row };
-                Blocks::At { lens: &lens, starts }
+                Blocks::At { counts: &lens, starts, element: 1 }
             };
             let buffers = |blocks: Blocks, rank: usize| {
                 let mut output = vec![GARBAGE; total];

@@ -143,7 +143,7 @@ fn blocks_apart_and_in_any_order_get_where_they_belong() {
             // Backwards, with a byte between them.
             let starts: Vec<usize> = (0..size).map(|rank| 3 * (size - rank)).collect();
             let all: Vec<u8> = (0..3 * (size + 1)).map(|at| at as u8).collect();
-            let given = (me == 0).then_some((&all[..], Blocks::At { lens: &lens, starts: &starts }));
+            let given = (me == 0).then_some((&all[..], Blocks::At { counts: &lens, starts: &starts, element: 1 }));
             for few in [true, false] {
                 let mut block = vec![0; lens[me]];
                 match few {

@@ -192,7 +192,7 @@ fn neighbor_allgather(rank: usize, len: usize) -> (Call<'static>, usize, usize) 
 }
 
 /// Of four bytes, the second one further on than there is memory.
-const FAR: Blocks = Blocks::At { lens: &[4, 4, 4], starts: &[0, 10_000, 4] };
+const FAR: Blocks = Blocks::At { counts: &[4, 4, 4], starts: &[0, 10_000, 4], element: 1 };
 
 #[test]
 fn blocks_beyond_a_rank_s_memory_fail_the_call_of_all() {
@@ -207,7 +207,7 @@ fn who_goes_by_messages_has_an_error_if_its_lengths_do_not_fit() {
         let mut ranks = Ranks::new(device, 5, 0, vec![0], Arc::new(Table::default()));
         for (call, given, room) in [
             (Call::Allreduce { reduction: COMPOSE }, 4, 8),
-            (Call::Scatterv { root: 0, blocks: Some(Blocks::At { lens: &[4], starts: &[5] }) }, 8, 4),
+            (Call::Scatterv { root: 0, blocks: Some(Blocks::At { counts: &[4], starts: &[5], element: 1 }) }, 8, 4),
             (Call::Alltoallv { to: Blocks::Lens(&[9]), from: Blocks::Equal(4) }, 4, 4),
         ] {
             let (given, mut room) = (vec![0; given], vec![0; room]);

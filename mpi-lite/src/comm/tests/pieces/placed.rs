@@ -92,6 +92,32 @@ fn blocks_that_are_placed_anywhere_are_exchanged_like_those_one_after_the_other(
     }
 }
 
+/// What MPI forbids of those that are written is decided by the last one; those that are read may overlap.
+#[test]
+fn blocks_that_overlap_are_read_and_written_one_after_the_other() {
+    for unit in [1, 10_000] {
+        both_ways(3, |comm| {
+            let counts = [2 * unit; 3];
+            let overlap = Placed { counts: &counts, displacements: &[0, unit, 3 * unit] };
+            let data = vec![i64::from(comm.rank()); 2 * unit];
+            let mut room = vec![FREE; 6 * unit];
+            comm.allgather_varying(&data, &mut room, &overlap).unwrap();
+            let expected: Vec<i64> = [0, 1, 1, 2, 2, FREE].into_iter().flat_map(|of| vec![of; unit]).collect();
+            assert_eq!(room, expected);
+            room.fill(FREE);
+            comm.alltoall_varying(&[&data[..], &data, &data].concat(), &mut room, &counts, &overlap).unwrap();
+            assert_eq!(room, expected);
+            let mut came = vec![FREE; 6 * unit];
+            comm.alltoall_varying(&expected, &mut came, &overlap, &counts).unwrap();
+            let mine = &expected[overlap.displacements[comm.rank() as usize]..][..2 * unit];
+            assert_eq!(came, [mine, mine, mine].concat());
+            let mut one = vec![FREE; 2 * unit];
+            comm.scatter_varying(&expected, &mut one, &overlap, 1).unwrap();
+            assert_eq!(one, mine);
+        });
+    }
+}
+
 #[test]
 fn neighbors_blocks_are_placed_anywhere_and_stay_beyond_the_border() {
     both_ways(4, |comm| {
