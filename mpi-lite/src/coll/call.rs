@@ -51,7 +51,40 @@ impl Buffers {
     }
 }
 
+/// What a call does with a rank's receive buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// It is read, and ends as it was: an algorithm may bring back to it what it has.
+    Read,
+    /// All of it is written, whatever was in it.
+    Written,
+    /// It is read and written, or some of it stays as it was.
+    Both,
+}
+
 impl Call<'_> {
+    /// What becomes of the `receive` bytes of room that rank `me` of `size` has, all of one group, if they fit and the call ends well.
+    pub fn access(&self, (me, size): (usize, usize), receive: usize, in_place: bool) -> Access {
+        let are_all =
+            |blocks: Blocks| blocks.end(size) == Some(receive) && blocks.follow_each_other() && blocks.start(0) == 0;
+        let is_written = match *self {
+            Self::Broadcast { root } if root == me => return Access::Read,
+            Self::Broadcast { .. } => true,
+            _ if in_place => false,
+            Self::Reduce { root, .. } | Self::Gather { root, .. } => root == me,
+            Self::Gatherv { root, blocks } => root == me && blocks.is_some_and(are_all),
+            Self::Scatter { .. } | Self::Scatterv { .. } => true,
+            Self::Allreduce { .. } | Self::Scan { .. } | Self::Allgather { .. } | Self::Alltoall { .. } => true,
+            Self::Allgatherv { blocks } => are_all(blocks),
+            // What we give ourselves may be less than there is room for, if nobody has looked.
+            Self::Alltoallv { to, from } => are_all(from) && to.end(size).is_some() && to.len(me) == from.len(me),
+            // The first rank gets nothing; beyond a border nothing comes; a block may be less than there is room for.
+            Self::Exscan { .. } | Self::NeighborAllgather { .. } | Self::NeighborAlltoall { .. } => false,
+            Self::ReduceScatter { .. } | Self::Barrier => false,
+        };
+        if is_written { Access::Written } else { Access::Both }
+    }
+
     /// Whether the buffers of rank `me` of `size`, all of one group, are as long as the call says, as far as one rank can know: a
     /// program may give a call two counts, or blocks that lie beyond its memory.
     #[inline]

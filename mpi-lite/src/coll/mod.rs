@@ -48,7 +48,7 @@ pub(crate) mod tests;
 pub mod two_level;
 
 pub use blocks::Blocks;
-pub use call::{Buffers, Call};
+pub use call::{Access, Buffers, Call};
 pub use hosts::Hosts;
 pub use schedule::{Clash, HostCall, Memory, Round, Schedule, Span, Step, Transfer};
 pub use select::{Algorithm, Case, Collective, Rule, Table, TableError};

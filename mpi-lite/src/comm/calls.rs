@@ -167,8 +167,9 @@ impl Communicator {
             let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
             return Ok(self.call_by(ranks, call, send, receive, combine)?);
         }
+        let access = lock(ranks).access(&call, room.len()?, given.is_none());
         // SAFETY: the caller's elements.
-        let (send, receive) = unsafe { Side::both(given, room, operator) }?;
+        let (send, receive) = unsafe { Side::both(given, (room, access), operator) }?;
         let done = {
             // SAFETY: lent for the call, which is over when this returns.
             let (send, receive) = unsafe { (send.as_ref().map(|side| &*side.bytes), &mut *receive.bytes) };
@@ -219,10 +220,11 @@ impl Communicator {
         operator: Operator,
     ) -> Result<Pending, ErrorClass> {
         let (combine, ranks) = (combine(operator)?, self.ranks(&call)?);
-        // SAFETY: the caller's elements.
-        let (send, receive) = unsafe { Side::both(given, room, operator) }?;
-        let buffers = buffers(send.as_ref(), &receive);
         let mut ranks = lock_outside_operators(ranks);
+        let access = ranks.access(&call, room.len()?, given.is_none());
+        // SAFETY: the caller's elements.
+        let (send, receive) = unsafe { Side::both(given, (room, access), operator) }?;
+        let buffers = buffers(send.as_ref(), &receive);
         if let Some((queue, call)) = ranks.queue_for(call, buffers) {
             // SAFETY: as the caller says.
             return Ok(unsafe { self.begin_in(queue, call, combine, send, receive) });

@@ -36,7 +36,7 @@ pub struct PersistentRef<'a>(&'a mut Persistent);
 enum What {
     Message { memory: Memory, count: usize, datatype: Datatype, way: Way },
     Partitioned(Partitioned),
-    Collective(RepeatedCall),
+    Collective(Box<RepeatedCall>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +89,7 @@ impl Communicator {
     }
 
     pub(super) fn persistent_call(&self, call: RepeatedCall) -> Persistent {
-        Persistent { comm: self.clone(), what: What::Collective(call), active: Pending::Null }
+        Persistent { comm: self.clone(), what: What::Collective(Box::new(call)), active: Pending::Null }
     }
 }
 

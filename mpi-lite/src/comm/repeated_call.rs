@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::coll::{Buffers, Call};
+use crate::coll::{Access, Buffers, Call};
 
 use super::calls::Steps;
 use super::collective::{Course, Execution, KeptCombine, Queue};
@@ -54,6 +54,7 @@ impl Communicator {
         let send = given.as_ref().map_or(Ok(0), Elements::len)?;
         let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
         let ranks = self.ranks(&call)?;
+        let access = lock(ranks).access(&call, buffers.receive, buffers.in_place);
         // By shared memory calls are made in one order.
         let queued = if self.info().get(IN_ORDER) == Some("true") && !self.0.local.has_threads() {
             let mut held = self.0.local.hold();
@@ -72,7 +73,7 @@ impl Communicator {
             let tag = ranks.next_repeated_tag();
             RepeatedCourse::Steps(ranks.course(), Arc::new(Mutex::new(Steps { execution, combine })), tag)
         };
-        Ok(self.persistent_call(RepeatedCall { course, given, room }))
+        Ok(self.persistent_call(RepeatedCall { course, given, room, access }))
     }
 }
 
@@ -81,6 +82,7 @@ pub(super) struct RepeatedCall {
     course: RepeatedCourse,
     given: Option<Elements>,
     room: Elements,
+    access: Access,
 }
 
 /// By messages or by shared memory.
@@ -100,7 +102,7 @@ impl RepeatedCall {
     /// All elements are lent until the call is over; it is not under way.
     pub unsafe fn start(&self, comm: &Communicator) -> Result<Pending, ErrorClass> {
         // SAFETY: the caller's elements, which are in their form already.
-        let (send, receive) = unsafe { Side::both(self.given.clone(), self.room.clone(), None) }?;
+        let (send, receive) = unsafe { Side::both(self.given.clone(), (self.room.clone(), self.access), None) }?;
         Ok(match &self.course {
             // SAFETY: as the caller says.
             RepeatedCourse::Steps(course, steps, tag) => unsafe {

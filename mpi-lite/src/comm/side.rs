@@ -3,7 +3,7 @@
 
 use std::ptr::slice_from_raw_parts_mut;
 
-use crate::coll::Buffers;
+use crate::coll::{Access, Buffers};
 
 use super::ErrorClass;
 use super::collective::Lent;
@@ -14,27 +14,28 @@ use super::operand::Operator;
 pub(super) struct Side {
     elements: Elements,
     pub bytes: *mut [u8],
-    copied: bool,
+    /// What the call does with a copy. `None`: they are where the elements are.
+    copied: Option<Access>,
 }
 
 // SAFETY: who began the call has lent its memory until it is over; a copy is this value's own.
 unsafe impl Send for Side {}
 
 impl Side {
-    /// What is given and what is got.
+    /// What is given and what is got, which the call accesses so.
     ///
     /// # Safety
     ///
     /// As for [`Self::of`].
     pub unsafe fn both(
         given: Option<Elements>,
-        room: Elements,
+        (room, access): (Elements, Access),
         operator: Operator,
     ) -> Result<(Option<Self>, Self), ErrorClass> {
         // SAFETY: passed on.
-        let send = given.map(|given| unsafe { Self::of(given, operator) }).transpose()?;
+        let send = given.map(|given| unsafe { Self::of(given, Access::Read, operator) }).transpose()?;
         // SAFETY: passed on.
-        match unsafe { Self::of(room, operator) } {
+        match unsafe { Self::of(room, access, operator) } {
             Ok(receive) => Ok((send, receive)),
             Err(class) => {
                 // SAFETY: no call has been begun.
@@ -68,14 +69,17 @@ impl Side {
     /// # Safety
     ///
     /// All data of the elements can be read.
-    unsafe fn of(elements: Elements, operator: Operator) -> Result<Self, ErrorClass> {
+    unsafe fn of(elements: Elements, access: Access, operator: Operator) -> Result<Self, ErrorClass> {
         let elements = if operator.is_some() { elements.native() } else { elements };
         if let Some(bytes) = elements.in_place() {
-            return Ok(Self { elements, bytes, copied: false });
+            return Ok(Self { elements, bytes, copied: None });
         }
-        // SAFETY: passed on.
-        let bytes = Box::into_raw(unsafe { elements.gather() }?.into_boxed_slice());
-        Ok(Self { elements, bytes, copied: true })
+        let bytes = match access {
+            Access::Written => vec![0; elements.len()?],
+            // SAFETY: passed on.
+            Access::Read | Access::Both => unsafe { elements.gather() }?,
+        };
+        Ok(Self { elements, bytes: Box::into_raw(bytes.into_boxed_slice()), copied: Some(access) })
     }
 
     /// Gives back what was only read.
@@ -84,7 +88,7 @@ impl Side {
     ///
     /// The call is over.
     unsafe fn forget(self) {
-        if self.copied {
+        if self.copied.is_some() {
             // SAFETY: made of a box by `of`, and nobody else has it any more.
             drop(unsafe { Box::from_raw(self.bytes) });
         }
@@ -96,7 +100,9 @@ impl Side {
     ///
     /// The call is over, and all data of the elements can be written.
     unsafe fn deliver(self) -> Result<(), ErrorClass> {
-        if !self.copied {
+        if matches!(self.copied, None | Some(Access::Read)) {
+            // SAFETY: passed on.
+            unsafe { self.forget() };
             return Ok(());
         }
         // SAFETY: made of a box by `of`, and nobody else has it any more; the place is the caller's.
@@ -121,4 +127,29 @@ pub(super) unsafe fn lend(send: Option<&Side>, receive: &Side) -> Lent {
 /// How long they are.
 pub(super) fn buffers(send: Option<&Side>, receive: &Side) -> Buffers {
     Buffers { send: send.map_or(0, |side| side.bytes.len()), receive: receive.bytes.len(), in_place: send.is_none() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datatype::{Datatype, Predefined};
+
+    #[test]
+    fn a_copy_is_made_and_brought_back_only_where_the_call_needs_it() {
+        let every_second = Datatype::vector(2, 1, 2, &Predefined::Uint8.into()).unwrap();
+        for (access, given, left) in
+            [(Access::Read, [1, 3], [1, 2, 3]), (Access::Written, [0, 0], [7, 2, 8]), (Access::Both, [1, 3], [7, 2, 8])]
+        {
+            let mut memory = [1u8, 2, 3];
+            let room = Elements::at(memory.as_mut_ptr(), 1, &every_second);
+            // SAFETY: all of it is there until the end, and there is no call that has it.
+            unsafe {
+                let (_, side) = Side::both(None, (room, access), None).unwrap();
+                assert_eq!(*side.bytes, given, "{access:?}");
+                (*side.bytes).copy_from_slice(&[7, 8]);
+                Side::end(None, side, Ok(())).unwrap();
+            }
+            assert_eq!(memory, left, "{access:?}");
+        }
+    }
 }

@@ -6,7 +6,10 @@ use sidelane_nic::rng::Rng;
 
 use crate::coll::neighbor::Neighbors;
 use crate::coll::two_level::WithinHosts;
-use crate::coll::{Blocks, Buffers, Call, Collective, Hosts, Reduction, Rule, Schedule, Table};
+use crate::coll::{
+    Access, Blocks, Buffers, Call, Collective, HostCall, Hosts, Memory, Reduction, Rule, Schedule, Span, Step, Table,
+    Transfer,
+};
 
 /// Blocks of few bytes, now and then too few of them, or endless ones.
 struct Random {
@@ -56,10 +59,41 @@ fn may_clash(call: &Call) -> bool {
     )
 }
 
+/// Which bytes of the receive buffer a schedule writes, of a rank with this number among so many on its host.
+fn written(schedule: &Schedule, on_host: (usize, usize)) -> Vec<bool> {
+    let mut written = vec![false; schedule.buffer_lens().1];
+    let mut write = |span: Span| {
+        if span.memory() == Memory::Receive {
+            written[span.start()..span.end()].fill(true);
+        }
+    };
+    for round in schedule.rounds() {
+        for transfer in round.transfers {
+            if let Transfer::Receive(_, span) = transfer {
+                write(*span);
+            }
+        }
+        for step in round.steps {
+            match *step {
+                Step::Combine { into, from } | Step::Copy { into, from } => {
+                    write(into.part(0, from.len().min(into.len())))
+                }
+                Step::OnHost(number) => {
+                    let HostCall { call, send, receive } = schedule.call(number);
+                    if call.access(on_host, receive.len(), send.is_none()) != Access::Read {
+                        write(receive);
+                    }
+                }
+            }
+        }
+    }
+    written
+}
+
 #[test]
 fn what_fits_can_be_built() {
     const KINDS: usize = 17;
-    let (mut rng, mut fitted) = (Rng::new(1), [0; KINDS]);
+    let (mut rng, mut fitted, mut accesses) = (Rng::new(1), [0; KINDS], [[0; 3]; KINDS]);
     for turn in 0..200_000 {
         let size = 1 + rng.below(5) as usize;
         let [me, root] = [0; 2].map(|_| rng.below(size as u64) as usize);
@@ -101,15 +135,22 @@ fn what_fits_can_be_built() {
             let hosts = Hosts::new((0..size).map(|_| rng.below(3)).collect::<Vec<_>>());
             let within = if rng.chance(0.5) { WithinHosts::Messages } else { WithinHosts::Calls };
             let (table, mut schedule) = (table(&mut rng), Schedule::new());
+            let on_host = (hosts.place(me), hosts.on(hosts.of(me)).len());
             let build = AssertUnwindSafe(|| call.build(&mut schedule, me, (&hosts, within), buffers, &table));
             let built = catch_unwind(build);
             let told = || format!("turn {turn}, rank {me} of {size}, {within:?}: {call:?}, {buffers:?}, {table:?}");
             assert!(built.is_ok(), "{}", told());
             let clash = schedule.check().err().filter(|_| !may_clash(&call));
             assert!(clash.is_none(), "{clash:?}, {}", told());
+            let (written, access) = (written(&schedule, on_host), call.access((me, size), receive, in_place));
+            accesses[kind][access as usize] += 1;
+            assert!(access != Access::Written || written.iter().all(|byte| *byte), "{}", told());
         }
     }
     assert!(fitted.iter().all(|number| *number > 100), "{fitted:?}");
+    // All but a barrier, reductions to less than there is room for, an exscan and neighbours have room that is only written.
+    let is_written = |kind: usize| accesses[kind][Access::Written as usize] > 0;
+    assert!((0..KINDS).all(|kind| is_written(kind) != [0, 4, 6, 15, 16].contains(&kind)), "{accesses:?}");
     // A barrier and a broadcast fit always.
     assert!(fitted[2..].iter().all(|number| *number < 200_000 / KINDS), "{fitted:?}");
 }

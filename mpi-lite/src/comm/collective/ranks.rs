@@ -13,7 +13,7 @@ use super::few::make_few;
 use super::on_host::{Members, Waiting, give_up, make, takes};
 use super::queue::Queue;
 use crate::adi::{Device, Error, Request, Turns};
-use crate::coll::{Buffers, Call, Hosts, Table, WithinHosts};
+use crate::coll::{Access, Buffers, Call, Hosts, Table, WithinHosts};
 use crate::giving_way::Turnless;
 use crate::host::{Host, at_once};
 use crate::op::Function;
@@ -144,6 +144,14 @@ impl Ranks {
     pub fn without_shared_memory(mut self) -> Self {
         (self.host, self.queue, self.ours) = (Shared::None, None, None);
         self
+    }
+
+    /// What a call does with its `receive` bytes of room here. Between two groups only a root's of a broadcast is known.
+    pub fn access(&self, call: &Call, receive: usize, in_place: bool) -> Access {
+        match call.access((self.rank, self.size()), receive, in_place) {
+            Access::Written if self.groups.is_some() => Access::Both,
+            access => access,
+        }
     }
 
     /// A call that returns when it is over for this rank. Without `send`, what this rank gives is in `receive`: in place, or

@@ -13,6 +13,37 @@ fn numbers(rank: u32, len: usize) -> Vec<i64> {
     (0..len as i64).map(|index| index * 3 + i64::from(rank) * 1_000).collect()
 }
 
+/// Its packed copy is not unpacked over it: into memory here that nobody can write.
+#[test]
+fn what_the_root_of_a_broadcast_has_with_gaps_is_only_read() {
+    static GIVEN: [u32; 4] = [1, 2, 3, 4];
+    let call = Call::Broadcast { root: 1 };
+    both_ways(3, |comm| {
+        let every_second = Datatype::vector(2, 1, 2, &u32::datatype()).unwrap();
+        for form in 0..3 {
+            let mut room = [0; 4];
+            let at = if comm.rank() == 1 { GIVEN.as_ptr().cast_mut() } else { room.as_mut_ptr() };
+            let (given, data) = (Some(Elements::none()), Elements::at(at.cast(), 1, &every_second));
+            // SAFETY: the room stays until the call is over, and the root's is only read.
+            unsafe {
+                match form {
+                    0 => comm.call_raw(call, given, data, None).unwrap(),
+                    1 => {
+                        let mut begun = comm.start_call_raw(call, given, data, None).unwrap();
+                        comm.local().wait(&mut begun).ok().unwrap();
+                    }
+                    _ => {
+                        let mut call = comm.call_init_raw(call, given, data, None).unwrap();
+                        call.start().unwrap();
+                        call.wait().unwrap();
+                    }
+                }
+            }
+            assert_eq!(room, if comm.rank() == 1 { [0; 4] } else { [1, 0, 3, 0] });
+        }
+    });
+}
+
 #[test]
 fn every_collective_gives_what_its_definition_says() {
     job(SIZE, |comm| {
