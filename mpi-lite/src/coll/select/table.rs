@@ -73,7 +73,9 @@ impl Table {
 
 impl Default for Table {
     /// The switch points of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
-    /// 2005, which are MPICH's until today; a pipeline for what is longer than any of their measurements. Two levels where hosts have
+    /// 2005, which are MPICH's until today; a pipeline for what is longer than any of their measurements. The project's own are those of
+    /// gathers, scatters and allgathers, by one rank's block ([`Case::bytes`]): for an allgather the paper has 80 and 512 KiB of all
+    /// blocks together. Two levels where hosts have
     /// several ranks: always where all get or give the same array, and of blocks for each rank up to where copies at the leaders cost
     /// more than messages (bench/NOTES.md, Collectives).
     fn default() -> Self {
