@@ -167,7 +167,7 @@ impl Communicator {
             let (send, receive) = unsafe { (send.map(|send| &*send), &mut *receive) };
             return Ok(self.call_by(ranks, call, send, receive, combine)?);
         }
-        let access = lock(ranks).access(&call, room.len()?, given.is_none());
+        let access = lock_outside_operators(ranks).access(&call, room.len()?, given.is_none());
         // SAFETY: the caller's elements.
         let (send, receive) = unsafe { Side::both(given, (room, access), operator) }?;
         let done = {

@@ -54,7 +54,7 @@ impl Communicator {
         let send = given.as_ref().map_or(Ok(0), Elements::len)?;
         let buffers = Buffers { send, receive: room.len()?, in_place: given.is_none() };
         let ranks = self.ranks(&call)?;
-        let access = lock(ranks).access(&call, buffers.receive, buffers.in_place);
+        let access = lock_outside_operators(ranks).access(&call, buffers.receive, buffers.in_place);
         // By shared memory calls are made in one order.
         let queued = if self.info().get(IN_ORDER) == Some("true") && !self.0.local.has_threads() {
             let mut held = self.0.local.hold();
