@@ -83,26 +83,25 @@ pub fn is_any_readable(sockets: &[BorrowedFd]) -> bool {
     ready > 0 && set[..sockets.len()].iter().any(|entry| entry.revents & libc::POLLIN != 0)
 }
 
-/// Sleeps until one of `sockets` has something to receive (or, with `writable`, room to send), or `event` is raised, at most
-/// `limit`. A signal ends it early. True if `event` was raised; it is lowered.
-pub fn poll(
-    sockets: &[BorrowedFd],
-    writable: bool,
-    event: Option<&Event>,
-    limit: Option<Duration>,
-) -> io::Result<bool> {
-    poll_telling(sockets, writable, event, limit, |_| ())
+/// Sleeps until one of `sockets` has something to receive, or `event` is raised, at most `limit`. A signal ends it early. True if
+/// `event` was raised; it is lowered.
+pub fn poll(sockets: &[BorrowedFd], event: Option<&Event>, limit: Option<Duration>) -> io::Result<bool> {
+    poll_telling(sockets, &[], event, limit, |_| ())
 }
 
-/// As [`poll`]; tells each socket's pending error, by its number.
+/// As [`poll`]; room to send ends the sleep too, on those of `sockets` that are `full`, in the same order. Tells each socket's pending
+/// error, by its number.
 pub fn poll_telling(
     sockets: &[BorrowedFd],
-    writable: bool,
+    full: &[bool],
     event: Option<&Event>,
     limit: Option<Duration>,
     mut tell: impl FnMut(c_int),
 ) -> io::Result<bool> {
-    let mut set = poll_set(sockets, libc::POLLIN | if writable { libc::POLLOUT } else { 0 });
+    let mut set = poll_set(sockets, libc::POLLIN);
+    for (entry, _) in set.iter_mut().zip(full).filter(|(_, full)| **full) {
+        entry.events |= libc::POLLOUT;
+    }
     let count = sockets.len() + usize::from(event.is_some());
     if let Some(event) = event {
         // It is always writable.

@@ -8,6 +8,7 @@ mod polls;
 use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::FromRawFd;
+use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use sidelane_nic::conformance::{self, Setup};
@@ -144,8 +145,59 @@ fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
     namespace::run_inside("inside::a_narrow_path_keeps_no_other_peers_frames_from_leaving_together");
 }
 
+#[test]
+fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
+    namespace::run_inside("inside::a_socket_that_drains_slowly_is_slept_over_and_loses_nothing");
+}
+
 mod inside {
     use super::*;
+
+    #[test]
+    #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+    fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
+        namespace::veth("vA", "vB");
+        for words in [
+            "link set vA mtu 65535",
+            "link set vB mtu 65535",
+            "addr add 10.0.0.1/24 dev vA",
+            // Nobody answers, by ICMP neither: the kernel's own few buffers for that are of all namespaces.
+            "neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev vA",
+        ] {
+            namespace::ip(words);
+        }
+        let shape = "qdisc add dev vA root tbf rate 200mbit burst 80kb limit 100mb";
+        if !Command::new("tc").args(shape.split(' ')).status().is_ok_and(|status| status.success()) {
+            return println!("skipped: wants tc, and a kernel with tbf");
+        }
+        let mut a = Udp::open(&Config::new("10.0.0.1:7001".parse().unwrap())).unwrap();
+        let to_b = link_at(&mut a, "10.0.0.9:7001".parse().unwrap());
+        // The socket is full, and then all slots are taken.
+        let (frame, mut committed) = (vec![7; 60_000], 0u64);
+        let is_full = |a: &mut Udp| a.tx_slot(to_b, 1).is_none();
+        patience::until("the socket takes no more", || {
+            while !is_full(&mut a) {
+                assert!(commit(&mut a, to_b, &frame));
+                committed += 1;
+            }
+            a.flush();
+            is_full(&mut a)
+        });
+        let waits = a.counters().waits;
+        let have_gone = |a: &Udp| a.counters().tx_frames == committed;
+        patience::until("all have gone", || {
+            a.flush();
+            if !have_gone(&a) {
+                let far = a.now() + Duration::from_millis(5_000);
+                a.wait(Some(far)).unwrap();
+                assert!(a.now() < far || have_gone(&a), "room to send ends a sleep");
+            }
+            have_gone(&a)
+        });
+        // A loop of sleeps that do not sleep has thousands.
+        assert!(a.counters().waits - waits <= 20, "{} waits", a.counters().waits - waits);
+        assert_eq!(a.counters().tx_failed, 0);
+    }
 
     #[test]
     #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]

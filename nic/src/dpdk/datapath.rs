@@ -176,7 +176,7 @@ impl Dpdk {
     fn nap(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
         let mut nap = NAP_MIN;
         while let Some(span) = self.time_to_sleep(deadline) {
-            if socket::poll(&[], false, self.alarm.event(), Some(span.min(nap)))? {
+            if socket::poll(&[], self.alarm.event(), Some(span.min(nap)))? {
                 break;
             }
             nap = nap.saturating_mul(2).min(NAP_MAX);

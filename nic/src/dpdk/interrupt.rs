@@ -43,7 +43,7 @@ impl Interrupt {
     /// Sleeps, armed, until a frame comes or `wake` is raised, `limit` at most. A signal ends it early, and so does a frame from
     /// before.
     pub fn sleep(&self, wake: Option<&Event>, limit: Duration) -> io::Result<Woken> {
-        let raised = socket::poll(&[self.epoll.as_fd()], false, wake, Some(limit))?;
+        let raised = socket::poll(&[self.epoll.as_fd()], wake, Some(limit))?;
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // Takes the edge, so that the next sleep is one.
         // SAFETY: room for the one event that is asked for.

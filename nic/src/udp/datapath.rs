@@ -78,7 +78,8 @@ impl Udp {
         }
         self.counters.waits += 1;
         // A datagram that is there already ends the sleep at once.
-        self.counters.tx_failed += self.sockets.poll(self.tx.is_backed_up(), self.alarm.event(), limit)?;
+        let is_full = |socket| self.tx.waits_for(socket, &self.links);
+        self.counters.tx_failed += self.sockets.poll(is_full, self.alarm.event(), limit)?;
         Ok(())
     }
 }

@@ -202,12 +202,20 @@ impl Sockets {
         (&self.main, false)
     }
 
-    /// Sleeps until a socket has a datagram (or, with `writable`, room to send), or `event` is raised, at most `limit`. Returns how
+    /// Sleeps until a socket has a datagram, one that `is_full` has room to send, or `event` is raised, at most `limit`. Returns how
     /// many refusals ([`Received::Refusal`]) it was told of.
-    pub fn poll(&self, writable: bool, event: Option<&Event>, limit: Option<Duration>) -> io::Result<u64> {
+    pub fn poll(
+        &self,
+        is_full: impl Fn(SocketId) -> bool,
+        event: Option<&Event>,
+        limit: Option<Duration>,
+    ) -> io::Result<u64> {
         let (fds, count) = self.fds();
+        // Only of those: one with nothing to send always has room.
+        let mut full = [false; CONNECTED_MAX + 1];
+        full.iter_mut().zip(self.ids()).for_each(|(full, id)| *full = is_full(id));
         let mut refusals = 0;
-        socket::poll_telling(&fds[..count], writable, event, limit, |error| {
+        socket::poll_telling(&fds[..count], &full[..count], event, limit, |error| {
             refusals += u64::from(error == libc::ECONNREFUSED);
         })?;
         Ok(refusals)
@@ -221,23 +229,24 @@ impl Sockets {
 
     /// Datagrams that found their socket's buffer full.
     pub fn drops(&self) -> u64 {
-        let open: u64 = self.connected_fds().map(sys::drops).sum();
-        self.drops_before + sys::drops(self.main.as_fd()) + open
+        let (fds, count) = self.fds();
+        self.drops_before + fds[..count].iter().copied().map(sys::drops).sum::<u64>()
     }
 
-    /// All of them, and how many they are.
+    /// All of them, in the order of [`Self::ids`], and how many they are.
     fn fds(&self) -> ([BorrowedFd<'_>; CONNECTED_MAX + 1], usize) {
         let mut fds = [self.main.as_fd(); CONNECTED_MAX + 1];
-        let mut count = 1;
-        for fd in self.connected_fds() {
-            fds[count] = fd;
+        let mut count = 0;
+        for id in self.ids() {
+            fds[count] = self.get(id).0.as_fd();
             count += 1;
         }
         (fds, count)
     }
 
-    fn connected_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.connected.iter().flatten().map(|connected| connected.socket.as_fd())
+    fn ids(&self) -> impl Iterator<Item = SocketId> {
+        let connected = (0..).zip(&self.connected).filter(|(_, connected)| connected.is_some());
+        std::iter::once(SocketId::Main).chain(connected.map(|(place, _)| SocketId::Connected(place)))
     }
 }
 

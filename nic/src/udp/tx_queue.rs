@@ -13,10 +13,11 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Way;
-use super::sockets::Sockets;
+use super::sockets::{SocketId, Sockets};
 use crate::link_table::LinkTable;
+use crate::time::{Duration, Instant};
 use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, Link, TxSlot};
+use crate::{Counters, Link, TxSlot, clock};
 
 /// The transmit side of one endpoint.
 pub struct TxQueue {
@@ -32,9 +33,10 @@ pub struct TxQueue {
 struct Queued {
     link: Link,
     frame: Filled,
-    /// Flushes at which there was no room for it.
-    tries: u16,
     fate: Fate,
+    /// When there was first no room for it, or its socket last took another; and flushes since.
+    since: Option<Instant>,
+    tries: u16,
 }
 
 /// What became of a frame that was handed to the kernel.
@@ -106,9 +108,9 @@ impl TxQueue {
         Some(Lent { lease, link, queue: &mut self.queue })
     }
 
-    /// True when the kernel did not take everything at the last flush.
-    pub fn is_backed_up(&self) -> bool {
-        !self.queue.is_empty()
+    /// True when the last flush has left frames of this socket, which had no room for them.
+    pub fn waits_for(&self, socket: SocketId, links: &LinkTable<Way>) -> bool {
+        self.queue.iter().any(|queued| links.get(queued.link).is_some_and(|way| way.socket == socket))
     }
 
     /// Gives up what is queued for a link that is forgotten: the next one has its number.
@@ -277,16 +279,18 @@ impl TxQueue {
         }
     }
 
-    /// One system call per run, from the `from`th on, as long as the kernel takes them.
+    /// One system call per run, from the `from`th on, as long as the run's socket takes them.
     fn send_each(&mut self, from: usize, links: &LinkTable<Way>, counters: &mut Counters) {
         let messages = &self.messages;
         // Those that io_uring did not take count as sent up to here.
         for run in &messages.runs[from..] {
             set_fate(&mut self.queue[run.start..run.end], Fate::Later);
         }
+        let mut full = Vec::new();
         for at in from..self.messages.runs.len() {
-            if self.send_run(at, links, counters) == Fate::Later {
-                break;
+            let fd = self.messages.runs[at].fd;
+            if !full.contains(&fd) && self.send_run(at, links, counters) == Fate::Later {
+                full.push(fd);
             }
         }
     }
@@ -314,11 +318,13 @@ impl TxQueue {
 
     /// Takes what has met its fate out of the queue.
     fn settle(&mut self, counters: &mut Counters) {
-        self.queue.retain_mut(|queued| {
-            queued.tries += 1;
+        if self.messages.runs.iter().any(|run| self.queue[run.start].fate == Fate::Later) {
+            self.give_up_hopeless();
+        }
+        self.queue.retain(|queued| {
             match queued.fate {
-                Fate::Later if queued.tries < TRIES_MAX => return true,
-                Fate::Later | Fate::Refused => counters.tx_failed += 1,
+                Fate::Later => return true,
+                Fate::Refused => counters.tx_failed += 1,
                 Fate::Sent => {
                     counters.tx_frames += 1;
                     counters.tx_bytes += queued.frame.payload_len() as u64;
@@ -327,6 +333,27 @@ impl TxQueue {
             self.buffers.free(queued.frame);
             false
         });
+    }
+
+    /// Refuses what has waited too long for room on a socket that takes nothing.
+    #[cold]
+    fn give_up_hopeless(&mut self) {
+        let (now, runs) = (clock::monotonic(), &self.messages.runs);
+        let mut moves: Vec<_> =
+            runs.iter().filter(|run| self.queue[run.start].fate == Fate::Sent).map(|run| run.fd).collect();
+        moves.dedup();
+        for run in runs {
+            for queued in self.queue[run.start..run.end].iter_mut().filter(|queued| queued.fate == Fate::Later) {
+                if queued.since.is_none() || moves.contains(&run.fd) {
+                    (queued.since, queued.tries) = (Some(now), 0);
+                }
+                queued.tries = queued.tries.saturating_add(1);
+                let is_over = queued.since.is_some_and(|since| now.since(since) >= PATIENCE);
+                if is_over && queued.tries >= TRIES_MIN {
+                    queued.fate = Fate::Refused;
+                }
+            }
+        }
     }
 }
 
@@ -351,7 +378,7 @@ impl TxSlot for Lent<'_> {
     #[inline]
     fn commit(self) {
         let frame = self.lease.take();
-        self.queue.push(Queued { link: self.link, frame, tries: 0, fate: Fate::Later });
+        self.queue.push(Queued { link: self.link, frame, fate: Fate::Later, since: None, tries: 0 });
     }
 }
 
@@ -407,8 +434,11 @@ pub const SEGMENTS_MAX: usize = 64;
 /// IP's 16 bits of length less its header and UDP's.
 pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
 
-/// A frame that finds no room at this many flushes is given up as failed.
-const TRIES_MAX: u16 = 10_000;
+/// A frame whose socket takes nothing for so long is given up as failed: others need its buffer. Twice what a datagram of 64 KiB takes
+/// on the slowest Ethernet (10 Mbit/s), which makes room only when all of it has gone.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Nor has time passed that this process was away, or slept.
+const TRIES_MIN: u16 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -441,5 +471,49 @@ mod tests {
         let came = std::iter::from_fn(|| theirs.recv(&mut [0; 1]).ok()).count();
         assert!(came > 0 && came < usize::from(FRAMES));
         assert_eq!((counters.tx_frames as usize, tx.queue.len()), (came, usize::from(FRAMES) - came));
+    }
+
+    /// A frame of one byte for each of these sockets, those that wait among them, to be sent one by one.
+    fn queue_on(sockets: &[&UnixDatagram], tx: &mut TxQueue, piece: &mut libc::iovec) {
+        tx.messages.runs.clear();
+        tx.messages.headers.clear();
+        for (start, socket) in sockets.iter().enumerate() {
+            if start == tx.queue.len() {
+                tx.lend(Link(0), &[], 1).unwrap().commit();
+            }
+            // SAFETY: all zeroes is a valid msghdr.
+            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+            (header.msg_iov, header.msg_iovlen) = (&raw mut *piece, 1);
+            tx.messages.headers.push(header);
+            tx.messages.runs.push(Run { start, end: start + 1, fd: socket.as_raw_fd() });
+        }
+    }
+
+    #[test]
+    fn a_full_socket_keeps_its_own_frames_only_and_they_are_given_up_once_nothing_moves() {
+        let ((full, far), (free, _near)) = (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());
+        full.set_nonblocking(true).unwrap();
+        while full.send(&[0]).is_ok() {}
+        let mut tx = TxQueue::new(8, 1);
+        let byte = [0u8];
+        let mut piece = libc::iovec { iov_base: byte.as_ptr().cast_mut().cast(), iov_len: 1 };
+        let mut counters = Counters::default();
+        let mut flush = |sockets: &[&UnixDatagram], tx: &mut TxQueue| {
+            queue_on(sockets, tx, &mut piece);
+            tx.send_each(0, &LinkTable::new(), &mut counters);
+            tx.settle(&mut counters);
+            (counters.tx_frames, counters.tx_failed, tx.queue.len())
+        };
+        assert_eq!(flush(&[&full, &free, &full, &free], &mut tx), (2, 0, 2), "the other socket's went");
+        let long_ago = Some(Instant::from_nanos(clock::monotonic().as_nanos() / 2));
+        let mut again = |tries, sockets: &[&UnixDatagram], tx: &mut TxQueue| {
+            tx.queue.iter_mut().for_each(|queued| (queued.since, queued.tries) = (long_ago, tries));
+            flush(sockets, tx)
+        };
+        assert_eq!(again(TRIES_MIN - 2, &[&full, &full], &mut tx), (2, 0, 2), "they were seldom tried");
+        far.recv(&mut [0]).unwrap();
+        assert_eq!(again(TRIES_MIN, &[&full, &full], &mut tx), (3, 0, 1), "another went");
+        assert!(tx.queue[0].since > long_ago);
+        assert_eq!(again(TRIES_MIN, &[&full], &mut tx), (3, 1, 0));
     }
 }

@@ -168,8 +168,8 @@ impl Uring {
         let limit = [limit, self.tx.again_after()].into_iter().flatten().min();
         let (small, event) = (self.small.socket(), self.alarm.event());
         match self.dressed.as_ref() {
-            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], false, event, limit)?,
-            None => socket::poll(&[small], false, event, limit)?,
+            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], event, limit)?,
+            None => socket::poll(&[small], event, limit)?,
         };
         self.look_for_interface();
         Ok(())

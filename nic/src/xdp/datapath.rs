@@ -191,7 +191,7 @@ impl Xdp {
         // again before long.
         let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
         let limit = if stuck { Some(limit.map_or(STUCK_TURN, |limit| limit.min(STUCK_TURN))) } else { limit };
-        socket::poll(&[self.socket.as_fd()], false, self.alarm.event(), limit)?;
+        socket::poll(&[self.socket.as_fd()], self.alarm.event(), limit)?;
         self.look_for_interface();
         Ok(())
     }
