@@ -8,7 +8,7 @@ use super::tx_slot::{Lent, LentBefore};
 use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::{Link, LinkAddr, socket};
 
 impl Uring {
@@ -165,7 +165,7 @@ impl Uring {
             return Ok(());
         }
         self.counters.waits += 1;
-        let limit = [limit, self.tx.again_after()].into_iter().flatten().min();
+        let limit = [limit, self.tx.again_after(), Some(INTERFACE_TURN)].into_iter().flatten().min();
         let (small, event) = (self.small.socket(), self.alarm.event());
         match self.dressed.as_ref() {
             Some((dressed, _)) => socket::poll(&[small, dressed.socket()], event, limit)?,
@@ -261,3 +261,7 @@ enum Parsed<'a> {
 
 /// Looks at the rings, of a few nanoseconds each, before a burst is empty (`bench/NOTES.md` 48).
 const LOOKS: usize = 8;
+
+/// How soon the end of the interface is seen by a sleeper. One that goes is down first: that wakes sleepers, and its end, some
+/// milliseconds later, none that sleep again (`packet_notifier`, Linux 6.18).
+const INTERFACE_TURN: Duration = Duration::from_millis(100);

@@ -190,8 +190,9 @@ impl Xdp {
         // Chunks that another endpoint kept us from giving back, or frames that the interface did not take, are tried
         // again before long.
         let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
-        let limit = if stuck { Some(limit.map_or(STUCK_TURN, |limit| limit.min(STUCK_TURN))) } else { limit };
-        socket::poll(&[self.socket.as_fd()], self.alarm.event(), limit)?;
+        let turn = if stuck { STUCK_TURN } else { INTERFACE_TURN };
+        let limit = limit.map_or(turn, |limit| limit.min(turn));
+        socket::poll(&[self.socket.as_fd()], self.alarm.event(), Some(limit))?;
         self.look_for_interface();
         Ok(())
     }
@@ -341,5 +342,7 @@ const HEADER_AT: usize = PAYLOAD_AT - ether::HEADER_LEN;
 const IDLE_TURNS: u32 = 256;
 /// How soon what is stuck is tried again.
 const STUCK_TURN: Duration = Duration::from_millis(1);
+/// How soon the end of the interface is seen by a sleeper: `xsk_poll` tells nobody of it (Linux 6.18).
+const INTERFACE_TURN: Duration = Duration::from_millis(100);
 /// Other endpoints hold the lock for a microsecond at most.
 const DISCARD_TRIES: u32 = 1_000;

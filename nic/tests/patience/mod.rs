@@ -3,8 +3,10 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Gives up its core until something is `done`; fails, with what that was, when it takes too long.
@@ -14,6 +16,17 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < give_up, "not within {PATIENCE:?}: {what}");
         std::thread::yield_now();
     }
+}
+
+/// Has something `done` on another thread once this one sleeps, as it is about to. Tells when that was over.
+pub fn once_asleep(done: impl FnOnce() + Send + 'static) -> JoinHandle<Instant> {
+    let sleeper = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap()).join("stat");
+    std::thread::spawn(move || {
+        // Its state stands behind its name (proc(5)).
+        until("the thread sleeps", || std::fs::read_to_string(&sleeper).unwrap().contains(") S "));
+        done();
+        Instant::now()
+    })
 }
 
 /// How a process ended. One that takes longer than `at_most` is killed, and fails the test.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::process::Command;
+use std::time::Instant;
 
 use sidelane_nic::interface::{Interface, addresses};
 use sidelane_nic::time::Duration;
@@ -9,7 +10,7 @@ use sidelane_nic::uring::{Config, OpenError, Uring};
 use sidelane_nic::{Caps, Nic};
 
 use crate::namespace::{bridged, ip, veth};
-use crate::patience::{PATIENCE, ended, until};
+use crate::patience::{PATIENCE, ended, once_asleep, until};
 use crate::stage::{commit, open, receive_one, send, turn_offloads_off, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
@@ -76,6 +77,18 @@ pub fn removed_interface_is_gone() {
     assert!(b.is_gone(to_a), "noticed by sending");
     assert_eq!(b.counters().tx_failed, 1);
     assert!(commit(&mut b, to_a, b"again"), "no slot is stuck");
+}
+
+pub fn an_interface_that_goes_while_somebody_sleeps_is_missed() {
+    let (mut a, _b, to_b) = veth_pair();
+    let removal = once_asleep(|| ip("link del vA"));
+    let far = a.now() + Duration::from_millis(10_000);
+    while !a.is_gone(to_b) && a.now() < far {
+        a.wait(Some(far)).unwrap();
+    }
+    let noticed = Instant::now();
+    let late = noticed.saturating_duration_since(removal.join().unwrap());
+    assert!(a.is_gone(to_b) && late.as_millis() < 2_000, "{late:?}");
 }
 
 pub fn interface_that_was_down_carries_frames_again() {

@@ -1,12 +1,14 @@
 //! One endpoint and its interface: errors, queues, rings, what comes and goes.
 
+use std::time::Instant;
+
 use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{self, Uring};
 use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
 
 use crate::namespace::{ip, veth};
-use crate::patience::until;
+use crate::patience::{once_asleep, until};
 use crate::stage::{commit, exchange, open, receive_one, send, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
@@ -101,6 +103,18 @@ pub fn removed_interface_is_gone() {
         assert_eq!(b.counters().tx_failed, round, "and no slot is stuck");
         assert_eq!((b.counters().tx_frames, b.counters().tx_bytes), (0, 0), "what was not sent is not counted as sent");
     }
+}
+
+pub fn an_interface_that_goes_while_somebody_sleeps_is_missed() {
+    let (mut a, _b, to_b) = veth_pair();
+    let removal = once_asleep(|| ip("link del vA"));
+    let far = a.now() + Duration::from_millis(10_000);
+    while !a.is_gone(to_b) && a.now() < far {
+        a.wait(Some(far)).unwrap();
+    }
+    let noticed = Instant::now();
+    let late = noticed.saturating_duration_since(removal.join().unwrap());
+    assert!(a.is_gone(to_b) && late.as_millis() < 2_000, "{late:?}");
 }
 
 pub fn interface_that_was_down_carries_frames_again() {
