@@ -161,10 +161,14 @@ impl Uring {
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
         // Else the kernel would wake us for a frame that was shown.
         let _ = (0..8 * LOOKS).any(|_| self.small.settle());
-        if self.gone || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;
+        if self.gone {
+            socket::poll(&[], self.alarm.event(), limit)?;
+            return Ok(());
+        }
         let limit = [limit, self.tx.again_after(), Some(INTERFACE_TURN)].into_iter().flatten().min();
         let (small, event) = (self.small.socket(), self.alarm.event());
         match self.dressed.as_ref() {
@@ -172,7 +176,13 @@ impl Uring {
             None => socket::poll(&[small], event, limit)?,
         };
         self.look_for_interface();
+        self.tell_gone();
         Ok(())
+    }
+
+    /// True when the interface is gone and no sleep has ended by that yet. Only the first one does: nothing comes any more.
+    fn tell_gone(&mut self) -> bool {
+        self.gone && !std::mem::replace(&mut self.told_gone, true)
     }
 
     /// True when a frame waits, ours or not.

@@ -82,6 +82,8 @@ pub struct Uring {
     rx_dropped: Cell<u64>,
     /// The interface no longer exists, so nothing arrives any more on any link.
     gone: bool,
+    /// A sleep has ended since.
+    told_gone: bool,
     /// Its name reserves the endpoint's number on the interface.
     _reservation: Name,
 }

@@ -149,6 +149,7 @@ impl Uring {
             alarm: Alarm::default(),
             rx_dropped: Default::default(),
             gone: false,
+            told_gone: false,
             _reservation: reservation,
         })
     }

@@ -183,10 +183,14 @@ impl Xdp {
         self.exchange();
         self.look_for_interface();
         let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        if self.gone || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
             return Ok(());
         }
         self.counters.waits += 1;
+        if self.gone {
+            socket::poll(&[], self.alarm.event(), limit)?;
+            return Ok(());
+        }
         // Chunks that another endpoint kept us from giving back, or frames that the interface did not take, are tried
         // again before long.
         let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
@@ -194,7 +198,13 @@ impl Xdp {
         let limit = limit.map_or(turn, |limit| limit.min(turn));
         socket::poll(&[self.socket.as_fd()], self.alarm.event(), Some(limit))?;
         self.look_for_interface();
+        self.tell_gone();
         Ok(())
+    }
+
+    /// True when the interface is gone and no sleep has ended by that yet. Only the first one does: nothing comes any more.
+    fn tell_gone(&mut self) -> bool {
+        self.gone && !std::mem::replace(&mut self.told_gone, true)
     }
 
     /// Gives chunks back and collects sent ones; wakes a card that waits for chunks.

@@ -97,6 +97,8 @@ pub struct Xdp {
     idle_turns: u32,
     /// The interface no longer exists, so nothing arrives any more on any link.
     gone: bool,
+    /// A sleep has ended since.
+    told_gone: bool,
     queue: Queue,
     /// `None` once we are leaving.
     published: Option<Name>,

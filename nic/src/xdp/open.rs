@@ -234,6 +234,7 @@ impl Xdp {
             alarm: Alarm::default(),
             idle_turns: 0,
             gone: false,
+            told_gone: false,
             queue: port.queue,
             published: Some(published),
             socket,

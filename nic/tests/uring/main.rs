@@ -73,6 +73,7 @@ inside_a_namespace! {
         full_rings_drop_and_count
         removed_interface_is_gone
         an_interface_that_goes_while_somebody_sleeps_is_missed
+        who_was_told_that_its_interface_is_gone_sleeps_again
         interface_that_was_down_carries_frames_again
         lost_offload_fails_large_frames_only
         what_the_other_end_drops_is_tried_for_a_moment_and_slept_over

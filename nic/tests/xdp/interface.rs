@@ -117,6 +117,25 @@ pub fn an_interface_that_goes_while_somebody_sleeps_is_missed() {
     assert!(a.is_gone(to_b) && late.as_millis() < 2_000, "{late:?}");
 }
 
+pub fn who_was_told_that_its_interface_is_gone_sleeps_again() {
+    let (mut a, _b, to_b) = veth_pair();
+    ip("link del vA");
+    let far = a.now() + Duration::from_millis(10_000);
+    a.wait(Some(far)).unwrap();
+    assert!(a.is_gone(to_b) && a.now() < far, "told once");
+    // Sending tells nobody anew.
+    commit(&mut a, to_b, b"to nobody");
+    let (waits, end) = (a.counters().waits, a.now() + Duration::from_millis(50));
+    a.wait(Some(end)).unwrap();
+    assert!(a.now() >= end);
+    assert_eq!(a.counters().waits, waits + 1);
+    let waker = a.waker().unwrap();
+    let wake = once_asleep(move || waker.wake());
+    a.wait(Some(far)).unwrap();
+    assert!(a.now() < far, "it can be woken");
+    wake.join().unwrap();
+}
+
 pub fn interface_that_was_down_carries_frames_again() {
     let (mut a, mut b, to_b) = veth_pair();
     ip("link set vA down");

@@ -62,6 +62,7 @@ inside_a_namespace! {
         full_rings_drop_and_count
         removed_interface_is_gone
         an_interface_that_goes_while_somebody_sleeps_is_missed
+        who_was_told_that_its_interface_is_gone_sleeps_again
         interface_that_was_down_carries_frames_again
         mtu_follows_the_interface_as_far_as_chunks_go
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
