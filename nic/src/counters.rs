@@ -17,8 +17,8 @@ pub struct Counters {
     pub tx_bytes: u64,
     /// Times that no transmit buffer was free.
     pub tx_full: u64,
-    /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone. On `udp` also refusals of peers' hosts: they
-    /// come late, one for several frames that count as handed on.
+    /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone. On `udp` also refusals by peers' hosts and
+    /// routers: they come late, one for several frames that count as handed on.
     pub tx_failed: u64,
     /// Times that [`crate::Nic::wait`] went to sleep.
     pub waits: u64,

@@ -150,8 +150,74 @@ fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
     namespace::run_inside("inside::a_socket_that_drains_slowly_is_slept_over_and_loses_nothing");
 }
 
+#[test]
+fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
+    namespace::run_inside("inside::what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other");
+}
+
+/// As if a router had refused a datagram from `from` to `to`: an ICMP message of type 3 with this code (RFC 792).
+fn refuse(from: SocketAddr, to: SocketAddr, code: u8) {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { unreachable!() };
+    // The rest of it is of use to code 4: an MTU (RFC 1191).
+    let mut message = [&[3, code, 0, 0, 0, 0][..], &65_000u16.to_be_bytes()].concat();
+    // The headers of the datagram: IP (RFC 791) and UDP (RFC 768).
+    message.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
+    message.extend([from.ip().octets(), to.ip().octets()].concat());
+    message.extend([from.port().to_be_bytes(), to.port().to_be_bytes(), [0, 8], [0, 0]].concat());
+    let mut sum: u32 = message.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    message[2..4].copy_from_slice(&(!sum as u16).to_be_bytes());
+    // SAFETY: no pointer is passed; the descriptor is new and ours, and send_to(2) is the same for all sockets of IPv4.
+    let raw = unsafe { UdpSocket::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)) };
+    raw.send_to(&message, (*from.ip(), 0)).unwrap();
+}
+
 mod inside {
     use super::*;
+
+    #[test]
+    #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+    fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
+        namespace::ip("link set lo up");
+        // One frame, one run of equal frames, and several.
+        for lengths in [vec![500; 1], vec![500; 12], (500..512).collect()] {
+            // What was asked for is not there, a link is too narrow, a host or a filter forbids it.
+            for code in [2, 4, 10, 13] {
+                let (mut a, mut b) = (open(), open());
+                let to_b = link(&mut a, &b);
+                let (from, to) = (addr_of(&a), addr_of(&b));
+                let mut burst = |a: &mut Udp| {
+                    lengths.iter().for_each(|len| assert!(commit(a, to_b, &vec![*len as u8; *len])));
+                    a.flush();
+                    let (mut came, mut most) = (Vec::new(), 0);
+                    patience::until("all come", || {
+                        let shown = b.rx_burst(64, |frame, _| came.push(frame.len()));
+                        most = shown.max(most);
+                        came.len() == lengths.len()
+                    });
+                    // What leaves again leaves last.
+                    came.sort_unstable();
+                    assert_eq!(came, lengths, "code {code}");
+                    most
+                };
+                let together = burst(&mut a);
+                // On the loopback it has come when the call returns.
+                refuse(from, to, code);
+                assert_eq!(burst(&mut a), together, "code {code}: they go on leaving together");
+                assert_eq!(a.counters().tx_failed, 1, "code {code}");
+                refuse(from, to, code);
+                pass_quietly(&mut a);
+                assert_eq!(a.counters().tx_failed, 2, "code {code}, told by receiving");
+                refuse(from, to, code);
+                let far = a.now() + Duration::from_millis(10_000);
+                a.wait(Some(far)).unwrap();
+                assert!(a.now() < far);
+                assert_eq!(a.counters().tx_failed, 3, "code {code}, told while it sleeps");
+            }
+        }
+    }
 
     #[test]
     #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]

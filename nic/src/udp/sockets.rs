@@ -53,7 +53,7 @@ pub enum Received {
     Datagram(usize, SocketAddr),
     /// Nothing waits on the sockets that were asked.
     Nothing,
-    /// A peer's host has refused an earlier frame (ICMP port unreachable).
+    /// A peer's host, or a router before it, has refused an earlier frame (by ICMP).
     Refusal,
 }
 
@@ -169,9 +169,10 @@ impl Sockets {
         };
         match received {
             Ok((len, from)) => Received::Datagram(len, from),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Received::Refusal,
-            // Would block; or an error of the path (no route to the host), which is for the layer above to outlive.
-            Err(_) => Received::Nothing,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Received::Nothing
+            }
+            Err(_) => Received::Refusal,
         }
     }
 
@@ -216,7 +217,7 @@ impl Sockets {
         full.iter_mut().zip(self.ids()).for_each(|(full, id)| *full = is_full(id));
         let mut refusals = 0;
         socket::poll_telling(&fds[..count], &full[..count], event, limit, |error| {
-            refusals += u64::from(error == libc::ECONNREFUSED);
+            refusals += u64::from(error != 0);
         })?;
         Ok(refusals)
     }

@@ -129,6 +129,7 @@ impl TxQueue {
     /// Hands everything queued to the kernel.
     #[inline]
     pub fn flush(&mut self, links: &LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+        let mut told = None;
         match self.queue.as_slice() {
             [] => return,
             [lone] => {
@@ -146,21 +147,22 @@ impl TxQueue {
                             self.queue.clear();
                             return;
                         }
-                        // This says that an earlier frame was refused; the frame itself goes out below.
-                        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => counters.tx_failed += 1,
-                        // Judged when it comes again, below.
-                        Err(_) => {}
+                        // Judged below.
+                        Err(error) => told = Some(errno_of(&error)),
                     }
                 }
             }
             _ => {}
         }
-        self.flush_many(links, sockets, counters);
+        self.flush_many(told, links, sockets, counters);
     }
 
-    fn flush_many(&mut self, links: &LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
+    /// `told`: the error that the kernel has told already, to a lone frame.
+    fn flush_many(&mut self, told: Option<i32>, links: &LinkTable<Way>, sockets: &Sockets, counters: &mut Counters) {
         self.form_runs(links, sockets);
-        if self.messages.runs.len() > 1 && self.ring.is_some() {
+        if let Some(errno) = told {
+            self.send_run(0, Some(errno), links, counters);
+        } else if self.messages.runs.len() > 1 && self.ring.is_some() {
             self.submit(links, counters);
         } else {
             self.send_each(0, links, counters);
@@ -257,15 +259,7 @@ impl TxQueue {
         };
         let mut unsent = Vec::new();
         for completion in ring.completion() {
-            let (at, errno) = (completion.user_data() as usize, -completion.result());
-            if errno == libc::ECONNREFUSED {
-                counters.tx_failed += 1;
-                unsent.push(at);
-            } else if let Some(run) = self.messages.runs.get(at) {
-                let frames = &mut self.queue[run.start..run.end];
-                let fate = fate_of(errno, frames, links);
-                set_fate(frames, fate);
-            }
+            unsent.push((completion.user_data() as usize, -completion.result()));
         }
         if taken < self.messages.runs.len() {
             // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
@@ -274,8 +268,10 @@ impl TxQueue {
             self.ring = None;
             self.send_each(taken, links, counters);
         }
-        for at in unsent {
-            self.send_run(at, links, counters);
+        for (at, errno) in unsent {
+            if at < self.messages.runs.len() {
+                self.send_run(at, Some(errno), links, counters);
+            }
         }
     }
 
@@ -289,26 +285,26 @@ impl TxQueue {
         let mut full = Vec::new();
         for at in from..self.messages.runs.len() {
             let fd = self.messages.runs[at].fd;
-            if !full.contains(&fd) && self.send_run(at, links, counters) == Fate::Later {
+            if !full.contains(&fd) && self.send_run(at, None, links, counters) == Fate::Later {
                 full.push(fd);
             }
         }
     }
 
-    /// A system call for the run `at` that place.
-    fn send_run(&mut self, at: usize, links: &LinkTable<Way>, counters: &mut Counters) -> Fate {
+    /// A system call for the run `at` that place; unless the kernel has `told` an error already that is about the run itself.
+    fn send_run(&mut self, at: usize, told: Option<i32>, links: &LinkTable<Way>, counters: &mut Counters) -> Fate {
         let (run, header) = (self.messages.runs[at], &raw const self.messages.headers[at]);
         let send = || {
             // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
             // caller for the whole flush.
             let sent = unsafe { libc::sendmsg(run.fd, header, libc::MSG_DONTWAIT) };
-            if sent >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+            if sent >= 0 { 0 } else { errno_of(&io::Error::last_os_error()) }
         };
-        let mut errno = send();
-        // This says that an earlier frame was refused, and sends nothing.
-        if errno == libc::ECONNREFUSED {
-            counters.tx_failed += 1;
-            errno = send();
+        let mut errno = told.unwrap_or_else(send);
+        if errno != 0 && !is_for_want_of_room(errno) {
+            // What ICMP says of an earlier datagram is told once, and sends nothing. What is about this one is told again.
+            let earlier = std::mem::replace(&mut errno, send());
+            counters.tx_failed += u64::from(errno != earlier);
         }
         let frames = &mut self.queue[run.start..run.end];
         let fate = if errno == 0 { Fate::Sent } else { fate_of(errno, frames, links) };
@@ -400,11 +396,19 @@ fn set_fate(frames: &mut [Queued], fate: Fate) {
     }
 }
 
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// The socket's send buffer or the interface's queue is full, or the kernel has no memory.
+fn is_for_want_of_room(errno: i32) -> bool {
+    matches!(errno, libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM)
+}
+
 /// `frames`: those in the datagram that met this error.
 fn fate_of(errno: i32, frames: &[Queued], links: &LinkTable<Way>) -> Fate {
     match errno {
-        // The socket's send buffer or the interface's queue is full.
-        libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM => Fate::Later,
+        _ if is_for_want_of_room(errno) => Fate::Later,
         // Too old a kernel, an interface that cannot checksum, or a path narrower than the interface (udp(7)).
         libc::EIO | libc::EINVAL | libc::EMSGSIZE if frames.len() > 1 => {
             if let Some(way) = links.get(frames[0].link).filter(|way| way.segmentation.replace(false)) {
