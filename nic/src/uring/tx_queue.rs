@@ -126,7 +126,7 @@ impl TxQueue {
                     self.queue.clear();
                     return Ok(());
                 }
-                // Rare: the error is judged when it comes again, below.
+                // Rare: the error is judged when it comes again, below. One of an earlier time does not.
             }
             _ => {}
         }
@@ -174,9 +174,15 @@ impl TxQueue {
                 Ok(taken) => break taken,
             }
         };
+        let mut unsent = Vec::new();
         for completion in ring.completion() {
-            let Some(queued) = self.queue.get_mut(completion.user_data() as usize) else { continue };
-            queued.fate = queued.fate_by(-completion.result(), down);
+            let (at, errno) = (completion.user_data() as usize, -completion.result());
+            let Some(queued) = self.queue.get_mut(at) else { continue };
+            if errno == libc::ENETDOWN {
+                unsent.push(at);
+            } else {
+                queued.fate = queued.fate_by(errno, down);
+            }
         }
         if taken < self.queue.len() {
             // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
@@ -184,6 +190,10 @@ impl TxQueue {
             tracing::warn!("io_uring took {taken} of {} frames; going on with plain sends", self.queue.len());
             self.ring = None;
             self.send_each(taken..self.queue.len(), down);
+        }
+        for at in unsent {
+            // That the interface was down once is told once.
+            self.send_each(at..at + 1, down);
         }
     }
 
@@ -193,10 +203,11 @@ impl TxQueue {
         self.queue[which.clone()].iter_mut().for_each(|queued| queued.fate = Fate::Later);
         for queued in &mut self.queue[which] {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
-            queued.fate = match socket::send(lane.socket.as_fd(), lane.buffers.bytes(queued.frame)) {
-                Ok(()) => Fate::Sent,
-                Err(error) => queued.fate_by(error.raw_os_error().unwrap_or(0), down),
-            };
+            queued.fate =
+                match send_though_it_was_down(|| socket::send(lane.socket.as_fd(), lane.buffers.bytes(queued.frame))) {
+                    Ok(()) => Fate::Sent,
+                    Err(error) => queued.fate_by(error.raw_os_error().unwrap_or(0), down),
+                };
             if queued.fate == Fate::Later {
                 return false;
             }
@@ -215,7 +226,7 @@ impl TxQueue {
             let count = Trains::together(buffers, frames.clone());
             let now = || *clock.get_or_insert_with(clock::monotonic);
             let goes = trains.go(buffers.bytes(self.queue[at].frame), count, now);
-            let sent = goes.then(|| trains.send(buffers, frames.take(count)));
+            let sent = goes.then(|| send_though_it_was_down(|| trains.send(buffers, frames.clone().take(count))));
             let fate = match sent {
                 Some(Err(error)) if trains::is_refusal(&error) => {
                     self.give_trains_up(&error);
@@ -342,6 +353,15 @@ impl Queued {
     fn is_hopeless(&self) -> bool {
         let since = self.since.filter(|_| self.tries >= TRIES_MIN);
         since.is_some_and(|since| clock::monotonic().since(since) >= PATIENCE)
+    }
+}
+
+/// Sends once more what met the news that the interface is down: a socket tells that once, and be it of long ago.
+#[inline]
+fn send_though_it_was_down(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    match send() {
+        Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => send(),
+        sent => sent,
     }
 }
 

@@ -136,6 +136,43 @@ pub fn interface_that_was_down_carries_frames_again() {
     });
 }
 
+pub fn a_burst_after_the_interface_was_down_arrives_whole() {
+    for offloads in [true, false] {
+        veth("vA", "vB");
+        if !offloads && !turn_offloads_off(&["vA", "vB"]) {
+            return println!("the rest skipped: wants ethtool");
+        }
+        let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+        let to_b = a.link(b.caps().addr).unwrap();
+        let mut burst = |a: &mut Uring, len: usize| {
+            (0..12).for_each(|number| assert!(commit(a, to_b, &vec![number; len])));
+            a.flush();
+            let mut came = Vec::new();
+            until("all come", || {
+                a.flush();
+                b.rx_burst(64, |frame, _| came.push(frame[0]));
+                // Who answers asks for trains, where there are such.
+                a.rx_burst(64, |_, _| {});
+                came.len() as u64 + a.counters().tx_failed >= 12
+            });
+            // What leaves again leaves last.
+            came.sort_unstable();
+            assert_eq!(came, (0..12).collect::<Vec<u8>>());
+        };
+        // Of small frames, and of such as have another socket: super-packets, or trains.
+        for len in [100, a.caps().mtu] {
+            for _ in 0..20 {
+                burst(&mut a, len);
+            }
+            ip("link set vA down");
+            ip("link set vA up");
+            burst(&mut a, len);
+            assert_eq!(a.counters().tx_failed, 0, "{len} B, offloads {offloads}");
+        }
+        ip("link del vA");
+    }
+}
+
 pub fn lost_offload_fails_large_frames_only() {
     let (mut a, mut b, to_b) = veth_pair();
     let Ok(status) = Command::new("ethtool").args(["-K", "vA", "tso", "off"]).status() else {

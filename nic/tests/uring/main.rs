@@ -75,6 +75,7 @@ inside_a_namespace! {
         an_interface_that_goes_while_somebody_sleeps_is_missed
         who_was_told_that_its_interface_is_gone_sleeps_again
         interface_that_was_down_carries_frames_again
+        a_burst_after_the_interface_was_down_arrives_whole
         lost_offload_fails_large_frames_only
         what_the_other_end_drops_is_tried_for_a_moment_and_slept_over
         mtu_follows_the_interface
