@@ -497,6 +497,35 @@ fn frames_of_a_forgotten_link_do_not_go_to_who_has_its_number_next() {
 }
 
 #[test]
+fn frames_that_are_unread_when_their_link_is_forgotten_are_counted() {
+    for refusal in [false, true] {
+        let (mut a, mut b) = (open(), open());
+        let (to_b, to_a) = (link(&mut a, &b), link(&mut b, &a));
+        // One by one; and merged, where the kernel does that for bulk.
+        for (flushes, frames) in [(5, 1), (40, 1), (2, 20)] {
+            for _ in 0..flushes {
+                (0..frames).for_each(|_| assert!(commit(&mut b, to_a, b"unread")));
+                b.flush();
+            }
+            if flushes == 40 {
+                patience::until("they are shown", || {
+                    a.rx_burst(64, |_, _| {});
+                    a.counters().rx_frames == 45
+                });
+            }
+        }
+        if refusal {
+            let at = addr_of(&b);
+            drop(b);
+            until_left(at);
+            send(&mut a, to_b, b"nobody listens");
+        }
+        a.unlink(to_b);
+        assert_eq!((a.counters().rx_frames, a.counters().rx_dropped), (45, 40), "refusal: {refusal}");
+    }
+}
+
+#[test]
 fn address_of_another_family_is_refused() {
     let mut a = open();
     assert!(a.link(LinkAddr::Udp("[::1]:9".parse().unwrap())).is_err());

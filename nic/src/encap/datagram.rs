@@ -32,6 +32,16 @@ pub fn parse(bytes: &[u8]) -> Result<&[u8], Reject> {
     rest.get(..usize::from(read_u16(header, LEN))).ok_or(Reject::Truncated)
 }
 
+/// How many frames `bytes` hold, up to the first that cannot be read.
+pub fn count(mut bytes: &[u8]) -> usize {
+    let mut frames = 0;
+    while let Ok(payload) = parse(bytes) {
+        bytes = &bytes[HEADER_LEN + payload.len()..];
+        frames += 1;
+    }
+    frames
+}
+
 /// Bytes before the payload.
 pub const HEADER_LEN: usize = VERSION.end;
 
@@ -61,6 +71,7 @@ mod tests {
             rest = &rest[HEADER_LEN + payload.len()..];
         }
         assert_eq!(payloads, [&b"ab"[..], b"", b"c"]);
+        assert_eq!((count(&merged), count(&merged[..merged.len() - 1]), count(&[])), (3, 2, 0));
     }
 
     #[test]

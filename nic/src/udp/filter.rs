@@ -1,4 +1,4 @@
-//! The socket filter of a socket that is about to be connected.
+//! The socket filters of a socket that is about to be connected, and of one that is about to be closed.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,6 +21,9 @@ pub fn datagrams_from(peer: SocketAddr) -> Vec<sock_filter> {
     }));
     all_of(&tests)
 }
+
+/// Accepts nothing.
+pub const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
 /// `SKF_NET_OFF` (linux/filter.h).
 const IP_HEADER: u32 = libc::SKF_NET_OFF as u32;
