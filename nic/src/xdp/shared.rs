@@ -83,9 +83,10 @@ impl Shape {
         Self { chunk_len, headroom, native: native.into() }
     }
 
-    /// The longest frame that a chunk holds.
+    /// The longest frame that a chunk holds; and one of a peer, whose program may be attached in the other way.
     pub fn frame_len_max(&self) -> usize {
-        (self.chunk_len - self.headroom - XDP_PACKET_HEADROOM) as usize
+        let any_peers = CHUNK_LEN_MAX - ALIGNING_HEADROOM - XDP_PACKET_HEADROOM;
+        (self.chunk_len - self.headroom - XDP_PACKET_HEADROOM).min(any_peers) as usize
     }
 
     /// Bytes of all chunks.
@@ -338,6 +339,18 @@ mod tests {
         assert_eq!(Shape::new(1514, true).chunk_len, 2048);
         assert_eq!(Shape::new(9014, true).chunk_len, 4096);
         assert!(Shape::new(9014, true).frame_len_max() < 9014);
+    }
+
+    #[test]
+    fn the_longest_frame_does_not_depend_on_where_the_program_runs() {
+        for frame_len in [3_798, 3_799, 9_014] {
+            let max = [false, true].map(|native| Shape::new(frame_len, native).frame_len_max());
+            assert_eq!(max, [3_798; 2], "{frame_len}");
+        }
+        for frame_len in 150..3_798 {
+            let max = [false, true].map(|native| Shape::new(frame_len, native).frame_len_max());
+            assert!(max.iter().all(|max| *max >= frame_len), "{frame_len}: {max:?}");
+        }
     }
 
     #[test]

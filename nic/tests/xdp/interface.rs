@@ -5,7 +5,7 @@ use std::time::Instant;
 use sidelane_nic::Nic;
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{self, Uring};
-use sidelane_nic::xdp::{Config, OpenError, Preference, Xdp};
+use sidelane_nic::xdp::{Config, Mode, OpenError, Preference, Xdp};
 
 use crate::namespace::{ip, veth};
 use crate::patience::{once_asleep, until};
@@ -179,6 +179,17 @@ pub fn mtu_follows_the_interface_as_far_as_chunks_go() {
         }
         drop((a, b));
         ip("link del vA");
+    }
+}
+
+pub fn the_mtu_is_the_same_wherever_the_program_runs() {
+    // The kernel attaches none in the driver whose other end is wider than a page.
+    ip("link add vA mtu 9000 type veth peer name vB mtu 3500");
+    ip("link set vA up");
+    ip("link set vB up");
+    for (prefer, mode) in [(Preference::Native, Mode::Native), (Preference::Generic, Mode::Generic)] {
+        let nic = Xdp::open(&Config { prefer, ..Config::new("vA", 1) }).unwrap();
+        assert_eq!((nic.mode(), nic.caps().mtu, nic.caps().mtu_safe), (mode, 3_776, 3_776));
     }
 }
 

@@ -65,6 +65,7 @@ inside_a_namespace! {
         who_was_told_that_its_interface_is_gone_sleeps_again
         interface_that_was_down_carries_frames_again
         mtu_follows_the_interface_as_far_as_chunks_go
+        the_mtu_is_the_same_wherever_the_program_runs
         an_interface_that_is_too_narrow_is_refused_with_the_least_mtu
     }
     limits {
