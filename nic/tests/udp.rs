@@ -394,6 +394,34 @@ fn who_gets_a_socket_while_it_sends_loses_nothing() {
     }
 }
 
+/// What waits on the socket that hears everybody comes before what waits on a new one, and on no other.
+#[test]
+fn a_flood_of_strangers_makes_nobody_deaf_while_peers_get_sockets() {
+    let (mut hub, mut first, mut second, mut stranger) = (open(), open(), open(), open());
+    let [from_first, from_second, flood] = [&mut first, &mut second, &mut stranger].map(|nic| link(nic, &hub));
+    link(&mut hub, &first);
+    pass_quietly(&mut hub);
+    // Fewer than a socket's buffer holds, however small the system makes it.
+    (0..200).for_each(|_| send(&mut stranger, flood, b"flood"));
+    send(&mut second, from_second, b"second's old");
+    send(&mut first, from_first, b"first's");
+    link(&mut hub, &second);
+    send(&mut second, from_second, b"second's new");
+    let mut shown = Vec::new();
+    for turn in 0..2_000 {
+        hub.rx_burst(1, |frame, _| {
+            if frame != b"flood" {
+                shown.push((turn, String::from_utf8(frame.to_vec()).unwrap()));
+            }
+        });
+        send(&mut stranger, flood, b"flood");
+    }
+    shown.sort_by_key(|(_, frame)| frame.clone());
+    let [(first_at, first), (new_at, new), (old_at, old)] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!([first, new, old], ["first's", "second's new", "second's old"]);
+    assert!(*first_at < 100 && old_at < new_at, "{shown:?}");
+}
+
 #[test]
 fn bursts_of_all_shapes_arrive_whole_and_in_order() {
     let (mut a, mut b, mut c) = (open(), open(), open());

@@ -23,9 +23,9 @@ pub struct Sockets {
     connected: [Option<Connected>; CONNECTED_MAX],
     /// The socket that is asked every turn.
     hot: SocketId,
-    /// Datagrams that may still wait on the unconnected socket from before the last peer was connected. They come
-    /// first, so that a peer's frames keep their order.
-    older: u32,
+    /// Datagrams that may still wait on the unconnected socket from before the last peer was connected. They come before those of
+    /// sockets that are new, so that a peer's frames keep their order.
+    older: usize,
     /// Counts calls of `receive`.
     turn: u32,
     /// The socket that was asked last in rotation.
@@ -38,6 +38,8 @@ struct Connected {
     socket: UdpSocket,
     peer: SocketAddr,
     merging: Merging,
+    /// Some of the peer's datagrams may be among the older ones.
+    is_new: bool,
 }
 
 /// Which socket.
@@ -97,8 +99,8 @@ impl Sockets {
         let Some(place) = self.connected.iter().position(Option::is_none) else { return SocketId::Main };
         match self.connected_to(peer) {
             Ok(socket) => {
-                self.connected[place] = Some(Connected { socket, peer, merging: Merging::START });
-                self.older = OLDER_MAX;
+                self.connected[place] = Some(Connected { socket, peer, merging: Merging::START, is_new: true });
+                self.older = OLDER_MIN + sys::rx_buffer_used(self.main.as_fd()) / KERNEL_MEMORY_MIN;
                 SocketId::Connected(place as u8)
             }
             Err(error) => {
@@ -136,12 +138,9 @@ impl Sockets {
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
         if self.older > 0 {
-            match self.receive_from(SocketId::Main, buffer) {
-                Received::Nothing => self.older = 0,
-                received => {
-                    self.older -= 1;
-                    return received;
-                }
+            match self.receive_older(buffer) {
+                Received::Nothing => {}
+                received => return received,
             }
         }
         self.turn = self.turn.wrapping_add(1);
@@ -158,6 +157,28 @@ impl Sockets {
             }
         }
         self.receive_from(self.hot, buffer)
+    }
+
+    /// As [`Self::receive`], while older datagrams come first. Who keeps the unconnected socket full keeps none but the new ones from
+    /// their turns.
+    #[cold]
+    fn receive_older(&mut self, buffer: &mut [u8]) -> Received {
+        self.turn = self.turn.wrapping_add(1);
+        if self.turn.is_multiple_of(ROTATION)
+            && let SocketId::Connected(place) = self.next_in_rotation()
+            && self.connected[usize::from(place)].as_ref().is_some_and(|connected| !connected.is_new)
+        {
+            match self.receive_from(SocketId::Connected(place), buffer) {
+                Received::Nothing => {}
+                received => return received,
+            }
+        }
+        let received = self.receive_from(SocketId::Main, buffer);
+        self.older = if matches!(received, Received::Nothing) { 0 } else { self.older - 1 };
+        if self.older == 0 {
+            self.connected.iter_mut().flatten().for_each(|connected| connected.is_new = false);
+        }
+        received
     }
 
     #[inline]
@@ -302,8 +323,10 @@ const CONNECTED_MAX: usize = 4;
 /// takes on its way.
 const ROTATION: u32 = 4;
 
-/// More than a receive buffer holds of the smallest frames, and a bound where strangers keep it full.
-const OLDER_MAX: u32 = 1 << 15;
+/// Less than the kernel charges a receive buffer for any datagram: 256 and 320 bytes of bookkeeping alone (`skb->truesize`).
+const KERNEL_MEMORY_MIN: usize = 512;
+/// What may be on its way through the kernel and not charged yet: what a card's driver handles in one go (`NAPI_POLL_WEIGHT`).
+const OLDER_MIN: usize = 64;
 
 /// Asked for each direction of a socket, given to root and clamped to `net.core.{r,w}mem_max` for others. It holds 64
 /// super-datagrams, or 2,000 small frames: a peer's window through any stall that we saw.

@@ -44,14 +44,24 @@ pub fn rx_buffer_len(socket: BorrowedFd) -> usize {
     len[0] as usize
 }
 
+/// Bytes of its receive buffer that datagrams take, in the kernel's own accounting; sometimes more, of some that were read.
+pub fn rx_buffer_used(socket: BorrowedFd) -> usize {
+    meminfo(socket)[0] as usize
+}
+
 /// Datagrams dropped at this socket since it was opened.
 pub fn drops(socket: BorrowedFd) -> u64 {
-    // `SK_MEMINFO_*` (linux/sock_diag.h); the last one is the drops.
-    const MEMINFO_VARS: usize = 9;
-    let mut meminfo = [0u32; MEMINFO_VARS];
-    read_option(socket, libc::SO_MEMINFO, &mut meminfo);
-    u64::from(meminfo[MEMINFO_VARS - 1])
+    u64::from(meminfo(socket)[MEMINFO_VARS - 1])
 }
+
+/// `SK_MEMINFO_*` (linux/sock_diag.h): the first is what is received and not read, the last one the drops.
+fn meminfo(socket: BorrowedFd) -> [u32; MEMINFO_VARS] {
+    let mut meminfo = [0; MEMINFO_VARS];
+    read_option(socket, libc::SO_MEMINFO, &mut meminfo);
+    meminfo
+}
+
+const MEMINFO_VARS: usize = 9;
 
 /// Reads a socket-level option of some words; leaves them alone when the kernel has no such option.
 fn read_option<const WORDS: usize>(socket: BorrowedFd, option: c_int, words: &mut [u32; WORDS]) {
