@@ -187,6 +187,7 @@ mod tests {
         let (before_last, last, after_last) = reading();
         let ours = last.since(first).as_nanos();
         let (least, most) = (before_last.since(after_first).as_nanos(), after_last.since(before_first).as_nanos());
-        assert!((least - least / 1000..=most + most / 1000).contains(&ours), "{ours} beside {least} to {most}");
+        // And a hundredth, by which the kernel's may be kept back or driven on meanwhile (adjtimex(2)).
+        assert!((least - least / 100..=most + most / 100).contains(&ours), "{ours} beside {least} to {most}");
     }
 }

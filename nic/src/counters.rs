@@ -21,7 +21,7 @@ pub struct Counters {
     /// Committed and never sent: refused for good by the system (interface down, no route), or for a peer that was gone. On `udp` also refusals by peers' hosts and
     /// routers: they come late, one for several frames that count as handed on.
     pub tx_failed: u64,
-    /// Times that [`crate::Nic::wait`] went to sleep.
+    /// Times that [`crate::Nic::wait`] went to sleep. Ten a second of an idle endpoint on an interface, which looks whether that is still there.
     pub waits: u64,
     /// Times that a peer slept and had to be woken. Only where that is the driver's own doing: `shm`.
     pub wakes: u64,

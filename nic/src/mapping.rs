@@ -14,10 +14,9 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; who reads and writes there is the business of who asks for its address.
+// SAFETY: a mapping belongs to the process, not to a thread, and this is its only handle. Whether several threads may use it at once is for
+// who reads and writes there.
 unsafe impl Send for Mapping {}
-// SAFETY: as for Send: it has no operation but to hand out its address.
-unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of `file` from `offset` on, every page present.

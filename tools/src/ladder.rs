@@ -155,6 +155,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         }
         // The connection to another machine ends with its run.
         let left_out_max = if matches!(place, Place::Peer(_)) { 0 } else { LEFT_OUT_MAX };
+        // One that fails beside these drivers may go beside the next.
         let names_of_mpis = mpis.iter().map(|mpi| mpi.name.clone()).collect();
         let (report, failed) = measure_what_goes((plan, names_of_mpis), left_out_max, |plan, left| {
             let left: Vec<&Installation> = mpis.iter().filter(|mpi| left.contains(&mpi.name)).collect();

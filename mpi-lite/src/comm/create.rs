@@ -70,12 +70,12 @@ impl Communicator {
             let (mut all, mut next) = (offer, NOTHING);
             if self.0.rank != leader {
                 self.tell(&offer, leader, topic)?;
-                self.hear(&mut all, leader, topic, waits_on)?;
+                self.hear(&mut all, leader, topic, never)?;
                 return Ok(all);
             }
             let mut heard = Ok(());
             for rank in others.clone() {
-                let one = self.hear(&mut next, rank, topic, waits_on);
+                let one = self.hear(&mut next, rank, topic, never);
                 and(&mut all, if one.is_ok() { &next } else { &NOTHING });
                 heard = heard.and(one);
             }
@@ -177,8 +177,7 @@ impl Communicator {
         let (Some(side), Some(remote)) = (&self.0.side, &self.0.remote) else { return Err(ErrorClass::Comm) };
         let first = |group: &Group| u64::from(group.processes()[0]);
         let mut there = vec![0];
-        let heard =
-            if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE, waits_on) } else { Ok(()) };
+        let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE, never) } else { Ok(()) };
         let met = heard.is_ok();
         let there = side.spread(0, heard.map(|()| there)).inspect_err(|_| {
             if met {
@@ -308,7 +307,7 @@ impl Communicator {
             if leads {
                 let mut there = NOTHING;
                 // The other side waits for it also when there is nothing to offer.
-                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic, waits_on);
+                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic, never);
                 and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
             here?;
@@ -367,7 +366,7 @@ const AGREE: Topic = Topic { kind: Kind::Creation, tag: 0 };
 const MERGE: Topic = Topic { kind: Kind::Creation, tag: 1 };
 
 /// Only the communicator that is spoken in ends it.
-const fn waits_on(_: &Device) -> bool {
+const fn never(_: &Device) -> bool {
     false
 }
 

@@ -282,7 +282,7 @@ impl Communicator {
         if heard.bytes == len { Ok(()) } else { Err(ErrorClass::Other) }
     }
 
-    /// Receives the next that `rank` tells, whenever that is, for nobody.
+    /// Receives the next that `rank` tells, whenever that is, for nobody. Until then the communicator's id is not used again.
     pub(super) fn disregard(&self, rank: u32, topic: Topic) -> Result<(), ErrorClass> {
         let pattern = self.topic_pattern(rank, topic)?;
         let nothing = slice_from_raw_parts_mut(std::ptr::NonNull::dangling().as_ptr(), 0);

@@ -31,7 +31,8 @@ pub struct Request<'scope> {
 
 impl Communicator {
     /// Runs `body`, which can begin non-blocking calls on memory borrowed from outside of it, and waits for all of them. When `body` fails
-    /// or panics, messages that nobody has sent or received by then are cancelled (`MPI_Cancel`): no other rank may know that it should.
+    /// or panics, messages that nobody has sent or received by then are cancelled (`MPI_Cancel`): no other rank may know that it should. A
+    /// collective call is waited for, and of a long send the receiver's answer.
     ///
     /// The first error of a call that was not waited for is returned.
     pub fn scope<'env, T>(

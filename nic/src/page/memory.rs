@@ -17,6 +17,9 @@ pub(super) struct Memory {
     _found_by: Option<OwnedFd>,
 }
 
+// SAFETY: all that is done through it is atomic.
+unsafe impl Sync for Memory {}
+
 impl Memory {
     /// New memory, zeroed, which nobody but this mapping can ever write.
     pub(super) fn new(words: usize) -> io::Result<Self> {

@@ -15,6 +15,13 @@ use crate::memfd;
 
 /// Shared memory of a size that cannot change. Bytes are copied in and out, never borrowed: another process may write any
 /// time, so what is read means something only after the other side has said so, by a message or a signal.
+///
+/// Nor may another thread, while one uses it:
+///
+/// ```compile_fail,E0277
+/// fn used_by_several<T: Sync>() {}
+/// used_by_several::<sidelane_nic::share::Shared>();
+/// ```
 #[derive(Debug)]
 pub struct Shared {
     mapping: Mapping,

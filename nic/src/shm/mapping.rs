@@ -48,6 +48,12 @@ const RING_LINES: u32 = (RING_BYTES / LINE_BYTES) as u32;
 
 const _: () = assert!(RING_LINES.is_power_of_two() && 2 * size_of::<Control>() <= CONTROL_BYTES);
 
+/// What rings and doorbells lie in, mapped until the last of them is gone.
+struct Mapped(Mapping);
+
+// SAFETY: it hands out its address to rings and doorbells: all shared words there are atomics, and payload is touched in turns.
+unsafe impl Sync for Mapped {}
+
 /// One direction of a pair.
 pub(super) struct Ring {
     control: NonNull<Control>,
@@ -55,7 +61,7 @@ pub(super) struct Ring {
     /// Of both directions.
     cells: NonNull<u8>,
     /// Keeps the memory that they point to.
-    _mapping: Arc<Mapping>,
+    _mapping: Arc<Mapped>,
 }
 
 // SAFETY: all shared words are atomics, and payload is touched by the one producer and the one consumer only, in turns
@@ -65,13 +71,13 @@ unsafe impl Send for Ring {}
 /// The word that an endpoint sleeps on.
 #[derive(Clone)]
 pub(super) struct Bell {
-    mapping: Arc<Mapping>,
+    mapping: Arc<Mapped>,
 }
 
 /// Maps the memory of a pair; returns the two rings in the order in which they lie there.
 pub(super) fn map_pair(memory: &OwnedFd) -> io::Result<[Ring; 2]> {
     let mapping = map(memory, PAIR_BYTES)?;
-    let start = mapping.start();
+    let start = mapping.0.start();
     // Not all of it: who has many peers says little to most of them.
     // SAFETY: all are within the PAIR_BYTES that were mapped.
     unsafe {
@@ -180,7 +186,7 @@ impl Bell {
     #[inline]
     pub(super) fn word(&self) -> &AtomicU32 {
         // SAFETY: the start of a mapped page, alive as long as `self`, and only ever used as an atomic.
-        unsafe { self.mapping.start().cast().as_ref() }
+        unsafe { self.mapping.0.start().cast().as_ref() }
     }
 }
 
@@ -192,12 +198,12 @@ pub(super) fn sealed_memory(len: usize) -> io::Result<OwnedFd> {
 }
 
 /// Maps memory that has exactly `len` bytes, and will keep them.
-fn map(memory: &OwnedFd, len: usize) -> io::Result<Arc<Mapping>> {
+fn map(memory: &OwnedFd, len: usize) -> io::Result<Arc<Mapped>> {
     if memfd::sealed_len(memory) != Some(len as u64) {
         let why = "memory of another size than agreed, or not sealed";
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
-    Mapping::lazy(memory.as_fd(), len).map(Arc::new)
+    Mapping::lazy(memory.as_fd(), len).map(Mapped).map(Arc::new)
 }
 
 #[cfg(test)]

@@ -199,10 +199,11 @@ impl Sockets {
         }
     }
 
-    /// Takes in that the last datagram held several frames.
+    /// Takes in that the last datagram held several frames. While older ones come first it may be of any socket, and tells nothing.
     #[inline]
     pub fn on_merged(&mut self) {
-        if let SocketId::Connected(place) = self.hot
+        if self.older == 0
+            && let SocketId::Connected(place) = self.hot
             && let Some(connected) = &mut self.connected[usize::from(place)]
         {
             connected.merging = connected.merging.on_merged();

@@ -291,7 +291,8 @@ impl TxQueue {
         }
     }
 
-    /// A system call for the run `at` that place; unless the kernel has `told` an error already that is about the run itself.
+    /// A system call for the run `at` that place, for which the kernel may have `told` an error already; and another one where that may be
+    /// about an earlier run.
     fn send_run(&mut self, at: usize, told: Option<i32>, links: &LinkTable<Way>, counters: &mut Counters) -> Fate {
         let (run, header) = (self.messages.runs[at], &raw const self.messages.headers[at]);
         let send = || {
@@ -302,7 +303,8 @@ impl TxQueue {
         };
         let mut errno = told.unwrap_or_else(send);
         if errno != 0 && !is_for_want_of_room(errno) {
-            // What ICMP says of an earlier datagram is told once, and sends nothing. What is about this one is told again.
+            // What ICMP says of an earlier datagram is told once, and sends nothing. What is about this one is told again; so is what ICMP has
+            // said twice, and then this one is lost, as on the way.
             let earlier = std::mem::replace(&mut errno, send());
             counters.tx_failed += u64::from(errno != earlier);
         }

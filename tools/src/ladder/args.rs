@@ -181,7 +181,8 @@ Examples:
   sidelane ladder collectives --mpi /opt/mpich,/opt/openmpi --json collectives.json
   sidelane ladder collectives --only allreduce,iallreduce --rounds 9
 
-In each round every library has its turn with the same calls. A call is made back to back for some milliseconds, \
+In each round every library has its turn with the same calls; ours with what is built in, unless SIDELANE_TUNING names \
+a file of `sidelane tune`. A call is made back to back for some milliseconds, \
 longer where a barrier takes long, ten times at least unless one takes 100 ms, and a barrier closes them. A table for \
 each number of ranks: microseconds a call, ours and those of the best of the others (its initial behind), and how \
 many times as fast ours is. Ranks may be more than cores; if not, each is bound to one. A full table takes a minute, \
