@@ -1,4 +1,19 @@
-//! MPI over Sidelane's protocol.
+//! MPI over Sidelane's protocol. A program gets its communicator from [`world::run_or_abort`], and `sidelane run` starts its ranks:
+//!
+//! ```no_run
+//! use sidelane_mpi::comm::{Communicator, ErrorClass};
+//! use sidelane_mpi::op::Op;
+//! use sidelane_mpi::world::{self, WorldError};
+//!
+//! fn main() -> Result<(), WorldError> {
+//!     world::run_or_abort(|world: &Communicator| {
+//!         let mut sum = [0];
+//!         world.allreduce(&[world.rank()], &mut sum, &Op::Sum)?;
+//!         println!("rank {} of {}: the ranks' sum is {}", world.rank(), world.size(), sum[0]);
+//!         Ok::<_, ErrorClass>(())
+//!     })
+//! }
+//! ```
 //!
 //! | module | what it is | stands on |
 //! | --- | --- | --- |

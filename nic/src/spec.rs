@@ -51,6 +51,25 @@ pub enum Spec {
 }
 
 /// What is done with a driver once it is open, for whichever type it has.
+///
+/// ```no_run
+/// use sidelane_nic::Nic;
+/// use sidelane_nic::spec::{NicUser, Spec};
+///
+/// struct Address;
+///
+/// impl NicUser for Address {
+///     type Out = String;
+///
+///     fn run<N: Nic + 'static>(self, nic: N) -> String {
+///         nic.caps().addr.to_string()
+///     }
+/// }
+///
+/// let spec: Spec = std::env::args().nth(1).expect("a driver, such as shm:here").parse()?;
+/// println!("others reach us at {}", spec.open(Address)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait NicUser {
     /// What comes of it.
     type Out;
