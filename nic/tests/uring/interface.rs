@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 use std::process::Command;
-use std::time::Instant;
 
 use sidelane_nic::interface::{Interface, addresses};
 use sidelane_nic::time::Duration;
 use sidelane_nic::uring::{Config, OpenError, Uring};
 use sidelane_nic::{Caps, Nic};
 
+use crate::interface_gone;
 use crate::namespace::{bridged, ip, veth};
-use crate::patience::{PATIENCE, ended, once_asleep, until};
+use crate::patience::{PATIENCE, ended, until};
 use crate::stage::{commit, open, receive_one, send, turn_offloads_off, veth_pair};
 
 pub fn open_errors_say_what_to_do() {
@@ -80,34 +80,13 @@ pub fn removed_interface_is_gone() {
 }
 
 pub fn an_interface_that_goes_while_somebody_sleeps_is_missed() {
-    let (mut a, _b, to_b) = veth_pair();
-    let removal = once_asleep(|| ip("link del vA"));
-    let far = a.now() + Duration::from_millis(10_000);
-    while !a.is_gone(to_b) && a.now() < far {
-        a.wait(Some(far)).unwrap();
-    }
-    let noticed = Instant::now();
-    let late = noticed.saturating_duration_since(removal.join().unwrap());
-    assert!(a.is_gone(to_b) && late.as_millis() < 2_000, "{late:?}");
+    let (a, _b, to_b) = veth_pair();
+    interface_gone::is_missed_by_who_sleeps(a, to_b);
 }
 
 pub fn who_was_told_that_its_interface_is_gone_sleeps_again() {
-    let (mut a, _b, to_b) = veth_pair();
-    ip("link del vA");
-    let far = a.now() + Duration::from_millis(10_000);
-    a.wait(Some(far)).unwrap();
-    assert!(a.is_gone(to_b) && a.now() < far, "told once");
-    // Sending tells nobody anew.
-    commit(&mut a, to_b, b"to nobody");
-    let (waits, end) = (a.counters().waits, a.now() + Duration::from_millis(50));
-    a.wait(Some(end)).unwrap();
-    assert!(a.now() >= end);
-    assert_eq!(a.counters().waits, waits + 1);
-    let waker = a.waker().unwrap();
-    let wake = once_asleep(move || waker.wake());
-    a.wait(Some(far)).unwrap();
-    assert!(a.now() < far, "it can be woken");
-    wake.join().unwrap();
+    let (a, _b, to_b) = veth_pair();
+    interface_gone::is_told_once(a, to_b);
 }
 
 pub fn interface_that_was_down_carries_frames_again() {

@@ -5,6 +5,8 @@ mod foreign;
 #[path = "../frames/mod.rs"]
 mod frames;
 mod interface;
+#[path = "../interface_gone/mod.rs"]
+mod interface_gone;
 #[path = "../namespace/mod.rs"]
 mod namespace;
 mod order;

@@ -4,6 +4,8 @@ mod contract;
 #[path = "../frames/mod.rs"]
 mod frames;
 mod interface;
+#[path = "../interface_gone/mod.rs"]
+mod interface_gone;
 mod kernel;
 mod limits;
 #[path = "../namespace/mod.rs"]
