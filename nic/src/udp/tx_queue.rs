@@ -337,9 +337,8 @@ impl TxQueue {
     #[cold]
     fn give_up_hopeless(&mut self) {
         let (now, runs) = (clock::monotonic(), &self.messages.runs);
-        let mut moves: Vec<_> =
-            runs.iter().filter(|run| self.queue[run.start].fate == Fate::Sent).map(|run| run.fd).collect();
-        moves.dedup();
+        let sent = runs.iter().filter(|run| self.queue[run.start].fate == Fate::Sent);
+        let moves: Vec<_> = sent.map(|run| run.fd).collect();
         for run in runs {
             for queued in self.queue[run.start..run.end].iter_mut().filter(|queued| queued.fate == Fate::Later) {
                 if queued.since.is_none() || moves.contains(&run.fd) {
