@@ -3,6 +3,10 @@
 //! A buffer is free again as soon as the kernel has copied its frame, and the next frame gets the buffer that is hottest
 //! in the cache (the free list is a stack).
 
+use std::ops::{Deref, DerefMut};
+
+use crate::TxSlot;
+
 /// Buffers of one size.
 pub(crate) struct TxBuffers {
     area: Box<[u8]>,
@@ -27,6 +31,21 @@ pub(crate) struct Lease<'a> {
     pub payload: &'a mut [u8],
     filled: Filled,
     free: &'a mut Vec<u16>,
+}
+
+/// A frame in its driver's queue.
+pub(crate) trait Queued {
+    /// What the driver has to know of a frame besides its bytes.
+    type Destination: Copy;
+
+    fn new(to: Self::Destination, frame: Filled) -> Self;
+}
+
+/// A free buffer whose frame is put at the end of a queue. Dropped without `commit`, it was never taken.
+pub(crate) struct Lent<'a, Q: Queued> {
+    pub lease: Lease<'a>,
+    pub to: Q::Destination,
+    pub queue: &'a mut Vec<Q>,
 }
 
 impl TxBuffers {
@@ -91,6 +110,30 @@ impl Lease<'_> {
     pub fn take(self) -> Filled {
         self.free.pop();
         self.filled
+    }
+}
+
+impl<Q: Queued> Deref for Lent<'_, Q> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.lease.payload
+    }
+}
+
+impl<Q: Queued> DerefMut for Lent<'_, Q> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.lease.payload
+    }
+}
+
+impl<Q: Queued> TxSlot for Lent<'_, Q> {
+    #[inline]
+    fn commit(self) {
+        let frame = self.lease.take();
+        self.queue.push(Q::new(self.to, frame));
     }
 }
 

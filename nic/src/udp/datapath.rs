@@ -2,9 +2,10 @@
 
 use super::Udp;
 use super::sockets::Received;
-use super::tx_queue::Lent;
+use super::tx_queue::Queued;
 use crate::encap::datagram;
 use crate::time::Instant;
+use crate::tx_buffers::Lent;
 use crate::{Link, LinkAddr, clock};
 
 impl Udp {
@@ -57,7 +58,7 @@ impl Udp {
 
     /// Lends a buffer with the frame's header in it.
     #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_>> {
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_, Queued>> {
         if len > self.caps.mtu {
             return None;
         }

@@ -9,6 +9,7 @@
 mod datapath;
 mod filter;
 mod merging;
+mod messages;
 mod open;
 mod sockets;
 mod sys;

@@ -3,21 +3,20 @@
 //! A run is a stretch of the queue to one peer whose frames are equally long, but for the last, which may be shorter:
 //! that is what UDP_SEGMENT can cut apart again. A lone frame leaves by `send`, one run by `sendmsg`, several in one
 //! io_uring submission.
-#![allow(unsafe_code)] // Message headers and io_uring submission entries hold raw pointers into our buffers.
+#![allow(unsafe_code)] // Messages hold raw pointers into our buffers.
 
 use std::io;
-use std::mem::{size_of, size_of_val};
-use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::IoUring;
 
 use super::Way;
+use super::messages::{Messages, Run};
 use super::sockets::{SocketId, Sockets};
 use crate::link_table::LinkTable;
 use crate::time::{Duration, Instant};
-use crate::tx_buffers::{Filled, Lease, TxBuffers};
-use crate::{Counters, Link, TxSlot, clock};
+use crate::tx_buffers::{self, Filled, Lent, TxBuffers};
+use crate::{Counters, Link, clock};
 
 /// The transmit side of one endpoint.
 pub struct TxQueue {
@@ -30,7 +29,7 @@ pub struct TxQueue {
 }
 
 #[derive(Clone, Copy)]
-struct Queued {
+pub struct Queued {
     link: Link,
     frame: Filled,
     fate: Fate,
@@ -48,42 +47,6 @@ enum Fate {
     Refused,
 }
 
-/// A stretch of the queue that leaves as one datagram, and the link's socket.
-#[derive(Clone, Copy)]
-struct Run {
-    start: usize,
-    end: usize,
-    fd: i32,
-}
-
-/// What the kernel reads while it sends: pointers into the buffers, valid for one flush.
-struct Messages {
-    runs: Vec<Run>,
-    /// One per frame, in the queue's order.
-    pieces: Vec<libc::iovec>,
-    /// One per run.
-    headers: Vec<libc::msghdr>,
-    segment_sizes: Vec<SegmentSize>,
-}
-
-// SAFETY: the pointers are read only within the flush that wrote them; between flushes they are dead values.
-unsafe impl Send for Messages {}
-
-/// A control message of type UDP_SEGMENT (udp(7)), as it stands in memory: `cmsghdr`, then its data.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct SegmentSize {
-    header: libc::cmsghdr,
-    size: u16,
-}
-
-/// A lent buffer. Dropped without `commit`, it was never taken.
-pub struct Lent<'a> {
-    lease: Lease<'a>,
-    link: Link,
-    queue: &'a mut Vec<Queued>,
-}
-
 impl TxQueue {
     /// A queue of `buffers` frames with payloads of up to `payload_max` bytes.
     pub fn new(buffers: u16, payload_max: usize) -> Self {
@@ -91,21 +54,16 @@ impl TxQueue {
         Self {
             queue: Vec::with_capacity(count),
             buffers: TxBuffers::new(buffers, payload_max),
-            messages: Messages {
-                runs: Vec::with_capacity(count),
-                pieces: Vec::with_capacity(count),
-                headers: Vec::with_capacity(count),
-                segment_sizes: Vec::with_capacity(count),
-            },
+            messages: Messages::new(count),
             ring: open_ring(count),
         }
     }
 
     /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
     #[inline]
-    pub fn lend(&mut self, link: Link, header: &[u8], payload_len: usize) -> Option<Lent<'_>> {
+    pub fn lend(&mut self, link: Link, header: &[u8], payload_len: usize) -> Option<Lent<'_, Queued>> {
         let lease = self.buffers.lend(header, payload_len)?;
-        Some(Lent { lease, link, queue: &mut self.queue })
+        Some(Lent { lease, to: link, queue: &mut self.queue })
     }
 
     /// True when the last flush has left frames of this socket, which had no room for them.
@@ -162,7 +120,7 @@ impl TxQueue {
         self.form_runs(links, sockets);
         if let Some(errno) = told {
             self.send_run(0, Some(errno), links, counters);
-        } else if self.messages.runs.len() > 1 && self.ring.is_some() {
+        } else if self.messages.runs().len() > 1 && self.ring.is_some() {
             self.submit(links, counters);
         } else {
             self.send_each(0, links, counters);
@@ -172,14 +130,9 @@ impl TxQueue {
 
     /// Cuts the queue into runs. Frames on a link that there is not stay out of them, and are refused.
     fn form_runs(&mut self, links: &LinkTable<Way>, sockets: &Sockets) {
-        let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
-        runs.clear();
-        pieces.clear();
-        headers.clear();
-        segment_sizes.clear();
+        self.messages.clear();
         for queued in &mut self.queue {
-            let bytes = self.buffers.bytes(queued.frame);
-            pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            self.messages.push_piece(self.buffers.bytes(queued.frame));
             queued.fate = Fate::Later;
         }
         let mut start = 0;
@@ -187,24 +140,9 @@ impl TxQueue {
             let way = links.get(first.link);
             let end = start + if way.is_some_and(|way| way.segmentation.get()) { self.run_len(start) } else { 1 };
             if let Some(way) = way {
-                let Messages { runs, pieces, headers, segment_sizes } = &mut self.messages;
                 let (socket, connected) = sockets.get(way.socket);
-                runs.push(Run { start, end, fd: socket.as_raw_fd() });
-                // SAFETY: all zeroes is a valid msghdr.
-                let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-                if !connected {
-                    header.msg_name = way.raw.as_ptr().cast_mut();
-                    header.msg_namelen = way.raw.len();
-                }
-                header.msg_iov = pieces[start..].as_mut_ptr();
-                header.msg_iovlen = end - start;
-                segment_sizes.push(SegmentSize::new(pieces[start].iov_len as u16));
-                if end - start > 1 {
-                    let size = segment_sizes.last_mut().expect("just pushed");
-                    header.msg_control = std::ptr::from_mut(size).cast();
-                    header.msg_controllen = size_of_val(size);
-                }
-                headers.push(header);
+                let run = Run { start, end, fd: socket.as_raw_fd() };
+                self.messages.push_run(run, (!connected).then_some(&way.raw));
             } else {
                 set_fate(&mut self.queue[start..end], Fate::Refused);
             }
@@ -237,14 +175,9 @@ impl TxQueue {
     fn submit(&mut self, links: &LinkTable<Way>, counters: &mut Counters) {
         let ring = self.ring.as_mut().expect("checked by the caller");
         let mut submission = ring.submission();
-        for (at, (run, header)) in self.messages.runs.iter().zip(&self.messages.headers).enumerate() {
-            let entry = opcode::SendMsg::new(types::Fd(run.fd), header)
-                .flags(libc::MSG_DONTWAIT as u32)
-                .build()
-                .flags(squeue::Flags::SKIP_SUCCESS)
-                .user_data(at as u64);
+        for (run, entry) in self.messages.entries() {
             set_fate(&mut self.queue[run.start..run.end], Fate::Sent);
-            // SAFETY: the header and all that it points to belong to `self` and to the link table, which are not written
+            // SAFETY: the message and all that it points to belong to `self` and to the link table, which are not written
             // until the submission is over; a send that may not wait is over when `submit` returns.
             // The ring has at least as many entries as there are buffers, so one is free.
             unsafe { submission.push(&entry) }.expect("a ring entry per buffer");
@@ -261,15 +194,15 @@ impl TxQueue {
         for completion in ring.completion() {
             unsent.push((completion.user_data() as usize, -completion.result()));
         }
-        if taken < self.messages.runs.len() {
+        if taken < self.messages.runs().len() {
             // The kernel ran out of memory for requests. What it did not take must not be sent by a later submission,
             // when the buffers have other content: without the ring there is none.
-            tracing::warn!("io_uring took {taken} of {} messages; going on without it", self.messages.runs.len());
+            tracing::warn!("io_uring took {taken} of {} messages; going on without it", self.messages.runs().len());
             self.ring = None;
             self.send_each(taken, links, counters);
         }
         for (at, errno) in unsent {
-            if at < self.messages.runs.len() {
+            if at < self.messages.runs().len() {
                 self.send_run(at, Some(errno), links, counters);
             }
         }
@@ -279,12 +212,12 @@ impl TxQueue {
     fn send_each(&mut self, from: usize, links: &LinkTable<Way>, counters: &mut Counters) {
         let messages = &self.messages;
         // Those that io_uring did not take count as sent up to here.
-        for run in &messages.runs[from..] {
+        for run in &messages.runs()[from..] {
             set_fate(&mut self.queue[run.start..run.end], Fate::Later);
         }
         let mut full = Vec::new();
-        for at in from..self.messages.runs.len() {
-            let fd = self.messages.runs[at].fd;
+        for at in from..self.messages.runs().len() {
+            let fd = self.messages.runs()[at].fd;
             if !full.contains(&fd) && self.send_run(at, None, links, counters) == Fate::Later {
                 full.push(fd);
             }
@@ -294,13 +227,9 @@ impl TxQueue {
     /// A system call for the run `at` that place, for which the kernel may have `told` an error already; and another one where that may be
     /// about an earlier run.
     fn send_run(&mut self, at: usize, told: Option<i32>, links: &LinkTable<Way>, counters: &mut Counters) -> Fate {
-        let (run, header) = (self.messages.runs[at], &raw const self.messages.headers[at]);
-        let send = || {
-            // SAFETY: the header and all that it points to belong to `self` and to the link table, both borrowed by the
-            // caller for the whole flush.
-            let sent = unsafe { libc::sendmsg(run.fd, header, libc::MSG_DONTWAIT) };
-            if sent >= 0 { 0 } else { errno_of(&io::Error::last_os_error()) }
-        };
+        let run = self.messages.runs()[at];
+        // SAFETY: what its message points to belongs to `self` and to the link table, both borrowed by the caller for the whole flush.
+        let send = || unsafe { self.messages.send(at) }.err().map_or(0, |error| errno_of(&error));
         let mut errno = told.unwrap_or_else(send);
         if errno != 0 && !is_for_want_of_room(errno) {
             // What ICMP says of an earlier datagram is told once, and sends nothing. What is about this one is told again; so is what ICMP has
@@ -316,7 +245,7 @@ impl TxQueue {
 
     /// Takes what has met its fate out of the queue.
     fn settle(&mut self, counters: &mut Counters) {
-        if self.messages.runs.iter().any(|run| self.queue[run.start].fate == Fate::Later) {
+        if self.messages.runs().iter().any(|run| self.queue[run.start].fate == Fate::Later) {
             self.give_up_hopeless();
         }
         self.queue.retain(|queued| {
@@ -336,7 +265,7 @@ impl TxQueue {
     /// Refuses what has waited too long for room on a socket that takes nothing.
     #[cold]
     fn give_up_hopeless(&mut self) {
-        let (now, runs) = (clock::monotonic(), &self.messages.runs);
+        let (now, runs) = (clock::monotonic(), self.messages.runs());
         let sent = runs.iter().filter(|run| self.queue[run.start].fate == Fate::Sent);
         let moves: Vec<_> = sent.map(|run| run.fd).collect();
         for run in runs {
@@ -354,40 +283,12 @@ impl TxQueue {
     }
 }
 
-impl Deref for Lent<'_> {
-    type Target = [u8];
+impl tx_buffers::Queued for Queued {
+    type Destination = Link;
 
     #[inline]
-    fn deref(&self) -> &[u8] {
-        self.lease.payload
-    }
-}
-
-impl DerefMut for Lent<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.lease.payload
-    }
-}
-
-impl TxSlot for Lent<'_> {
-    /// Puts the frame at the end of the queue.
-    #[inline]
-    fn commit(self) {
-        let frame = self.lease.take();
-        self.queue.push(Queued { link: self.link, frame, fate: Fate::Later, since: None, tries: 0 });
-    }
-}
-
-impl SegmentSize {
-    fn new(size: u16) -> Self {
-        // SAFETY: all zeroes is a valid cmsghdr, and a valid number.
-        let mut message: Self = unsafe { std::mem::zeroed() };
-        message.header.cmsg_level = libc::SOL_UDP;
-        message.header.cmsg_type = libc::UDP_SEGMENT;
-        message.header.cmsg_len = size_of::<libc::cmsghdr>() + size_of::<u16>();
-        message.size = size;
-        message
+    fn new(link: Link, frame: Filled) -> Self {
+        Self { link, frame, fate: Fate::Later, since: None, tries: 0 }
     }
 }
 
@@ -450,6 +351,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+    use crate::TxSlot;
 
     #[test]
     fn frames_behind_one_that_must_wait_are_not_sent() {
@@ -457,17 +359,8 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         // More than a socket's queue holds (/proc/sys/net/unix/max_dgram_qlen: 10, or as much memory).
         const FRAMES: u16 = 600;
-        let mut tx = TxQueue::new(FRAMES, 1_000);
-        let byte = [0u8];
-        let mut piece = libc::iovec { iov_base: byte.as_ptr().cast_mut().cast(), iov_len: 1 };
-        for start in 0..usize::from(FRAMES) {
-            tx.lend(Link(0), &[], 1_000).unwrap().commit();
-            // SAFETY: all zeroes is a valid msghdr.
-            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-            (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
-            tx.messages.headers.push(header);
-            tx.messages.runs.push(Run { start, end: start + 1, fd: ours.as_raw_fd() });
-        }
+        let mut tx = TxQueue::new(FRAMES, 1);
+        queue_on(&vec![&ours; usize::from(FRAMES)], &mut tx);
         // As when io_uring has taken none of them.
         tx.queue.iter_mut().for_each(|queued| queued.fate = Fate::Sent);
         let mut counters = Counters::default();
@@ -478,19 +371,17 @@ mod tests {
         assert_eq!((counters.tx_frames as usize, tx.queue.len()), (came, usize::from(FRAMES) - came));
     }
 
-    /// A frame of one byte for each of these sockets, those that wait among them, to be sent one by one.
-    fn queue_on(sockets: &[&UnixDatagram], tx: &mut TxQueue, piece: &mut libc::iovec) {
-        tx.messages.runs.clear();
-        tx.messages.headers.clear();
+    /// A frame for each of these sockets, those that wait among them, to be sent one by one.
+    fn queue_on(sockets: &[&UnixDatagram], tx: &mut TxQueue) {
+        while tx.queue.len() < sockets.len() {
+            tx.lend(Link(0), &[], 1).unwrap().commit();
+        }
+        tx.messages.clear();
+        for queued in &tx.queue {
+            tx.messages.push_piece(tx.buffers.bytes(queued.frame));
+        }
         for (start, socket) in sockets.iter().enumerate() {
-            if start == tx.queue.len() {
-                tx.lend(Link(0), &[], 1).unwrap().commit();
-            }
-            // SAFETY: all zeroes is a valid msghdr.
-            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-            (header.msg_iov, header.msg_iovlen) = (&raw mut *piece, 1);
-            tx.messages.headers.push(header);
-            tx.messages.runs.push(Run { start, end: start + 1, fd: socket.as_raw_fd() });
+            tx.messages.push_run(Run { start, end: start + 1, fd: socket.as_raw_fd() }, None);
         }
     }
 
@@ -500,11 +391,9 @@ mod tests {
         full.set_nonblocking(true).unwrap();
         while full.send(&[0]).is_ok() {}
         let mut tx = TxQueue::new(8, 1);
-        let byte = [0u8];
-        let mut piece = libc::iovec { iov_base: byte.as_ptr().cast_mut().cast(), iov_len: 1 };
         let mut counters = Counters::default();
         let mut flush = |sockets: &[&UnixDatagram], tx: &mut TxQueue| {
-            queue_on(sockets, tx, &mut piece);
+            queue_on(sockets, tx);
             tx.send_each(0, &LinkTable::new(), &mut counters);
             tx.settle(&mut counters);
             (counters.tx_frames, counters.tx_failed, tx.queue.len())

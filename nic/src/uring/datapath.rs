@@ -3,12 +3,13 @@
 use super::rx_ring::{Frame, RxRing};
 use super::sys;
 use super::takers::Peer;
-use super::tx_queue::Kind;
-use super::tx_slot::{Lent, LentBefore};
+use super::tx_queue::{Kind, Queued};
+use super::tx_slot::LentBefore;
 use super::{Offload, Uring, filter};
 use crate::clock;
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::{Duration, Instant};
+use crate::tx_buffers::Lent;
 use crate::{Link, LinkAddr, socket};
 
 impl Uring {
@@ -112,7 +113,7 @@ impl Uring {
 
     /// Lends a buffer with the link's header in it.
     #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_>> {
+    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_, Queued>> {
         if len > self.caps.mtu {
             return None;
         }

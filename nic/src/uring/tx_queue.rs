@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
-use super::tx_slot::{Lent, LentBefore};
+use super::tx_slot::LentBefore;
 use crate::encap::train;
 use crate::time::{Duration, Instant};
-use crate::tx_buffers::{Filled, TxBuffers};
+use crate::tx_buffers::{self, Filled, Lent, TxBuffers};
 use crate::{Counters, clock, socket};
 
 /// The transmit side of one interface: small frames, and super-packets where there are any.
@@ -81,10 +81,10 @@ impl TxQueue {
 
     /// Lends a buffer with `header` in it for a frame with `payload_len` bytes behind; `None` when all are queued.
     #[inline]
-    pub fn lend(&mut self, kind: Kind, header: &[u8], payload_len: usize) -> Option<Lent<'_>> {
+    pub fn lend(&mut self, kind: Kind, header: &[u8], payload_len: usize) -> Option<Lent<'_, Queued>> {
         let lane = self.lanes[kind as usize].as_mut()?;
         let lease = lane.buffers.lend(header, payload_len)?;
-        Some(Lent { lease, kind, queue: &mut self.queue })
+        Some(Lent { lease, to: kind, queue: &mut self.queue })
     }
 
     /// As [`Self::lend`], for a super-packet that ends in `tail`. `None` also when others wait that were committed
@@ -102,7 +102,7 @@ impl TxQueue {
             return None;
         }
         let lease = lane.buffers.lend(header, len + tail.len())?;
-        let lent = Lent { lease, kind: Kind::Large, queue: &mut self.queue };
+        let lent = Lent { lease, to: Kind::Large, queue: &mut self.queue };
         Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd(), counters })
     }
 
@@ -330,11 +330,15 @@ impl Lane {
     }
 }
 
-impl Queued {
-    pub fn new(kind: Kind, frame: Filled) -> Self {
+impl tx_buffers::Queued for Queued {
+    type Destination = Kind;
+
+    fn new(kind: Kind, frame: Filled) -> Self {
         Self { kind, frame, fate: Fate::Later, since: None, tries: 0 }
     }
+}
 
+impl Queued {
     /// What becomes of it when the kernel answers `errno`.
     #[cold]
     fn fate_by(&self, errno: i32, down: &mut Result<(), InterfaceDown>) -> Fate {

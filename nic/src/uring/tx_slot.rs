@@ -1,47 +1,15 @@
-//! Buffers on loan: for a frame that is queued when it is complete, and for the front of a super-packet that is sent at once.
+//! The buffer that is on loan for the front of a super-packet: sent at once.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 
-use super::tx_queue::{Kind, Queued};
-use crate::tx_buffers::Lease;
+use super::tx_queue::Queued;
+use crate::tx_buffers::Lent;
 use crate::{Counters, TxSlot, socket};
-
-/// A lent buffer. Dropped without `commit`, it was never taken.
-pub struct Lent<'a> {
-    pub(super) lease: Lease<'a>,
-    pub(super) kind: Kind,
-    pub(super) queue: &'a mut Vec<Queued>,
-}
-
-impl Deref for Lent<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.lease.payload
-    }
-}
-
-impl DerefMut for Lent<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.lease.payload
-    }
-}
-
-impl TxSlot for Lent<'_> {
-    /// Puts the frame at the end of the queue.
-    #[inline]
-    fn commit(self) {
-        let frame = self.lease.take();
-        self.queue.push(Queued::new(self.kind, frame));
-    }
-}
 
 /// A lent buffer for the first part of a super-packet, sent by `commit`.
 pub struct LentBefore<'a> {
-    pub(super) lent: Lent<'a>,
+    pub(super) lent: Lent<'a, Queued>,
     pub(super) len: usize,
     pub(super) tail: &'a [u8],
     pub(super) socket: BorrowedFd<'a>,
