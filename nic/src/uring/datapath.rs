@@ -1,22 +1,43 @@
-//! The hot path: frames in, frames out, and sleep.
+//! What a driver does: frames in, frames out, and sleep.
+
+use std::io;
+use std::task::Waker;
 
 use super::rx_ring::{Frame, RxRing};
-use super::sys;
 use super::takers::Peer;
-use super::tx_queue::{Kind, Queued};
-use super::tx_slot::LentBefore;
-use super::{Offload, Uring, filter};
-use crate::clock;
+use super::tx_queue::Kind;
+use super::{Headers, Offload, Uring, filter, sys};
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::{Duration, Instant};
-use crate::tx_buffers::Lent;
-use crate::{Link, LinkAddr, socket};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock, socket};
 
-impl Uring {
+impl Nic for Uring {
+    const RELIABLE: bool = false;
+    const NAME: &'static str = "uring";
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
+        let (src_mac, src, segment) = (self.mac, self.endpoint, self.segment);
+        self.links.link(to, || {
+            Ok(Headers {
+                small: ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit(),
+                large: gso::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit(segment),
+            })
+        })
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.links.unlink(link);
+    }
+
     /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
     /// hold the caller.
     #[inline]
-    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         if budget == 0 || !self.small.settle() {
             return 0;
         }
@@ -37,6 +58,100 @@ impl Uring {
         0
     }
 
+    fn has_unread(&mut self) -> bool {
+        self.small.settle();
+        self.has_frame()
+    }
+
+    #[inline]
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
+        if len > self.caps.mtu {
+            return None;
+        }
+        let headers = self.links.get_mut(link)?;
+        let lent = if len <= self.caps.mtu_safe {
+            let header = &mut headers.small;
+            header[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
+            self.tx.lend(Kind::Small, header, len)
+        } else {
+            let header = &mut headers.large;
+            gso::set_len(header, len as u16);
+            self.tx.lend(Kind::Large, header, len)
+        };
+        if lent.is_none() {
+            self.counters.tx_full += 1;
+        }
+        lent
+    }
+
+    /// Lends a buffer with the link's header in it, for a super-packet that ends in `tail`; `None` where that is none,
+    /// or must wait its turn.
+    #[inline]
+    fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
+        let whole = len + tail.len();
+        if whole <= self.caps.mtu_safe || whole > self.caps.mtu {
+            return None;
+        }
+        self.flush();
+        let header = &mut self.links.get_mut(link)?.large;
+        gso::set_len(header, whole as u16);
+        self.tx.lend_before(header, len, tail, &mut self.counters)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        if self.tx.flush(&mut self.counters).is_err() {
+            self.look_for_interface();
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.flush();
+        self.look_for_interface();
+        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        // Else the kernel would wake us for a frame that was shown.
+        let _ = (0..8 * LOOKS).any(|_| self.small.settle());
+        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        if self.gone {
+            socket::poll(&[], self.alarm.event(), limit)?;
+            return Ok(());
+        }
+        let limit = [limit, self.tx.again_after(), Some(INTERFACE_TURN)].into_iter().flatten().min();
+        let (small, event) = (self.small.socket(), self.alarm.event());
+        match self.dressed.as_ref() {
+            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], event, limit)?,
+            None => socket::poll(&[small], event, limit)?,
+        };
+        self.look_for_interface();
+        self.tell_gone();
+        Ok(())
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
+    }
+
+    fn is_gone(&self, _link: Link) -> bool {
+        self.gone
+    }
+
+    fn counters(&self) -> Counters {
+        let dressed = self.dressed.as_ref().map(|(ring, _)| ring);
+        for ring in [Some(&self.small), dressed].into_iter().flatten() {
+            self.rx_dropped.set(self.rx_dropped.get() + sys::take_drops(ring.socket()));
+        }
+        Counters { rx_dropped: self.rx_dropped.get(), ..self.counters }
+    }
+
+    fn now(&self) -> Instant {
+        clock::monotonic()
+    }
+}
+
+impl Uring {
     /// Shows a frame that is there although the kernel has not said so. False: there is none, or it is not ours, which will show when
     /// the kernel says so.
     #[inline]
@@ -109,76 +224,6 @@ impl Uring {
             self.tx.answer(now);
         }
         shown
-    }
-
-    /// Lends a buffer with the link's header in it.
-    #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Lent<'_, Queued>> {
-        if len > self.caps.mtu {
-            return None;
-        }
-        let headers = self.links.get_mut(link)?;
-        let lent = if len <= self.caps.mtu_safe {
-            let header = &mut headers.small;
-            header[ether::LEN].copy_from_slice(&(len as u16).to_be_bytes());
-            self.tx.lend(Kind::Small, header, len)
-        } else {
-            let header = &mut headers.large;
-            gso::set_len(header, len as u16);
-            self.tx.lend(Kind::Large, header, len)
-        };
-        if lent.is_none() {
-            self.counters.tx_full += 1;
-        }
-        lent
-    }
-
-    /// Lends a buffer with the link's header in it, for a super-packet that ends in `tail`; `None` where that is none,
-    /// or must wait its turn.
-    #[inline]
-    pub(super) fn lend_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<LentBefore<'a>> {
-        let whole = len + tail.len();
-        if whole <= self.caps.mtu_safe || whole > self.caps.mtu {
-            return None;
-        }
-        self.transmit();
-        let header = &mut self.links.get_mut(link)?.large;
-        gso::set_len(header, whole as u16);
-        self.tx.lend_before(header, len, tail, &mut self.counters)
-    }
-
-    /// Hands what was committed to the kernel.
-    #[inline]
-    pub(super) fn transmit(&mut self) {
-        if self.tx.flush(&mut self.counters).is_err() {
-            self.look_for_interface();
-        }
-    }
-
-    /// Sleeps until a frame comes or the deadline passes.
-    pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.transmit();
-        self.look_for_interface();
-        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        // Else the kernel would wake us for a frame that was shown.
-        let _ = (0..8 * LOOKS).any(|_| self.small.settle());
-        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
-            return Ok(());
-        }
-        self.counters.waits += 1;
-        if self.gone {
-            socket::poll(&[], self.alarm.event(), limit)?;
-            return Ok(());
-        }
-        let limit = [limit, self.tx.again_after(), Some(INTERFACE_TURN)].into_iter().flatten().min();
-        let (small, event) = (self.small.socket(), self.alarm.event());
-        match self.dressed.as_ref() {
-            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], event, limit)?,
-            None => socket::poll(&[small], event, limit)?,
-        };
-        self.look_for_interface();
-        self.tell_gone();
-        Ok(())
     }
 
     /// True when the interface is gone and no sleep has ended by that yet. Only the first one does: nothing comes any more.

@@ -23,14 +23,12 @@ mod tx_queue;
 mod tx_slot;
 
 use std::cell::Cell;
-use std::task::Waker;
 
 use crate::encap::{ether, gso};
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::names::Name;
-use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::{Caps, Counters};
 use pace::Pace;
 use rx_ring::RxRing;
 use steering::Steering;
@@ -113,77 +111,4 @@ impl Uring {
 struct Headers {
     small: [u8; ether::HEADER_LEN],
     large: [u8; gso::HEADER_LEN],
-}
-
-impl Nic for Uring {
-    const RELIABLE: bool = false;
-    const NAME: &'static str = "uring";
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src, segment) = (self.mac, self.endpoint, self.segment);
-        self.links.link(to, || {
-            Ok(Headers {
-                small: ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit(),
-                large: gso::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit(segment),
-            })
-        })
-    }
-
-    fn unlink(&mut self, link: Link) {
-        self.links.unlink(link);
-    }
-
-    #[inline]
-    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.receive(budget, each)
-    }
-
-    fn has_unread(&mut self) -> bool {
-        self.small.settle();
-        self.has_frame()
-    }
-
-    #[inline]
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.lend(link, len)
-    }
-
-    #[inline]
-    fn tx_slot_before<'a>(&'a mut self, link: Link, len: usize, tail: &'a [u8]) -> Option<impl TxSlot + 'a> {
-        self.lend_before(link, len, tail)
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        self.transmit();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.sleep(deadline)
-    }
-
-    fn waker(&mut self) -> std::io::Result<Waker> {
-        self.alarm.waker()
-    }
-
-    fn is_gone(&self, _link: Link) -> bool {
-        self.gone
-    }
-
-    fn counters(&self) -> Counters {
-        let dressed = self.dressed.as_ref().map(|(ring, _)| ring);
-        for ring in [Some(&self.small), dressed].into_iter().flatten() {
-            self.rx_dropped.set(self.rx_dropped.get() + sys::take_drops(ring.socket()));
-        }
-        Counters { rx_dropped: self.rx_dropped.get(), ..self.counters }
-    }
-
-    fn now(&self) -> Instant {
-        clock::monotonic()
-    }
 }

@@ -1,16 +1,17 @@
-//! The hot path: frames in, frames out, and sleep.
+//! What a driver does: frames in, frames out, and sleep.
 #![allow(unsafe_code)] // Frames are lent out of memory that the kernel shares.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
+use std::task::Waker;
 
 use super::ring::Ring;
 use super::shared::{BATCH, TX_CHUNKS};
 use super::{Mode, Xdp, sys};
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
-use crate::{Counters, Link, LinkAddr, TxSlot, clock, socket};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock, socket};
 
 /// Our place in the receive ring, whose consumer we are.
 pub struct RxRing {
@@ -33,11 +34,28 @@ pub struct TxRing {
     bytes: u64,
 }
 
-impl Xdp {
+impl Nic for Xdp {
+    const RELIABLE: bool = false;
+    const NAME: &'static str = "xdp";
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
+        let (src_mac, src) = (self.mac, self.endpoint);
+        self.links.link(to, || Ok(ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit()))
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.links.unlink(link);
+    }
+
     /// Shows at most `budget` frames. Frames that are not ours count against it too, so that a flood of them cannot
     /// hold the caller.
     #[inline]
-    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let Self { rx, chunks, counters, .. } = self;
         let count = rx.available(budget);
         if count == 0 {
@@ -72,20 +90,18 @@ impl Xdp {
         shown
     }
 
-    /// True when a frame waits, ours or not.
-    pub(super) fn has_frame(&mut self) -> bool {
-        self.rx.available(1) > 0
+    fn has_unread(&mut self) -> bool {
+        self.has_frame()
     }
 
-    /// Lends a chunk with the link's header in it.
     #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         if len > self.caps.mtu {
             return None;
         }
         if self.chunks.next_free().is_none() {
             // A caller that commits more than we have chunks sends them here, before its flush.
-            self.transmit();
+            self.flush();
             self.exchange();
         }
         let header = self.links.get_mut(link)?;
@@ -103,19 +119,8 @@ impl Xdp {
         Some(Slot { payload: unsafe { &mut *payload }, address, nic: self })
     }
 
-    fn enqueue(&mut self, address: u64, len: usize) {
-        let tx = &mut self.tx;
-        self.chunks.take();
-        let desc =
-            libc::xdp_desc { addr: address + HEADER_AT as u64, len: (ether::HEADER_LEN + len) as u32, options: 0 };
-        tx.ring.write(tx.next, desc);
-        tx.next = tx.next.wrapping_add(1);
-        tx.bytes += len as u64;
-    }
-
-    /// Hands what was committed to the kernel.
     #[inline]
-    pub(super) fn transmit(&mut self) {
+    fn flush(&mut self) {
         let tx = &mut self.tx;
         let fresh = tx.next.wrapping_sub(tx.published);
         if fresh > 0 {
@@ -130,6 +135,63 @@ impl Xdp {
         if self.chunks.is_short() {
             self.exchange();
         }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.flush();
+        self.exchange();
+        self.look_for_interface();
+        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
+        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        if self.gone {
+            socket::poll(&[], self.alarm.event(), limit)?;
+            return Ok(());
+        }
+        // Chunks that another endpoint kept us from giving back, or frames that the interface did not take, are tried
+        // again before long.
+        let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
+        let turn = if stuck { STUCK_TURN } else { INTERFACE_TURN };
+        let limit = limit.map_or(turn, |limit| limit.min(turn));
+        socket::poll(&[self.socket.as_fd()], self.alarm.event(), Some(limit))?;
+        self.look_for_interface();
+        self.tell_gone();
+        Ok(())
+    }
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.alarm.waker()
+    }
+
+    fn is_gone(&self, _link: Link) -> bool {
+        self.gone
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counted() }
+    }
+
+    fn now(&self) -> Instant {
+        clock::monotonic()
+    }
+}
+
+impl Xdp {
+    /// True when a frame waits, ours or not.
+    pub(super) fn has_frame(&mut self) -> bool {
+        self.rx.available(1) > 0
+    }
+
+    fn enqueue(&mut self, address: u64, len: usize) {
+        let tx = &mut self.tx;
+        self.chunks.take();
+        let desc =
+            libc::xdp_desc { addr: address + HEADER_AT as u64, len: (ether::HEADER_LEN + len) as u32, options: 0 };
+        tx.ring.write(tx.next, desc);
+        tx.next = tx.next.wrapping_add(1);
+        tx.bytes += len as u64;
     }
 
     /// Has the kernel send until the ring is empty: a kick sends 32 frames at most, and what is left would stay.
@@ -175,31 +237,6 @@ impl Xdp {
             }
             _ => true,
         }
-    }
-
-    /// Sleeps until a frame comes or the deadline passes.
-    pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.transmit();
-        self.exchange();
-        self.look_for_interface();
-        let limit = deadline.map(|deadline| deadline.since(clock::monotonic()));
-        if self.tell_gone() || self.has_frame() || limit.is_some_and(|limit| limit.as_nanos() == 0) {
-            return Ok(());
-        }
-        self.counters.waits += 1;
-        if self.gone {
-            socket::poll(&[], self.alarm.event(), limit)?;
-            return Ok(());
-        }
-        // Chunks that another endpoint kept us from giving back, or frames that the interface did not take, are tried
-        // again before long.
-        let stuck = self.chunks.is_dry() || self.tx.ring.filled() > 0;
-        let turn = if stuck { STUCK_TURN } else { INTERFACE_TURN };
-        let limit = limit.map_or(turn, |limit| limit.min(turn));
-        socket::poll(&[self.socket.as_fd()], self.alarm.event(), Some(limit))?;
-        self.look_for_interface();
-        self.tell_gone();
-        Ok(())
     }
 
     /// True when the interface is gone and no sleep has ended by that yet. Only the first one does: nothing comes any more.

@@ -23,14 +23,12 @@ mod sys;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::Waker;
 
 use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::names::Name;
-use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::{Caps, Counters};
 use chunks::Chunks;
 use datapath::{RxRing, TxRing};
 use members::Queue;
@@ -113,64 +111,6 @@ impl Xdp {
     /// How frames get to us on this interface.
     pub fn mode(&self) -> Mode {
         self.mode
-    }
-}
-
-impl Nic for Xdp {
-    const RELIABLE: bool = false;
-    const NAME: &'static str = "xdp";
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src) = (self.mac, self.endpoint);
-        self.links.link(to, || Ok(ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit()))
-    }
-
-    fn unlink(&mut self, link: Link) {
-        self.links.unlink(link);
-    }
-
-    #[inline]
-    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.receive(budget, each)
-    }
-
-    fn has_unread(&mut self) -> bool {
-        self.has_frame()
-    }
-
-    #[inline]
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.lend(link, len)
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        self.transmit();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.sleep(deadline)
-    }
-
-    fn waker(&mut self) -> std::io::Result<Waker> {
-        self.alarm.waker()
-    }
-
-    fn is_gone(&self, _link: Link) -> bool {
-        self.gone
-    }
-
-    fn counters(&self) -> Counters {
-        Counters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counted() }
-    }
-
-    fn now(&self) -> Instant {
-        clock::monotonic()
     }
 }
 
