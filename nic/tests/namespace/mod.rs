@@ -7,6 +7,33 @@ use std::process::{Command, Stdio};
 
 use crate::patience::{SUITE_PATIENCE, ended};
 
+/// Makes tests of functions in these modules, each in a network namespace of its own, and there only if the condition holds: then it
+/// says why not.
+#[allow(unused_macros, reason = "not every test program has more than one")]
+macro_rules! inside_a_namespace {
+    (if $may_run:expr; $($topic:ident { $($name:ident)* })*) => {
+        $($(
+            #[test]
+            fn $name() {
+                crate::namespace::run_inside(concat!("inside::", stringify!($name)));
+            }
+        )*)*
+
+        mod inside {
+            $($(
+                #[test]
+                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
+                fn $name() {
+                    if $may_run {
+                        crate::$topic::$name();
+                    }
+                }
+            )*)*
+        }
+    };
+    ($($tests:tt)*) => { inside_a_namespace! { if true; $($tests)* } };
+}
+
 /// Runs the ignored test `name` of this binary in a new network namespace.
 pub fn run_inside(name: &str) {
     let Some(flags) = flags_that_work() else { return };

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)] // This process's sockets, by their numbers.
 
 mod contract;
-mod inside;
 mod links;
+#[macro_use]
 #[path = "../namespace/mod.rs"]
 mod namespace;
+mod namespaced;
 #[path = "../patience/mod.rs"]
 mod patience;
 #[path = "../polls/mod.rs"]
@@ -14,22 +15,11 @@ mod refusals;
 mod sockets;
 mod stage;
 
-#[test]
-fn veth_keeps_the_contract() {
-    namespace::run_inside("inside::veth_keeps_the_contract");
-}
-
-#[test]
-fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
-    namespace::run_inside("inside::a_narrow_path_keeps_no_other_peers_frames_from_leaving_together");
-}
-
-#[test]
-fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
-    namespace::run_inside("inside::a_socket_that_drains_slowly_is_slept_over_and_loses_nothing");
-}
-
-#[test]
-fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
-    namespace::run_inside("inside::what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other");
+inside_a_namespace! {
+    namespaced {
+        veth_keeps_the_contract
+        a_narrow_path_keeps_no_other_peers_frames_from_leaving_together
+        a_socket_that_drains_slowly_is_slept_over_and_loses_nothing
+        what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other
+    }
 }

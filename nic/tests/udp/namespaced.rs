@@ -1,4 +1,4 @@
-//! Run in a network namespace of their own, by the tests of the same names in `main`.
+//! In a network namespace: what routers say, sockets that are full, narrow paths.
 
 use std::process::Command;
 
@@ -12,9 +12,7 @@ use crate::refusals::refuse;
 use crate::stage::*;
 use crate::{namespace, patience};
 
-#[test]
-#[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
+pub fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
     namespace::ip("link set lo up");
     // One frame, one run of equal frames, and several.
     for lengths in [vec![500; 1], vec![500; 12], (500..512).collect()] {
@@ -54,9 +52,7 @@ fn what_routers_say_of_an_earlier_frame_is_counted_and_costs_no_other() {
     }
 }
 
-#[test]
-#[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
+pub fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
     namespace::veth("vA", "vB");
     for words in [
         "link set vA mtu 65535",
@@ -100,9 +96,7 @@ fn a_socket_that_drains_slowly_is_slept_over_and_loses_nothing() {
     assert_eq!(a.counters().tx_failed, 0);
 }
 
-#[test]
-#[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
+pub fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
     namespace::veth("vA", "vB");
     namespace::ip("link set lo up");
     namespace::ip("addr add 10.0.0.1/24 dev vA");
@@ -133,9 +127,7 @@ fn a_narrow_path_keeps_no_other_peers_frames_from_leaving_together() {
     assert!(most_at_once(&mut a, &mut b) > 1);
 }
 
-#[test]
-#[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-fn veth_keeps_the_contract() {
+pub fn veth_keeps_the_contract() {
     namespace::veth("vA", "vB");
     namespace::ip("link set lo up");
     namespace::ip("addr add 10.0.0.1/24 dev vA");

@@ -7,8 +7,11 @@ mod frames;
 mod interface;
 #[path = "../interface_gone/mod.rs"]
 mod interface_gone;
+#[macro_use]
 #[path = "../namespace/mod.rs"]
 mod namespace;
+#[path = "../on_interfaces/mod.rs"]
+mod on_interfaces;
 mod order;
 #[path = "../patience/mod.rs"]
 mod patience;
@@ -17,30 +20,6 @@ mod patience;
 mod raw_socket;
 mod stage;
 mod trains;
-
-use namespace::run_inside;
-
-/// Tests of these modules, each in a network namespace of its own.
-macro_rules! inside_a_namespace {
-    ($($topic:ident { $($name:ident)* })*) => {
-        $($(
-            #[test]
-            fn $name() {
-                run_inside(concat!("inside::", stringify!($name)));
-            }
-        )*)*
-
-        mod inside {
-            $($(
-                #[test]
-                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-                fn $name() {
-                    crate::$topic::$name();
-                }
-            )*)*
-        }
-    };
-}
 
 inside_a_namespace! {
     contract {

@@ -8,8 +8,11 @@ mod interface;
 mod interface_gone;
 mod kernel;
 mod limits;
+#[macro_use]
 #[path = "../namespace/mod.rs"]
 mod namespace;
+#[path = "../on_interfaces/mod.rs"]
+mod on_interfaces;
 #[path = "../patience/mod.rs"]
 mod patience;
 mod ping;
@@ -18,39 +21,8 @@ mod raw_socket;
 mod sharing;
 mod stage;
 
-use namespace::run_inside;
-
-/// Tests of these modules, each in a network namespace of its own.
-macro_rules! inside_a_namespace {
-    ($($topic:ident { $($name:ident)* })*) => {
-        $($(
-            #[test]
-            fn $name() {
-                run_inside(concat!("inside::", stringify!($name)));
-            }
-        )*)*
-
-        mod inside {
-            $($(
-                #[test]
-                #[ignore = "needs a network namespace: the test of the same name outside runs it in one"]
-                fn $name() {
-                    if crate::stage::may_open() {
-                        crate::$topic::$name();
-                    }
-                }
-            )*)*
-
-            #[test]
-            #[ignore = "a process that is killed by the tests of that"]
-            fn endpoint_until_killed() {
-                crate::sharing::endpoint_until_killed();
-            }
-        }
-    };
-}
-
 inside_a_namespace! {
+    if crate::stage::may_open();
     contract {
         veth_keeps_the_contract
         native_mode_keeps_the_contract

@@ -109,7 +109,7 @@ pub fn names_that_another_user_takes_keep_nobody_out() {
 /// Another process with an endpoint on `interface`.
 fn other_process(interface: &str, endpoint: u16) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "inside::endpoint_until_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "sharing::endpoint_until_killed", "--ignored", "--nocapture"])
         .env(ENDPOINT, format!("{interface} {endpoint}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -137,7 +137,9 @@ fn mac_of(interface: &str) -> [u8; 6] {
 }
 
 /// Sends back whatever comes.
-pub fn endpoint_until_killed() {
+#[test]
+#[ignore = "a process that is killed by the tests of that"]
+fn endpoint_until_killed() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
     let (interface, number) = endpoint.split_once(' ').unwrap();
     let mut nic = open(interface, number.parse().unwrap());
