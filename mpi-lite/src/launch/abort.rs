@@ -21,10 +21,17 @@ impl Abort {
     /// once, and one that has gone ends the job without being asked.
     pub fn ask(&self, code: i32, why: &str) {
         let Some(mut stream) = self.0.as_ref() else { return };
-        let why: String = why.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).take(WHY_MAX).collect();
+        let mut why: String =
+            why.chars().map(|c| if c.is_whitespace() || c.is_control() { BLANK } else { c }).collect();
+        while why.len() > WHY_MAX {
+            why.pop();
+        }
         let _ = stream.write_all(format!("{}\n", Request::Abort { code, why: &why }).as_bytes());
     }
 }
+
+/// Stands for what would end the reason, for launchers whose values are words: to people it is a blank.
+pub(super) const BLANK: char = '\u{a0}';
 
 /// A line of MPICH's launcher holds 1,024 bytes, with the command before it.
 const WHY_MAX: usize = 900;

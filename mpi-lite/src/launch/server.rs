@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
+use super::abort::BLANK;
 use super::line::{LINE_MAX, Line, Malformed};
 use super::reply::{Maxes, Reply};
 use super::request::{GET_MANY, Request};
@@ -212,7 +213,7 @@ impl Server {
                 self.reply(rank, &Reply::FinalizeAck);
             }
             Request::Abort { code, why } => {
-                self.events.push_back(ServerEvent::Abort { rank, code, why: why.to_owned() });
+                self.events.push_back(ServerEvent::Abort { rank, code, why: why.replace(BLANK, " ") });
             }
             Request::Spawn => self.ranks[rank] = Stage::Spawning { total: 1, so_far: 1 },
         }

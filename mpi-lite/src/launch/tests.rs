@@ -159,12 +159,16 @@ fn who_is_alone_needs_nobody() {
 
 #[test]
 fn an_abort_reaches_the_launcher_with_its_code_and_reason() {
-    let (_, events) = job(2, |launch| {
-        if launch.rank() == 1 {
-            launch.to_abort().unwrap().ask(7, "out of cheese");
-        }
-    });
-    assert_eq!(events, [ServerEvent::Abort { rank: 1, code: 7, why: "out_of_cheese".to_owned() }]);
+    let endless = "é".repeat(2_000);
+    for (asked, told) in [("out of\ncheese, Käse", "out of cheese, Käse"), (&endless, &endless[..900])] {
+        let asked = asked.to_owned();
+        let (_, events) = job(2, move |launch| {
+            if launch.rank() == 1 {
+                launch.to_abort().unwrap().ask(7, &asked);
+            }
+        });
+        assert_eq!(events, [ServerEvent::Abort { rank: 1, code: 7, why: told.to_owned() }]);
+    }
 }
 
 #[test]

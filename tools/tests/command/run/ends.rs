@@ -171,7 +171,7 @@ fn an_abort_ends_all_with_its_code() {
         let options = [&["-n", "4"][..], &["-n", "4", "--keep-going"]];
         for (options, part) in options.into_iter().flat_map(|it| [(it, "PART=abort"), (it, "PART=abort in a call")]) {
             let (code, _, errors) = told(&output(stage, options, part));
-            let said = "aborted the job with code 7: lost_my_way";
+            let said = "aborted the job with code 7: lost my way";
             assert!(code == Some(7) && errors.contains("rank 2 ") && errors.contains(said), "{errors}");
         }
     });
