@@ -132,7 +132,7 @@ fn caps(endpoint: u16) -> Caps {
 }
 
 /// Longest payload. As long as a message is one frame it needs nobody's leave: up to here that is quicker than asking
-/// (`mpi-lite`'s `Limits::SHARED_MEMORY`). Messages have round lengths, and headers.
+/// (`bench/NOTES.md`, 65). Messages have round lengths, and headers.
 pub(super) const MTU: usize = CELL_BYTES;
 
 /// A frame must fit beside another, however the end of the ring lies, while the consumer withholds an eighth.
