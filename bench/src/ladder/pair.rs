@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use sidelane_mpi::launch::{Shown, ShownWhole};
@@ -48,6 +48,8 @@ pub struct End {
 pub struct Pair {
     a: Side,
     b: Side,
+    /// Who has said something, or ended, in turn.
+    heard_of: Receiver<Role>,
     crowded: bool,
 }
 
@@ -102,16 +104,26 @@ impl Pair {
     /// Starts both sides. They are killed when the pair is dropped.
     pub fn spawn(a: Host, b: Host) -> Result<Self, PairError> {
         let crowded = a.shares_its_core_with(&b);
-        Ok(Self { a: Side::spawn(Role::Initiator, a)?, b: Side::spawn(Role::Responder, b)?, crowded })
+        let (says, heard_of) = mpsc::channel();
+        let (a, b) = (Side::spawn(Role::Initiator, a, says.clone())?, Side::spawn(Role::Responder, b, says)?);
+        Ok(Self { a, b, heard_of, crowded })
     }
 
     /// Runs one measurement; `path` says what carries it, for a side at this end. Returns what both sides have seen.
     pub fn measure(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(Outcome, Outcome), PairError> {
         let (at_a, at_b) = self.open(pattern, path)?;
-        let (Self { a, b, .. }, limit) = (self, limit(pattern));
+        let (Self { a, b, heard_of, .. }, limit) = (self, limit(pattern));
+        heard_of.try_iter().for_each(drop);
         b.tell(&Order::Go { peer: at_a.clone() })?;
         a.tell(&Order::Go { peer: at_b.clone() })?;
-        let (seen_a, seen_b) = (a.done(limit), b.done(limit));
+        // Of one that has died the other may know nothing before its own limit.
+        let b_is_first = heard_of.recv_timeout(limit) == Ok(Role::Responder);
+        let (first, second) = if b_is_first { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };
+        let seen = match first.done(limit) {
+            Err(death @ PairError::Died(..)) => return Err(death),
+            seen => seen,
+        };
+        let (seen_a, seen_b) = if b_is_first { (second.done(limit), seen) } else { (seen, second.done(limit)) };
         for (side, seen) in [(a, &seen_a), (b, &seen_b)] {
             if seen.is_ok() {
                 side.tell(&Order::Close)?;
@@ -137,7 +149,7 @@ impl Pair {
 
     /// Where each side is, once both are open.
     fn open(&mut self, pattern: &Pattern, path: impl Fn(&End) -> Path) -> Result<(String, String), PairError> {
-        let Self { a, b, crowded } = self;
+        let Self { a, b, crowded, .. } = self;
         b.open(pattern, path(&b.end), *crowded)?;
         a.open(pattern, path(&a.end), *crowded)?;
         match (b.opened(), a.opened()) {
@@ -203,17 +215,20 @@ impl PairError {
 }
 
 impl Side {
-    fn spawn(role: Role, host: Host) -> Result<Self, PairError> {
+    /// `says` is told of each answer before it can be heard, and of the side's end.
+    fn spawn(role: Role, host: Host, says: Sender<Role>) -> Result<Self, PairError> {
         let Host { reach, end, core, patience } = host;
         let (life, (orders, output)) = Life::begin(reach).map_err(|error| PairError::Spawn(role, error))?;
         let (answers_in, answers) = mpsc::channel();
         // Ends with the side's output, which ends with the side.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
+                let _ = says.send(role);
                 if answers_in.send(line).is_err() {
                     break;
                 }
             }
+            let _ = says.send(role);
         });
         Ok(Self { role, life, orders, answers, end, core, patience })
     }
@@ -352,12 +367,32 @@ const DIES_WITHIN: Duration = Duration::from_millis(500);
 mod tests {
     use super::*;
 
+    fn host(reach: Reach, core: usize) -> Host {
+        let end = End { ip: IpAddr::from([127, 0, 0, 1]), nics: Vec::new() };
+        Host { reach, end, core, patience: Host::PATIENCE }
+    }
+
+    #[test]
+    fn who_waits_for_a_side_that_has_died_is_not_waited_for() {
+        let opened = serde_json::to_string(&Answer::Opened { at: "here".to_owned() }).unwrap();
+        let side = |then: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("read order; echo '{opened}'; read order; {then}")]);
+            host(Reach::Command(shell), 0)
+        };
+        let pattern = crate::ladder::Plan::new(&[NicKind::Shm]).pattern(crate::pattern::Kind::PingPong, 8);
+        let path = |end: &End| Path::Udp { ip: end.ip };
+        for (a, b, dead) in [("kill -9 $$", "exec sleep 1000", "side A"), ("exec sleep 1000", "kill -9 $$", "side B")] {
+            let mut pair = Pair::spawn(side(a), side(b)).unwrap();
+            let begin = Instant::now();
+            let error = pair.measure(&pattern, path).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{dead} died: signal: 9")), "{error}");
+            assert!(begin.elapsed() < limit(&pattern), "{:?}", begin.elapsed());
+        }
+    }
+
     #[test]
     fn sides_of_one_machine_share_a_core_of_one_number() {
-        let host = |reach, core| {
-            let end = End { ip: IpAddr::from([127, 0, 0, 1]), nics: Vec::new() };
-            Host { reach, end, core, patience: Host::PATIENCE }
-        };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let own = host(Reach::Command(Command::new("true")), 1);
