@@ -5,6 +5,13 @@ use super::traffic::{check, commit, expect, link, open, payload, receive, receiv
 use super::{Stop, Verdict};
 use crate::LinkAddr;
 
+pub(super) fn frame_arrives(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
+    let [mut a, mut b] = open(stage)?;
+    let to_b = link(&mut a, b.caps().addr)?;
+    send(&mut a, to_b, b"the first one")?;
+    expect(&receive(&mut b, 1)?[0], b"the first one", a.caps().addr)
+}
+
 pub(super) fn every_size_arrives(stage: &mut dyn Stage<dyn Driver>) -> Verdict {
     let [mut a, mut b] = open(stage)?;
     let to_b = link(&mut a, b.caps().addr)?;

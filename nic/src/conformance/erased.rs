@@ -4,7 +4,7 @@ use std::io;
 use std::ops::DerefMut;
 use std::task::Waker;
 
-use super::Setup;
+use super::{Ended, Setup};
 use crate::time::Instant;
 use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 
@@ -111,6 +111,7 @@ pub(super) trait Stage<D: ?Sized> {
     fn open(&mut self, count: usize) -> Result<Vec<Box<D>>, String>;
     fn absent(&mut self) -> Option<LinkAddr>;
     fn may_overtake(&self) -> bool;
+    fn ended(&mut self, case: &Ended);
     fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool;
 }
 
@@ -135,6 +136,10 @@ impl<S: Setup, D: ?Sized> Stage<D> for Erased<'_, S, D> {
 
     fn may_overtake(&self) -> bool {
         self.setup.may_overtake()
+    }
+
+    fn ended(&mut self, case: &Ended) {
+        self.setup.ended(case);
     }
 
     fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {

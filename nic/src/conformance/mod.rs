@@ -55,6 +55,11 @@ pub trait Setup {
         false
     }
 
+    /// Told of each case when it has ended.
+    fn ended(&mut self, case: &Ended) {
+        let _ = case;
+    }
+
     /// Sends `bytes` past the driver, straight at the endpoint at `victim`, as a hostile neighbour would. False: there is no
     /// such way.
     fn throw(&mut self, victim: LinkAddr, bytes: &[u8]) -> bool {
@@ -66,10 +71,19 @@ pub trait Setup {
 /// What came of each case, in the order of the suite.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Name of the case, and how it ended.
-    pub cases: Vec<(&'static str, Outcome)>,
-    /// Name of a case that was tried again, and what was missing each time before the last.
-    pub retried: Vec<(&'static str, Vec<String>)>,
+    /// All of them.
+    pub cases: Vec<Ended>,
+}
+
+/// A case that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What the driver promises.
+    pub name: &'static str,
+    /// Whether it does so.
+    pub outcome: Outcome,
+    /// What was missing at each try before the last.
+    pub missed: Vec<String>,
 }
 
 /// How a case ended.
@@ -81,6 +95,13 @@ pub enum Outcome {
     Skipped(String),
     /// The driver breaks the promise.
     Failed(String),
+}
+
+impl Outcome {
+    /// True of a promise that is broken.
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
 }
 
 /// Why a case stopped early.
@@ -97,10 +118,11 @@ type Verdict = Result<(), Stop>;
 /// A promise, and what tries it.
 type Case<D> = (&'static str, fn(&mut dyn Stage<D>) -> Verdict);
 
-const CASES: [Case<dyn Driver>; 22] = [
+const CASES: [Case<dyn Driver>; 23] = [
     ("caps make sense", peers::caps_make_sense),
     ("the same address gives the same link", peers::same_address_same_link),
     ("an address of another kind is refused", peers::foreign_address_is_refused),
+    (ARRIVES, delivery::frame_arrives),
     ("every size arrives unaltered", delivery::every_size_arrives),
     ("frames that end elsewhere arrive in their turn", delivery::tails_arrive_in_turn),
     ("a frame larger than the MTU finds no slot", delivery::larger_than_mtu_finds_no_slot),
@@ -129,6 +151,9 @@ const CASES_OF_THREADS: [Case<dyn Driver + Send>; 4] = [
     ("floods between threads arrive intact", threads::floods_arrive_intact),
 ];
 
+/// Without this one the others would only wait, each for seconds.
+const ARRIVES: &str = "a frame arrives";
+
 /// Runs every case that one thread can run.
 pub fn run<S: Setup>(setup: &mut S) -> Report {
     run_all(&mut Erased { setup, erase: |nic| Box::new(nic) as Box<dyn Driver> })
@@ -154,6 +179,9 @@ fn run_cases<D: ?Sized>(stage: &mut dyn Stage<D>, cases: &[Case<D>]) -> Report {
     for &(name, case) in cases {
         let mut missed = Vec::new();
         let outcome = loop {
+            if !report.frames_arrive() {
+                break Outcome::Skipped("no frame arrives".to_owned());
+            }
             break match case(stage) {
                 Ok(()) => Outcome::Passed,
                 Err(Stop::Skipped(reason)) => Outcome::Skipped(reason),
@@ -164,10 +192,9 @@ fn run_cases<D: ?Sized>(stage: &mut dyn Stage<D>, cases: &[Case<D>]) -> Report {
                 Err(Stop::Failed(reason) | Stop::Missing(reason)) => Outcome::Failed(reason),
             };
         };
-        report.cases.push((name, outcome));
-        if !missed.is_empty() {
-            report.retried.push((name, missed));
-        }
+        let ended = Ended { name, outcome, missed };
+        stage.ended(&ended);
+        report.cases.push(ended);
     }
     report
 }
@@ -176,26 +203,35 @@ fn run_cases<D: ?Sized>(stage: &mut dyn Stage<D>, cases: &[Case<D>]) -> Report {
 const ATTEMPTS_MAX: usize = 5;
 
 impl Report {
+    /// False: not even one did, so nothing behind that was tried.
+    pub fn frames_arrive(&self) -> bool {
+        !self.cases.iter().any(|case| case.name == ARRIVES && case.outcome.has_failed())
+    }
+
     /// Prints the report, and panics unless every case passed or was skipped.
     pub fn assert_passed(&self) {
         println!("{self}");
-        let failed = self.cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_))).count();
+        let failed = self.cases.iter().filter(|case| case.outcome.has_failed()).count();
         assert_eq!(failed, 0, "the driver breaks its contract:\n{self}");
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, outcome) in &self.cases {
-            match outcome {
-                Outcome::Passed => writeln!(f, "passed   {name}")?,
-                Outcome::Skipped(reason) => writeln!(f, "skipped  {name}: {reason}")?,
-                Outcome::Failed(reason) => writeln!(f, "FAILED   {name}: {reason}")?,
-            }
-            let missed = self.retried.iter().filter(|(retried, _)| retried == name).flat_map(|(_, missed)| missed);
-            for (number, what) in (1..).zip(missed) {
-                writeln!(f, "         try {number}: {what}")?;
-            }
+        self.cases.iter().try_for_each(|case| writeln!(f, "{case}"))
+    }
+}
+
+/// A line, and one for each try before the last.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Passed => write!(f, "passed   {}", self.name)?,
+            Outcome::Skipped(reason) => write!(f, "skipped  {}: {reason}", self.name)?,
+            Outcome::Failed(reason) => write!(f, "FAILED   {}: {reason}", self.name)?,
+        }
+        for (number, what) in (1..).zip(&self.missed) {
+            write!(f, "\n         try {number}: {what}")?;
         }
         Ok(())
     }
