@@ -86,6 +86,11 @@ ends with the job, also when this command is killed, but for what has left its r
 Between machines mpiexec.hydra sends variables, and so the key, unencrypted: there let a script on each machine set \
 it from a file.
 
+Read by the ranks, whichever launcher starts them:
+  SIDELANE_VERBOSE=1         each tells by which drivers it reaches the others, and why, and where it was tuned
+  SIDELANE_TUNING=FILE       what `sidelane tune` has measured, instead of its usual file; empty: what is built in
+  SIDELANE_SILENCE=SECONDS   after which a rank on another host counts as gone [default: 2]
+
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under \
 Slurm, `srun --mpi=pmi2 ./program` start them too, across machines.";
 
