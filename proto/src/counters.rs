@@ -59,7 +59,8 @@ reasons! {
         Bounds = "rejected.bounds",
         /// Its authentication tag is wrong: altered, or written by somebody without the job's key.
         Forged = "rejected.forged",
-        /// Its running number was seen before, or is too old to tell: somebody, or the network, sent the frame again.
+        /// Its running number was seen before, or is too old to tell, or it is a Hello of our own: somebody, or the network, sent the frame
+        /// again.
         Replay = "rejected.replay",
         /// Of a stranger, and from an address where nobody is expected ([`crate::Endpoint::expect_only`]).
         NotExpected = "rejected.not-expected",

@@ -38,6 +38,12 @@ impl<N: Nic> Endpoint<N> {
     }
 
     fn answer_hello(&mut self, now: Instant, from: LinkAddr, hello: &Hello, seen_len: usize) -> Result<(), Reject> {
+        // Our own, which somebody sends back: no peer has answered, and with a key both directions would have the same one. Who dials
+        // itself has meant it.
+        let own = self.nic.caps().addr;
+        if self.router.peers.at(hello.index).is_some_and(|conn| conn.answers_to(hello.token) && conn.addr != own) {
+            return Err(Reject::Replay);
+        }
         if let Some(conn) = self.router.peers.by_addr(from) {
             let (index, link, known) = (conn.id.index, conn.link, conn.knows(hello.token));
             if conn.is_unconfirmed() && !known {

@@ -87,6 +87,37 @@ fn who_carries_frames_to_the_wrong_member_ends_no_connection() {
     }
 }
 
+/// Nobody else is needed to answer a Hello that comes back to its sender, unless it is known there.
+#[test]
+fn who_sends_back_all_that_it_hears_is_no_peer() {
+    for protection in [Protection::Checked, BOTH[0], BOTH[1]] {
+        let mut world = World::new(1, good_link());
+        world.add(NodeConfig::default(), protected(protection));
+        // It answers nothing itself.
+        let other = if protection == Protection::Checked { BOTH[0] } else { Protection::Checked };
+        let mirror = world.add(NodeConfig::default(), protected(other));
+        let peer = world.connect(0, mirror);
+        world.send(0, peer, b"to a peer");
+        for round in 0..200 {
+            world.node(mirror).controls.borrow_mut().heard = Some(Vec::new());
+            world.pass(Duration::from_micros(100));
+            let heard = world.node(mirror).controls.borrow_mut().heard.take().unwrap();
+            // As the peer, and as a stranger.
+            let from = addr(if round % 2 == 0 { mirror } else { 50_000 });
+            world.node(0).controls.borrow_mut().forged.extend(heard.into_iter().map(|frame| (from, frame)));
+        }
+        assert!(world.node(0).events.is_empty() && world.node(0).got.is_empty(), "{protection:?}");
+        assert_eq!(world.node(0).endpoint.peers(), 1, "{protection:?}");
+        assert!(world.counters(0).rejected(Reject::Replay) > 1, "{protection:?}");
+        assert_all_counted(&mut world, 0);
+        // Who dials itself has meant it.
+        let own = world.connect(0, 0);
+        world.send(0, own, b"to oneself");
+        world.pass(Duration::from_millis(10));
+        assert_eq!(world.node(0).got, [(own, b"to oneself".to_vec())], "{protection:?}");
+    }
+}
+
 /// Both dial, and one dies before it has the other's answer; whoever lives at its address then is met all the same.
 #[test]
 fn who_dials_back_and_dies_does_not_keep_its_next_life_away() {
