@@ -266,13 +266,16 @@ impl<D: Driven> Port<D> {
         let gauge: &Gauge = self.shared.gauge(peer).ok_or(SendError::NoPeer)?;
         gauge.check(peer, len)?;
         let (sent, cost) = (self.sent[usize::from(peer.index)], cost(len));
-        if !gauge.fits_port(sent, cost)
-            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_port(sent, cost))
-        {
-            return Err(SendError::Full);
+        let full = !gauge.fits_port(sent, cost)
+            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_port(sent, cost));
+        if self.shared.has_ended() {
+            // It takes nothing, and makes no room.
+            Err(SendError::NoPeer)
+        } else if full {
+            Err(SendError::Full)
+        } else {
+            Ok(cost)
         }
-        // Rare, and looked at last: an engine that has ended takes nothing.
-        if self.shared.has_ended() { Err(SendError::NoPeer) } else { Ok(cost) }
     }
 
     /// The same of a one-sided operation that counts for `cost`.
@@ -280,12 +283,15 @@ impl<D: Driven> Port<D> {
         let gauge: &Gauge = self.shared.gauge(peer).ok_or(RmaError::NoPeer)?;
         gauge.check(peer, 0).map_err(|_| RmaError::NoPeer)?;
         let sent = self.operations[peer.index()].cost;
-        if !gauge.fits_operation(sent, cost)
-            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_operation(sent, cost))
-        {
-            return Err(RmaError::Full);
+        let full = !gauge.fits_operation(sent, cost)
+            && is_full_after_all(&self.shared, &mut self.was_full, || gauge.fits_operation(sent, cost));
+        if self.shared.has_ended() {
+            Err(RmaError::NoPeer)
+        } else if full {
+            Err(RmaError::Full)
+        } else {
+            Ok(())
         }
-        if self.shared.has_ended() { Err(RmaError::NoPeer) } else { Ok(()) }
     }
 
     #[cold]

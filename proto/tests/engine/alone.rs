@@ -10,7 +10,7 @@ use sidelane_nic::clock;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
 use sidelane_proto::engine::{ConnectError, Options, Port, start};
-use sidelane_proto::{Config, Endpoint, Event, PeerId, SendError};
+use sidelane_proto::{Config, Endpoint, Event, PeerId, PutHow, Rights, RmaError, SendError};
 
 use crate::KEPT_MAX;
 use crate::face::{Domain, Face, PATIENCE, Until, config, join, send, udp};
@@ -284,6 +284,27 @@ fn a_panic_on_the_engine_is_an_error_to_the_application() {
     // Its endpoint is gone with it.
     let event = b.until("the other side", |b| b.poll_event());
     assert!(matches!(event, Event::Gone { peer, .. } if peer == to_a), "{event:?}");
+}
+
+/// It is not full: no room will be made.
+#[test]
+fn what_was_full_when_the_engine_panicked_has_no_peer() {
+    let domain = Domain::new();
+    let (mut a, mut b) = (engine(domain.open()), Endpoint::new(domain.open(), config()));
+    let (to_b, _) = join(&mut a, &mut b);
+    let page = b.register(vec![0; 8]);
+    let key = b.publish(page, Rights::ALL, None).unwrap();
+    // Nobody polls the peer: until many turns make no more room.
+    let mut refused = 0;
+    while refused < 100 {
+        let sent = a.send(to_b, &[0; 100]);
+        let put = a.put(to_b, &key, 0, &[0; 8], PutHow::default());
+        refused = if (sent, put) == (Err(SendError::Full), Err(RmaError::Full)) { refused + 1 } else { 0 };
+        a.call(|_| ()).unwrap();
+    }
+    a.call::<()>(|_| panic!("as ordered")).unwrap_err();
+    assert_eq!(a.send(to_b, &[0; 100]), Err(SendError::NoPeer));
+    assert_eq!(a.put(to_b, &key, 0, &[0; 8], PutHow::default()), Err(RmaError::NoPeer));
 }
 
 #[test]
