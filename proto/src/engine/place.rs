@@ -157,9 +157,10 @@ impl<D: Driven> Core<D> {
         });
     }
 
-    /// Takes the endpoint's events. What applications are to know of a peer they know from here on, before they hear of the event.
-    fn take_events(&mut self) {
-        let Self { driven, shared, intake, untold, .. } = self;
+    /// Takes the endpoint's events, and puts them where the application finds them, as far as there is room; true if there was any. What
+    /// applications are to know of a peer they know before they hear of the event.
+    fn tell_events(&mut self) -> bool {
+        let Self { driven, shared, intake, stuck, untold, .. } = self;
         while let Some(event) = driven.poll_event() {
             note(driven, shared, &event);
             if let Event::Connected { peer, .. } = event
@@ -169,14 +170,22 @@ impl<D: Driven> Core<D> {
             }
             intake.events.push_back(intake.underway.translate(event));
         }
+        let mut told = false;
+        while !intake.events.is_empty() {
+            stuck.events = shared.events.is_full();
+            if stuck.events {
+                break;
+            }
+            told |= intake.events.pop_front().is_some_and(|event| shared.events.push(event).is_ok());
+        }
+        told
     }
 
     /// Puts what came where the application finds it, as far as there is room.
     fn deliver(&mut self) -> bool {
         self.stuck = Stuck::default();
-        let mut told = false;
-        // First: whoever takes a message may answer it at once.
-        self.take_events();
+        // First: whoever takes a message may answer it at once, and finds the event that tells of its sender.
+        let mut told = self.tell_events();
         let Self { driven, lane, shared, .. } = self;
         let endpoint = driven.endpoint();
         while endpoint.has_messages() {
@@ -188,17 +197,8 @@ impl<D: Driven> Core<D> {
             told = true;
         }
         // Behind the last message may stand its peer's close.
-        self.take_events();
+        told |= self.tell_events();
         let Self { driven, shared, intake, .. } = self;
-        loop {
-            self.stuck.events = shared.events.is_full();
-            if self.stuck.events {
-                break;
-            }
-            let Some(event) = intake.events.pop_front() else { break };
-            let _ = shared.events.push(event);
-            told = true;
-        }
         if intake.underway.is_busy() {
             told |= intake.underway.publish(driven.endpoint(), shared);
         }

@@ -78,7 +78,8 @@ impl<D: Driven> Port<D> {
         let _ = self.order_at_last(Order::Close { peer });
     }
 
-    /// Takes the next event.
+    /// Takes the next event. Whoever has a message of a new peer finds its [`Event::Connected`]. Messages that came before a peer's end may
+    /// still wait here when that is told: they can be received after it.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.shared.events.pop()?;
         self.shared.ring();

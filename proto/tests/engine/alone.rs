@@ -266,6 +266,32 @@ fn whoever_has_a_message_can_answer_it() {
 }
 
 #[test]
+fn whoever_has_a_message_of_a_new_peer_finds_the_event_that_tells_of_it() {
+    let domain = Domain::new();
+    let mut a = engine(domain.open());
+    let at_a = a.addr();
+    for round in 0..100 {
+        let mut c = Endpoint::new(domain.open(), config());
+        let to_a = c.connect(at_a).unwrap();
+        // So many that it takes a while to hand them over.
+        while c.send(to_a, b"hello").is_ok() {}
+        let give_up = clock::monotonic() + PATIENCE;
+        while !a.has_messages() {
+            c.poll();
+            assert!(clock::monotonic() < give_up, "no message comes");
+        }
+        let event = a.poll_event();
+        assert!(matches!(event, Some(Event::Connected { .. })), "round {round}: {event:?}");
+        c.close(to_a);
+        a.until("its end", |a| {
+            c.poll();
+            while Face::recv(a).is_some() {}
+            Face::poll_event(a)
+        });
+    }
+}
+
+#[test]
 fn a_panic_on_the_engine_is_an_error_to_the_application() {
     let domain = Domain::new();
     let (mut a, mut b) = (engine(domain.open()), engine(domain.open()));
