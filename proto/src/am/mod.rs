@@ -255,7 +255,10 @@ impl<N: Nic, S> ActiveMessages<N, S> {
     /// Asks `peer` to tell once it has handled everything that was sent so far. Asking twice for the same costs nothing.
     pub fn ask(&mut self, peer: PeerId) -> Result<(), SendError> {
         let to = peer;
-        let Some(peer) = self.peers.get(to) else { return Err(SendError::NoPeer) };
+        let Some(peer) = self.peers.get(to) else {
+            // Before it has answered nothing is sent.
+            return if self.endpoint.has_peer(to) { Ok(()) } else { Err(SendError::NoPeer) };
+        };
         if peer.budget.handled == peer.budget.sent || peer.asked_at == Some(peer.budget.sent) {
             return Ok(());
         }

@@ -220,6 +220,9 @@ fn a_request_before_the_peer_has_answered_is_full_and_after_its_end_refused() {
     let Node { am, peer, .. } = &mut world.nodes[0];
     let stranger = am.connect(sidelane_nic::LinkAddr::Mem { node: 77 }).unwrap();
     assert_eq!(am.request_m(stranger, ADD, [1]), Err(SendError::Full));
+    assert_eq!(am.ask(stranger), Ok(()), "nothing is requested");
+    am.close(stranger);
+    assert_eq!(am.ask(stranger), Err(SendError::NoPeer));
     am.close(*peer);
     assert_eq!(am.request_m(*peer, ADD, [1]), Err(SendError::NoPeer));
     world.pass(SOON);
