@@ -168,7 +168,8 @@ impl<D: Driven> Port<D> {
 
     /// Takes the endpoint back from the engine, with what was ordered before in its FIFOs; but what a peer made no room
     /// for within 200 ms is not sent. Messages and events that the engine has handed over are gone with the port: take
-    /// them before. Of one-sided operations that are not done by then the endpoint tells by numbers of its own.
+    /// them before. Of one-sided operations that are not done by then the endpoint tells by numbers of its own, and of those that found no
+    /// room nothing.
     pub fn stop(mut self) -> Result<D, Ended> {
         match self.join() {
             Some(driven) => Ok(driven),

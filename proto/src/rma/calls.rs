@@ -60,7 +60,7 @@ impl<N: Nic> Endpoint<N> {
     }
 
     /// As [`Self::unregister`], of a region that no operation needs, such as one whose only operation found no room: it ends at once, and no
-    /// event tells of it. Its memory, if it was the endpoint's.
+    /// event tells of it. Its memory, if it was the endpoint's. Also `NoRegion`: an operation needs it, and nothing has changed.
     pub fn withdraw(&mut self, region: Region) -> Result<Option<Vec<u8>>, RmaError> {
         self.router.turn.rma.regions.withdraw(region).ok_or(RmaError::NoRegion)
     }
