@@ -34,7 +34,7 @@ pub(super) struct Ordered {
 /// [`crate::Event::Got`], of an atomic by [`crate::Event::Fetched`], of a put that is in place by [`Port::is_done`], and of what failed by
 /// [`crate::Event::OpFailed`] - also where the endpoint would have refused the call: the peer was gone by then (told of silent puts too), or our
 /// region is not registered, or is too short. Regions are registered, published and read by [`Port::call`]; an operation holds its region once it has
-/// found room.
+/// found room. What peers put and signal here wakes no port; a message that they send behind it does.
 impl<D: Driven> Port<D> {
     /// As [`crate::Endpoint::put`]; without an allocation up to 32 KiB.
     pub fn put(
