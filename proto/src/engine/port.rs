@@ -97,7 +97,8 @@ impl<D: Driven> Port<D> {
         Ok(())
     }
 
-    /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends this endpoint.
+    /// Has the engine do `work`, as [`Self::run`], and waits for what comes of it. A panic in `work` ends this endpoint. Panics itself, as
+    /// does whatever else waits for an answer, in work on the same engine: that cannot wait for itself.
     pub fn call<R: Send + 'static>(&mut self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, Ended> {
         let result = self.call_any(Box::new(move |driven| Box::new(work(driven))))?;
         Ok(*result.downcast().expect("it is what the work gave"))
@@ -105,6 +106,7 @@ impl<D: Driven> Port<D> {
 
     /// The same of any work.
     fn call_any(&mut self, work: Work<D>) -> Result<Anything, Ended> {
+        self.assert_elsewhere();
         let (done, is_done) = mpsc::sync_channel(1);
         let work = move |driven: &mut D| {
             let _ = done.send(work(driven));
@@ -171,6 +173,7 @@ impl<D: Driven> Port<D> {
     /// them before. Of one-sided operations that are not done by then the endpoint tells by numbers of its own, and of those that found no
     /// room nothing.
     pub fn stop(mut self) -> Result<D, Ended> {
+        self.assert_elsewhere();
         match self.join() {
             Some(driven) => Ok(driven),
             None => self.ended(),
@@ -181,6 +184,11 @@ impl<D: Driven> Port<D> {
         self.shared.stop();
         let driven = self.returned.recv().ok()?;
         Some(*driven.downcast().expect("it is what was driven"))
+    }
+
+    /// The engine's own thread would wait for ever for what it does itself.
+    fn assert_elsewhere(&self) {
+        assert!(!self.engine.is_current(), "an engine cannot wait for itself: its ports' calls are for other threads");
     }
 
     /// It has ended, or does just now: waits for its last words.
@@ -194,6 +202,7 @@ impl<D: Driven> Port<D> {
     /// An order that must not fail. Waits for room.
     fn order_at_last(&mut self, order: Order<D>) -> Result<(), Ended> {
         while !self.has_room_beside(0) {
+            self.assert_elsewhere();
             self.shared.alive()?;
             self.flush();
             thread::yield_now();

@@ -304,3 +304,19 @@ fn a_port_may_be_dropped_by_an_order_on_its_own_engine() {
     }
     a.call(|_| ()).unwrap();
 }
+
+/// A port that is moved into work on its own engine.
+#[test]
+fn what_would_make_the_engine_wait_for_itself_is_told() {
+    let domain = Domain::new();
+    let engine = Engine::start(Options::default()).unwrap();
+    let open = || engine.drive(Endpoint::new(domain.open(), config())).unwrap();
+    type Wait = fn(Port<Endpoint<ShmNic>>);
+    let waits: [Wait; 2] = [|mut port| _ = port.call(|_| ()), |port| _ = port.stop()];
+    for wait in waits {
+        let (mut a, b, mut beside) = (open(), open(), open());
+        let ended = a.call(move |_| wait(b)).unwrap_err();
+        assert!(ended.to_string().contains("an engine cannot wait for itself"), "{ended}");
+        beside.call(|_| ()).unwrap();
+    }
+}
