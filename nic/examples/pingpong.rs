@@ -50,7 +50,7 @@ fn fail(error: impl Display) -> ! {
 const USAGE: &str = "\
 usage: pingpong NIC echo                                the far end: answers until its peer says stop
        pingpong NIC ping|flood PEER SIZE|mtu [COUNT]
-NIC:   as `sidelane nic` takes it, such as uring:INTERFACE, xdp:INTERFACE,native, udp:IP:PORT, shm:DOMAIN or dpdk:DEVICE
+NIC:   as `sidelane nic test` takes it, such as uring:INTERFACE, xdp:INTERFACE,native, udp:IP:PORT, shm:DOMAIN or dpdk:DEVICE
        (dpdk:memif:NAME,server at the far end)
 PEER:  what the far end says to be at";
 
