@@ -93,7 +93,12 @@ impl Sending {
                 false
             }
         });
-        // Those that are not ready are not waited for when the others can't be sent.
+        if let Some((process, envelope)) = &self.to
+            && *missing > 0
+        {
+            *error = error.or_else(|| hopeless(device, *process, envelope.context));
+        }
+        // Those that are not ready are not waited for when they, or the others, can't be sent.
         if !under_way.is_empty() || (*missing > 0 && error.is_none()) {
             return None;
         }
@@ -101,6 +106,14 @@ impl Sending {
         self.round = Round::Inactive;
         Some(status)
     }
+}
+
+/// Why nothing more can be sent there.
+fn hopeless(device: &Device, process: u32, context: u32) -> Option<ErrorClass> {
+    if device.is_revoked(context) {
+        return Some(ErrorClass::Revoked);
+    }
+    device.gone().contains(&process).then_some(ErrorClass::ProcFailed)
 }
 
 pub struct SendRun(pub Arc<Mutex<Sending>>);

@@ -9,6 +9,7 @@ use super::*;
 use crate::comm::context::Kind;
 use crate::datatype::Predefined;
 use crate::op::Op;
+use crate::patience::until;
 
 /// Runs `each` as every rank but the last, which leaves when all have spoken to it.
 fn job_without_the_last(size: u32, each: impl Fn(Communicator) + Sync) {
@@ -75,6 +76,44 @@ fn partitions_that_are_not_ready_are_not_waited_for_when_nobody_is_there_to_have
         message.start().unwrap();
         parts.ready(0).unwrap();
         assert_eq!(message.wait().map(drop), Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
+fn partitions_of_which_none_is_ready_are_not_waited_for_either() {
+    let made = |comm: &Communicator, data: &mut [u32; 2]| {
+        // SAFETY: it outlives the message.
+        unsafe { comm.psend_init(data.as_mut_ptr().cast(), 2, 1, &Predefined::Uint32.into(), 1.into(), 3) }.unwrap()
+    };
+    let ended = |message: &mut Persistent| {
+        let mut ended = Ok(None);
+        until("it has ended", || {
+            ended = message.test();
+            ended != Ok(None)
+        });
+        ended.map(drop)
+    };
+    job_without_the_last(2, |comm| {
+        let mut data = [0u32; 2];
+        let (mut message, parts) = made(&comm, &mut data);
+        message.start().unwrap();
+        assert_eq!(ended(&mut message), Err(ErrorClass::ProcFailed));
+        assert_eq!(parts.ready(0), Err(ErrorClass::Request), "it is over");
+    });
+    job(2, |comm| {
+        let mut data = [0u32; 2];
+        if comm.rank() == 0 {
+            let (mut message, _) = made(&comm, &mut data);
+            message.start().unwrap();
+            assert_eq!(message.test(), Ok(None));
+            comm.send(&[0u8], 1, 0).unwrap();
+            assert_eq!(ended(&mut message), Err(ErrorClass::Revoked));
+            message.start().unwrap();
+            assert_eq!(ended(&mut message), Err(ErrorClass::Revoked), "what is begun later, too");
+        } else {
+            comm.recv(&mut [0u8], 0, 0).unwrap();
+            comm.revoke();
+        }
     });
 }
 
