@@ -77,8 +77,12 @@ impl Communicator {
             buffered.reserve(device, len)?;
             // SAFETY: the caller's elements are copied here.
             let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
-            let request = device.send(process, envelope, bytes, adi::Mode::Standard);
-            buffered.add(Transfer { request, stage }, len);
+            let mut transfer = Transfer { request: device.send(process, envelope, bytes, adi::Mode::Standard), stage };
+            // Of those that wait in the room nobody will be told.
+            if let Some(status) = transfer.poll(device) {
+                return Ok(Pending::Done(status));
+            }
+            buffered.add(transfer, len);
             return Ok(Pending::Done(Status::EMPTY));
         }
         // SAFETY: the caller's promise, until the send is over.
@@ -103,7 +107,8 @@ impl Communicator {
     ) -> Result<(), ErrorClass> {
         if mode == Mode::Buffered {
             // SAFETY: a buffered send is over when it returns.
-            return unsafe { self.start_send(mode, memory, count, datatype, to, tag) }.map(drop);
+            let mut sent = unsafe { self.start_send(mode, memory, count, datatype, to, tag) }?;
+            return self.status(self.0.local.finish(&mut sent)).map(drop);
         }
         let Destination::Rank(rank) = to else { return Ok(()) };
         let (process, envelope) = self.envelope(rank, tag).map_err(|class| self.fail(class))?;

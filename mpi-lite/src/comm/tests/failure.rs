@@ -140,6 +140,33 @@ fn who_needs_nobody_begins_no_call_in_a_communicator_that_is_revoked() {
     });
 }
 
+/// Its sender waits for nobody, and is told all the same.
+#[test]
+fn a_buffered_send_that_cannot_be_is_told_of_and_takes_no_room() {
+    let fails = |comm: &Communicator, to: u32, class: ErrorClass| {
+        let data = vec![1u8; 100_000];
+        comm.attach_buffer(data.len() + BUFFERED_OVERHEAD).unwrap();
+        for _ in 0..2 {
+            assert_eq!(comm.bsend(&data, to, 1), Err(class));
+        }
+        assert_eq!(comm.scope(|scope| scope.send_as(Mode::Buffered, &data, to, 1)?.wait().map(drop)), Err(class));
+        let mut again = comm.send_init(Mode::Buffered, data, to, 1);
+        assert_eq!(again.start().and_then(|()| again.wait().map(drop)), Err(class));
+        comm.detach_buffer().unwrap();
+    };
+    job_without_the_last(2, |comm| {
+        assert_eq!(comm.recv(&mut [0u8], 1, 0).map(drop), Err(ErrorClass::ProcFailed));
+        fails(&comm, 1, ErrorClass::ProcFailed);
+    });
+    job(2, |comm| {
+        let (other, copy) = (1 - comm.rank(), comm.dup().unwrap());
+        copy.revoke();
+        fails(&copy, other, ErrorClass::Revoked);
+        fails(&copy, comm.rank(), ErrorClass::Revoked);
+        comm.barrier().unwrap();
+    });
+}
+
 #[test]
 fn a_flag_is_agreed_upon_and_a_failure_is_an_error_until_all_know_of_it() {
     job_without_the_last(4, |comm| {
