@@ -135,12 +135,12 @@ impl Persistent {
     }
 
     /// Asks for a message that is active to be cancelled (MPI-4.1 3.8.4); to be waited for in any case, and its status says whether it was.
-    /// It may be begun again. `Request` while it is inactive, and for collective calls.
+    /// It may be begun again. `Request` while it is inactive, and for collective calls and partitioned messages.
     pub fn cancel(&self) -> Result<(), ErrorClass> {
         let cancelled = match self.what {
             // Also when it was over as it began.
-            What::Collective(_) => Err(ErrorClass::Request),
-            What::Message { .. } | What::Partitioned(_) => self.comm.local().cancel(&self.active),
+            What::Collective(_) | What::Partitioned(_) => Err(ErrorClass::Request),
+            What::Message { .. } => self.comm.local().cancel(&self.active),
         };
         cancelled.map_err(|class| self.comm.fail(class))
     }
