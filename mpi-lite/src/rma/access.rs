@@ -169,7 +169,7 @@ impl Window {
         unsafe { self.get_accumulate(turns, from, into, to, op) }
     }
 
-    /// Fetches one element, and puts `new` there if it is equal to `compare`, atomically (`MPI_Compare_and_swap`).
+    /// Fetches one element, which is one number, and puts `new` there if it is equal to `compare`, atomically (`MPI_Compare_and_swap`).
     ///
     /// # Safety
     /// `new` and `compare` are such elements and can be read now; `result` is lent as for [`Self::get`].
@@ -180,17 +180,15 @@ impl Window {
         new: *const u8,
         compare: *const u8,
         result: *mut u8,
-        element: Predefined,
+        datatype: &Datatype,
         rank: usize,
         displacement: i64,
     ) -> Result<Operation, RmaError> {
-        if !is_swappable(element) {
-            return Err(RmaError::Op);
-        }
+        let element = datatype.element_kind().filter(|element| datatype.element_count() == 1 && is_swappable(*element));
+        let element = element.ok_or(RmaError::Op)?;
         if rank == NOWHERE {
             return Ok(Operation::done(NOWHERE));
         }
-        let datatype = &Datatype::from(element);
         let to = Target { rank, displacement, count: 1, datatype };
         let size = element.size();
         let operation = self.state().begin(rank, size, to.size()?)?;
@@ -200,7 +198,7 @@ impl Window {
         }
         let action = Action { kind: Kind::CompareSwap, op: 0, element: Some(element), grain: size };
         let room = Room { address: result, count: 1, datatype };
-        let run = Run { at: 0, len: size as u64 };
+        let run = Run { at: datatype.true_lower_bound() as i64, len: size as u64 };
         let asker = (rank, operation.number);
         let (_, end) = self.ask(turns, asker, action.head(&to, size), &[run], &[&both], |device, number| {
             Some(self.await_answer(device, rank, number, &room, (0, size)))

@@ -5,7 +5,6 @@ use std::slice::{from_mut, from_ref};
 
 use crate::comm::{Destination, Equivalence, ErrorClass};
 use crate::op::Op;
-use crate::rma::RmaError;
 
 use super::{Epoch, Kind, begin};
 
@@ -69,10 +68,8 @@ impl<T: Equivalence, K: Kind> Epoch<'_, T, K> {
         let (new, compare, into) = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
         let (rank, at) = (begin::rank_of(rank.into()), begin::displacement(at));
         self.window.done(|raw, turns| {
-            let datatype = T::datatype();
-            let element = datatype.element_kind().filter(|_| datatype.element_count() == 1).ok_or(RmaError::Op)?;
             // SAFETY: all three are here until the operation is over, and are such elements.
-            unsafe { raw.compare_and_swap(turns, new, compare, into, element, rank, at) }
+            unsafe { raw.compare_and_swap(turns, new, compare, into, &T::datatype(), rank, at) }
         })?;
         Ok(found)
     }

@@ -51,7 +51,7 @@ fn what_is_compared_is_swapped_by_one_only() {
                 let at = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
                 // SAFETY: we wait until it is over.
                 let operation =
-                    unsafe { w.compare_and_swap(device, at.0, at.1, at.2, Predefined::Uint64, 0, 0).unwrap() };
+                    unsafe { w.compare_and_swap(device, at.0, at.1, at.2, &Predefined::Uint64.into(), 0, 0).unwrap() };
                 w.wait(device, operation).unwrap();
                 if std::mem::replace(&mut seen, found) == found {
                     break;
@@ -362,7 +362,7 @@ fn what_was_attached_in_parts_that_touch_is_accessed_as_one() {
         let (new, compare, mut found) = (5u64, 6u64, 0u64);
         let of = ((&raw const new).cast(), (&raw const compare).cast(), (&raw mut found).cast());
         // SAFETY: we wait until it is over.
-        let swapped = unsafe { w.compare_and_swap(device, of.0, of.1, of.2, Predefined::Uint64, 0, at + 32) };
+        let swapped = unsafe { w.compare_and_swap(device, of.0, of.1, of.2, &Predefined::Uint64.into(), 0, at + 32) };
         w.wait(device, swapped.unwrap()).unwrap();
         put(&w, device, &[4], 0, at + 24).unwrap();
         put(&w, device, &[6], 0, at + 40).unwrap();

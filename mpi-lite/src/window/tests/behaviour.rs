@@ -305,6 +305,37 @@ fn what_is_no_data_stays_what_it_is() {
     });
 }
 
+/// The same with its data behind.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+#[repr(C)]
+struct Behind {
+    own: u32,
+    data: u32,
+}
+
+// SAFETY: as `datatype` says, the second half of eight bytes.
+unsafe impl Equivalence for Behind {
+    fn datatype() -> Datatype {
+        let behind = Datatype::hindexed(&[1], &[4], &Predefined::Uint32.into());
+        behind.and_then(|behind| behind.resized(0, 8)).expect("a type of eight bytes")
+    }
+}
+
+#[test]
+fn what_is_no_data_is_not_compared_or_swapped() {
+    job(1, |comm| {
+        let window = comm.window::<Behind>(2).unwrap();
+        let epoch = window.lock(0, Lock::Exclusive).unwrap();
+        epoch.put(&[Behind { own: 0, data: 5 }], 0, 1).unwrap();
+        let (five, seven) = (Behind { own: 1, data: 5 }, Behind { own: 2, data: 7 });
+        assert_eq!(epoch.compare_and_swap(five, seven, 0, 1), Ok(Behind { own: 1, data: 5 }));
+        assert_eq!(epoch.fetch_and_op(seven, 0, 1, &Op::Sum), Ok(Behind { own: 2, data: 7 }));
+        epoch.end().unwrap();
+        assert_eq!(window.read(0..2).unwrap(), [Behind::default(), Behind { own: 0, data: 14 }]);
+        window.free().unwrap();
+    });
+}
+
 #[test]
 fn what_the_standard_does_not_combine_is_refused() {
     job(1, |comm| {

@@ -206,9 +206,8 @@ impl Atomics {
                     }
                     4 => {
                         let (new, zero, into) = (own as u64 + 1, 0u64, (&raw mut seen.taken).cast());
-                        let (new, zero, element) =
-                            ((&raw const new).cast(), (&raw const zero).cast(), Predefined::Uint64);
-                        window.compare_and_swap(turns, new, zero, into, element, target, flag as i64)
+                        let (new, zero) = ((&raw const new).cast(), (&raw const zero).cast());
+                        window.compare_and_swap(turns, new, zero, into, &kind, target, flag as i64)
                     }
                     _ => {
                         let mut given = self.put(own, target, turn);
