@@ -30,7 +30,6 @@ impl<T: Equivalence> Posted<'_, T> {
 
     /// As [`Self::wait`] if they have; `Some` of itself if they have not (`MPI_Win_test`).
     pub fn test(self) -> Result<Option<Self>, ErrorClass> {
-        self.window.turn();
         let over = self.window.call(|raw, turns| raw.test_exposed(turns))?;
         Ok((!over).then_some(self))
     }

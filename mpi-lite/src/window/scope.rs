@@ -120,7 +120,6 @@ impl<T: Equivalence> Request<'_, T> {
     /// Whether it is over, and how it ended; later calls tell nothing but that any more.
     pub fn test(&mut self) -> Result<bool, ErrorClass> {
         let Some(operation) = self.begun.borrow()[self.index] else { return Ok(true) };
-        self.window.turn();
         let ended = self.window.call(|raw, turns| raw.test(turns, operation).transpose());
         if ended != Ok(None) {
             self.begun.borrow_mut()[self.index] = None;
