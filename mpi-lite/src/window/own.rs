@@ -39,7 +39,9 @@ pub struct Window<T: Equivalence> {
 
 impl Communicator {
     /// A window to which this rank gives `len` elements, which are zero at first (`MPI_Win_allocate`). All ranks call it, with the same
-    /// `T`; each may give another number. `Comm` between two groups, `NoMem` at all ranks when one has no memory for its part.
+    /// `T`; each may give another number. `Comm` between two groups, `NoMem` at all ranks when one has no memory for its part. For who
+    /// fails since a process is gone there is none, and for others, who may have it, it is revoked, so that nobody waits there for a rank that
+    /// does not.
     ///
     /// The window has the communicator's error handler.
     pub fn window<T: Equivalence>(&self, len: usize) -> Result<Window<T>, ErrorClass> {
@@ -48,6 +50,11 @@ impl Communicator {
         let (members, unit) = (comm.members(), size_of::<T>() as u64);
         // SAFETY: the device stays where it is.
         let made = unsafe { comm.with_device(|turns| rma::Window::allocate(turns, members, bytes, unit)) };
+        let made = made.inspect_err(|error| {
+            if matches!(error, RmaError::Device(_)) {
+                comm.revoke();
+            }
+        });
         let raw = made.map_err(|error| self.fail(error.into()))?;
         Ok(Window::of(self.clone(), comm, raw, len))
     }

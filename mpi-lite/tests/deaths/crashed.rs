@@ -1,5 +1,5 @@
-//! One process crashes at some moment of a call in which two groups agree: whenever it is, all others' calls end. In virtual time, with
-//! no launcher: its silence tells.
+//! One process crashes at some moment of a call in which two groups agree, or while a window is made and used: whenever it is, all others'
+//! calls end. In virtual time, with no launcher: its silence tells.
 #![allow(unsafe_code)] // A simulated device stays on its thread, which is promised here.
 
 use std::cell::{Cell, RefCell};
@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use sidelane_mpi::adi::{Config, Device, Patience, Port, Process, Turns};
 use sidelane_mpi::comm::{Communicator, ErrorClass};
+use sidelane_mpi::op::Op;
+use sidelane_mpi::window::{Lock, Window};
 use sidelane_nic::mem::{Config as NodeConfig, Fabric, LinkModel};
 use sidelane_nic::time::{Duration, Instant};
 
@@ -23,15 +25,81 @@ struct Communicators {
     between: Communicator,
 }
 
-/// A call of two groups.
+/// What gives back something that has to last.
 type Call = fn(&Communicators) -> Result<Communicator, ErrorClass>;
 
+/// Of two groups.
 const CALLS: [(&str, Call); 4] = [
     ("intercomm", |of| of.half.intercomm(0, &of.world, if of.world.rank() < 2 { 2 } else { 0 }, 3)),
     ("dup", |of| of.between.dup()),
     ("split", |of| of.between.split(Some(1), 0).map(|made| made.expect("all are in"))),
     ("merge", |of| of.between.merge(false)),
 ];
+
+/// Elements of a rank's part of a window: messages of several frames.
+const LEN: usize = 2_000;
+
+const WINDOWS: [(&str, Call); 5] = [
+    ("fences", |of| {
+        in_window(&of.world, |window, _, next| {
+            let epoch = window.fence()?;
+            epoch.put(&[1; LEN], next, 0)?;
+            epoch.accumulate(&[1; LEN], next, 0, &Op::Sum)?;
+            epoch.fence()?;
+            epoch.get(&mut [0; LEN], next, 0)?;
+            epoch.end()
+        })
+    }),
+    ("locks", |of| {
+        in_window(&of.world, |window, _, next| {
+            let epoch = window.lock(next, Lock::Exclusive)?;
+            epoch.get(&mut [0; LEN], next, 0)?;
+            epoch.put(&[1; LEN], next, 0)?;
+            epoch.end()?;
+            window.lock(0, Lock::Exclusive)?.end()
+        })
+    }),
+    ("locks of all", |of| {
+        in_window(&of.world, |window, _, next| {
+            let epoch = window.lock_all()?;
+            (0..window.size()).try_for_each(|rank| epoch.fetch_and_op(1, rank, 0, &Op::Sum).map(drop))?;
+            epoch.accumulate(&[1; LEN], next, 0, &Op::Sum)?;
+            epoch.flush_all()?;
+            epoch.end()
+        })
+    }),
+    ("posts", |of| {
+        in_window(&of.world, |window, before, next| {
+            let posted = window.post(&[before])?;
+            let epoch = window.start(&[next])?;
+            epoch.put(&[1; LEN], next, 0)?;
+            epoch.end()?;
+            posted.wait()
+        })
+    }),
+    // Nobody else needs the window, and would tell them that somebody has not got it.
+    ("posts of two", |of| {
+        in_window(&of.world, |window, _, _| match window.rank() {
+            2 => window.post(&[3])?.wait(),
+            3 => window.start(&[2])?.end(),
+            _ => Ok(()),
+        })
+    }),
+];
+
+/// Each rank's calls in a window, which are told who is before it and who comes next. Whoever fails there ends the others' waits.
+fn in_window(
+    world: &Communicator,
+    calls: fn(&mut Window<u64>, u32, u32) -> Result<(), ErrorClass>,
+) -> Result<Communicator, ErrorClass> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut window = world.window(LEN)?;
+    let done = calls(&mut window, (rank + size - 1) % size, (rank + 1) % size);
+    if done.is_err() {
+        window.revoke();
+    }
+    window.free().and(done).map(|()| world.clone())
+}
 
 /// What else is different from one job to another.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +131,7 @@ impl Stage {
 }
 
 /// Runs a job in which all make a call and one crashes. How long the others took.
-fn run((name, call): (&str, Call), case: Case) -> Duration {
+fn run((name, call): &(&str, Call), case: Case) -> Duration {
     // Whoever waits without ever sleeping keeps virtual time from moving.
     watch(&format!("{name}, {case:?}"), PATIENCE);
     let stage = Rc::new(Stage {
@@ -82,6 +150,7 @@ fn run((name, call): (&str, Call), case: Case) -> Duration {
         }
         pause();
     });
+    let call = *call;
     let fibers = devices(fabric).into_iter().map(|device| {
         let stage = Rc::clone(&stage);
         Some(Fiber::new(move || live(&stage, device, call, case)))
@@ -178,8 +247,8 @@ const LATE: Duration = Duration::from_millis(10_000);
 const END: Instant = Instant::from_nanos(200_000_000_000);
 
 /// Every call, when each rank crashes at each microsecond of it.
-fn crashes(used: bool, late: bool) {
-    for call in CALLS {
+fn crashes(calls: &[(&str, Call)], used: bool, late: bool) {
+    for call in calls {
         let never = Duration::from_millis(1 << 30);
         let took = run(call, Case { used, late: false, victim: 0, crash: never });
         assert!(took < Duration::from_millis(10), "{}: {took:?}", call.0);
@@ -193,12 +262,17 @@ fn crashes(used: bool, late: bool) {
 
 #[test]
 fn a_crash_at_any_moment_of_a_call_of_two_groups_ends_it_for_all() {
-    crashes(false, false);
-    crashes(true, false);
+    crashes(&CALLS, false, false);
+    crashes(&CALLS, true, false);
 }
 
 #[test]
 fn a_crash_in_one_group_before_the_other_has_come_ends_the_call_of_both() {
-    crashes(false, true);
-    crashes(true, true);
+    crashes(&CALLS, false, true);
+    crashes(&CALLS, true, true);
+}
+
+#[test]
+fn a_crash_at_any_moment_in_a_window_ends_what_all_do_there() {
+    crashes(&WINDOWS, false, false);
 }
