@@ -46,7 +46,7 @@ pub enum Round {
 
 impl Partitions {
     /// Sends a partition: its data is complete (`MPI_Pready`). `Arg` if it was ready already or is none, `Request` if the message
-    /// was not begun.
+    /// was not begun, or has failed meanwhile.
     pub fn ready(&self, partition: usize) -> Result<(), ErrorClass> {
         let mut state = self.comm.local().lock();
         let result = lock(&self.sending).ready(&mut state.device, partition);
