@@ -91,8 +91,8 @@ impl Drop for Duplicate {
     fn drop(&mut self) {
         if !matches!(self.pending, Pending::Null) {
             let status = self.of.local().finish(&mut self.pending);
-            // Its id is free again when it is dropped.
-            drop(self.end(status));
+            // Nobody else can delete what was copied; its id is free again when it is dropped.
+            let _ = self.end(status).and_then(Communicator::free);
         }
     }
 }

@@ -92,6 +92,10 @@ fn a_duplicate_has_what_there_was_when_it_was_begun() {
         copy.revoke();
         assert_eq!(copy.idup().unwrap().wait().map(drop), Err(ErrorClass::Revoked));
         assert_eq!(deleted.load(Ordering::Relaxed), 3);
+        // And for one that was given up, which nobody can free.
+        assert_eq!(comm.delete_attribute(&refuses), Ok(true));
+        drop(comm.idup().unwrap());
+        assert_eq!(deleted.load(Ordering::Relaxed), 4);
     });
 }
 
