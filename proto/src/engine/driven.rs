@@ -127,7 +127,9 @@ impl<N: Nic, S> Turns for WithState<N, S> {
 
     #[inline]
     fn turn(&mut self) -> bool {
-        self.am.poll(&mut self.state) > 0
+        // What peers put and get is work too, and no message.
+        let frames_before = self.am.endpoint().counters().frames_received;
+        self.am.poll(&mut self.state) > 0 || self.am.endpoint().counters().frames_received != frames_before
     }
 
     #[inline]
@@ -175,5 +177,43 @@ impl<N: Nic, S> Turns for WithState<N, S> {
 
     fn give_back(&mut self, event: Event) {
         self.am.give_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidelane_nic::mem::{Config, Fabric, MemNic};
+    use sidelane_nic::time::Duration;
+
+    use super::*;
+    use crate::am::Handlers;
+    use crate::{PutHow, Rights};
+
+    /// An engine that took it for idleness would sleep while peers put and get.
+    #[test]
+    fn a_turn_in_which_a_peer_puts_has_done_something() {
+        let fabric = Fabric::new(1);
+        let endpoint = || Endpoint::new(fabric.nic(Config::default()), crate::Config::default());
+        let (mut a, b) = (endpoint(), endpoint());
+        let to_b = a.connect(b.nic().caps().addr).unwrap();
+        let mut b = WithState { am: ActiveMessages::<MemNic, ()>::new(b, Handlers::new()), state: () };
+        let region = b.endpoint().register(vec![0; 8]);
+        let key = b.endpoint().publish(region, Rights::WRITE, None).unwrap();
+        let busy_turns = |a: &mut Endpoint<MemNic>, b: &mut WithState<MemNic, ()>| {
+            let mut busy = 0;
+            for _ in 0..100 {
+                a.poll();
+                busy += u32::from(b.turn());
+                fabric.advance_to(fabric.now() + Duration::from_micros(100));
+            }
+            busy
+        };
+        busy_turns(&mut a, &mut b);
+        assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+        assert_eq!(busy_turns(&mut a, &mut b), 0);
+        a.put(to_b, &key, 0, &[7; 8], PutHow::default()).unwrap();
+        a.flush();
+        assert!(busy_turns(&mut a, &mut b) > 0);
+        assert_eq!(b.endpoint().region(region).unwrap(), [7; 8]);
     }
 }
