@@ -128,6 +128,7 @@ impl Producer<Ring> {
     /// The same, to be written.
     #[inline]
     pub(super) fn payload_mut(&mut self, room: &mut Room) -> &mut [u8] {
+        self.write();
         // SAFETY: room is made by `reserve` only, within the ring, and both rings of every pair are of one size; or by
         // `reserve_in`, for a cell that is ours and no shorter than any frame. The consumer has given its lines back, or the
         // cell, and all other slices of them borrow `self` too.

@@ -64,6 +64,8 @@ pub(super) struct Producer<M> {
     tail: u32,
     /// The headers of all lines from `tail` to before here are zero: at least the first of them.
     zeroed: u32,
+    /// A room was written to, and is not published.
+    written: bool,
     /// The latest `head` that was read and found possible: never more than a ring behind `tail`.
     head_seen: u32,
     /// The last frame found no room.
@@ -166,7 +168,7 @@ impl<M: Memory> Producer<M> {
     /// The writing side of a ring that is all zeroes.
     pub(super) fn new(memory: M) -> Self {
         let zeroed = memory.lines();
-        Self { memory, tail: 0, zeroed, head_seen: 0, starving: false, broken: false }
+        Self { memory, tail: 0, zeroed, written: false, head_seen: 0, starving: false, broken: false }
     }
 
     pub(super) fn memory(&self) -> &M {
@@ -188,6 +190,10 @@ impl<M: Memory> Producer<M> {
     #[inline]
     fn reserve_at(&mut self, len: usize, place: Place) -> Option<Room> {
         debug_assert!(len < LEN_MASK as usize);
+        if std::mem::take(&mut self.written) {
+            // Payload of a frame that was dropped may lie in the headers behind the next one.
+            self.zeroed = self.tail.wrapping_add(1);
+        }
         let (size, lines) = (self.memory.lines(), place.lines_for(len));
         let line = self.tail & (size - 1);
         let (line, skip) = if lines <= size - line { (line, 0) } else { (0, size - line) };
@@ -195,9 +201,16 @@ impl<M: Memory> Producer<M> {
         if self.fits(span) || self.fits_after_all(span) { Some(Room { line, len, place, skip }) } else { None }
     }
 
+    /// The payload of a room is about to be written.
+    #[inline]
+    pub(super) fn write(&mut self) {
+        self.written = true;
+    }
+
     /// Makes the frame visible that was written to `room`.
     #[inline]
     pub(super) fn publish(&mut self, room: Room) {
+        self.written = false;
         let (mask, old_tail) = (self.memory.lines() - 1, self.tail);
         self.tail = self.tail.wrapping_add(room.skip + room.place.lines_for(room.len));
         if self.tail.wrapping_sub(old_tail) >= self.zeroed.wrapping_sub(old_tail) {

@@ -31,6 +31,13 @@ fn push(producer: &mut Producer<Ring>, byte: u8, len: usize) -> bool {
     true
 }
 
+/// Writes a frame, and forgets it.
+fn drop_written(producer: &mut Producer<Ring>, len: usize) {
+    if let Some(mut room) = producer.reserve(len) {
+        producer.payload_mut(&mut room).fill(0xee);
+    }
+}
+
 pub(super) fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![0..200usize, 0..=MTU, Just(MTU), Just(56), Just(57)]
 }
@@ -39,11 +46,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_ring_is_a_queue(steps in prop::collection::vec((sizes(), 0..3u8), 1..500)) {
+    fn a_ring_is_a_queue(steps in prop::collection::vec((sizes(), 0..3u8, prop::option::weighted(0.2, sizes())), 1..500)) {
         let (mut producer, mut consumer, _) = ring();
         let mut queue = VecDeque::new();
-        for (number, (len, takes)) in steps.into_iter().enumerate() {
+        for (number, (len, takes, dropped)) in steps.into_iter().enumerate() {
             let byte = number as u8 | 1;
+            dropped.into_iter().for_each(|len| drop_written(&mut producer, len));
             if push(&mut producer, byte, len) {
                 queue.push_back((byte, len));
             } else {
@@ -151,6 +159,23 @@ fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
     assert_eq!(told, 1, "the producer is told once that there is room");
     assert!(producer.may_have_room());
     assert!(push(&mut producer, 1, 50));
+}
+
+/// Behind a short frame lies what was written of a longer one that was never published.
+#[test]
+fn what_was_written_and_dropped_is_no_frame() {
+    for laps in [0, 1] {
+        let (mut producer, mut consumer, _) = ring();
+        for _ in 0..laps * producer.memory().lines() {
+            assert!(push(&mut producer, 1, 1) && consumer.take(|_| ()).is_some());
+        }
+        for len in [1, 56, 57, 120, 121, MTU] {
+            drop_written(&mut producer, len);
+            assert!(push(&mut producer, 7, 1));
+            assert_eq!(consumer.take(|frame| assert_eq!(frame, [7])), Some(false), "{len} B, lap {laps}");
+            assert!(!consumer.is_ready(), "{len} B were dropped");
+        }
+    }
 }
 
 #[test]
