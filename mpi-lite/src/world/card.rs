@@ -17,6 +17,8 @@ pub struct Card {
     pub host: String,
     /// The job's name as far as its processes can agree on one: that of rank 0 counts.
     pub job: String,
+    /// Whose it is, which is part of the names by which it is found there.
+    pub user: u32,
     /// This process may send raw frames.
     pub raw: bool,
     /// Of how its frames are protected ([`sidelane_proto::Protection::fingerprint`]).
@@ -70,6 +72,7 @@ impl Card {
             protection,
             host: adi::host_identity(),
             job: networks::random_name(),
+            user: networks::own_user(),
             raw: networks::may_send_raw(),
             nets: networks::all(),
         }
@@ -107,7 +110,7 @@ impl Net {
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let raw = if self.raw { "raw" } else { "-" };
-        write!(f, "{VERSION} {} {} {raw} {:x}", self.host, self.job, self.protection)?;
+        write!(f, "{VERSION} {} {} {} {raw} {:x}", self.host, self.job, self.user, self.protection)?;
         match &self.tuning {
             Told::Nothing => write!(f, "\n-")?,
             Told::Hash(hash) => write!(f, "\n{hash:x}")?,
@@ -131,7 +134,8 @@ impl FromStr for Card {
         if words.next() != Some(VERSION) {
             return Err(NoCard);
         }
-        let (host, job, raw) = (words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?, words.next().ok_or(NoCard)?);
+        let mut word = || words.next().ok_or(NoCard);
+        let (host, job, user, raw) = (word()?, word()?, word()?.parse().map_err(|_| NoCard)?, word()?);
         let protection = u64::from_str_radix(words.next().ok_or(NoCard)?, 16).map_err(|_| NoCard)?;
         let tuning = match lines.next().ok_or(NoCard)? {
             "-" => Told::Nothing,
@@ -150,7 +154,7 @@ impl FromStr for Card {
             })
         });
         let nets = nets.collect::<Result<_, NoCard>>()?;
-        Ok(Self { host: host.to_owned(), job: job.to_owned(), raw: raw == "raw", protection, tuning, nets })
+        Ok(Self { host: host.to_owned(), job: job.to_owned(), user, raw: raw == "raw", protection, tuning, nets })
     }
 }
 

@@ -71,6 +71,19 @@ pub enum WorldError {
     /// Ranks were told of different protections, or keys.
     #[error("rank {0} has another SIDELANE_PROTECTION than rank 0: set it alike for all ranks, or for none")]
     OtherProtection(usize),
+    /// Ranks of one host are of different users, who share no memory.
+    #[error(
+        "rank {rank} is a process of user {user}, and another rank on its host one of user {other}: start all as the same user, \
+         since ranks of one host share memory"
+    )]
+    OtherUser {
+        /// Who.
+        rank: usize,
+        /// Whose that is.
+        user: u32,
+        /// Whose the first rank on its host is.
+        other: u32,
+    },
     /// There is no way to other hosts.
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
@@ -133,6 +146,7 @@ impl World {
         if let Some(rank) = cards.iter().position(|card| card.protection != cards[0].protection) {
             return Err(WorldError::OtherProtection(rank));
         }
+        one_user_a_host(&cards)?;
         let tuning = agree(&cards)?;
         let plan = Plan::make(&cards, rank, &wish)?;
         plan.tell(rank, tuning.as_ref());
@@ -222,6 +236,17 @@ impl Job {
 fn exchange<T: Display + FromStr>(launch: &mut Launch, own: &T) -> Result<Vec<T>, WorldError> {
     let all = launch.exchange(&own.to_string())?;
     all.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank))).collect()
+}
+
+/// Ranks of different users would wait for each other on their host for ever.
+fn one_user_a_host(cards: &[Card]) -> Result<(), WorldError> {
+    for (rank, card) in cards.iter().enumerate() {
+        let first = cards.iter().find(|first| first.host == card.host).unwrap_or(card);
+        if first.user != card.user {
+            return Err(WorldError::OtherUser { rank, user: card.user, other: first.user });
+        }
+    }
+    Ok(())
 }
 
 /// The tuning that all ranks go by: rank 0's. Every rank sees the same cards, and so comes to the same.

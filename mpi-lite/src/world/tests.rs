@@ -6,7 +6,7 @@ use sidelane_nic::spec::Spec;
 use super::card::{Card, Net, Told};
 use super::plan::{Kind, Plan, PlanError, Wish};
 use super::tuning::Tuning;
-use super::{WorldError, agree};
+use super::{WorldError, agree, one_user_a_host};
 
 fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
     let (ip, prefix) = address.split_once('/').unwrap();
@@ -18,6 +18,7 @@ fn card(host: &str, raw: bool, nets: &[Net]) -> Card {
     Card {
         host: host.to_owned(),
         job: "j0b".to_owned(),
+        user: 1000,
         raw,
         protection: 0,
         tuning: Told::Nothing,
@@ -149,10 +150,10 @@ fn an_address_that_several_hosts_have_leads_from_none_to_another() {
 
 proptest! {
     #[test]
-    fn cards_read_back_as_written(host in "[!-~]{1,40}", raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, protection: u64, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {
+    fn cards_read_back_as_written(host in "[!-~]{1,40}", user: u32, raw: bool, name in "[a-z0-9.@-]{1,15}", ip: [u8; 4], six: [u16; 8], prefix in 0u8..=32, protection: u64, mac in prop::option::of(any::<[u8; 6]>()), mtu in 0usize..100_000, hash: Option<u64>) {
         let first = Net { interface: name.clone(), ip: std::net::IpAddr::from(ip), prefix, mac, mtu };
         let second = Net { interface: name, ip: std::net::IpAddr::from(six), prefix, mac: None, mtu };
-        let card = Card { host, job: "x".to_owned(), raw, protection, tuning: hash.map_or(Told::Nothing, Told::Hash), nets: vec![first, second] };
+        let card = Card { host, job: "x".to_owned(), user, raw, protection, tuning: hash.map_or(Told::Nothing, Told::Hash), nets: vec![first, second] };
         let _ = card.nets.iter().map(Net::network).count();
         prop_assert_eq!(card.to_string().parse(), Ok(card));
     }
@@ -168,6 +169,14 @@ fn this_hosts_networks_are_found_without_its_own_loop() {
     let card = Card::of_this_process(0, 0, None);
     assert_eq!(card.to_string().parse(), Ok(card.clone()));
     assert!(card.nets.iter().all(|net| net.interface != "lo" && !net.ip.is_loopback()));
+}
+
+#[test]
+fn ranks_of_one_host_are_of_one_user() {
+    let of = |host, user| Card { user, ..card(host, true, &[]) };
+    assert!(one_user_a_host(&[of("a", 1), of("b", 2), of("a", 1), of("b", 2)]).is_ok());
+    let error = one_user_a_host(&[of("a", 1), of("b", 2), of("a", 2)]).unwrap_err();
+    assert!(matches!(error, WorldError::OtherUser { rank: 2, user: 2, other: 1 }), "{error}");
 }
 
 #[test]
