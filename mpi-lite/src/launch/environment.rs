@@ -57,6 +57,8 @@ pub enum Scheduler {
     Slurm,
     /// Open MPI's `mpirun`.
     OpenMpi,
+    /// `mpiexec` of HPE's Parallel Application Launch Service.
+    Pals,
     /// Anybody else's PMIx.
     Pmix,
 }
@@ -118,6 +120,10 @@ impl<'a> Environment<'a> {
         // A batch script and what it starts by itself have no step: that is one process, not one of several.
         if self.text("SLURM_STEP_ID").is_some() && self.text("SLURM_PROCID").is_some() {
             return Some((Scheduler::Slurm, count(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"])?));
+        }
+        // Without `PMI_FD`: its PMI is a library's, whose protocol is not told.
+        if self.text("PALS_RANKID").is_some() {
+            return Some((Scheduler::Pals, count(&["PMI_SIZE"]).unwrap_or(2)));
         }
         // PMIx tells the size over its own protocol only. A rank other than 0 is proof enough, and rank 0 of a launcher
         // that speaks PMIx is rarely alone.
@@ -207,6 +213,10 @@ impl Scheduler {
             Self::OpenMpi => {
                 "Open MPI's mpirun speaks PMIx, and we speak PMI-1; type `sidelane run -n N PROGRAM`, or `mpiexec.hydra -n N PROGRAM` (MPICH's)"
             }
+            Self::Pals => {
+                "its PMI is that of a library of HPE's, and we speak PMI-1; type `mpiexec.hydra -n N PROGRAM` (MPICH's), \
+                 or `sidelane run -n N PROGRAM` on one host"
+            }
             Self::Pmix => {
                 "they speak PMIx, and we speak PMI-1; under Slurm type `srun --mpi=pmi2 PROGRAM`, else `sidelane run -n N PROGRAM`"
             }
@@ -219,6 +229,7 @@ impl fmt::Display for Scheduler {
         f.write_str(match self {
             Self::Slurm => "Slurm's srun",
             Self::OpenMpi => "Open MPI's mpirun",
+            Self::Pals => "HPE's PALS",
             Self::Pmix => "a PMIx launcher",
         })
     }

@@ -389,11 +389,13 @@ fn the_environment_says_who_launched() {
 
 #[test]
 fn silent_singletons_are_refused_with_what_to_type() {
-    let cases: [(&[(&str, &str)], &str); 5] = [
+    let cases: [(&[(&str, &str)], &str); 7] = [
         (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")], "srun --mpi=pmi2"),
         (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")], "has started 4 tasks"),
         (&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2"), ("PMIX_RANK", "0")], "mpiexec.hydra"),
         (&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "x")], "PMIx"),
+        (&[("PALS_RANKID", "0"), ("PMI_RANK", "0"), ("PMI_SIZE", "8"), ("PMIX_RANK", "0")], "PALS has started 8 tasks"),
+        (&[("PALS_RANKID", "0"), ("PMI_CONTROL_PORT", "11998")], "mpiexec.hydra"),
         (&[("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4")], "SIDELANE_ALONE=1"),
     ];
     for (variables, says) in cases {
@@ -404,6 +406,8 @@ fn silent_singletons_are_refused_with_what_to_type() {
     }
     // One task is one rank, and so is what a batch script starts by itself.
     let one = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+    assert_eq!(launcher_of(&one).unwrap(), Launcher::None { warning: None });
+    let one = [("PALS_RANKID", "0"), ("PMI_RANK", "0"), ("PMI_SIZE", "1")];
     assert_eq!(launcher_of(&one).unwrap(), Launcher::None { warning: None });
     let script = [("SLURM_JOB_ID", "1"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
     let Launcher::None { warning: Some(text) } = launcher_of(&script).unwrap() else { panic!() };
