@@ -5,7 +5,8 @@
 //! (`cells`), and each endpoint has one word that it sleeps on.
 //! Nothing has a name in the file system: memory is memfds, and endpoints find each other through abstract sockets, so
 //! that nothing is left behind even by a process that is killed. The open socket of a pair tells each when the other is
-//! gone; what the other had sent is received first.
+//! gone; what the other had sent is received first. (A process that was forked and did not execute another program keeps its parent's
+//! sockets open: a parent that is killed is gone for its peers only with it.)
 //!
 //! Within one endpoint a thread of its own, asleep but when peers come and go, makes the connections (`steward`); the
 //! datapath makes no system call unless it sleeps or wakes a peer that sleeps.
