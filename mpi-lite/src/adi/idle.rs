@@ -27,7 +27,7 @@ impl Idle {
 
     /// Of who has waited elsewhere already: sleeps at once.
     pub fn tired() -> Self {
-        Self { turns: u32::MAX / 2, ..Self::default() }
+        Self { turns: TIRED, ..Self::default() }
     }
 
     /// News came: the next turns are spun again. True once in a while.
@@ -47,7 +47,7 @@ impl Idle {
 
     /// A turn brought nothing, and others run after it.
     pub(super) fn count(&mut self, patience: Patience) {
-        self.turns = self.turns.saturating_add(1);
+        self.turns = after(self.turns);
         self.give_way_no_longer(patience, clock::monotonic);
     }
 
@@ -68,7 +68,7 @@ impl Idle {
     /// A turn brought nothing.
     #[inline]
     pub(super) fn pass(&mut self, patience: Patience, ports: &mut [Port]) {
-        self.turns = self.turns.saturating_add(1);
+        self.turns = after(self.turns);
         if self.turns <= patience.spin {
             if self.turns > UNPAUSED {
                 std::hint::spin_loop();
@@ -111,6 +111,14 @@ impl Idle {
     }
 }
 
+/// One turn more. Where numbers end it goes on with others at which it sleeps, among which some are due still.
+#[inline]
+fn after(turns: u32) -> u32 {
+    turns.checked_add(1).unwrap_or(TIRED)
+}
+
+/// More turns than anybody has patience for.
+const TIRED: u32 = u32::MAX / 2;
 /// Turns without a pause between them, one or two microseconds: half a round trip of 8 B on `shm` takes 123 ns so, and 132 with
 /// pauses from the first turn on (near cores, medians of 7 runs in turns).
 const UNPAUSED: u32 = 64;
@@ -136,6 +144,19 @@ mod tests {
             idle.give_way_no_longer(patience, || now);
         }
         turns
+    }
+
+    /// An hour of turns of a microsecond.
+    #[test]
+    fn who_stays_awake_for_ever_asks_now_and_then_for_ever() {
+        let patience = Patience { spin: 10, yields: 10 };
+        let mut idle = Idle { turns: u32::MAX - 1, ..Idle::new() };
+        let due = (0..10 * SELDOM).filter(|_| {
+            idle.count(patience);
+            assert!(idle.has_waited_long(patience) && !idle.is_tired(patience));
+            idle.is_due(patience)
+        });
+        assert!(due.count() >= 9);
     }
 
     #[test]
