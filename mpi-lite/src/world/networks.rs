@@ -37,9 +37,12 @@ fn leads_out(name: &str, flags: i32) -> bool {
     flags & UP == UP && flags & libc::IFF_LOOPBACK == 0 && !is_internal(name)
 }
 
-/// What Docker, libvirt, LXC, LXD, Podman and Kubernetes call the bridges and tunnels of their own.
+/// What Docker, libvirt, LXC, LXD, Incus, Podman and Kubernetes call the bridges and tunnels of their own.
 fn is_internal(name: &str) -> bool {
-    ["docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni", "flannel", "cali"].iter().any(|p| name.starts_with(p))
+    const THEIRS: [&str; 9] = ["docker", "virbr", "lxcbr", "lxdbr", "incusbr", "podman", "cni", "flannel", "cali"];
+    // Others call bridges that lead out so too: `br-ex` is where OVN has a node's address.
+    let is_number = |id: &str| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    THEIRS.iter().any(|theirs| name.starts_with(theirs)) || name.strip_prefix("br-").is_some_and(is_number)
 }
 
 /// True if this process may open packet sockets (packet(7): CAP_NET_RAW).
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn interfaces_that_lead_out_are_up_have_a_cable_and_are_not_made_for_containers() {
-        for name in ["eth0", "enp3s0f0np0", "ib0", "wg0", "veth-a", "bridge0"] {
+        for name in ["eth0", "enp3s0f0np0", "ib0", "wg0", "veth-a", "bridge0", "br-ex", "br-mgmt"] {
             assert!(leads_out(name, UP), "{name}");
             assert!(
                 !leads_out(name, libc::IFF_UP) && !leads_out(name, libc::IFF_RUNNING),
@@ -90,7 +93,10 @@ mod tests {
             );
         }
         assert!(!leads_out("lo", UP | libc::IFF_LOOPBACK));
-        let internal = ["docker0", "br-5a1b", "virbr0", "lxcbr0", "lxdbr0", "podman0", "cni0", "flannel.1", "cali12ab"];
-        assert!(internal.iter().all(|name| !leads_out(name, UP)));
+        let internal = ["docker0", "br-5a1b0c2d3e4f", "virbr0", "lxcbr0", "lxdbr0", "incusbr0", "podman0"];
+        let internal = internal.into_iter().chain(["cni0", "flannel.1", "cali12ab"]);
+        for name in internal {
+            assert!(!leads_out(name, UP), "{name}");
+        }
     }
 }
