@@ -267,8 +267,12 @@ impl Device {
                 self.engine.lose_behind_what_came(&mut self.ports, gone);
             }
         }
-        let Some(gone) = self.living.look(self.now(), &self.engine.processes) else { return false };
+        let now = self.now();
+        let Some(gone) = self.living.look(now, &self.engine.processes) else { return false };
         gone.into_iter().for_each(|process| self.engine.lose_behind_what_came(&mut self.ports, process));
+        for process in self.engine.absent(&mut self.ports) {
+            self.living.note_ended(process, now);
+        }
         true
     }
 

@@ -289,6 +289,18 @@ impl Engine {
         }
     }
 
+    /// Of those whose numbers tell nothing here, the ones that were called, have not answered, and are not where they were when they
+    /// told of it.
+    pub fn absent(&self, ports: &mut [Port]) -> Vec<u32> {
+        let own = &self.processes[self.own as usize];
+        let mut is_absent = |peer: &Peer, process: &Process| match (peer.way, peer.id) {
+            (Way::Port { port, addr }, Some(id)) => !own.sees(process) && ports[port].is_absent(id, addr),
+            _ => false,
+        };
+        let all = (0u32..).zip(self.peers.iter().zip(&self.processes));
+        all.filter_map(|(number, (peer, process))| is_absent(peer, process).then_some(number)).collect()
+    }
+
     fn note_peer(&mut self, port: usize, id: PeerId, process: u32) {
         let known = &mut self.by_peer[port];
         if known.len() <= id.index() {

@@ -120,6 +120,13 @@ impl Living {
         let gone: Vec<(u32, Instant)> = gone;
         Some(gone.into_iter().map(|(number, _)| number).collect())
     }
+
+    /// A process has ended, as something else tells: it is gone for the first look when that has settled.
+    pub fn note_ended(&mut self, process: u32, now: Instant) {
+        if self.ended.iter().all(|(known, _)| *known != process) {
+            self.ended.push((process, now));
+        }
+    }
 }
 
 /// Between two looks at the same process: a death is known after twice as long, half of the silence after which one on another

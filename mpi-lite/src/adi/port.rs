@@ -157,6 +157,16 @@ impl Port {
         on!(self, endpoint => endpoint.record_max(peer))
     }
 
+    /// Whether nobody is at `addr` any more, where `peer` has not answered yet; false where nothing tells.
+    pub(super) fn is_absent(&mut self, peer: PeerId, addr: LinkAddr) -> bool {
+        match (self, addr) {
+            (Self::Shm(port), LinkAddr::Shm { endpoint }) => {
+                port.record_max(peer).is_none() && port.nic().is_absent(endpoint)
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn poll(&mut self) -> usize {
         on!(self, endpoint => endpoint.poll())
     }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use super::doorbell;
 use super::mapping::Bell;
-use super::open::MTU;
+use super::open::{MTU, socket_name};
 use super::ring::Room;
 use super::steward::{Command, Line, News};
 use super::sys;
@@ -24,6 +24,7 @@ use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot};
 /// An endpoint of a shared-memory domain. See [`super`] for what it promises.
 pub struct ShmNic {
     pub(super) caps: Caps,
+    pub(super) domain: String,
     pub(super) endpoint: u16,
     pub(super) peers_max: usize,
     pub(super) bell: Bell,
@@ -240,6 +241,12 @@ impl Nic for ShmNic {
 }
 
 impl ShmNic {
+    /// Whether nobody has `endpoint` of the domain now: who had it has left, or has ended. Asks the system.
+    pub fn is_absent(&self, endpoint: u16) -> bool {
+        let called = sys::connect(&socket_name(&self.domain, endpoint));
+        called.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
     #[inline]
     fn has_news(&self) -> bool {
         // Pairs with the Release in `Steward::tell`.

@@ -76,6 +76,7 @@ impl ShmNic {
             .map_err(|error| OpenError::System("start the thread that makes connections", error))?;
         Ok(Self {
             caps: caps(endpoint),
+            domain: domain.to_owned(),
             endpoint,
             peers_max,
             bell,

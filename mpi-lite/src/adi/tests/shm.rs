@@ -7,7 +7,7 @@ use sidelane_nic::time::Duration;
 
 use super::job::bytes;
 use crate::adi::threads::in_changed_threads;
-use crate::adi::{Config, Device, Envelope, Incoming, Limits, Mode, Outgoing, Pattern, Process, Source};
+use crate::adi::{Config, Device, Envelope, Error, Incoming, Limits, Mode, Outgoing, Pattern, Process, Source};
 
 /// Runs `each` as every process of a job on one host.
 fn job(size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut Device) + Sync) {
@@ -196,6 +196,27 @@ fn a_turn_in_which_sends_go_on_has_moved() {
                 }
             }
             sends.into_iter().for_each(|send| assert_eq!(device.wait(send).error, None));
+        },
+    );
+}
+
+/// As of ranks that do not see each other's numbers, each in a container of its own.
+#[test]
+fn who_has_ended_before_anybody_spoke_to_it_and_is_not_seen_is_told_of() {
+    const BOUND: std::time::Duration = std::time::Duration::from_secs(10);
+    in_changed_threads(
+        2,
+        &Config::default(),
+        |process| process.born = None,
+        |mut device| {
+            if device.own() == 1 {
+                return;
+            }
+            let begun = std::time::Instant::now();
+            let pattern = Pattern { context: 1, source: Some(Source { rank: 1, process: 1 }), tag: Some(1) };
+            let request = device.recv(pattern, Incoming::EMPTY);
+            assert_eq!(device.wait(request).error, Some(Error::ProcFailed));
+            assert!(begun.elapsed() < BOUND && device.gone() == [1]);
         },
     );
 }

@@ -246,6 +246,16 @@ fn what_nobody_uses_any_more_is_not_mapped() {
     assert!(!is_mapped());
 }
 
+#[test]
+fn who_has_left_is_absent_and_who_is_busy_is_not() {
+    let domain = domain("absent");
+    let (own, other) = (join(&domain, 1), join(&domain, 2));
+    assert!(!own.is_absent(2) && own.is_absent(3));
+    drop(other);
+    // A process that another test starts may have a copy of it, until its exec.
+    until("nobody is there", || own.is_absent(2));
+}
+
 /// Only root can be somebody else for a moment.
 #[test]
 fn another_user_is_neither_let_in_nor_called() {
