@@ -53,7 +53,9 @@ fn compile(shim: &Path) -> Result<(), String> {
     for path in &dpdk.link_paths {
         command.arg("-L").arg(path);
     }
-    command.args(LIBRARIES.map(|name| format!("-lrte_{name}")));
+    // All of them, since functions move from one to another (23.11 has those of the log in one of their own); what is not called is not
+    // needed. Drivers are loaded by DPDK itself, from its own directory.
+    command.args(dpdk.libs.iter().map(|name| format!("-l{name}")));
     let output = command.output().map_err(|error| format!("the C compiler did not start ({error}; Debian: gcc)"))?;
     if output.status.success() {
         return Ok(());
@@ -86,6 +88,3 @@ fn multiarch() -> String {
 const OLDEST: &str = "22.11";
 
 const SOURCES: [&str; 6] = ["shim", "burst", "steering", "memif", "lives", "removal"];
-
-/// What the shim calls. Drivers are loaded by DPDK itself, from its own directory.
-const LIBRARIES: [&str; 5] = ["ethdev", "mbuf", "mempool", "ring", "eal"];
