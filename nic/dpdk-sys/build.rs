@@ -54,8 +54,8 @@ fn compile(shim: &Path) -> Result<(), String> {
         command.arg("-L").arg(path);
     }
     // All of them, since functions move from one to another (23.11 has those of the log in one of their own); what is not called is not
-    // needed. Drivers are loaded by DPDK itself, from its own directory.
-    command.args(dpdk.libs.iter().map(|name| format!("-l{name}")));
+    // needed. The bus is a driver, and not among them; others are loaded by DPDK itself, from its own directory.
+    command.args(dpdk.libs.iter().map(|name| format!("-l{name}"))).arg("-lrte_bus_vdev");
     let output = command.output().map_err(|error| format!("the C compiler did not start ({error}; Debian: gcc)"))?;
     if output.status.success() {
         return Ok(());

@@ -159,6 +159,18 @@ fn a_second_server_is_refused_and_the_first_keeps_its_name() {
 }
 
 #[test]
+fn a_socket_s_name_may_be_as_long_as_the_system_has_them() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    // unix(7): 108 bytes, of which an abstract name has one zero before it and DPDK puts one behind it.
+    let name = format!("memif:{:x<106}", unique("long"));
+    let (server, client) = (Pair::open(&Config::new(format!("{name},server"))), Pair::open(&Config::new(name)));
+    let (server, client) = (server.unwrap(), client.unwrap());
+    until("the two meet", || server.link_is_up() && client.link_is_up());
+}
+
+#[test]
 fn the_largest_mtu_carries_whole_frames_and_a_larger_one_is_refused() {
     if libdpdk::is_missing() {
         return;

@@ -14,6 +14,7 @@
 
 #include <rte_alarm.h>
 #include <rte_bus.h>
+#include <rte_bus_vdev.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -167,19 +168,35 @@ static int find_port(const char *device, uint16_t *port)
 	return -ENODEV;
 }
 
+/* A virtual device by its bus: the environment's own call copies the arguments for other processes too, into 128 bytes, and refuses
+ * more of them (24.11.8: rte_dev_probe). A socket's name alone may have as many. */
+static int plug(const char *bus, const char *name, const char *args)
+{
+	int result;
+
+	if (strcmp(bus, "vdev") != 0)
+		return rte_eal_hotplug_add(bus, name, args);
+	result = rte_vdev_init(name, args);
+	return result > 0 ? -ENODEV : result;
+}
+
 static int attach(const char *bus, const char *name, const char *args, int own_user, uint16_t *port)
 {
 	int result = 0;
 
 	/* A PCI device on the environment's own list is there already. */
 	if (find_port(name, port) != 0) {
+		int plugged;
+
 		memif_attach_begins(own_user);
-		result = rte_eal_hotplug_add(bus, name, args);
-		if (result == 0)
+		result = plug(bus, name, args);
+		plugged = result == 0;
+		if (plugged)
 			result = find_port(name, port);
 		memif_attach_ends(result == 0 ? *port : -1);
 		if (result != 0) {
-			rte_eal_hotplug_remove(bus, name);
+			if (plugged)
+				rte_eal_hotplug_remove(bus, name);
 			return result;
 		}
 	}
