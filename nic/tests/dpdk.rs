@@ -191,6 +191,39 @@ fn the_largest_mtu_carries_whole_frames_and_a_larger_one_is_refused() {
     until("it arrives", || b.rx_burst(1, |bytes, _| assert!(bytes == frame)) == 1);
 }
 
+/// As when threads of a program take turns at waiting for messages: DPDK keeps frames back for each thread that lives.
+#[test]
+fn an_endpoint_that_went_through_many_threads_has_frames_left() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let mut ends = memif("many-threads").map(|device| Pair::open(&Config::new(device)).unwrap());
+    until("the two meet", || ends.iter().all(|end| end.link_is_up()));
+    use_and_pass_on(&mut ends, 24);
+}
+
+/// On a thread each, and all of them live until the last one is done.
+fn use_and_pass_on(ends: &mut [Pair; 2], threads: usize) {
+    const FRAMES: usize = 1_000;
+    for _ in 0..2 {
+        let [from, to] = ends;
+        let link = from.link(to.caps().addr).unwrap();
+        let (mut sent, mut received) = (0, 0);
+        until("all frames arrive", || {
+            while sent < FRAMES && from.tx_slot(link, 100).map(TxSlot::commit).is_some() {
+                sent += 1;
+            }
+            from.flush();
+            received += to.rx_burst(FRAMES, |_, _| {});
+            received == FRAMES
+        });
+        ends.swap(0, 1);
+    }
+    if threads > 1 {
+        std::thread::scope(|scope| scope.spawn(|| use_and_pass_on(ends, threads - 1)).join().unwrap());
+    }
+}
+
 #[test]
 fn a_server_whose_client_has_gone_is_told_once_and_sleeps_until_the_next_one() {
     if libdpdk::is_missing() {

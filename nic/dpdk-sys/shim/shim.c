@@ -236,6 +236,8 @@ static int port_info(uint16_t port, struct sl_port_info *out)
 	out->numa_node = rte_eth_dev_socket_id(port);
 	out->rx_queues_max = info.max_rx_queues;
 	out->tx_queues_max = info.max_tx_queues;
+	out->rx_descriptors_min = info.rx_desc_lim.nb_min;
+	out->tx_descriptors_min = info.tx_desc_lim.nb_min;
 	snprintf(out->driver, sizeof(out->driver), "%s", info.driver_name);
 	return 0;
 }
@@ -417,27 +419,35 @@ static int rx_disarm(uint16_t port, uint16_t queue)
 	return rte_eth_dev_rx_intr_disable(port, queue);
 }
 
-static pthread_key_t adopted;
-static pthread_once_t adopted_once = PTHREAD_ONCE_INIT;
+_Static_assert(SL_CACHE_NONE == LCORE_ID_ANY, "a thread without a number is one without a cache");
 
-static void give_up_thread(void *unused)
+static uint32_t *cache_number(void)
 {
-	(void)unused;
-	rte_thread_unregister();
+	return &RTE_PER_LCORE(_lcore_id);
 }
 
-static void make_adopted(void)
+/* By the registration of this thread, which keeps its own number. */
+static uint32_t cache_take(void)
 {
-	pthread_key_create(&adopted, give_up_thread);
+	uint32_t *number = cache_number(), own = *number, taken;
+
+	*number = SL_CACHE_NONE;
+	rte_thread_register();
+	taken = *number;
+	*number = own;
+	return taken;
 }
 
-static void adopt_thread(void)
+static void cache_give_back(void *pool, uint32_t taken)
 {
-	if (rte_lcore_id() != LCORE_ID_ANY)
+	uint32_t *number = cache_number(), own = *number;
+
+	if (taken == SL_CACHE_NONE)
 		return;
-	pthread_once(&adopted_once, make_adopted);
-	if (rte_thread_register() == 0)
-		pthread_setspecific(adopted, &adopted);
+	rte_mempool_cache_flush(rte_mempool_default_cache(pool, taken), pool);
+	*number = taken;
+	rte_thread_unregister();
+	*number = own;
 }
 
 const struct sl_dpdk sidelane_dpdk = {
@@ -467,7 +477,9 @@ const struct sl_dpdk sidelane_dpdk = {
 	.rx_fd = rx_fd,
 	.rx_arm = rx_arm,
 	.rx_disarm = rx_disarm,
-	.adopt_thread = adopt_thread,
+	.cache_take = cache_take,
+	.cache_give_back = cache_give_back,
+	.cache_number = cache_number,
 	.rx_burst = burst_receive,
 	.tx_burst = burst_send,
 	.alloc_frames = frames_alloc,

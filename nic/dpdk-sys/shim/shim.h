@@ -14,6 +14,8 @@
 /* Frames that are kept of peers that have gone: twice the longest ring of ours, for a second one that comes and goes before
  * anybody receives. */
 #define SL_LEFT_MAX 512
+/* No cache of mbufs. */
+#define SL_CACHE_NONE 0xffffffffu
 
 /* A frame within a packet buffer (mbuf). */
 struct sl_frame {
@@ -38,6 +40,9 @@ struct sl_port_info {
 	int32_t numa_node;
 	uint16_t rx_queues_max;
 	uint16_t tx_queues_max;
+	/* Fewest descriptors that a queue has, whatever is asked for. */
+	uint16_t rx_descriptors_min;
+	uint16_t tx_descriptors_min;
 	/* Name of the driver, such as net_memif. */
 	char driver[64];
 };
@@ -150,10 +155,16 @@ struct sl_dpdk {
 
 	/* The hot path. */
 
-	/* Gives this thread a number of its own until it ends, and with it a cache of mbufs: without one, every mbuf is
-	 * fetched from the ring that all threads share. More threads than there are numbers go without. Call it once a
-	 * thread before the others. */
-	void (*adopt_thread)(void);
+	/* DPDK finds a cache of mbufs by the number of the thread that runs; without one (SL_CACHE_NONE), every mbuf is fetched from the
+	 * ring that all share. But what is in the cache of a thread that does not come again is lost to all others. So numbers are of
+	 * those who work here, and a thread has one while it works for them. */
+
+	/* A number that nobody else has. More users than there are numbers go without. */
+	uint32_t (*cache_take)(void);
+	/* Gives it back, and what its cache has of a pool's mbufs. */
+	void (*cache_give_back)(void *pool, uint32_t number);
+	/* Where this thread's number stands as long as it lives. */
+	uint32_t *(*cache_number)(void);
 	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
 	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
 	/* Sends the first so many, none once more than `life` peers have gone; the rest stay the caller's. */

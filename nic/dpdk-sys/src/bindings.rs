@@ -3,6 +3,7 @@
 
 pub const SL_QUEUES_MAX: u32 = 8;
 pub const SL_LEFT_MAX: u32 = 512;
+pub const SL_CACHE_NONE: u32 = 4294967295;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct sl_frame {
@@ -21,6 +22,8 @@ pub struct sl_port_info {
     pub numa_node: i32,
     pub rx_queues_max: u16,
     pub tx_queues_max: u16,
+    pub rx_descriptors_min: u16,
+    pub tx_descriptors_min: u16,
     pub driver: [::std::os::raw::c_char; 64usize],
 }
 #[repr(C)]
@@ -141,7 +144,9 @@ pub struct sl_dpdk {
     pub rx_fd: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
     pub rx_arm: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
     pub rx_disarm: ::std::option::Option<unsafe extern "C" fn(port: u16, queue: u16) -> ::std::os::raw::c_int>,
-    pub adopt_thread: ::std::option::Option<unsafe extern "C" fn()>,
+    pub cache_take: ::std::option::Option<unsafe extern "C" fn() -> u32>,
+    pub cache_give_back: ::std::option::Option<unsafe extern "C" fn(pool: *mut ::std::os::raw::c_void, number: u32)>,
+    pub cache_number: ::std::option::Option<unsafe extern "C" fn() -> *mut u32>,
     pub rx_burst: ::std::option::Option<
         unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
     >,

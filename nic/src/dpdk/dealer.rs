@@ -9,7 +9,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::frames::{BURST, Frame, RxBatch, TxBatch};
 use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
-use super::sys::{Queue, Shim};
+use super::sys::{CacheNumber, Queue, Shim};
 use crate::encap::ether;
 
 /// What the endpoints of a port have in common.
@@ -40,7 +40,7 @@ impl Dealer {
     /// For a port that sends by so many queues.
     pub fn new(shim: Shim, port: u16, mac: [u8; 6], senders: u16) -> Self {
         let table = Table {
-            arriving: RxBatch::new(shim),
+            arriving: RxBatch::new(shim, CacheNumber::NONE),
             endpoints: [None; ENDPOINTS_MAX],
             dropped: [0; ENDPOINTS_MAX],
             foreign: 0,
@@ -101,7 +101,8 @@ impl Dealer {
             return;
         }
         let Table { arriving, endpoints, dropped, foreign, in_pieces } = &mut *table;
-        // SAFETY: as the caller promises; whoever receives for the dealer holds this lock.
+        arriving.cache = batch.cache;
+        // SAFETY: as the caller promises, whose cache it is; whoever receives for the dealer holds this lock.
         unsafe { arriving.fetch(Queue { port: self.port, number: 0 }, in_pieces) };
         for frame in arriving.drain() {
             let to = ether::Header::parse(frame.bytes()).ok().map(|(header, _)| header.dst);

@@ -3,7 +3,7 @@
 
 use sidelane_dpdk_sys::sl_frame;
 
-use super::sys::{Pool, Queue, Shim};
+use super::sys::{CacheNumber, Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
 pub const BURST: usize = 32;
@@ -27,6 +27,8 @@ unsafe impl Send for Frame {}
 /// its answer.
 pub struct RxBatch {
     shim: Shim,
+    /// Of whoever fetches.
+    pub cache: CacheNumber,
     frames: [sl_frame; BURST],
     /// Frames before this one were shown.
     next: usize,
@@ -38,8 +40,8 @@ pub struct RxBatch {
 unsafe impl Send for RxBatch {}
 
 impl RxBatch {
-    pub fn new(shim: Shim) -> Self {
-        Self { shim, frames: [NO_FRAME; BURST], next: 0, count: 0 }
+    pub fn new(shim: Shim, cache: CacheNumber) -> Self {
+        Self { shim, cache, frames: [NO_FRAME; BURST], next: 0, count: 0 }
     }
 
     #[inline]
@@ -56,13 +58,13 @@ impl RxBatch {
     /// Fetches what the device has, once everything was shown. Frames in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
-    /// The port is started, and no other thread receives at that queue meanwhile.
+    /// The port is started, and no other thread receives at that queue, or uses the cache, meanwhile.
     #[inline]
     pub unsafe fn fetch(&mut self, from: Queue, in_pieces: &mut u64) {
         debug_assert!(self.is_empty());
         self.give_back();
         // SAFETY: as the caller promises.
-        self.count = unsafe { self.shim.rx_burst(from, &mut self.frames, in_pieces) };
+        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames, in_pieces) };
     }
 
     /// The next frame's bytes.
@@ -101,7 +103,7 @@ impl RxBatch {
     pub fn give_back(&mut self) {
         if self.count > 0 && self.is_empty() {
             // SAFETY: these are ours, and nobody reads them any more: `show` lends them for one borrow of `self` each.
-            unsafe { self.shim.free_frames(&mut self.frames[..self.count]) };
+            unsafe { self.shim.free_frames(self.cache, &mut self.frames[..self.count]) };
             (self.next, self.count) = (0, 0);
         }
     }
@@ -122,10 +124,10 @@ impl Frame {
         unsafe { bytes(&self.0) }
     }
 
-    /// Gives it back to its pool.
+    /// Gives it back to its pool, at once.
     pub fn free(self, shim: Shim) {
-        // SAFETY: it is ours, and with `self` it ends.
-        unsafe { shim.free_frames(&mut [self.0]) };
+        // SAFETY: it is ours, and with `self` it ends; without a cache.
+        unsafe { shim.free_frames(CacheNumber::NONE, &mut [self.0]) };
     }
 }
 
@@ -142,6 +144,7 @@ unsafe fn bytes(frame: &sl_frame) -> &[u8] {
 /// Frames to be written, and frames written. A frame that the device does not take stays here.
 pub struct TxBatch {
     shim: Shim,
+    cache: CacheNumber,
     /// Empty frames, taken from the pool a burst at a time. The last one is lent next.
     spare: [sl_frame; BURST],
     spare_count: usize,
@@ -160,10 +163,11 @@ unsafe impl Send for TxBatch {}
 impl TxBatch {
     /// Frames of `pool`. They start on a cache line, header first: a small frame is one line, and no more than that moves
     /// to the other core.
-    pub fn new(shim: Shim, pool: &Pool) -> Self {
+    pub fn new(shim: Shim, pool: &Pool, cache: CacheNumber) -> Self {
         let room = pool.room();
         Self {
             shim,
+            cache,
             spare: [NO_FRAME; BURST],
             spare_count: 0,
             staged: [NO_FRAME; BURST],
@@ -209,7 +213,8 @@ impl TxBatch {
     /// Once in so many frames. False: the pool is empty.
     #[cold]
     fn restock(&mut self, pool: &Pool) -> bool {
-        let is_there = self.shim.alloc_frames(pool, &mut self.spare);
+        // SAFETY: the cache is that of the endpoint that is borrowed.
+        let is_there = unsafe { self.shim.alloc_frames(pool, self.cache, &mut self.spare) };
         self.spare_count = if is_there { BURST } else { 0 };
         is_there
     }
@@ -246,7 +251,7 @@ impl TxBatch {
     #[cold]
     pub fn forget_staged(&mut self) -> usize {
         // SAFETY: what was handed over is no longer in `staged`.
-        unsafe { self.shim.free_frames(&mut self.staged[..self.staged_count]) };
+        unsafe { self.shim.free_frames(self.cache, &mut self.staged[..self.staged_count]) };
         self.staged_bytes = 0;
         std::mem::take(&mut self.staged_count)
     }
@@ -254,11 +259,11 @@ impl TxBatch {
     /// Hands to the device what it takes, for the peer before which so many have gone; frames and their bytes.
     ///
     /// # Safety
-    /// The port is started, and no other thread sends at that queue meanwhile.
+    /// The port is started, and no other thread sends at that queue, or uses the cache, meanwhile.
     #[inline]
     pub unsafe fn send(&mut self, to: Queue, life: u32) -> (usize, usize) {
         // SAFETY: the staged frames are ours; the rest as the caller promises.
-        let sent = unsafe { self.shim.tx_burst(to, &mut self.staged[..self.staged_count], life) };
+        let sent = unsafe { self.shim.tx_burst(to, self.cache, &mut self.staged[..self.staged_count], life) };
         if sent < self.staged_count {
             return self.keep_after(sent);
         }
@@ -284,8 +289,8 @@ impl Drop for TxBatch {
     fn drop(&mut self) {
         // SAFETY: both are ours: what was handed over is no longer in `staged`.
         unsafe {
-            self.shim.free_frames(&mut self.spare[..self.spare_count]);
-            self.shim.free_frames(&mut self.staged[..self.staged_count]);
+            self.shim.free_frames(self.cache, &mut self.spare[..self.spare_count]);
+            self.shim.free_frames(self.cache, &mut self.staged[..self.staged_count]);
         }
     }
 }

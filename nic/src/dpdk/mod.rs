@@ -54,6 +54,7 @@ use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
 use sharing::{Place, Sharing};
+use sys::Cache;
 
 pub use installed::{Installed, KnownCards, free_hugepages, try_start};
 pub use open::OpenError;
@@ -90,11 +91,13 @@ impl Config {
     }
 }
 
-/// One endpoint behind a device. Moved to another thread it works as well, once that thread has a cache of its own.
+/// One endpoint behind a device. Moved to another thread it works as well.
 pub struct Dpdk {
-    // These two hold frames of the port's pool, so they are dropped before the port.
+    // These two hold frames of the port's pool and use the cache, so they are dropped before both.
     rx: RxBatch,
     tx: TxBatch,
+    /// Of the port's pool, so it is dropped before that.
+    _cache: Cache,
     caps: Caps,
     links: LinkTable<Way>,
     place: Place,

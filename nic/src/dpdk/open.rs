@@ -12,7 +12,7 @@ use super::frames::{BURST, RxBatch, TxBatch};
 use super::interrupt::Interrupt;
 use super::port::Port;
 use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
-use super::sys::{Queue, take_log};
+use super::sys::{Cache, Queue, take_log};
 use super::{Config, Dpdk, eal};
 use crate::encap::ether;
 use crate::event::Alarm;
@@ -186,9 +186,11 @@ impl Dpdk {
             rto_floor: RTO_FLOOR,
             host_delay: (port.device.wire == Wire::Network).then_some(HOST_DELAY),
         };
+        let cache = Cache::new(port.shim, port.pool());
         let mut dpdk = Self {
-            rx: RxBatch::new(port.shim),
-            tx: TxBatch::new(port.shim, port.pool()),
+            rx: RxBatch::new(port.shim, cache.number()),
+            tx: TxBatch::new(port.shim, port.pool(), cache.number()),
+            _cache: cache,
             caps,
             links: LinkTable::new(),
             place,

@@ -135,7 +135,7 @@ impl Port {
             return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max), log: String::new() });
         }
         let queues_max = device.queues_max(&info.driver, info.queues_max);
-        let mbufs = mbufs(device, shared.then_some(queues_max));
+        let mbufs = mbufs(device, info.descriptors_min, shared.then_some(queues_max));
         let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
             .map_err(Refused::at("allocating packet buffers"))?;
         let pool = attached.pool.insert(pool);
@@ -390,22 +390,23 @@ fn control() -> MutexGuard<'static, ()> {
     CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Mbufs of a port, so that none of its owners ever waits for another. `shared`: by endpoints with so many queue pairs.
-fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
+/// Mbufs of a port, so that none of its owners ever waits for another. `least`: descriptors that it insists on, to receive and to
+/// send. `shared`: by endpoints with so many queue pairs.
+fn mbufs(device: &Device, least: [u16; 2], shared: Option<u16>) -> u32 {
     // AF_XDP's driver fills rings of its own, whatever was asked for (rte_eth_af_xdp.c, ETH_AF_XDP_DFLT_NUM_DESCS).
-    let descriptors = if device.name.starts_with("net_af_xdp") { 2048 } else { u32::from(device.descriptors) };
+    let asked = if device.name.starts_with("net_af_xdp") { 2048 } else { device.descriptors };
+    let [rx, tx] = least.map(|least| u32::from(least.max(asked)));
     let queues = u32::from(shared.unwrap_or(1));
-    // In the hands of the device, to be filled.
-    let mut sum = queues * descriptors;
-    // In the hands of the device, to be sent.
-    sum += queues * descriptors;
+    // In the hands of the device, to be filled: that of vmxnet3 has two rings of so many.
+    let mut sum = queues * 2 * rx;
+    // In the hands of the device, to be sent. It gives them back when more is sent, so without one more it never would.
+    sum += queues * tx;
     // Received and being shown; empty, to be lent; staged.
     sum += 3 * BURST as u32;
-    // Cached: by the thread that polls, by the one that opened the port, and by one that polled it before. DPDK fills a
-    // cache up to one and a half of its size (rte_mempool.h, CACHE_FLUSHTHRESH_MULTIPLIER).
-    sum += 3 * (CACHE + CACHE / 2);
+    // Cached by the endpoint. DPDK fills a cache up to one and a half of its size (rte_mempool.h, CACHE_FLUSHTHRESH_MULTIPLIER).
+    sum += CACHE + CACHE / 2;
     if shared.is_some() {
-        // Received and kept for others; the other endpoints' own, and what their threads cache.
+        // Received and kept for others; the other endpoints' own, and what they cache.
         sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32 + CACHE + CACHE / 2);
     }
     if device.is_pair {
@@ -416,7 +417,7 @@ fn mbufs(device: &Device, shared: Option<u16>) -> u32 {
     sum
 }
 
-/// Mbufs that a thread keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
+/// Mbufs that an endpoint keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
 const CACHE: u32 = 256;
 
 /// As long as DPDK's own examples wait (check_all_ports_link_status: 9 s).
@@ -432,3 +433,20 @@ const PEER_PATIENCE: Duration = Duration::from_millis(2_500);
 const PEER_TURN: Duration = Duration::from_millis(20);
 /// A server that listens answers a client within a few milliseconds.
 const REDIAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    #[test]
+    fn a_device_that_insists_on_longer_rings_has_frames_for_them() {
+        let device = Device::read(&Config::new("00:04.0"), 0).unwrap();
+        // As that of Google's cloud does (gve_ethdev.c), and vmxnet3's where it sends.
+        for [rx, tx] in [[1024, 1024], [128, 512]] {
+            let own = 3 * BURST as u32 + CACHE + CACHE / 2;
+            assert!(mbufs(&device, [rx, tx], None) >= u32::from(rx) + u32::from(tx) + own, "{rx}, {tx}");
+        }
+        assert_eq!(mbufs(&device, [64, 64], None), mbufs(&device, [0, 0], None));
+    }
+}

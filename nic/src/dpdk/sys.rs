@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 
 use sidelane_dpdk_sys::{
-    LoadError, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_state, sl_stats, sl_xstat,
+    LoadError, SL_CACHE_NONE, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_state, sl_stats,
+    sl_xstat,
 };
 
 use crate::encap::ether;
@@ -86,6 +87,7 @@ impl Shim {
             mac: info.mac,
             mtu_max: info.mtu_max,
             queues_max: info.rx_queues_max.min(info.tx_queues_max),
+            descriptors_min: [info.rx_descriptors_min, info.tx_descriptors_min],
             numa_node: info.numa_node,
             driver: String::from_utf8(driver).unwrap_or_default(),
         })
@@ -190,20 +192,24 @@ impl Shim {
         list.iter().map(|stat| (String::from_utf8_lossy(&name(stat)).into_owned(), stat.value)).collect()
     }
 
-    /// What DPDK wants to know of a thread that comes for the first time. Asked at each burst, since an endpoint may move to
-    /// another thread: here that is one load, in the shim's object a call.
+    /// Does `work` with a cache: here that is a load and two stores, in the shim's object a call.
     #[inline]
-    fn come(self) {
-        if !COME.get() {
-            self.adopt();
-        }
+    fn with<T>(self, CacheNumber(cache): CacheNumber, work: impl FnOnce() -> T) -> T {
+        let number = NUMBER.get().unwrap_or_else(|| self.find_number());
+        // SAFETY: this thread's own word, which nothing borrows, and which lives as long as the thread does.
+        let own = unsafe { number.replace(cache) };
+        let done = work();
+        // SAFETY: as above.
+        unsafe { number.write(own) };
+        done
     }
 
     #[cold]
-    fn adopt(self) {
-        // SAFETY: takes nothing; the environment is up, since there is a port.
-        unsafe { call!(self, adopt_thread()) };
-        COME.set(true);
+    fn find_number(self) -> NonNull<u32> {
+        // SAFETY: takes nothing.
+        let number = NonNull::new(unsafe { call!(self, cache_number()) }).expect("every thread has one");
+        NUMBER.set(Some(number));
+        number
     }
 
     /// What becomes readable when a frame comes and the interrupt is armed.
@@ -228,45 +234,47 @@ impl Shim {
     /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
     ///
     /// # Safety
-    /// The port is started with that queue, and no other thread receives there meanwhile. The frames are the caller's from
-    /// then on.
+    /// The port is started with that queue, and no other thread receives there or uses the cache meanwhile. The frames are the
+    /// caller's from then on.
     #[inline]
-    pub unsafe fn rx_burst(self, at: Queue, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
-        self.come();
+    pub unsafe fn rx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
         let (places, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many places; the rest as the caller promises.
-        unsafe { call!(self, rx_burst(at.port, at.number, places, count, in_pieces)) as usize }
+        self.with(cache, || unsafe { call!(self, rx_burst(at.port, at.number, places, count, in_pieces)) as usize })
     }
 
     /// Hands the first frames to the device; how many: none once more than `life` peers have gone. Those are no longer the
     /// caller's.
     ///
     /// # Safety
-    /// The port is started with that queue, no other thread sends there meanwhile, and the frames are the caller's.
+    /// The port is started with that queue, no other thread sends there or uses the cache meanwhile, and the frames are the
+    /// caller's.
     #[inline]
-    pub unsafe fn tx_burst(self, at: Queue, frames: &mut [sl_frame], life: u32) -> usize {
-        self.come();
+    pub unsafe fn tx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], life: u32) -> usize {
         let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many frames; the rest as the caller promises.
-        unsafe { call!(self, tx_burst(at.port, at.number, frames, count, life)) as usize }
+        self.with(cache, || unsafe { call!(self, tx_burst(at.port, at.number, frames, count, life)) as usize })
     }
 
     /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.
+    ///
+    /// # Safety
+    /// No other thread uses the cache meanwhile.
     #[inline]
-    pub fn alloc_frames(self, pool: &Pool, frames: &mut [sl_frame]) -> bool {
-        self.come();
-        // SAFETY: the pool lives; the shim checks the number.
-        unsafe { call!(self, alloc_frames(pool.pool.as_ptr(), frames.as_mut_ptr(), frames.len() as u32)) == 0 }
+    pub unsafe fn alloc_frames(self, pool: &Pool, cache: CacheNumber, frames: &mut [sl_frame]) -> bool {
+        let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
+        // SAFETY: the pool lives; so many places, whose number the shim checks; the rest as the caller promises.
+        self.with(cache, || unsafe { call!(self, alloc_frames(pool.pool.as_ptr(), frames, count)) == 0 })
     }
 
     /// Gives frames back to their pool.
     ///
     /// # Safety
-    /// They are the caller's, at most 64, and no longer used.
+    /// They are the caller's, at most 64, and no longer used. No other thread uses the cache meanwhile.
     #[inline]
-    pub unsafe fn free_frames(self, frames: &mut [sl_frame]) {
+    pub unsafe fn free_frames(self, cache: CacheNumber, frames: &mut [sl_frame]) {
         // SAFETY: as the caller promises.
-        unsafe { call!(self, free_frames(frames.as_mut_ptr(), frames.len() as u32)) };
+        self.with(cache, || unsafe { call!(self, free_frames(frames.as_mut_ptr(), frames.len() as u32)) });
     }
 }
 
@@ -277,6 +285,8 @@ pub struct PortInfo {
     pub mtu_max: u16,
     /// Queue pairs that it can have.
     pub queues_max: u16,
+    /// Fewest descriptors of a queue, to receive and to send.
+    pub descriptors_min: [u16; 2],
     pub numa_node: i32,
     pub driver: String,
 }
@@ -353,9 +363,49 @@ impl Drop for Pool {
     }
 }
 
+/// Mbufs of a pool that are kept back for one endpoint, so that it seldom touches what all share. Not for a thread, as DPDK has it:
+/// what is kept back for one that does not come again is lost.
+pub struct Cache {
+    shim: Shim,
+    pool: NonNull<c_void>,
+    number: CacheNumber,
+}
+
 thread_local! {
-    /// This thread has come to DPDK.
-    static COME: Cell<bool> = const { Cell::new(false) };
+    /// Where DPDK has this thread's number, once it was asked for.
+    static NUMBER: Cell<Option<NonNull<u32>>> = const { Cell::new(None) };
+}
+
+/// What DPDK finds it by.
+#[derive(Clone, Copy)]
+pub struct CacheNumber(u32);
+
+// SAFETY: a cache belongs to no thread, and this one has one owner.
+unsafe impl Send for Cache {}
+
+impl Cache {
+    /// One of `pool`, which has to outlive it.
+    pub fn new(shim: Shim, pool: &Pool) -> Self {
+        // SAFETY: takes nothing; the environment is up, since there is a pool.
+        let number = CacheNumber(unsafe { call!(shim, cache_take()) });
+        Self { shim, pool: pool.pool, number }
+    }
+
+    pub fn number(&self) -> CacheNumber {
+        self.number
+    }
+}
+
+impl CacheNumber {
+    /// That of no cache: good for any thread.
+    pub const NONE: Self = Self(SL_CACHE_NONE);
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // SAFETY: the pool lives, the number came from `cache_take`, and nobody uses it any more.
+        unsafe { call!(self.shim, cache_give_back(self.pool.as_ptr(), self.number.0)) };
+    }
 }
 
 /// What DPDK has said since somebody last asked: at most the last [`LOG_MAX`] bytes.
