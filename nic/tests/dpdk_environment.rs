@@ -38,6 +38,42 @@ fn a_wrong_argument_is_told_and_nothing_is_printed() {
 
 #[test]
 #[ignore = "runs in a process of its own: the test below starts it"]
+fn opened_until_there_is_no_memory() {
+    let open =
+        |number| Dpdk::open(&Config { mtu: Some(65_322), shared: true, ..Config::new(format!("net_null{number}")) });
+    let mut open_ones = Vec::new();
+    for number in 0..4 {
+        match open(number) {
+            Ok(nic) => open_ones.push(nic),
+            Err(error) => return println!("said: {error}"),
+        }
+    }
+    // Where there are many hugepages.
+    println!("said: nr_hugepages mtu=");
+}
+
+#[test]
+fn too_little_memory_is_told_with_what_helps() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let output = in_its_own_process("opened_until_there_is_no_memory");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(["said: ", "nr_hugepages", "mtu="].iter().all(|part| printed.contains(part)), "{printed}");
+}
+
+#[test]
+fn a_driver_that_gives_no_reason_is_not_said_to_lack_permission() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let error = Dpdk::open(&Config::new("net_pcap_none,rx_pcap=/nowhere")).map(drop).unwrap_err().to_string();
+    assert!(error.contains("no reason given") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+#[ignore = "runs in a process of its own: the test below starts it"]
 fn told_of_removals() {
     let open = |device: &str| Dpdk::open(&Config::new(device)).unwrap();
     let (mut taken, mut kept) = (open("net_null_taken"), open("net_null_kept"));

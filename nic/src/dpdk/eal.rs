@@ -133,7 +133,7 @@ const EAL_CORES_MAX: usize = libc::CPU_SETSIZE as usize;
 /// [`hugepages::NEEDED`], taken at once; more is added as ports need it.
 const HUGE_MIB: &str = "64";
 /// All that there will be; pages that are not used cost nothing.
-const NO_HUGE_MIB: &str = "512";
+pub const NO_HUGE_MIB: &str = "512";
 
 #[cfg(test)]
 mod tests {

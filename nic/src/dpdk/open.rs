@@ -72,6 +72,32 @@ pub enum OpenError {
          control group limits them"
     )]
     NoHugepages(String),
+    /// There are hugepages, and too few.
+    #[error(
+        "the packet buffers of {device} take {mib} MiB, and there are not so many hugepages left{}: make more (`echo 512 | sudo tee \
+         /proc/sys/vm/nr_hugepages`), or take a smaller mtu= or fewer devices",
+        node.map(|node| format!(" on memory node {node}, where it is")).unwrap_or_default()
+    )]
+    FewHugepages {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        mib: u64,
+        /// Where, on a machine with several nodes.
+        node: Option<u32>,
+    },
+    /// What DPDK has for a process without hugepages is used up.
+    #[error(
+        "the packet buffers of {device} take {mib} MiB, and all devices of a process have {} MiB without hugepages: have some before \
+         it starts (`echo 512 | sudo tee /proc/sys/vm/nr_hugepages`), or take a smaller mtu= or fewer devices",
+        eal::NO_HUGE_MIB
+    )]
+    NoMemory {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        mib: u64,
+    },
     /// The device's driver is not installed.
     #[error("{device} needs a driver of DPDK's that is not installed here (Debian: apt-get install {package})")]
     NoDriver {

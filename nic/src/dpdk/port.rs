@@ -72,7 +72,7 @@ impl Port {
             };
             // The client's end of a pair can't be made before the server's, which may come any moment.
             if device.wire != Wire::PairClient || Instant::now() >= give_up {
-                return Err(refused.told(&device, eal.shim));
+                return Err(refused.told(&device, eal));
             }
             std::thread::sleep(PEER_TURN);
         }
@@ -132,12 +132,17 @@ impl Port {
         let info = shim.port_info(number).map_err(Refused::at("asking for its properties"))?;
         if device.sets_mtu && device.mtu > info.mtu_max && info.mtu_max > 0 {
             let error = io::ErrorKind::InvalidInput.into();
-            return Err(Refused { step: "setting its MTU", error, mtu_max: Some(info.mtu_max), log: String::new() });
+            let lacks = Some(Lacks::Mtu(info.mtu_max));
+            return Err(Refused { step: "setting its MTU", error, lacks, log: String::new() });
         }
         let queues_max = device.queues_max(&info.driver, info.queues_max);
         let mbufs = mbufs(device, info.descriptors_min, shared.then_some(queues_max));
-        let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, device.mbuf_room(), info.numa_node)
-            .map_err(Refused::at("allocating packet buffers"))?;
+        let room = device.mbuf_room();
+        let pool = Pool::new(shim, &format!("sl-{number}"), mbufs, CACHE, room, info.numa_node).map_err(|error| {
+            let mib = (u64::from(mbufs) * (u64::from(room) + ROOM_COST)) >> 20;
+            let lacks = (error.kind() == io::ErrorKind::OutOfMemory).then_some(Lacks::Memory(mib, info.numa_node));
+            Refused { step: "allocating packet buffers", error, lacks, log: String::new() }
+        })?;
         let pool = attached.pool.insert(pool);
         let mac = if info.mac == [0; 6] { made_up(number) } else { info.mac };
         let start = Start { shim, number, device, pool, mac, queues_max };
@@ -312,22 +317,38 @@ fn put_away(shim: Shim, number: u16, device: &Device, pool: Option<Pool>) {
 struct Refused {
     step: &'static str,
     error: io::Error,
-    mtu_max: Option<u16>,
+    /// What it failed for, where that is known.
+    lacks: Option<Lacks>,
     /// What DPDK said.
     log: String,
 }
 
+/// What is not there in full.
+enum Lacks {
+    /// The device has this much.
+    Mtu(u16),
+    /// So many MiB were asked for, of a memory node.
+    Memory(u64, i32),
+}
+
 impl Refused {
     fn at(step: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| Self { step, error, mtu_max: None, log: String::new() }
+        move |error| Self { step, error, lacks: None, log: String::new() }
     }
 
     /// In words, with DPDK's own and what would help.
-    fn told(self, device: &Device, shim: Shim) -> OpenError {
-        if let Some(max) = self.mtu_max {
-            return OpenError::MtuTooLarge { device: device.name.clone(), mtu: device.mtu, max };
+    fn told(self, device: &Device, eal: Eal) -> OpenError {
+        let name = || device.name.clone();
+        match self.lacks {
+            Some(Lacks::Mtu(max)) => return OpenError::MtuTooLarge { device: name(), mtu: device.mtu, max },
+            Some(Lacks::Memory(mib, node)) if eal.hugepages => {
+                let node = u32::try_from(node).ok();
+                return OpenError::FewHugepages { device: name(), mib, node };
+            }
+            Some(Lacks::Memory(mib, _)) => return OpenError::NoMemory { device: name(), mib },
+            None => {}
         }
-        if let Some(package) = missing_driver(device, shim) {
+        if let Some(package) = missing_driver(device, eal.shim) {
             return OpenError::NoDriver { device: device.name.clone(), package };
         }
         if device.bus == "pci"
@@ -416,6 +437,10 @@ fn mbufs(device: &Device, least: [u16; 2], shared: Option<u16>) -> u32 {
     assert!(sum > 2 * CACHE, "a pool is larger than what caches may keep of it");
     sum
 }
+
+/// Bytes that an mbuf takes beside its room: its own two cache lines, DPDK's headroom, and the pool's header (rte_mbuf_core.h,
+/// rte_config.h, rte_mempool.h).
+const ROOM_COST: u64 = 128 + 128 + 64;
 
 /// Mbufs that an endpoint keeps back from the pool's shared ring: 8 bursts, so that the ring is touched once in 4 to 8.
 const CACHE: u32 = 256;

@@ -437,7 +437,12 @@ fn text(words: &str) -> io::Result<CString> {
 
 /// A result of the shim's: a negative errno, or fine.
 fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    match result {
+        // Most drivers' word for any failure. Who is told that he has no permission looks in the wrong place.
+        -1 => Err(io::Error::other("no reason given, or no permission (-1)")),
+        ..-1 => Err(io::Error::from_raw_os_error(-result)),
+        0.. => Ok(()),
+    }
 }
 
 /// Ten screens of log.
