@@ -7,6 +7,9 @@
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 
+/* The ends of a port: it is taken away, or whoever it is a part of was reset, and it will carry nothing any more as it is. */
+static const enum rte_eth_event_type ends[] = { RTE_ETH_EVENT_INTR_RMV, RTE_ETH_EVENT_INTR_RESET };
+
 static uint8_t gone[RTE_MAX_ETHPORTS];
 
 static int on_port_event(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
@@ -49,7 +52,8 @@ void removal_watch(uint16_t port, int card)
 	const char *device = device_of(port);
 
 	__atomic_store_n(&gone[port], 0, __ATOMIC_RELEASE);
-	rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_RMV, on_port_event, NULL);
+	for (size_t at = 0; at < RTE_DIM(ends); at++)
+		rte_eth_dev_callback_register(port, ends[at], on_port_event, NULL);
 	if (device != NULL)
 		rte_dev_event_callback_register(device, on_device_event, (void *)(uintptr_t)port);
 	if (card)
@@ -60,7 +64,8 @@ void removal_unwatch(uint16_t port)
 {
 	const char *device = device_of(port);
 
-	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, on_port_event, NULL);
+	for (size_t at = 0; at < RTE_DIM(ends); at++)
+		rte_eth_dev_callback_unregister(port, ends[at], on_port_event, NULL);
 	/* Refused while it runs; one that stays is forgotten by the next that watches. */
 	if (device != NULL)
 		rte_dev_event_callback_unregister(device, on_device_event, (void *)(uintptr_t)port);

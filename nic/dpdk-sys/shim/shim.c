@@ -271,20 +271,14 @@ static int configure(uint16_t port, const struct rte_eth_dev_info *info, const s
 	return rte_eth_dev_configure(port, config->rx_queues, config->tx_queues, &conf);
 }
 
-static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
+static int configure_and_start(uint16_t port, struct sl_port_config *config, void *pool)
 {
 	struct rte_eth_dev_info info;
 	int result = rte_eth_dev_info_get(port, &info);
 
 	if (result != 0)
 		return result;
-	if (config->rx_queues > SL_QUEUES_MAX || config->tx_queues > SL_QUEUES_MAX)
-		return -EINVAL;
 	result = configure(port, &info, config);
-	if (result != 0 && config->rx_interrupt) {
-		config->rx_interrupt = 0;
-		result = configure(port, &info, config);
-	}
 	if (result != 0)
 		return result;
 	/* A few drivers take it from here only (mlx5); others have no such order, and took it when they were configured. */
@@ -307,7 +301,21 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 		if (result != 0)
 			return result;
 	}
-	result = start(port);
+	return start(port);
+}
+
+static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
+{
+	int result;
+
+	if (config->rx_queues > SL_QUEUES_MAX || config->tx_queues > SL_QUEUES_MAX)
+		return -EINVAL;
+	result = configure_and_start(port, config, pool);
+	/* Some drivers refuse interrupts when they are configured, others only when they start (ena, bnxt). */
+	if (result != 0 && config->rx_interrupt) {
+		config->rx_interrupt = 0;
+		result = configure_and_start(port, config, pool);
+	}
 	if (result != 0)
 		return result;
 	if (config->rx_interrupt && rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
@@ -386,13 +394,15 @@ static int xstats(uint16_t port, struct sl_xstat *into, uint32_t max)
 {
 	int count = rte_eth_xstats_get_names(port, NULL, 0);
 
-	if (count <= 0 || (uint32_t)count > max)
+	if (count <= 0)
 		return count;
 	struct rte_eth_xstat_name names[count];
 	struct rte_eth_xstat values[count];
 
 	if (rte_eth_xstats_get_names(port, names, count) != count || rte_eth_xstats_get(port, values, count) != count)
 		return -EAGAIN;
+	/* A large card has more, with many queues. */
+	count = RTE_MIN(count, (int)max);
 	for (int at = 0; at < count; at++) {
 		snprintf(into[at].name, sizeof(into[at].name), "%s", names[values[at].id].name);
 		into[at].value = values[at].value;
