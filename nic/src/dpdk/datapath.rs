@@ -1,22 +1,47 @@
-//! The hot path: frames in, frames out, and sleep.
+//! What a driver does: frames in, frames out, and sleep.
 #![allow(unsafe_code)] // The promise that one thread at a time uses a queue.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
-use super::Dpdk;
 use super::device::Wire;
 use super::frames::TxBatch;
 use super::interrupt::{Interrupt, Woken};
 use super::sharing::Sharing;
 use super::sys::Queue;
+use super::{Dpdk, Way, diagnosis, open};
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
-use crate::{Counters, Link, LinkAddr, TxSlot, clock, socket};
+use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock, socket};
 
-impl Dpdk {
+impl Nic for Dpdk {
+    const RELIABLE: bool = false;
+    const NAME: &'static str = "dpdk";
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
+        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
+        let (src_mac, src) = (self.place.mac, self.endpoint);
+        // What was shown last may be of a peer that has gone, and then so is the link.
+        let life = self.received_life;
+        if self.port.device.is_pair {
+            self.links.supersede(to, |way| way.life != life);
+        }
+        let header = || ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit();
+        self.links.link(to, || Ok(Way { header: header(), life }))
+    }
+
+    fn unlink(&mut self, link: Link) {
+        self.links.unlink(link);
+    }
+
     /// Shows at most `budget` frames; those that are not ours count against it too.
     #[inline]
-    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let (mut shown, mut left) = (0, budget);
         while left > 0 && (!self.rx.is_empty() || self.fetch()) {
             let more = self.rx.is_whole();
@@ -43,37 +68,12 @@ impl Dpdk {
         shown
     }
 
-    /// Receives without showing: what comes is shown next time.
-    pub(super) fn look(&mut self) {
-        if self.rx.is_empty() {
-            self.fetch();
-        }
+    fn has_unread(&mut self) -> bool {
+        !self.rx.is_empty() || self.fetch()
     }
 
-    /// Asks the device for a burst. False: nothing came.
     #[inline]
-    fn fetch(&mut self) -> bool {
-        let gone = self.port.peers_gone();
-        // What a peer left was taken over before its end was counted.
-        if gone != self.received_life && self.port.shim.left(self.port.number) == 0 {
-            self.received_life = gone;
-        }
-        match &self.port.sharing {
-            // SAFETY: the port is started, and all its endpoints receive by the dealer.
-            Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
-            // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.in_pieces) },
-        }
-        if self.rx.is_empty() && !self.tx.is_empty() {
-            // The device did not take everything, and whoever only listens does not flush.
-            self.transmit_early();
-        }
-        !self.rx.is_empty()
-    }
-
-    /// Lends an empty frame with the link's header in it.
-    #[inline]
-    pub(super) fn lend(&mut self, link: Link, len: usize) -> Option<Slot<'_>> {
+    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
         if len > self.caps.mtu {
             return None;
         }
@@ -99,9 +99,8 @@ impl Dpdk {
         Some(Slot { tx: &mut self.tx, len: ether::HEADER_LEN + len })
     }
 
-    /// Hands what was committed to the device. What it does not take goes at the next turn.
     #[inline]
-    pub(super) fn transmit(&mut self) {
+    fn flush(&mut self) {
         if self.tx.is_empty() {
             return;
         }
@@ -120,10 +119,84 @@ impl Dpdk {
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
     }
 
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.flush();
+        self.counters.waits += 1;
+        let Some(interrupt) = self.interrupt.take() else {
+            return self.nap(deadline);
+        };
+        let slept = self.sleep_armed(&interrupt, deadline);
+        interrupt.disarm();
+        if self.missed < MISSED_MAX {
+            self.interrupt = Some(interrupt);
+        } else {
+            tracing::debug!(target: "dpdk", "{} does not wake: from now on it is looked at", self.port.driver);
+        }
+        slept
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.alarm.waker()
+    }
+
+    fn is_gone(&self, _link: Link) -> bool {
+        self.device_is_gone()
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.rx_foreign += self.in_pieces;
+        if let Some(Sharing::Dealt(dealer)) = &self.port.sharing {
+            let (dropped, foreign) = dealer.lost(self.place);
+            counters.rx_dropped += dropped;
+            // Nobody's frames are counted by everybody on the port.
+            counters.rx_foreign += foreign;
+        }
+        if let Some(stats) = self.port.stats() {
+            counters.rx_dropped += stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf;
+            // A pair's driver counts as an error what it did not take, and that is not lost.
+            if self.port.device.wire == Wire::Network {
+                counters.tx_failed += stats.tx_errors;
+            }
+        }
+        counters
+    }
+
+    fn diagnosis(&self) -> Option<String> {
+        Some(diagnosis::of_ports(&open::ports()))
+    }
+
+    fn now(&self) -> Instant {
+        clock::monotonic()
+    }
+}
+
+impl Dpdk {
+    /// Asks the device for a burst. False: nothing came.
+    #[inline]
+    fn fetch(&mut self) -> bool {
+        let gone = self.port.peers_gone();
+        // What a peer left was taken over before its end was counted.
+        if gone != self.received_life && self.port.shim.left(self.port.number) == 0 {
+            self.received_life = gone;
+        }
+        match &self.port.sharing {
+            // SAFETY: the port is started, and all its endpoints receive by the dealer.
+            Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
+            // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
+            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.in_pieces) },
+        }
+        if self.rx.is_empty() && !self.tx.is_empty() {
+            // The device did not take everything, and whoever only listens does not flush.
+            self.transmit_early();
+        }
+        !self.rx.is_empty()
+    }
+
     /// Without a flush: out of line, since a lone frame never needs it.
     #[inline(never)]
     fn transmit_early(&mut self) {
-        self.transmit();
+        self.flush();
     }
 
     /// What was to go to a peer that is gone is not for the next one.
@@ -139,24 +212,7 @@ impl Dpdk {
         Queue { port: self.port.number, number: self.place.number as u16 }
     }
 
-    /// Sleeps until a frame comes or the deadline passes.
-    pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.transmit();
-        self.counters.waits += 1;
-        let Some(interrupt) = self.interrupt.take() else {
-            return self.nap(deadline);
-        };
-        let slept = self.sleep_armed(&interrupt, deadline);
-        interrupt.disarm();
-        if self.missed < MISSED_MAX {
-            self.interrupt = Some(interrupt);
-        } else {
-            tracing::debug!(target: "dpdk", "{} does not wake: from now on it is looked at", self.port.driver);
-        }
-        slept
-    }
-
-    fn sleep_armed(&mut self, interrupt: &Interrupt, deadline: Option<Instant>) -> std::io::Result<()> {
+    fn sleep_armed(&mut self, interrupt: &Interrupt, deadline: Option<Instant>) -> io::Result<()> {
         loop {
             interrupt.arm()?;
             match self.time_to_sleep(deadline) {
@@ -173,7 +229,7 @@ impl Dpdk {
 
     /// Most of DPDK's drivers can't wake a sleeper, so this one looks now and then: the longer nothing came, the longer it
     /// sleeps, [`NAP_MAX`] at most.
-    fn nap(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
+    fn nap(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let mut nap = NAP_MIN;
         while let Some(span) = self.time_to_sleep(deadline) {
             if socket::poll(&[], self.alarm.event(), Some(span.min(nap)))? {
@@ -248,30 +304,11 @@ impl Dpdk {
     /// Sends what the peer's full ring did not take, as long as there is a peer and time.
     pub(super) fn drain(&mut self, give_up: Instant) {
         while !self.tx.is_empty() && self.port.link_is_up() && clock::monotonic() < give_up {
-            self.transmit();
+            self.flush();
             if !self.tx.is_empty() {
                 std::thread::sleep(NAP_MIN.into());
             }
         }
-    }
-
-    pub(super) fn all_counters(&self) -> Counters {
-        let mut counters = self.counters;
-        counters.rx_foreign += self.in_pieces;
-        if let Some(Sharing::Dealt(dealer)) = &self.port.sharing {
-            let (dropped, foreign) = dealer.lost(self.place);
-            counters.rx_dropped += dropped;
-            // Nobody's frames are counted by everybody on the port.
-            counters.rx_foreign += foreign;
-        }
-        if let Some(stats) = self.port.stats() {
-            counters.rx_dropped += stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf;
-            // A pair's driver counts as an error what it did not take, and that is not lost.
-            if self.port.device.wire == Wire::Network {
-                counters.tx_failed += stats.tx_errors;
-            }
-        }
-        counters
     }
 }
 

@@ -43,13 +43,11 @@ mod sys;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::task::Waker;
 
 use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
-use crate::time::Instant;
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock};
+use crate::{Caps, Counters};
 use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
@@ -128,75 +126,6 @@ struct Way {
     header: [u8; ether::HEADER_LEN],
     /// Peers that had gone before.
     life: u32,
-}
-
-impl Nic for Dpdk {
-    const RELIABLE: bool = false;
-    const NAME: &'static str = "dpdk";
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn link(&mut self, to: LinkAddr) -> Result<Link, LinkError> {
-        let LinkAddr::Ether { mac, endpoint } = to else { return Err(LinkError::WrongKind(to)) };
-        let (src_mac, src) = (self.place.mac, self.endpoint);
-        // What was shown last may be of a peer that has gone, and then so is the link.
-        let life = self.received_life;
-        if self.port.device.is_pair {
-            self.links.supersede(to, |way| way.life != life);
-        }
-        let header = || ether::Header { dst_mac: mac, src_mac, dst: endpoint, src, len: 0 }.emit();
-        self.links.link(to, || Ok(Way { header: header(), life }))
-    }
-
-    fn unlink(&mut self, link: Link) {
-        self.links.unlink(link);
-    }
-
-    #[inline]
-    fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.receive(budget, each)
-    }
-
-    fn has_unread(&mut self) -> bool {
-        self.look();
-        !self.rx.is_empty()
-    }
-
-    #[inline]
-    fn tx_slot(&mut self, link: Link, len: usize) -> Option<impl TxSlot + '_> {
-        self.lend(link, len)
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        self.transmit();
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> std::io::Result<()> {
-        self.sleep(deadline)
-    }
-
-    fn waker(&mut self) -> std::io::Result<Waker> {
-        self.alarm.waker()
-    }
-
-    fn is_gone(&self, _link: Link) -> bool {
-        self.device_is_gone()
-    }
-
-    fn counters(&self) -> Counters {
-        self.all_counters()
-    }
-
-    fn diagnosis(&self) -> Option<String> {
-        Some(diagnosis::of_ports(&open::ports()))
-    }
-
-    fn now(&self) -> Instant {
-        clock::monotonic()
-    }
 }
 
 impl Dpdk {

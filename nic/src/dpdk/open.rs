@@ -18,7 +18,7 @@ use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::time::Duration;
-use crate::{Caps, Counters, LinkAddr};
+use crate::{Caps, Counters, LinkAddr, Nic};
 
 /// Why a device could not be opened.
 #[derive(Clone, thiserror::Error)]
@@ -235,7 +235,7 @@ impl Dpdk {
             port,
         };
         // The client of a memif lends the server its slots while it receives, so until then no frame can come.
-        dpdk.look();
+        dpdk.has_unread();
         Ok(dpdk)
     }
 }
