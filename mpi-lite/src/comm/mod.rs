@@ -6,6 +6,7 @@
 //! | `group`, `cartesian`, `graph` | who is in, and who is whose neighbour |
 //! | `typed`, `scope`, `equivalence` | messages of slices: blocking, non-blocking, of which types |
 //! | `point` | messages of raw memory: what the typed ones and the C interface stand on |
+//! | `exchange` | messages that are sent and received at the same time |
 //! | `collectives`, `prepare`, `calls` | collective calls of slices, what is checked of them, and of raw memory |
 //! | `in_place` | the same of those whose result takes the place of what is given |
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
@@ -42,6 +43,7 @@ mod elements;
 mod ending;
 mod equivalence;
 mod error_class;
+mod exchange;
 mod failure;
 pub mod graph;
 mod group;

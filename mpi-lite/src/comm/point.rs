@@ -54,12 +54,12 @@ impl Communicator {
         unsafe { self.begin_send(mode, memory, count, datatype, to, tag) }.map_err(|class| self.fail(class))
     }
 
-    /// The same without the error handler, for who has lent something else: a handler may panic.
+    /// The same without the error handler.
     ///
     /// # Safety
     ///
     /// As for [`Self::start_send`].
-    pub(super) unsafe fn begin_send(
+    unsafe fn begin_send(
         &self,
         mode: Mode,
         memory: *const u8,

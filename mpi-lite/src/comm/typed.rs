@@ -1,7 +1,6 @@
 #![allow(unsafe_code)]
 //! Point to point on slices. Unsafe within, since the raw calls are.
 
-use super::pending::Pending;
 use super::point::{Found, Mode};
 use super::{Communicator, Destination, Equivalence, ErrorClass, Piece, Source, Status};
 
@@ -110,58 +109,5 @@ impl Communicator {
         // SAFETY: `data` is borrowed until this returns, which it does when the receive is over.
         let pending = unsafe { self.start_recv_found(found, data.as_mut_ptr().cast(), data.len(), &T::datatype()) };
         self.status(self.local().finish(&mut pending?))
-    }
-
-    /// Sends and receives at the same time. It returns when both are over, also with an error of the send's: then `room` has what came.
-    pub fn sendrecv<T: Equivalence, U: Equivalence>(
-        &self,
-        data: &[T],
-        to: impl Into<Destination>,
-        send_tag: i32,
-        room: &mut [U],
-        from: impl Into<Source>,
-        tag: impl Into<Option<i32>>,
-    ) -> Result<Status, ErrorClass> {
-        let to = to.into();
-        if let Destination::Rank(rank) = to {
-            // Before the receive takes a message in.
-            self.envelope(rank, send_tag).map_err(|class| self.fail(class))?;
-        }
-        // SAFETY: both are borrowed until this returns, which it does when both are over.
-        let receive =
-            unsafe { self.start_recv(room.as_mut_ptr().cast(), room.len(), &U::datatype(), from.into(), tag.into()) };
-        let mut receive = receive?;
-        // SAFETY: as above.
-        let send =
-            unsafe { self.begin_send(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype(), to, send_tag) };
-        self.both(send, &mut receive)
-    }
-
-    /// Sends `data`, and receives another message in its place.
-    pub fn sendrecv_replace<T: Equivalence>(
-        &self,
-        data: &mut [T],
-        to: impl Into<Destination>,
-        send_tag: i32,
-        from: impl Into<Source>,
-        tag: impl Into<Option<i32>>,
-    ) -> Result<Status, ErrorClass> {
-        let sent = data.to_vec();
-        self.sendrecv(&sent, to, send_tag, data, from, tag)
-    }
-
-    /// Waits for a send and a receive; the receive is ended when the send could not be begun. The error handler runs when nothing is
-    /// lent any more.
-    fn both(&self, send: Result<Pending, ErrorClass>, receive: &mut Pending) -> Result<Status, ErrorClass> {
-        let sent = match send {
-            Ok(mut send) => self.local().finish(&mut send).ok().map(drop),
-            Err(class) => {
-                let _ = self.local().cancel(receive);
-                Err(class)
-            }
-        };
-        let received = self.local().finish(receive);
-        sent.map_err(|class| self.fail(class))?;
-        self.status(received)
     }
 }

@@ -190,7 +190,7 @@ impl Local {
 }
 
 /// What was cancelled because it would never be over has failed.
-const fn unless_given_up(status: Status, given_up: bool) -> Status {
+pub(super) const fn unless_given_up(status: Status, given_up: bool) -> Status {
     if given_up && status.cancelled { Status { error: Some(ErrorClass::ProcFailed), ..Status::EMPTY } } else { status }
 }
 

@@ -6,6 +6,7 @@ mod create;
 mod duplicates;
 mod ending;
 mod equivalence;
+mod exchange;
 mod failure;
 mod failure_on_host;
 mod forms;
