@@ -98,6 +98,14 @@ collectives! {
     /// gives, cut into its own ranks' blocks.
     reduce_scatter, reduce_scatter_init, prepare_reduce_scatter (data; result; counts: &[usize], op: &Op);
 
+    /// As `reduce_scatter_block`, of a block for each rank, with the result at the front of the data. What is behind it has no value then.
+    reduce_scatter_block_in_place, reduce_scatter_block_in_place_init,
+        prepare_reduce_scatter_block_in_place (; data; op: &Op);
+
+    /// As `reduce_scatter`, with the result at the front of the data. What is behind it has no value then.
+    reduce_scatter_in_place, reduce_scatter_in_place_init,
+        prepare_reduce_scatter_in_place (; data; counts: &[usize], op: &Op);
+
     /// Everybody's `data`, by rank, to the root's `all`, which has room for as much of each.
     gather, gather_init, prepare_gather (data; all; root: impl Into<Root>);
 
@@ -106,12 +114,26 @@ collectives! {
     gather_varying, gather_varying_init,
         prepare_gather_varying (data; all; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
 
+    /// As `gather`, of which the root's `data` is all, with its own block in its place. That of the others stays.
+    gather_in_place, gather_in_place_init, prepare_gather_in_place (; data; root: impl Into<Root>);
+
+    /// As `gather_varying`, of which the root's `data` is all, with its own block in its place. That of the others stays.
+    gather_varying_in_place, gather_varying_in_place_init,
+        prepare_gather_varying_in_place (; data; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
+
     /// A block of the root's `all` to each rank's `data`, which is as long everywhere.
     scatter, scatter_init, prepare_scatter (all; data; root: impl Into<Root>);
 
     /// As `scatter`, `counts[r]` elements to rank `r`. Only the root's `counts` and `all` count.
     scatter_varying, scatter_varying_init,
         prepare_scatter_varying (all; data; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
+
+    /// As `scatter`, of which the root's `data` is all, and stays, with its own block.
+    scatter_in_place, scatter_in_place_init, prepare_scatter_in_place (; data; root: impl Into<Root>);
+
+    /// As `scatter_varying`, of which the root's `data` is all, and stays, with its own block.
+    scatter_varying_in_place, scatter_varying_in_place_init,
+        prepare_scatter_varying_in_place (; data; counts: &(impl Counts + ?Sized), root: impl Into<Root>);
 
     /// Everybody's `data`, by rank, to everybody's `all`.
     allgather, allgather_init, prepare_allgather (data; all;);
