@@ -5,7 +5,7 @@ use crate::coll::{Blocks, Call, Reduction};
 use crate::op::Op;
 
 use super::elements::Elements;
-use super::operand::{Operand, reduction};
+use super::operand::Operand;
 use super::pieces::Piece;
 use super::prepare::{Part, Prepared, Root, Run, bytes};
 use super::{Communicator, Counts, Equivalence, ErrorClass};
@@ -21,7 +21,7 @@ impl Communicator {
         self.within_one_group()?;
         let part = self.part(root)?;
         let operand = Operand::of::<T>();
-        let call = Call::Reduce { root: part.root, reduction: reduction(&operand, op)? };
+        let call = Call::Reduce { root: part.root, reduction: operand.reduction(op)? };
         run(Prepared { operator: Some((&operand, op)), ..to_root(call, &part, data) })
     }
 
@@ -205,7 +205,7 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         self.within_one_group()?;
         let operand = Operand::of::<T>();
-        let call = call(reduction(&operand, op)?);
+        let call = call(operand.reduction(op)?);
         run(Prepared { operator: Some((&operand, op)), ..in_place(call, Elements::of_mut(data)) })
     }
 

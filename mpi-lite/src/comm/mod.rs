@@ -10,6 +10,7 @@
 //! | `collectives`, `prepare`, `calls` | collective calls of slices, what is checked of them, and of raw memory |
 //! | `in_place` | the same of those whose result takes the place of what is given |
 //! | `operand`, `elements`, `side` | with what operators they are called, on what elements, and on what bytes |
+//! | `reduce_local` | operators without a call |
 //! | `neighborhood`, `counts`, `pieces` | the same of neighbours, of blocks of a length each, and of pieces of a type each |
 //! | `collective` | how they are done: by messages or by shared memory |
 //! | `create`, `split`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
@@ -63,6 +64,7 @@ mod pieces;
 mod point;
 mod prepare;
 mod pulse;
+mod reduce_local;
 mod repeated;
 mod repeated_call;
 mod running;
@@ -98,6 +100,7 @@ pub use persistent::{Persistent, PersistentRef};
 pub use pieces::Piece;
 pub use point::{Found, Mode};
 pub use prepare::Root;
+pub use reduce_local::{reduce_local, reduce_local_raw};
 pub use repeated::Repeated;
 pub use running::Handle;
 pub use scope::{Request, Scope};

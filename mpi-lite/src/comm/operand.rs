@@ -40,27 +40,27 @@ impl Operand {
             Self::Datatype(datatype) => kind(datatype),
         }
     }
+
+    /// What is reduced, for a raw call of these and an operator.
+    #[inline]
+    pub fn reduction(&self, op: &Op) -> Result<Reduction, ErrorClass> {
+        let element = match self {
+            Self::Predefined(kind) => kind.extent(),
+            Self::Datatype(datatype) => match kind(datatype) {
+                // The program's own operators get whole elements of what they were called with.
+                Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
+                _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
+            },
+        };
+        // Elements of no bytes are reduced as bytes that there are none of.
+        Ok(Reduction { element: element.max(1), commutative: op.is_commutative() })
+    }
 }
 
 impl From<Datatype> for Operand {
     fn from(datatype: Datatype) -> Self {
         Self::Datatype(datatype)
     }
-}
-
-/// What is reduced, for a call with an operator.
-#[inline]
-pub(super) fn reduction(operand: &Operand, op: &Op) -> Result<Reduction, ErrorClass> {
-    let element = match operand {
-        Operand::Predefined(kind) => kind.extent(),
-        Operand::Datatype(datatype) => match kind(datatype) {
-            // The program's own operators get whole elements of what they were called with.
-            Some(kind) if !matches!(op, Op::User(_)) => kind.extent(),
-            _ => usize::try_from(datatype.extent()).map_err(|_| ErrorClass::Type)?,
-        },
-    };
-    // Elements of no bytes are reduced as bytes that there are none of.
-    Ok(Reduction { element: element.max(1), commutative: op.is_commutative() })
 }
 
 /// The predefined type that arrays of this type are arrays of.

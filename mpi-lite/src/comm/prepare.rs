@@ -9,7 +9,7 @@ use crate::op::Op;
 
 use super::collective::NOBODY;
 use super::elements::Elements;
-use super::operand::{Operand, Operator, reduction};
+use super::operand::{Operand, Operator};
 use super::pending::Pending;
 use super::{Communicator, Counts, Equivalence, ErrorClass};
 
@@ -98,7 +98,7 @@ impl Communicator {
     ) -> Result<R, ErrorClass> {
         let part = self.part(root)?;
         let operand = Operand::of::<T>();
-        let call = Call::Reduce { root: part.root, reduction: reduction(&operand, op)? };
+        let call = Call::Reduce { root: part.root, reduction: operand.reduction(op)? };
         let count = if part.is_other { data.len() } else { result.len() };
         let room = if part.is_root { self.same(count, result)? } else { Elements::none() };
         let given = if part.is_other { Elements::of(data) } else { Elements::none() };
@@ -147,7 +147,7 @@ impl Communicator {
         self.check(result.len().checked_mul(self.size() as usize) == Some(data.len()))?;
         let operand = Operand::of::<T>();
         let blocks = Blocks::Equal(size_of_val(result));
-        let call = Call::ReduceScatter { blocks, reduction: reduction(&operand, op)? };
+        let call = Call::ReduceScatter { blocks, reduction: operand.reduction(op)? };
         let (given, room) = (Some(Elements::of(data)), Elements::of_mut(result));
         run(Prepared { call, given, room, operator: Some((&operand, op)) })
     }
@@ -164,7 +164,7 @@ impl Communicator {
         self.check_counts(counts, self.size() as usize, data.len())?;
         let operand = Operand::of::<T>();
         let blocks = Blocks::Counts { counts, element: size_of::<T>() };
-        let call = Call::ReduceScatter { blocks, reduction: reduction(&operand, op)? };
+        let call = Call::ReduceScatter { blocks, reduction: operand.reduction(op)? };
         let room = self.same(counts[self.rank() as usize], result)?;
         run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&operand, op)) })
     }
@@ -300,9 +300,14 @@ impl Communicator {
         run: impl Run<R>,
     ) -> Result<R, ErrorClass> {
         let operand = Operand::of::<T>();
-        let call = call(reduction(&operand, op)?);
+        let call = call(operand.reduction(op)?);
         let room = self.same(data.len(), result)?;
         run(Prepared { call, given: Some(Elements::of(data)), room, operator: Some((&operand, op)) })
+    }
+
+    /// The root as raw calls name it, also between two groups.
+    pub fn root(&self, root: impl Into<Root>) -> Result<usize, ErrorClass> {
+        self.part(root).map(|part| part.root)
     }
 
     #[inline]

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::coll::{Blocks, Call, Reduction};
-use crate::comm::operand::reduction;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::{Op, UserOp};
 
@@ -277,8 +276,8 @@ fn a_users_operator_leaves_the_gaps_of_elements_alone() {
             let own = f64::from(comm.rank());
             let mut memory = [[own, -1.0 - own]; 10];
             let elements = Elements::at(memory.as_mut_ptr().cast(), 10, datatype);
-            let operand = datatype.clone().into();
-            let call = Call::Allreduce { reduction: reduction(&operand, &add).unwrap() };
+            let operand = Operand::from(datatype.clone());
+            let call = Call::Allreduce { reduction: operand.reduction(&add).unwrap() };
             // SAFETY: all elements' data is in `memory`, which nobody else uses.
             unsafe { comm.call_raw(call, None, elements.clone(), Some((&operand, &add))) }.unwrap();
             assert_eq!(memory, [[1.0, -1.0 - own]; 10]);

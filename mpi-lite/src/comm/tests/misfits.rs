@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::coll::Call;
 use crate::comm::elements::Elements;
-use crate::comm::operand::{Operand, reduction};
+use crate::comm::operand::Operand;
 use crate::op::Op;
 
 /// Until all are through what they have called, with turns: who has sent may have to hear of a connection first.
@@ -26,7 +26,7 @@ fn a_raw_call_that_does_not_fit_is_an_error_everywhere() {
     }
     let make = |comm: &Communicator, form: Form, data: &[u32], room: &mut [u32]| -> Result<(), ErrorClass> {
         let operand = Operand::of::<u32>();
-        let call = Call::Allreduce { reduction: reduction(&operand, &Op::Sum)? };
+        let call = Call::Allreduce { reduction: operand.reduction(&Op::Sum)? };
         let (given, room) = (Some(Elements::of(data)), Elements::of_mut(room));
         // SAFETY: both are borrowed until the call is over.
         unsafe {

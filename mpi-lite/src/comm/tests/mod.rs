@@ -21,6 +21,7 @@ mod persistent;
 mod pieces;
 mod point;
 mod pulse;
+mod reduce_local;
 mod split;
 
 use crate::adi::Config;

@@ -4,7 +4,6 @@
 use super::*;
 use crate::adi::Limits;
 use crate::coll::Call;
-use crate::comm::operand::reduction;
 use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 
@@ -360,8 +359,8 @@ fn what_is_freed_goes_on_by_itself() {
         let (local, other) = (comm.local(), 1 - comm.rank());
         let data = numbers(100_000, u64::from(comm.rank()));
         let (mut room, mut sum) = (vec![0; data.len()], [comm.rank()]);
-        let (kind, operand) = (u64::datatype(), u32::datatype().into());
-        let call = Call::Allreduce { reduction: reduction(&operand, &Op::Sum).unwrap() };
+        let (kind, operand) = (u64::datatype(), Operand::from(u32::datatype()));
+        let call = Call::Allreduce { reduction: operand.reduction(&Op::Sum).unwrap() };
         // SAFETY: all of it stays until everything is over.
         let begun = unsafe {
             [
