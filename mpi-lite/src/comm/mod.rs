@@ -20,7 +20,7 @@
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
 //! | `lending` | the device, for windows and for simulations |
-//! | `local`, `waiting` | this process: its device, and what is under way; waiting for that |
+//! | `local`, `waiting`, `awaited` | this process: its device, and what is under way; waiting for that, of whatever kind it is |
 //! | `held`, `sleeper` | its state in a call of one of its threads; which of them sleeps |
 //! | `ending` | aborting a job, and what is done first at its end |
 //! | `pulse` | telling other hosts that this process lives while it computes |
@@ -29,6 +29,7 @@
 
 mod agreeing;
 pub mod attribute;
+mod awaited;
 mod buffered;
 mod calls;
 pub mod cartesian;
@@ -79,6 +80,7 @@ mod threads;
 mod typed;
 mod waiting;
 
+pub use awaited::{Await, Awaited};
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
 pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
 pub use counts::{Counts, Placed};

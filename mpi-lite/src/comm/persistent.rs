@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::datatype::Datatype;
 
+use super::awaited::Begun;
 use super::local::Local;
 use super::partitioned::Partitioned;
 use super::pending::{Memory, Pending};
@@ -145,6 +146,17 @@ impl Persistent {
         cancelled.map_err(|class| self.comm.fail(class))
     }
 
+    /// Gives it up. A message that is active goes on, with nobody who waits for it (`MPI_Request_free`); else as when it is dropped.
+    ///
+    /// # Safety
+    ///
+    /// The memory of a message stays lent until that is over, as the program knows otherwise.
+    pub unsafe fn free(mut self) {
+        if let What::Message { .. } = self.what {
+            self.comm.local().free(std::mem::take(&mut self.active));
+        }
+    }
+
     /// This call among others.
     pub const fn by_ref(&mut self) -> PersistentRef<'_> {
         PersistentRef(self)
@@ -159,7 +171,7 @@ impl Persistent {
     /// status, and the error handler of the first that has one is told. All are one process's, or the call panics.
     pub fn wait_any(all: &mut [PersistentRef<'_>]) -> Option<(usize, Status)> {
         let local = process_of(all)?;
-        let over = local.wait_any_of(all, |each| &mut each.0.active);
+        let over = local.wait_any(all);
         tell_of(all, over);
         over
     }
@@ -167,7 +179,7 @@ impl Persistent {
     /// Waits for at least one of them; `None` when all are inactive.
     pub fn wait_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
         let local = process_of(all)?;
-        let over = local.wait_some_of(all, |each| &mut each.0.active);
+        let over = local.wait_some(all);
         tell_of(all, over.iter().flatten().copied());
         over
     }
@@ -175,7 +187,7 @@ impl Persistent {
     /// One that is over: `None` if none is, `Some(None)` when all are inactive.
     pub fn test_any(all: &mut [PersistentRef<'_>]) -> Option<Option<(usize, Status)>> {
         let Some(local) = process_of(all) else { return Some(None) };
-        let over = local.test_any_of(all, |each| &mut each.0.active);
+        let over = local.test_any(all);
         tell_of(all, over.flatten());
         over
     }
@@ -183,7 +195,7 @@ impl Persistent {
     /// Those that are over, none or several. `None` when all are inactive.
     pub fn test_some(all: &mut [PersistentRef<'_>]) -> Option<Vec<(usize, Status)>> {
         let local = process_of(all)?;
-        let over = local.test_some_of(all, |each| &mut each.0.active);
+        let over = local.test_some(all);
         tell_of(all, over.iter().flatten().copied());
         over
     }
@@ -191,7 +203,7 @@ impl Persistent {
     /// How all ended, if all have; else nothing has changed.
     pub fn test_all(all: &mut [PersistentRef<'_>]) -> Option<Vec<Status>> {
         let Some(local) = process_of(all) else { return Some(Vec::new()) };
-        let over = local.test_all_of(all, |each| &mut each.0.active);
+        let over = local.test_all(all);
         tell_of(all, over.iter().flatten().copied().enumerate());
         over
     }
@@ -226,18 +238,19 @@ impl PersistentRef<'_> {
     }
 }
 
-/// Whose they are, if there are any.
-///
-/// # Panics
-///
-/// Where they are not all of one process, as among the threads of a test: nothing of any has changed.
+impl Begun for PersistentRef<'_> {
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.0.active
+    }
+
+    fn is_of(&self, local: &Local) -> bool {
+        std::ptr::eq(&raw const **self.0.comm.local(), local)
+    }
+}
+
+/// Whose the first is, if there is one.
 fn process_of(all: &[PersistentRef<'_>]) -> Option<Arc<Local>> {
-    let local = all.first()?.0.comm.local();
-    assert!(
-        all.iter().all(|each| Arc::ptr_eq(each.0.comm.local(), local)),
-        "calls of several processes are waited for at once"
-    );
-    Some(Arc::clone(local))
+    all.first().map(|first| Arc::clone(first.0.comm.local()))
 }
 
 /// Runs the error handler of the first of these that has failed.

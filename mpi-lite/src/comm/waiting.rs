@@ -2,6 +2,7 @@
 
 use crate::adi::{Device, Turns};
 
+use super::awaited::{Await, Begun};
 use super::local::{Local, State};
 use super::pending::{Pending, Transfer};
 use super::{ErrorClass, Status};
@@ -89,72 +90,54 @@ impl Local {
         self.try_for(|state| state.poll(pending))
     }
 
-    /// Waits for one of them; `None` when all are null.
-    pub fn wait_any(&self, pending: &mut [Pending]) -> Option<(usize, Status)> {
-        self.wait_any_of(pending, |each| each)
+    /// How it ended, if it has, and it is still to be waited for (`MPI_Request_get_status`): that is over at once then, with the same status.
+    /// Of this and the next six calls all are this process's, or the call panics; no error handler is told.
+    pub fn look<T: Await>(&self, one: &mut T) -> Option<Status> {
+        self.check_whose(std::slice::from_ref(one));
+        let pending = one.pending();
+        let is_null = matches!(pending, Pending::Null);
+        let status = self.test(pending)?;
+        if !is_null && matches!(pending, Pending::Null) {
+            *pending = Pending::Done(status);
+        }
+        Some(status)
     }
 
-    /// The same of what `of` says is begun of each.
-    pub(super) fn wait_any_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<(usize, Status)> {
-        self.wait_for(|state| any(state, all, &of))
+    /// Waits for one of them; `None` when all are null, or inactive.
+    pub fn wait_any<T: Await>(&self, all: &mut [T]) -> Option<(usize, Status)> {
+        self.check_whose(all);
+        self.wait_for(|state| any(state, all))
     }
 
     /// One that is over: `None` if none is, `Some(None)` when all are null.
-    pub fn test_any(&self, pending: &mut [Pending]) -> Option<Option<(usize, Status)>> {
-        self.test_any_of(pending, |each| each)
-    }
-
-    /// The same of what `of` says is begun of each.
-    pub(super) fn test_any_of<T>(
-        &self,
-        all: &mut [T],
-        of: impl Fn(&mut T) -> &mut Pending,
-    ) -> Option<Option<(usize, Status)>> {
-        self.try_for(|state| any(state, all, &of))
+    pub fn test_any<T: Await>(&self, all: &mut [T]) -> Option<Option<(usize, Status)>> {
+        self.check_whose(all);
+        self.try_for(|state| any(state, all))
     }
 
     /// Waits for at least one of them; `None` when all are null.
-    pub fn wait_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
-        self.wait_some_of(pending, |each| each)
-    }
-
-    /// The same of what `of` says is begun of each.
-    pub(super) fn wait_some_of<T>(
-        &self,
-        all: &mut [T],
-        of: impl Fn(&mut T) -> &mut Pending,
-    ) -> Option<Vec<(usize, Status)>> {
-        self.wait_for(|state| some(state, all, &of))
+    pub fn wait_some<T: Await>(&self, all: &mut [T]) -> Option<Vec<(usize, Status)>> {
+        self.check_whose(all);
+        self.wait_for(|state| some(state, all))
     }
 
     /// Those that are over: none or several; `None` when all are null.
-    pub fn test_some(&self, pending: &mut [Pending]) -> Option<Vec<(usize, Status)>> {
-        self.test_some_of(pending, |each| each)
-    }
-
-    /// The same of what `of` says is begun of each.
-    pub(super) fn test_some_of<T>(
-        &self,
-        all: &mut [T],
-        of: impl Fn(&mut T) -> &mut Pending,
-    ) -> Option<Vec<(usize, Status)>> {
-        self.try_for(|state| some(state, all, &of)).unwrap_or_else(|| Some(Vec::new()))
+    pub fn test_some<T: Await>(&self, all: &mut [T]) -> Option<Vec<(usize, Status)>> {
+        self.check_whose(all);
+        self.try_for(|state| some(state, all)).unwrap_or_else(|| Some(Vec::new()))
     }
 
     /// Waits for all of them.
-    pub fn wait_all(&self, pending: &mut [Pending]) -> Vec<Status> {
-        pending.iter_mut().map(|each| self.wait(each)).collect()
+    pub fn wait_all<T: Await>(&self, all: &mut [T]) -> Vec<Status> {
+        self.check_whose(all);
+        all.iter_mut().map(|each| self.wait(each.pending())).collect()
     }
 
     /// How all ended, if all have. Else none has changed. What may never be over counts as [`Self::wait`] says.
-    pub fn test_all(&self, pending: &mut [Pending]) -> Option<Vec<Status>> {
-        self.test_all_of(pending, |each| each)
-    }
-
-    /// The same of what `of` says is begun of each.
-    pub(super) fn test_all_of<T>(&self, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Vec<Status>> {
+    pub fn test_all<T: Await>(&self, all: &mut [T]) -> Option<Vec<Status>> {
+        self.check_whose(all);
         self.try_for(|state| {
-            let over = all.iter_mut().map(&of).all(|each| match each {
+            let over = all.iter_mut().map(Begun::pending).all(|each| match each {
                 Pending::Null | Pending::Done(_) => true,
                 Pending::Transfer(transfer) => state.device.is_complete(transfer.request),
                 Pending::FromAnybody(transfer, acknowledged) => {
@@ -162,8 +145,15 @@ impl Local {
                 }
                 Pending::Running(handle) => state.runs.is_over(*handle),
             });
-            over.then(|| all.iter_mut().map(&of).filter_map(|each| state.poll(each)).collect())
+            over.then(|| all.iter_mut().filter_map(|each| state.poll(each.pending())).collect())
         })
+    }
+
+    /// # Panics
+    ///
+    /// Where they are not all of this process, as among the threads of a test: nothing of any has changed.
+    fn check_whose<T: Await>(&self, all: &[T]) {
+        assert!(all.iter().all(|each| each.is_of(self)), "calls of several processes are waited for at once");
     }
 
     /// Lets it go on without anybody who waits for it.
@@ -195,9 +185,9 @@ pub(super) const fn unless_given_up(status: Status, given_up: bool) -> Status {
 }
 
 /// One that is over. `Some(None)`: there was none to wait for.
-fn any<T>(state: &mut State, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending) -> Option<Option<(usize, Status)>> {
+fn any<T: Await>(state: &mut State, all: &mut [T]) -> Option<Option<(usize, Status)>> {
     let mut waiting = false;
-    for (index, each) in all.iter_mut().map(of).enumerate() {
+    for (index, each) in all.iter_mut().map(Begun::pending).enumerate() {
         if matches!(each, Pending::Null) {
             continue;
         }
@@ -209,13 +199,9 @@ fn any<T>(state: &mut State, all: &mut [T], of: impl Fn(&mut T) -> &mut Pending)
     if waiting { None } else { Some(None) }
 }
 
-fn some<T>(
-    state: &mut State,
-    all: &mut [T],
-    of: impl Fn(&mut T) -> &mut Pending,
-) -> Option<Option<Vec<(usize, Status)>>> {
+fn some<T: Await>(state: &mut State, all: &mut [T]) -> Option<Option<Vec<(usize, Status)>>> {
     let mut active: Vec<_> =
-        all.iter_mut().map(of).enumerate().filter(|(_, each)| !matches!(each, Pending::Null)).collect();
+        all.iter_mut().map(Begun::pending).enumerate().filter(|(_, each)| !matches!(each, Pending::Null)).collect();
     if active.is_empty() {
         return Some(None);
     }

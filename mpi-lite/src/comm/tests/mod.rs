@@ -1,6 +1,7 @@
 //! Communicators of several ranks: threads of this process, over shared memory.
 
 mod agreeing;
+mod awaited;
 mod collective;
 mod create;
 mod duplicates;
