@@ -7,10 +7,12 @@ use std::sync::Arc;
 use crate::adi::Device;
 use crate::rma::{Contexts, Members};
 
-use super::context::Kind;
+use super::context::{ContextIds, Kind};
 use super::held::Held;
 use super::movable::Movable;
-use super::{Communicator, ErrorClass, ErrorHandler};
+use super::pending::Pending;
+use super::running::Run;
+use super::{Communicator, ErrorClass, ErrorHandler, Status};
 
 impl Communicator {
     /// As [`Self::world`], also over the simulated fabric.
@@ -51,6 +53,18 @@ impl Communicator {
         }
     }
 
+    /// What is over when `ask` says how it ended, in a turn of this process: an operation of a window's, say, to be waited for with others
+    /// ([`crate::rma::Window::poll`]).
+    ///
+    /// # Safety
+    /// Nothing takes the device away or puts another one in its place.
+    pub unsafe fn begin_asking(
+        &self,
+        ask: impl FnMut(&mut Device) -> Option<Result<(), ErrorClass>> + Send + 'static,
+    ) -> Pending {
+        Pending::Running(self.0.local.lock().begin_run(Box::new(Asking(ask))))
+    }
+
     /// Does something with this process's device, for a window. While it waits, all that is under way goes on, and other threads'
     /// calls are let in.
     ///
@@ -58,5 +72,17 @@ impl Communicator {
     /// Nothing takes the device away or puts another one in its place.
     pub unsafe fn with_device<T>(&self, call: impl FnOnce(&mut Held) -> T) -> T {
         call(&mut self.0.local.hold())
+    }
+}
+
+struct Asking<F>(F);
+
+impl<F: FnMut(&mut Device) -> Option<Result<(), ErrorClass>> + Send> Run for Asking<F> {
+    fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
+        (self.0)(device).map(|ended| Status { error: ended.err(), ..Status::EMPTY })
+    }
+
+    fn context(&self) -> Option<u32> {
+        None
     }
 }

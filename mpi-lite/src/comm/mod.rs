@@ -16,6 +16,7 @@
 //! | `create`, `split`, `duplicate`, `agreeing` | new communicators, and how all agree on an id for them |
 //! | `compound` | that what fails in parts of a call is told once |
 //! | `pending`, `persistent`, `repeated`, `repeated_call`, `running` | what was begun and is not over, or is begun again and again |
+//! | `own_operation` | what the program does itself, waited for with others |
 //! | `operator` | that operators of the program's own call nothing here |
 //! | `partitioned` | messages that are sent by parts, from several threads |
 //! | `failure` | going on without processes that are gone |
@@ -58,6 +59,7 @@ mod movable;
 mod neighborhood;
 mod operand;
 pub(crate) mod operator;
+mod own_operation;
 mod partitioned;
 mod pending;
 mod persistent;
@@ -96,6 +98,7 @@ pub use held::Held;
 pub use local::Local;
 pub use neighborhood::Around;
 pub use operand::{Operand, Operator};
+pub use own_operation::Completion;
 pub use partitioned::{Arrivals, Partitions};
 pub use pending::{Pending, Transfer};
 pub use persistent::{Persistent, PersistentRef};

@@ -131,9 +131,9 @@ impl Window {
     /// while it has not; then the device has had a turn.
     pub fn test(&self, turns: &mut impl Turns, operation: Operation) -> Option<Result<(), RmaError>> {
         turns.device().flush();
-        self.poll_operation(turns.device(), operation).or_else(|| {
+        self.poll(turns.device(), operation).or_else(|| {
             turns.turn();
-            let ended = self.poll_operation(turns.device(), operation);
+            let ended = self.poll(turns.device(), operation);
             if ended.is_none() {
                 turns.device().pass_by();
             }
@@ -143,10 +143,11 @@ impl Window {
 
     /// Waits until an operation is over, as [`Self::test`] says it.
     pub fn wait(&self, turns: &mut impl Turns, operation: Operation) -> Result<(), RmaError> {
-        turns.wait_until(|turns| self.poll_operation(turns.device(), operation))
+        turns.wait_until(|turns| self.poll(turns.device(), operation))
     }
 
-    fn poll_operation(&self, device: &mut Device, operation: Operation) -> Option<Result<(), RmaError>> {
+    /// As [`Self::test`], without a turn: for who takes turns.
+    pub fn poll(&self, device: &mut Device, operation: Operation) -> Option<Result<(), RmaError>> {
         if operation.is_done() {
             return Some(Ok(()));
         }

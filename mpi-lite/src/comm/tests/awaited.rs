@@ -1,8 +1,11 @@
 #![allow(unsafe_code)] // Raw calls, on memory that the tests own.
 //! Operations of all kinds, waited for together.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::datatype::{Datatype, Predefined};
+use crate::rma::{Lent, Room, Target, Window};
 
 fn int() -> Datatype {
     Predefined::Uint32.into()
@@ -23,11 +26,13 @@ fn any_some_and_all_of_several_kinds_are_waited_for() {
         let (other, local, mut room) = (1 - comm.rank(), comm.local(), [0]);
         let (mut begun, mut receive, mut inactive) = each_kind(&comm, other, &mut room);
         let mut null = Pending::Null;
+        let (mut own, own_ends) = comm.begin_own();
         let mut all = [
             Awaited::Begun(&mut null),
             Awaited::Begun(&mut begun),
             Awaited::Persistent(inactive.request()),
             Awaited::Persistent(receive.request()),
+            Awaited::Begun(&mut own),
         ];
         assert_eq!(local.test_any(&mut all), None);
         assert_eq!(local.test_some(&mut all), Some(vec![]));
@@ -36,13 +41,16 @@ fn any_some_and_all_of_several_kinds_are_waited_for() {
         let (which, status) = local.wait_any(&mut all).unwrap();
         assert_eq!((which, status.tag, status.bytes), (3, Some(2), 4));
         assert_eq!(local.test_all(&mut all), None);
+        own_ends.complete(Status { bytes: 77, ..Status::EMPTY });
+        let some = local.wait_some(&mut all).unwrap();
+        assert_eq!(some, [(4, Status { bytes: 77, ..Status::EMPTY })]);
         comm.barrier().unwrap();
         comm.send(&[10u32], other, 1).unwrap();
         let statuses = local.wait_all(&mut all);
-        assert_eq!(statuses.iter().map(|status| status.tag).collect::<Vec<_>>(), [None, Some(1), None, None]);
+        assert_eq!(statuses.iter().map(|status| status.tag).collect::<Vec<_>>(), [None, Some(1), None, None, None]);
         assert_eq!((local.wait_any(&mut all), local.test_any(&mut all)), (None, Some(None)));
         assert_eq!((local.wait_some(&mut all), local.test_some(&mut all)), (None, None));
-        assert_eq!(local.test_all(&mut all), Some(vec![Status::EMPTY; 4]));
+        assert_eq!(local.test_all(&mut all), Some(vec![Status::EMPTY; 5]));
         assert_eq!((room, receive.room().unwrap()), ([10], &mut [20][..]));
     });
 }
@@ -94,6 +102,83 @@ fn a_persistent_message_that_is_given_up_active_goes_on() {
         assert!(room.iter().all(|number| *number == other));
         comm.barrier().unwrap();
         assert_eq!(comm.iprobe(other, 1), Ok(None));
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn operations_of_a_window_are_waited_for_with_messages() {
+    both_ways(3, |comm| {
+        let (rank, size) = (comm.rank(), comm.size());
+        let kept = comm.dup().unwrap();
+        // SAFETY: nothing takes the device away.
+        let window = unsafe { kept.with_device(|held| Window::allocate(held, kept.members(), 8, 4)) }.unwrap();
+        // SAFETY: as above.
+        unsafe { kept.with_device(|held| window.lock_all(held)) }.unwrap();
+        let window = Arc::new(window);
+        let (number, mut got, mut room) = ([rank + 1], [9u32], [9u32]);
+        let (to, of) = (((rank + 1) % size) as usize, &int());
+        let target = |displacement| Target { rank: to, displacement, count: 1, datatype: of };
+        let begin = |operation| {
+            let window = Arc::clone(&window);
+            // SAFETY: as above.
+            unsafe { comm.begin_asking(move |device| Some(window.poll(device, operation)?.map_err(ErrorClass::from))) }
+        };
+        // SAFETY: the memory stays until all is over, and as above.
+        let (put, get, outside) = unsafe {
+            kept.with_device(|held| {
+                let from = Lent { address: number.as_ptr().cast(), count: 1, datatype: of };
+                let into = Room { address: got.as_mut_ptr().cast(), count: 1, datatype: of };
+                let put = window.accumulate(held, from, target(0), &crate::op::Op::Sum).unwrap();
+                let get = window.get_accumulate(held, from, into, target(1), &crate::op::Op::Sum).unwrap();
+                let nothing = Room { address: room.as_mut_ptr().cast(), count: 1, datatype: of };
+                (put, get, window.get_accumulate(held, from, nothing, target(2), &crate::op::Op::Sum).unwrap())
+            })
+        };
+        let other = (rank + size - 1) % size;
+        // SAFETY: the room stays until it is over.
+        let received = unsafe { comm.start_recv(room.as_mut_ptr().cast(), 1, of, other.into(), Some(4)) }.unwrap();
+        let mut all = [begin(put), received, begin(get), begin(outside)];
+        let mut ended = [None; 4];
+        let mut sent = false;
+        while let Some((which, status)) = comm.local().wait_any(&mut all) {
+            assert_eq!(ended[which].replace(status.error), None);
+            if !std::mem::replace(&mut sent, true) {
+                comm.send(&[rank], to as u32, 4).unwrap();
+            }
+        }
+        assert_eq!(ended, [Some(None), Some(None), Some(None), Some(Some(ErrorClass::RmaRange))]);
+        assert_eq!((got, room), ([0], [other]));
+        // SAFETY: as above; what was refused is told once more to who waits for all.
+        let _ = unsafe { kept.with_device(|held| window.unlock_all(held)) };
+        comm.barrier().unwrap();
+        let mut sums = [0u32; 2];
+        let into = Room { address: sums.as_mut_ptr().cast(), count: 2, datatype: of };
+        // SAFETY: it stays.
+        unsafe { window.load(into, 0) }.unwrap();
+        assert_eq!(sums, [other + 1; 2]);
+        let window = Arc::into_inner(window).expect("nothing asks it any more");
+        // SAFETY: as above.
+        let _ = unsafe { kept.with_device(|held| window.free(held)) };
+    });
+}
+
+#[test]
+fn the_program_s_own_operation_ends_another_thread_s_wait() {
+    in_threads(2, &Config::default(), true, |comm| {
+        let (mut own, ends) = comm.begin_own();
+        std::thread::scope(|threads| {
+            let waits = threads.spawn(|| comm.local().wait(&mut own));
+            ends.complete(Status { bytes: 3, ..Status::EMPTY });
+            assert_eq!(waits.join().unwrap().bytes, 3);
+        });
+        let (mut given_up, ends) = comm.begin_own();
+        assert_eq!(comm.local().test(&mut given_up), None);
+        drop(ends);
+        assert!(comm.local().wait(&mut given_up).cancelled);
+        let (unwanted, ends) = comm.begin_own();
+        comm.local().free(unwanted);
+        ends.complete(Status::EMPTY);
         comm.barrier().unwrap();
     });
 }
