@@ -31,7 +31,7 @@ use crate::launch::{Abort, Launch, LaunchError, PmiError};
 
 use card::{Card, Told};
 use plan::{Plan, Wish};
-pub use run::{run, run_or_abort, run_with_threads};
+pub use run::{begin, run, run_or_abort, run_with_threads};
 use tuning::{Tuning, TuningError};
 
 /// A process's place in a running job.

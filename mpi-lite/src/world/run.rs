@@ -6,7 +6,7 @@ use crate::adi::Config;
 use crate::comm::Communicator;
 use crate::launch::Launch;
 
-use super::{World, WorldError};
+use super::{Job, World, WorldError};
 
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process; only the thread that calls it may communicate ([`run_with_threads`]).
@@ -36,13 +36,26 @@ pub fn run_or_abort<T, E: Display>(main: impl FnOnce(&Communicator) -> Result<T,
     run(|world| main(world).unwrap_or_else(|error| world.abort(1, &error.to_string())))
 }
 
-fn run_as<T>(threads: bool, main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
+/// Begins what [`run`] is, or with `threads` [`run_with_threads`], for who ends it by [`Job::end`] (`MPI_Init_thread`).
+pub fn begin(threads: bool) -> Result<(Job, Communicator), WorldError> {
     let silence = silence(std::env::var("SIDELANE_SILENCE").ok())?;
     let config = Config::default().noticing_silence(silence);
     let (job, world) = World::of(Launch::find()?, &config)?.into_communicator(threads);
-    let world = world.with_pulse();
+    Ok((job, world.with_pulse()))
+}
+
+impl Job {
+    /// Ends what [`begin`] has begun, as [`run`] does when its `main` returns (`MPI_Finalize`): `world` is of all ranks, and nothing is called on it
+    /// or on what was made of it afterwards.
+    pub fn end(self, world: Communicator) -> Result<(), WorldError> {
+        self.finalize(world.into_device())
+    }
+}
+
+fn run_as<T>(threads: bool, main: impl FnOnce(&Communicator) -> T) -> Result<T, WorldError> {
+    let (job, world) = begin(threads)?;
     let result = main(&world);
-    job.finalize(world.into_device())?;
+    job.end(world)?;
     Ok(result)
 }
 
@@ -57,7 +70,31 @@ const SILENCE: Duration = Duration::from_millis(2_000);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+    use crate::comm::attribute::Keyval;
+    use crate::op::Op;
+
+    #[test]
+    fn a_job_of_one_begins_and_ends_by_a_call_each() {
+        let (job, world) = begin(false).unwrap();
+        let deleted = Arc::new(AtomicBool::new(false));
+        let key = Keyval::new(|_, _| Ok(None), {
+            let deleted = Arc::clone(&deleted);
+            move |own: &Communicator, _| {
+                deleted.store(true, Ordering::Relaxed);
+                own.barrier()
+            }
+        });
+        world.own().set_attribute(&key, Arc::new(())).unwrap();
+        let mut sum = [0];
+        world.allreduce(&[world.rank() + 3], &mut sum, &Op::Sum).unwrap();
+        assert_eq!((job.size(), sum), (1, [3]));
+        job.end(world).unwrap();
+        assert!(deleted.load(Ordering::Relaxed));
+    }
 
     #[test]
     fn a_time_is_seconds_and_nonsense_is_refused() {
