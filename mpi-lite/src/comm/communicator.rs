@@ -274,6 +274,11 @@ impl Communicator {
         *lock_outside_operators(&self.0.handler) = handler;
     }
 
+    /// Runs the error handler, as a call does that fails with this (`MPI_Comm_call_errhandler`).
+    pub fn call_error_handler(&self, class: ErrorClass) {
+        self.fail(class);
+    }
+
     /// What is stored under a key.
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<Value> {
         self.0.attributes.get(key)

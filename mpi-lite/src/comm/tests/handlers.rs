@@ -20,6 +20,12 @@ fn alone(world: &Communicator) -> (Communicator, impl Fn() -> u32) {
     (comm, move || told.swap(0, Ordering::Relaxed))
 }
 
+/// As of a library that has found an error of its own.
+fn called(comm: &Communicator) -> Result<(), ErrorClass> {
+    comm.call_error_handler(ErrorClass::Arg);
+    Err(ErrorClass::Arg)
+}
+
 #[test]
 fn each_call_that_fails_is_told_of_once() {
     job(1, |world| {
@@ -35,6 +41,7 @@ fn each_call_that_fails_is_told_of_once() {
         let side = crate::comm::cartesian::Side { size: 5, periodic: false };
         fail! {
             comm.send(&two, 7, 0);
+            called(&comm);
             comm.bsend(&two, 0, 0);
             comm.recv(&mut two, 0, -3);
             comm.probe(7, 0);
