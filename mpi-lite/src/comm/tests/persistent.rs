@@ -142,6 +142,8 @@ fn calls_of_several_processes_are_not_waited_for_at_once() {
             let mut own = comm.recv_init(vec![0u8; 64], 1, 3);
             let both = AssertUnwindSafe(|| Persistent::wait_any(&mut [own.request(), foreign.request()]));
             assert!(catch_unwind(both).is_err());
+            let look = AssertUnwindSafe(|| comm.local().look(&mut foreign.request()));
+            assert!(catch_unwind(look).is_err());
             *handed_over.lock().unwrap() = Some(foreign);
             comm.barrier().unwrap();
             comm.send(&[9u8; 64], 1, 3).unwrap();
