@@ -81,6 +81,11 @@ mod tests {
             assert_eq!(parse(&frame[..len]), Err(Reject::Truncated), "{len} bytes");
         }
         assert_eq!(parse(b"GET / HTTP/1.1"), Err(Reject::Foreign));
+        for at in VERSION {
+            let mut other = frame.clone();
+            other[at] ^= 0x40;
+            assert_eq!(parse(&other), Err(Reject::Foreign));
+        }
     }
 
     proptest::proptest! {

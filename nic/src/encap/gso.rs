@@ -208,6 +208,19 @@ mod tests {
     }
 
     #[test]
+    fn header_is_laid_out_as_documented() {
+        let header = HEADER.emit(1448);
+        let [len, segment, start, offset] = [54u16, 1448, 34, 16].map(u16::to_ne_bytes);
+        assert_eq!(header[..VNET_LEN], [&[1, 1][..], &len, &segment, &start, &offset].concat());
+        let packet = [
+            &[0, 0, 0, 0, 0xb, 1, 2, 0, 0, 0, 0xa, 1, 8, 0][..],
+            &[0x45, 0, 0, 43, 0, 0, 0x40, 0, 1, 6, 0xf9, 0xbc, 192, 0, 0, 8, 192, 0, 0, 8],
+            &[3, 4, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(header[VNET_LEN..], packet.concat(), "offsets are part of the wire format");
+    }
+
+    #[test]
     fn ip_header_sums_to_zero_at_every_length() {
         let mut header = HEADER.emit(1448);
         for len in 0..=PAYLOAD_MAX as u16 {
@@ -232,6 +245,23 @@ mod tests {
         let (mut vnet, packet) = packet(b"abc");
         vnet[vnet::GSO_TYPE] = 0;
         assert_eq!(Header::parse(&vnet, &packet), Err(Reject::Foreign));
+    }
+
+    #[test]
+    fn a_packet_that_met_congestion_is_ours() {
+        let (mut vnet, packet) = packet(b"abc");
+        vnet[vnet::GSO_TYPE] |= vnet::GSO_ECN;
+        assert_eq!(Header::parse(&vnet, &packet), Ok((HEADER, &b"abc"[..])));
+    }
+
+    #[test]
+    fn other_protocols_addresses_and_options_are_foreign() {
+        let marks = [field::ETHERTYPE, IP_SRC, VERSION_IHL..VERSION_IHL + 1, PROTOCOL..PROTOCOL + 1];
+        for at in marks.into_iter().flatten().chain([DATA_OFFSET]) {
+            let (vnet, mut packet) = packet(b"abc");
+            packet[at] ^= 0x40;
+            assert_eq!(Header::parse(&vnet, &packet), Err(Reject::Foreign), "{at}");
+        }
     }
 
     #[test]

@@ -162,6 +162,19 @@ mod tests {
     }
 
     #[test]
+    fn header_is_laid_out_as_documented() {
+        let header = HEADER.emit(1472, 3);
+        let [len, segment, start, offset] = [46u16, 1472, 38, 6].map(u16::to_ne_bytes);
+        assert_eq!(header[..VNET_LEN], [&[1, 5][..], &len, &segment, &start, &offset].concat());
+        let packet = [
+            &[0, 0, 0, 0, 0xb, 1, 2, 0, 0, 0, 0xa, 1, 8, 0][..],
+            &[0x46, 0, 0, 35, 0, 0, 0x40, 0, 1, 17, 0, 0, 192, 0, 0, 8, 192, 0, 0, 8, 94, 4, 0, 0],
+            &[3, 4, 1, 2, 0, 11, 0, 0],
+        ];
+        assert_eq!(header[VNET_LEN..], packet.concat(), "offsets are part of the wire format");
+    }
+
+    #[test]
     fn piece_reads_back_as_it_was_written() {
         assert_eq!(Header::parse(&piece(b"abc")), Ok((HEADER, &b"abc"[..])));
         assert_eq!(Header::parse(&piece(b"")), Ok((HEADER, &b""[..])));
