@@ -115,16 +115,15 @@ impl<N: Nic> phy::Device for Device<N> {
     where
         N: 'a;
 
-    fn receive(&mut self, now: Instant) -> Option<(RxToken<'_>, TxToken<'_, N>)> {
+    fn receive(&mut self, _now: Instant) -> Option<(RxToken<'_>, TxToken<'_, N>)> {
         if self.received.ends.is_empty() {
             self.received.refill(&mut self.nic, self.peer);
         }
         if self.received.ends.is_empty() {
             return None;
         }
-        // What is received may have to be answered, so room is made if there is any. Without it a packet is taken in all the same, and its
-        // answer forgotten: whoever left it would wait for a peer that may be waiting for just that.
-        let _ = self.transmit(now);
+        // What is received may have to be answered. Without room a packet is taken in all the same, and its answer forgotten: whoever left it
+        // would wait for a peer that may be waiting for just that.
         let packet = self.received.next()?;
         let (nic, link) = (&mut self.nic, self.link);
         let answer = TxToken { nic, link, nowhere: &mut self.nowhere, unsent: &mut self.unsent };
