@@ -122,10 +122,11 @@ fn tcp_echoes_over_shared_memory() {
     echo(open(), open(), 3_000_000, |_, _| {});
 }
 
-/// Keeps room for frames of its largest length apart from that for short ones, which are four between two flushes.
+/// Keeps room for frames of its largest length apart from that for short ones, of which so many go between two flushes.
 struct Apart {
     nic: MemNic,
     room: usize,
+    at_once: usize,
 }
 
 impl Nic for Apart {
@@ -141,7 +142,7 @@ impl Nic for Apart {
     }
 
     fn flush(&mut self) {
-        self.room = 4;
+        self.room = self.at_once;
         self.nic.flush();
     }
 }
@@ -150,7 +151,7 @@ impl Nic for Apart {
 fn packets_of_one_turn_leave_however_many_they_are() {
     let fabric = Fabric::new(0);
     let [nic, mut peer] = [(); 2].map(|()| fabric.nic(Config::default()));
-    let mut device = tcpip::Device::new(Apart { nic, room: 4 }, peer.caps().addr).unwrap();
+    let mut device = tcpip::Device::new(Apart { nic, room: 4, at_once: 4 }, peer.caps().addr).unwrap();
     for number in 0..10 {
         device.transmit(Instant::ZERO).unwrap().consume(20, |packet| packet.fill(number));
     }
@@ -159,6 +160,66 @@ fn packets_of_one_turn_leave_however_many_they_are() {
     let mut came = Vec::new();
     peer.rx_burst(20, |packet, _| came.push(packet[0]));
     assert_eq!((came, device.unsent()), ((0..10).collect(), 0));
+}
+
+#[test]
+fn a_packet_without_a_buffer_is_written_nowhere_and_counted() {
+    let fabric = Fabric::new(0);
+    let [nic, peer] = [(); 2].map(|()| fabric.nic(Config::default()));
+    let mut device = tcpip::Device::new(Apart { nic, room: 0, at_once: 0 }, peer.caps().addr).unwrap();
+    assert_eq!(device.transmit(Instant::ZERO).unwrap().consume(20, |packet| packet.len()), 20);
+    device.nic_mut().flush();
+    assert_eq!((device.unsent(), fabric.counters().sent), (1, 0));
+}
+
+#[test]
+fn a_full_ring_is_emptied_for_the_next_packet() {
+    let fabric = Fabric::new(0);
+    let narrow = Config { tx_frames: 2, ..Config::default() };
+    let [nic, peer] = [(); 2].map(|()| fabric.nic(narrow));
+    let mut device = tcpip::Device::new(nic, peer.caps().addr).unwrap();
+    for _ in 0..5 {
+        device.transmit(Instant::ZERO).expect("there is room after a flush").consume(20, |_| ());
+    }
+    assert_eq!(device.unsent(), 0);
+}
+
+#[test]
+fn what_others_send_is_dropped() {
+    let fabric = Fabric::new(0);
+    let [nic, mut peer, mut stranger] = [(); 3].map(|()| fabric.nic(Config::default()));
+    let to = nic.caps().addr;
+    let send = |from: &mut MemNic, byte| {
+        let link = from.link(to).unwrap();
+        let mut slot = from.tx_slot(link, 1).unwrap();
+        slot[0] = byte;
+        slot.commit();
+        from.flush();
+    };
+    send(&mut stranger, 7);
+    send(&mut peer, 1);
+    send(&mut stranger, 7);
+    let mut device = tcpip::Device::new(nic, peer.caps().addr).unwrap();
+    let mut came = Vec::new();
+    while let Some((packet, _)) = device.receive(Instant::ZERO) {
+        packet.consume(|bytes| came.push(bytes[0]));
+    }
+    assert_eq!(came, [1]);
+}
+
+#[test]
+fn capabilities_are_what_ip_and_the_driver_can() {
+    let fabric = Fabric::new(0);
+    let config = Config { mtu: 100_000, mtu_safe: 100_000, rx_frames: 77, ..Config::default() };
+    let peer = LinkAddr::Mem { node: 1 };
+    let device = tcpip::Device::new(fabric.nic(config), peer).unwrap();
+    let capabilities = device.capabilities();
+    assert_eq!((capabilities.max_transmission_unit, capabilities.max_burst_size), (65_535, Some(77)));
+    assert!(capabilities.checksum.tcp.rx() && capabilities.checksum.ipv4.tx());
+    assert_eq!(device.with_super_frames().capabilities().max_transmission_unit, 65_535);
+    let reliable = ShmNic::open(&format!("tcpip-caps-{}", std::process::id()), Some(0)).unwrap();
+    let checksum = tcpip::Device::new(reliable, LinkAddr::Shm { endpoint: 1 }).unwrap().capabilities().checksum;
+    assert!(!checksum.tcp.rx() && !checksum.ipv4.tx());
 }
 
 /// Sends as many packets as there is room for.
