@@ -57,7 +57,7 @@ fn pages(process: &Path) -> Vec<View> {
 
 /// The number may lead elsewhere by now, and who asks may be root: a device is not as much as opened, so it is held first, and looked at.
 /// Opening what is a file must not wait either, as for somebody's lease.
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
     let held_at = format!("/proc/self/fd/{}", held.as_raw_fd());
     if !held.metadata()?.is_file() || fs::read_link(&held_at)? != Path::new(LINK) {
@@ -81,6 +81,12 @@ fn command_line(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_moves_nobody_s_cursor() {
+        assert_eq!(command_line(b"run\0a b\0\x1b[2J\n\xff\0"), "run a b  [2J \u{fffd}");
+        assert_eq!(command_line(b""), "");
+    }
 
     #[test]
     fn what_is_no_page_is_not_opened() {

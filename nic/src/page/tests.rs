@@ -1,12 +1,18 @@
 use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
 
+use super::memory::Memory;
 use super::view::{self, Layout};
-use super::{Field, Kind, Page, View, ViewError, running};
+use super::{Field, Kind, Page, View, ViewError, find, running};
+use crate::memfd;
 
 const FIELDS: [Field; 3] = [
     Field { name: "frames", counts: true },
@@ -97,6 +103,21 @@ fn what_is_no_page_is_refused() {
         words.drain(view::VALUES_AT..view::VALUES_AT + FIELDS.len());
     });
     assert!(matches!(no_values, Err(ViewError::NoPage)), "more names than values");
+    let no_name = words(&|words| {
+        words[view::COUNT_AT] += 1;
+        words.insert(view::VALUES_AT, 0);
+    });
+    assert!(matches!(no_name, Err(ViewError::NoPage)), "more values than names");
+    let beyond = words(&|words| words[view::COUNT_AT] = (words.len() - view::VALUES_AT) as u64 + 1);
+    assert!(matches!(beyond, Err(ViewError::NoPage)), "values beyond the end");
+    let text = |len| {
+        words(&|words| {
+            words[view::TEXT_LEN_AT] = len;
+            words.truncate(view::VALUES_AT + FIELDS.len() + 8);
+        })
+    };
+    assert!(text(64).is_ok() && matches!(text(65), Err(ViewError::NoPage)), "text beyond the end");
+    assert!(matches!(words(&|words| words[view::PID_AT] += 1 << 32), Err(ViewError::NoPage)), "no process id");
     // The text is "counter frames\ngauge peers\ncounter rejected.epoch\nfact driver shm\n": a terminal's escape sequence in a
     // name, and in a fact.
     for (at, before, escape) in [(1, b"frames\ng", b"fr\x1b[2J\ng"), (7, b"river sh", b"river \x1bh")] {
@@ -107,6 +128,58 @@ fn what_is_no_page_is_refused() {
         });
         assert!(matches!(changed, Err(ViewError::NoPage)));
     }
+}
+
+/// A descriptor of our own process's page of this address.
+fn found(address: &str) -> File {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| find::open(&entry.path()).ok());
+    let is_it =
+        |file: &File| View::new(file.try_clone().unwrap()).is_ok_and(|view| view.fact("address") == Some(address));
+    all.into_iter().find(is_it).expect("the page is there")
+}
+
+#[test]
+fn a_page_that_a_child_has_from_its_parent_is_the_parent_s() {
+    let unique = format!("child of {:?}", thread::current().id());
+    let _page = Page::new(&[], &[("address", &unique)]).unwrap();
+    let mut child = Command::new("sleep").arg("100").stdin(found(&unique)).spawn().unwrap();
+    let pages_of = running().map(|all| all.into_iter().find(|found| found.pid == child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(pages_of.unwrap().is_none());
+}
+
+#[test]
+fn nobody_else_can_write_a_page() {
+    let unique = format!("kept by {:?}", thread::current().id());
+    let _page = Page::new(&[], &[("address", &unique)]).unwrap();
+    let page = found(&unique);
+    let writer = File::options().write(true).open(format!("/proc/self/fd/{}", page.as_raw_fd())).unwrap();
+    assert_eq!(writer.write_at(&[0; 8], 0).unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn of_memory_longer_than_any_page_no_more_is_mapped() {
+    let file = memfd::create(c"long", 4 << 20).unwrap();
+    assert!(Memory::of(file.try_clone().unwrap()).is_err(), "its size may change");
+    memfd::seal(&file, 0).unwrap();
+    assert_eq!(Memory::of(file).unwrap().words().len(), (1 << 20) / 8);
+}
+
+#[test]
+fn control_characters_in_a_fact_are_spaces() {
+    let (_page, layout) = own_view(&FIELDS, &[("address", "up\ndown\x1b[2J")]);
+    assert_eq!(layout.fact("address"), Some("up down [2J"));
+}
+
+#[test]
+fn of_a_writer_that_is_stopped_halfway_nothing_is_read() {
+    let (mut page, layout) = own_view(&FIELDS, &[]);
+    page.publish(&[1, 2, 3]);
+    let words = page.memory().words();
+    assert!(layout.values(words).is_some());
+    words[view::TURN_AT].fetch_add(1, Ordering::Relaxed);
+    assert_eq!(layout.values(words), None);
 }
 
 #[test]

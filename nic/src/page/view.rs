@@ -79,7 +79,7 @@ impl View {
 
     /// The fact of this name.
     pub fn fact(&self, name: &str) -> Option<&str> {
-        self.layout.facts.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str())
+        self.layout.fact(name)
     }
 
     /// The values, all of one moment. `None`: they were being written at each of some tries, because the process is
@@ -125,6 +125,10 @@ impl Layout {
         }
         let pid = u32::try_from(word(PID_AT)).map_err(|_| ViewError::NoPage)?;
         if fields.len() == count { Ok(Self { pid, fields, facts }) } else { Err(ViewError::NoPage) }
+    }
+
+    pub(super) fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str())
     }
 
     pub(super) fn values(&self, words: &[AtomicU64]) -> Option<Reading> {
