@@ -51,9 +51,12 @@ impl Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::Ordering;
 
     use super::*;
+    use crate::memfd;
 
     #[test]
     fn what_one_mapping_writes_the_other_reads() {
@@ -112,6 +115,29 @@ mod tests {
         ] {
             assert!(Shared::of(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn memory_whose_size_may_change_is_refused() {
+        let file = memfd::create(c"unsealed", 4096).unwrap();
+        let (process, descriptor) = (std::process::id(), file.as_raw_fd() as u32);
+        let ticket = Ticket { process, descriptor, inode: file.metadata().unwrap().ino(), len: 4096 };
+        assert_eq!(Shared::of(ticket).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
+        memfd::seal(&file, 0).unwrap();
+        assert_eq!(Shared::of(ticket).unwrap().len(), 4096);
+    }
+
+    #[test]
+    #[should_panic(expected = "within the memory")]
+    fn nothing_is_read_before_the_beginning() {
+        // An end that overflows would be within.
+        Shared::new(100).unwrap().read(usize::MAX - 3, &mut [0; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a word is aligned")]
+    fn no_word_lies_across_two() {
+        Shared::new(100).unwrap().word(2);
     }
 
     #[test]
