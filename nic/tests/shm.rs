@@ -4,6 +4,9 @@
 mod patience;
 
 use std::fs::File;
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Stdio};
 
 use patience::{PATIENCE, ended};
@@ -190,6 +193,20 @@ fn an_endpoint_ends_although_a_process_forked_from_its_own_lives_on() {
     assert!(!try_send(&mut nic, again, b"anybody?"));
     other.kill().unwrap();
     other.wait().unwrap();
+}
+
+#[test]
+fn of_callers_who_say_nothing_the_oldest_are_hung_up_on() {
+    // More than may be silent at once.
+    const CALLERS: usize = 300;
+    let domain = domain("silent");
+    let _nic = ShmNic::open(&domain, Some(PARENT)).unwrap();
+    // SAFETY: a plain call.
+    let user = unsafe { libc::geteuid() };
+    let name = SocketAddr::from_abstract_name(format!("sidelane-shm-{user}-{domain}-{PARENT}")).unwrap();
+    let mut callers: Vec<_> = (0..CALLERS).map(|_| UnixStream::connect_addr(&name).unwrap()).collect();
+    callers[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(callers[0].read(&mut [0]).unwrap(), 0);
 }
 
 /// As `ulimit -n` does.

@@ -254,7 +254,7 @@ impl ShmNic {
     }
 
     /// True when there is a reason not to sleep.
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         // Room is asked after only where somebody may still want it.
         let has_work = |peer: &Peer| {
             peer.wire.as_ref().is_some_and(|wire| wire.rx.is_ready() || peer.linked && wire.tx.may_have_room())

@@ -132,6 +132,7 @@ mod tests {
         let bytes = Hello { endpoint: 700 }.emit();
         assert_eq!(Hello::parse(&bytes), Some(Hello { endpoint: 700 }));
         assert_eq!(Hello::parse(&bytes[1..]), None);
+        assert_eq!(Hello::parse(&[&bytes[..], &[0]].concat()), None);
         for at in 0..12 {
             let mut other = bytes;
             other[at] ^= 1;

@@ -40,3 +40,20 @@ impl Want {
         self.is_asked() && self.0.swap(0, Ordering::AcqRel) != 0
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_told_of_once_and_stands_until_then() {
+        let want = Want::default();
+        assert!(!want.is_asked() && !want.made_room());
+        assert!(!want.ask() && want.is_asked());
+        assert!(want.ask(), "no room was made since");
+        assert!(want.made_room() && !want.is_asked() && !want.made_room());
+        assert!(!want.ask(), "room was made since");
+        want.withdraw();
+        assert!(!want.is_asked() && !want.made_room());
+    }
+}

@@ -169,7 +169,8 @@ mod tests {
 
     use super::*;
     use crate::shm::mapping::{BELL_BYTES, PAIR_BYTES, map_pair, sealed_memory};
-    use crate::shm::ring::CELLS;
+    use crate::shm::ring::{CELLS, Memory};
+    use crate::shm::sync::Ordering;
     use crate::shm::tests::sizes;
 
     /// The two ends of a connection, each over a mapping of its own.
@@ -245,6 +246,57 @@ mod tests {
         }
         let sent = std::iter::from_fn(|| a.take(|frame| assert!(frame.is_empty()))).count();
         assert!(sent > 3_000 && !a.is_done());
+    }
+
+    /// So many short frames that the next line given back is an eighth of the ring, which is when the sender is told.
+    fn push_up_to_an_eighth(wire: &mut Wire) -> u32 {
+        let lines = wire.tx.memory().lines() / 8 - 1;
+        (0..lines).for_each(|_| assert_eq!(push_by(wire, 7, 1), Some(false)));
+        lines
+    }
+
+    #[test]
+    fn room_that_a_frame_in_a_cell_has_left_is_told() {
+        let [mut a, mut b] = wires();
+        let short = push_up_to_an_eighth(&mut a);
+        assert_eq!(push_by(&mut a, 7, MTU), Some(true));
+        while push_by(&mut a, 7, 1).is_some() {}
+        (0..short).for_each(|_| assert_eq!(b.take(|_| ()), Some(false)));
+        assert_eq!(b.take(|frame| assert_eq!(frame.len(), MTU)), Some(true));
+    }
+
+    #[test]
+    fn room_that_a_long_frame_in_the_ring_has_left_is_told() {
+        let [mut a, mut b] = wires();
+        (0..CELLS / 2).for_each(|_| assert_eq!(push_by(&mut a, 7, CELL_MIN), Some(true)));
+        while push_by(&mut a, 7, GIVE_BACK_MIN).is_some() {}
+        (0..CELLS / 2).for_each(|_| assert_eq!(b.take(|_| ()), Some(false)));
+        let told = std::iter::from_fn(|| b.take(|frame| assert_eq!(frame.len(), GIVE_BACK_MIN)));
+        assert!(told.filter(|starved| *starved).count() > 0);
+    }
+
+    #[test]
+    fn room_that_a_cell_given_back_has_left_is_told() {
+        let [mut a, mut b] = wires();
+        (0..CELLS / 2).for_each(|_| assert_eq!(push_by(&mut a, 7, CELL_MIN), Some(true)));
+        let short = push_up_to_an_eighth(&mut b);
+        assert_eq!(push_by(&mut a, 7, GIVE_BACK_MIN), Some(false));
+        while b.take(|_| ()).is_some() {}
+        while push_by(&mut b, 7, 1).is_some() {}
+        (0..short).for_each(|_| assert_eq!(a.take(|_| ()), Some(false)));
+        a.bell.word().swap(doorbell::ASLEEP, Ordering::AcqRel);
+        // The cells come before the next frame.
+        a.take(|_| ()).unwrap();
+        assert_eq!(a.bell.word().load(Ordering::Relaxed), doorbell::AWAKE);
+    }
+
+    #[test]
+    fn who_gives_back_what_was_never_sent_is_done_with() {
+        let [mut a, _b] = wires();
+        while push_by(&mut a, 7, 1).is_some() {}
+        assert!(!a.is_done());
+        a.tx.memory().control().forge_head(u32::MAX / 2);
+        assert!(push_by(&mut a, 7, 1).is_none() && a.is_done());
     }
 
     #[test]

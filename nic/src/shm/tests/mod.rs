@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::open::{MTU, socket_name};
-use super::ring::{Consumer, Memory, Producer};
+use super::ring::{CELLS, Consumer, Memory, Producer};
 use super::sync::Ordering;
 use super::{OpenError, ShmNic, doorbell, handshake, sys};
 use crate::clock;
@@ -105,7 +105,8 @@ proptest! {
 
 #[test]
 fn a_word_that_cannot_be_stops_the_reader_for_good() {
-    for word in [u32::MAX, MTU as u32 + 2, u32::MAX - 1] {
+    // The last is of an empty frame in a cell behind the last one.
+    for word in [u32::MAX, MTU as u32 + 2, u32::MAX - 1, (CELLS as u32 + 1) << 24 | 1] {
         let (mut producer, mut consumer, other) = ring();
         // WRAP at line 0 would lead nowhere.
         other.header(0).store(word, Ordering::Relaxed);
@@ -157,8 +158,19 @@ fn a_full_ring_takes_frames_again_after_an_eighth_is_read() {
     let eighth = producer.memory().lines() / 8;
     let told = (0..eighth).filter(|_| consumer.take(|_| ()) == Some(true)).count();
     assert_eq!(told, 1, "the producer is told once that there is room");
+    assert!((1..eighth).all(|_| consumer.take(|_| ()) == Some(false)), "and again when as much is free");
     assert!(producer.may_have_room());
     assert!(push(&mut producer, 1, 50));
+    assert!((0..eighth).all(|_| consumer.take(|_| ()) == Some(false)), "who waits no more is told nothing");
+}
+
+#[test]
+fn who_never_found_the_ring_full_waits_for_no_room() {
+    let (mut producer, mut consumer, _) = ring();
+    for _ in 0..producer.memory().lines() {
+        assert!(push(&mut producer, 1, 50) && consumer.take(|_| ()) == Some(false));
+        assert!(!producer.may_have_room());
+    }
 }
 
 /// Behind a short frame lies what was written of a longer one that was never published.

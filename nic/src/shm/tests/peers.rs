@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::patience::{PATIENCE, watch};
+use crate::shm::mapping::Bell;
 use crate::shm::sync::AtomicU32;
 use crate::shm::sys::Socket;
 use crate::shm::wire::Wire;
@@ -132,13 +133,15 @@ fn a_caller_who_is_linked_keeps_the_link_when_it_is_gone() {
         assert_eq!(receive(hub), (1, caller.caps().addr));
         caller
     };
-    let first = call(&mut hub, 1);
-    let to_first = hub.link(first.caps().addr).unwrap();
-    drop(first);
-    until_gone(&mut hub, to_first);
-    let second = call(&mut hub, 2);
-    assert_ne!(hub.link(second.caps().addr).unwrap(), to_first, "its frames would go to another");
-    assert!(hub.is_gone(to_first));
+    for (round, link) in (0..).zip([ShmNic::link, ShmNic::link_back]) {
+        let first = call(&mut hub, 2 * round + 1);
+        let to_first = link(&mut hub, first.caps().addr).unwrap();
+        drop(first);
+        until_gone(&mut hub, to_first);
+        let second = call(&mut hub, 2 * round + 2);
+        assert_ne!(hub.link(second.caps().addr).unwrap(), to_first, "its frames would go to another");
+        assert!(hub.is_gone(to_first));
+    }
 }
 
 #[test]
@@ -217,6 +220,69 @@ fn a_sleep_is_one_unless_there_is_news_and_is_counted() {
     let woken = a.counters().wakes;
     send(&mut a, to_b, 2);
     assert_eq!(a.counters().wakes, woken);
+}
+
+/// A sleep ends by itself after a second at most, which would hide what wakes nobody: so who is taken to sleep does not.
+#[test]
+fn what_somebody_may_sleep_for_wakes_him() {
+    let domain = domain("wakes");
+    let (mut a, mut b) = (join(&domain, 0), join(&domain, 1));
+    let to_b = a.link(b.caps().addr).unwrap();
+    send(&mut a, to_b, 1);
+    receive(&mut b);
+    let [bell_of_a, bell_of_b] = [a.bell.clone(), b.bell.clone()];
+    let lie_down = |bell: &Bell| {
+        bell.word().swap(doorbell::ASLEEP, Ordering::AcqRel);
+    };
+    let is_up = |bell: &Bell| bell.word().load(Ordering::Relaxed) == doorbell::AWAKE;
+    lie_down(&bell_of_b);
+    assert!(commit(&mut a, to_b, 2));
+    a.flush();
+    assert!(is_up(&bell_of_b) && a.published.is_empty(), "a frame");
+    lie_down(&bell_of_b);
+    assert!(commit(&mut a, to_b, 3));
+    a.wait(Some(a.now())).unwrap();
+    assert!(is_up(&bell_of_b), "one before the sender sleeps");
+    while commit(&mut a, to_b, 4) {}
+    a.flush();
+    lie_down(&bell_of_a);
+    while b.rx_burst(64, |_, _| ()) > 0 {}
+    assert!(is_up(&bell_of_a), "room");
+    lie_down(&bell_of_a);
+    drop(b);
+    until("the end of a peer wakes", || is_up(&bell_of_a));
+}
+
+#[test]
+fn what_somebody_may_sleep_for_keeps_him_from_it() {
+    let domain = domain("ready");
+    let (mut a, mut b, mut c) = (join(&domain, 0), join(&domain, 1), join(&domain, 2));
+    let to_b = a.link(b.caps().addr).unwrap();
+    send(&mut a, to_b, 1);
+    receive(&mut b);
+    assert!(!b.is_ready() && commit(&mut a, to_b, 2) && b.is_ready(), "a frame");
+    while commit(&mut a, to_b, 3) {}
+    assert!(!a.is_ready());
+    while b.rx_burst(64, |_, _| ()) > 0 {}
+    assert!(a.is_ready(), "room");
+    assert!(commit(&mut a, to_b, 4) && !a.is_ready());
+    c.link(a.caps().addr).unwrap();
+    until("there is news", || a.is_ready());
+    a.rx_burst(0, |_, _| ());
+    assert!(!a.is_ready());
+    a.waker().unwrap().wake();
+    assert!(a.is_ready(), "a knock");
+}
+
+#[test]
+fn a_knock_is_heard_once_and_wakes_who_sleeps() {
+    let (bell, knock) = (AtomicU32::new(doorbell::AWAKE), doorbell::Knock::new());
+    knock.knock(&bell, || panic!("nobody sleeps"));
+    assert!(knock.is_knocked() && knock.hear() && !knock.is_knocked() && !knock.hear());
+    bell.store(doorbell::ASLEEP, Ordering::Relaxed);
+    let mut woken = 0;
+    (0..2).for_each(|_| knock.knock(&bell, || woken += 1));
+    assert!(woken == 1 && knock.hear());
 }
 
 /// What changes a word between its owner's two steps to sleep ends the sleep, whoever else has been woken meanwhile.
@@ -345,6 +411,63 @@ fn a_call_stands_when_who_is_called_calls_and_hears_no_answer() {
     let mut peer = join(&domain, 9);
     send(&mut a, link, 1);
     assert_eq!(receive(&mut peer).0, 1);
+}
+
+#[test]
+fn of_two_calls_at_once_that_of_the_lower_one_stands() {
+    for (own, other, is_let_in) in [(9, 4, true), (4, 9, false)] {
+        let domain = domain(&format!("calls-{own}"));
+        let mut a = join(&domain, own);
+        // It does not answer, and calls.
+        let silent = sys::listen(&socket_name(&domain, other)).unwrap();
+        a.link(address(other)).unwrap();
+        let mut called = None;
+        until("a call", || {
+            called = sys::accept(&silent).unwrap();
+            called.is_some()
+        });
+        let [pair, bell] = [PAIR_BYTES, BELL_BYTES].map(|len| sealed_memory(len).unwrap());
+        let calls = sys::connect(&socket_name(&domain, own)).unwrap();
+        let fds = [pair.as_raw_fd(), bell.as_raw_fd()];
+        passing::send(calls.as_fd(), &greeting_of(other), &fds, libc::MSG_DONTWAIT).unwrap();
+        assert_eq!(answer(&calls), is_let_in, "{other} calls {own}");
+    }
+}
+
+#[test]
+fn who_is_called_has_a_place_when_it_calls_itself() {
+    let domain = domain("called");
+    let mut hub = ShmNic::open_for(&domain, Some(0), 1).unwrap();
+    hub.link(address(9)).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
+    assert!(answered(&domain, &bell).conclude(0).is_ok());
+    assert_eq!(hub.counters().peers_refused, 0);
+}
+
+/// For who is to wake it may be stopped right before he does.
+#[test]
+fn nobody_sleeps_for_ever_even_if_nobody_wakes_him() {
+    watch("a sleep", PATIENCE);
+    let domain = domain("alone");
+    let nics = [0, 1].map(|endpoint| join(&domain, endpoint));
+    std::thread::scope(|scope| {
+        for (mut nic, deadline) in nics.into_iter().zip([None, Some(crate::time::Instant::FAR_FUTURE)]) {
+            scope.spawn(move || nic.wait(deadline).unwrap());
+        }
+    });
+}
+
+#[test]
+fn who_answers_as_another_is_not_taken_for_who_was_called() {
+    let domain = domain("other");
+    let listener = sys::listen(&socket_name(&domain, 8)).unwrap();
+    let bell = sealed_memory(BELL_BYTES).unwrap();
+    for (endpoint, is_right) in [(9, false), (8, true)] {
+        let asked = handshake::dial(&socket_name(&domain, 8), 0, &bell).unwrap();
+        let called = sys::accept(&listener).unwrap().unwrap();
+        passing::send(called.as_fd(), &greeting_of(endpoint), &[bell.as_raw_fd()], libc::MSG_DONTWAIT).unwrap();
+        assert_eq!(asked.conclude(8).is_ok(), is_right);
+    }
 }
 
 /// Before the end of its life before is heard.
