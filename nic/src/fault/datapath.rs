@@ -22,7 +22,7 @@ pub struct Fault<N: Nic> {
     held: BinaryHeap<Reverse<Held>>,
     /// Frames ever held: settles which of two frames due at one time goes first.
     holds: u64,
-    /// When the latest frame that was not held back is due: none of the others goes before it.
+    /// When the latest frame that was delayed is due: none goes before it that is sent behind it.
     last_due: Instant,
     /// Due, and without room at their peer. Only while frames are handed on.
     stuck: Vec<Held>,
@@ -120,10 +120,7 @@ impl<N: Nic> Fault<N> {
                     self.last_due = in_time.max(now + by);
                     self.last_due
                 }
-                Lateness::OnTime => {
-                    self.last_due = in_time;
-                    in_time
-                }
+                Lateness::OnTime => in_time,
             };
             self.holds += 1;
             self.held.push(Reverse(Held { due, hold: self.holds, link: link.0, bytes: copy }));
