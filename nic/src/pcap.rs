@@ -322,4 +322,23 @@ mod tests {
         assert_eq!(b.rx_burst(64, |_, _| {}), 10);
         assert_eq!(a.finish().1.unwrap_err().kind(), io::ErrorKind::WriteZero);
     }
+
+    #[test]
+    fn a_link_back_is_captured_and_a_link_that_is_forgotten_lends_nothing() {
+        let fabric = Fabric::new(0);
+        let mut a = Capture::new(fabric.nic(Config::default()), Vec::new(), Origin::Zero);
+        let link = a.link_back(fabric.nic(Config::default()).caps().addr).unwrap();
+        a.tx_slot(link, 1).unwrap().commit();
+        a.unlink(link);
+        assert!(a.tx_slot(link, 1).is_none());
+        let (_, file) = a.finish();
+        assert_eq!(blocks(&file.unwrap()).len(), 3, "the section, its interface, and the frame");
+    }
+
+    #[test]
+    fn what_is_finished_is_written() {
+        let out = io::BufWriter::with_capacity(1 << 20, Vec::new());
+        let (_, out) = Capture::new(Fabric::new(0).nic(Config::default()), out, Origin::Zero).finish();
+        assert_eq!(blocks(out.unwrap().get_ref()).len(), 2);
+    }
 }

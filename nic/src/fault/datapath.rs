@@ -267,7 +267,7 @@ const AGAIN: Duration = Duration::from_micros(100);
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::mem::{Config, Fabric, MemNic};
+    use crate::mem::{Config, Fabric, LineModel, MemNic};
     use crate::shm::ShmNic;
 
     fn pair(faults: Faults) -> (Fault<MemNic>, MemNic) {
@@ -426,6 +426,31 @@ mod tests {
         assert_eq!((a.counters().tx_failed, a.counters().tx_frames), (3, 0));
     }
 
+    const BLOCKED: LineModel = LineModel { rate_bits_per_s: Some(1), queue_limit_bytes: Some(0) };
+
+    #[test]
+    fn a_frame_without_room_is_tried_again_after_a_while() {
+        let (mut a, mut b) = pair(Faults::NONE);
+        let link = a.link(b.caps().addr).unwrap();
+        a.tx_slot(link, 1).unwrap().commit();
+        b.fabric().set_uplink(0, BLOCKED);
+        let before = a.now();
+        a.wait(None).unwrap();
+        assert_eq!(a.now(), before + AGAIN);
+        b.fabric().set_uplink(0, LineModel::default());
+        a.flush();
+        assert_eq!(b.rx_burst(1, |_, _| {}), 1);
+    }
+
+    #[test]
+    fn no_more_frames_are_held_than_there_is_room_for() {
+        let (mut a, b) = pair(Faults { delay: 1.0, ..Faults::NONE });
+        let link = a.link(b.caps().addr).unwrap();
+        (0..HELD_MAX).for_each(|_| a.tx_slot(link, 1).unwrap().commit());
+        assert!(a.tx_slot(link, 1).is_none());
+        assert_eq!(a.counters().tx_full, 1);
+    }
+
     #[test]
     fn tries_to_hand_frames_on_are_no_full_rings() {
         let fabric = Fabric::new(0);
@@ -440,6 +465,9 @@ mod tests {
         while b.rx_burst(64, |_, _| came += 1) > 0 {}
         assert_eq!((came, a.counters().tx_full), (10, 0));
         assert!(a.inner().counters().tx_full > 0, "there were tries");
+        fabric.set_uplink(0, BLOCKED);
+        assert!(a.tx_slot(link, 1).is_none());
+        assert_eq!(a.counters().tx_full, 1, "one of the sender's own");
     }
 
     #[test]

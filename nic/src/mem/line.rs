@@ -79,4 +79,20 @@ mod tests {
         let mut line = Line::default();
         assert_eq!(line.pass(&LineModel::default(), Instant::from_nanos(5), 1 << 20), Some(Instant::from_nanos(5)));
     }
+
+    #[test]
+    fn a_queue_is_full_to_the_byte() {
+        for (limit, fits) in [(2_000, true), (1_999, false)] {
+            let (mut line, model) = (Line::default(), LineModel { queue_limit_bytes: Some(limit), ..GIGABIT });
+            assert!(line.pass(&model, Instant::ZERO, 962).is_some());
+            assert_eq!(line.pass(&model, Instant::ZERO, 962).is_some(), fits);
+        }
+    }
+
+    #[test]
+    fn a_line_of_no_rate_takes_as_long_as_the_slowest() {
+        let [none, slowest] = [0, 1].map(|rate| LineModel { rate_bits_per_s: Some(rate), queue_limit_bytes: None });
+        let leaves = Line::default().pass(&none, Instant::ZERO, 0);
+        assert_eq!(leaves, Line::default().pass(&slowest, Instant::ZERO, 0));
+    }
 }

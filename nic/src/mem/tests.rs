@@ -256,3 +256,70 @@ fn what_a_dead_node_counted_stays_and_what_it_did_not_send_failed() {
     assert_eq!((b.counters().rx_dropped, next.counters().rx_dropped), (3, 0));
     assert_eq!(b.rx_burst(1, |_, _| ()), 0);
 }
+
+const GIGABIT: LineModel = LineModel { rate_bits_per_s: Some(1_000_000_000), queue_limit_bytes: None };
+
+#[test]
+fn a_frame_comes_to_a_downlink_when_it_does_however_far_time_is_moved_at_once() {
+    let fabric = Fabric::new(0);
+    let (mut a, mut b) = pair(&fabric);
+    fabric.set_default_link(LinkModel { delay: Duration::from_micros(1), ..LinkModel::default() });
+    fabric.set_downlink(1, GIGABIT);
+    send(&mut a, &b, &[0; 962]);
+    fabric.advance_to(Instant::from_nanos(8_999));
+    assert!(received(&mut b).is_empty());
+    // Time never goes back.
+    fabric.advance_to(Instant::from_nanos(9));
+    assert_eq!((fabric.now(), fabric.next_arrival()), (Instant::from_nanos(8_999), Some(Instant::from_nanos(9_000))));
+    fabric.advance_to(Instant::from_nanos(9_000));
+    assert_eq!(received(&mut b).len(), 1);
+}
+
+#[test]
+fn frames_that_were_lent_together_leave_an_uplink_one_after_the_other_beyond_its_limit_too() {
+    let fabric = Fabric::new(0);
+    let (mut a, mut b) = pair(&fabric);
+    fabric.set_uplink(0, LineModel { queue_limit_bytes: Some(2_000), ..GIGABIT });
+    let link = a.link(b.caps().addr).unwrap();
+    (0..3).for_each(|_| a.tx_slot(link, 962).unwrap().commit());
+    a.flush();
+    for (number, micros) in [(0, 7), (1, 8), (0, 15), (1, 16), (0, 23), (1, 24)] {
+        fabric.advance_to(Instant::ZERO + Duration::from_micros(micros));
+        assert_eq!(received(&mut b).len(), number, "after {micros} us");
+    }
+}
+
+#[test]
+fn a_link_that_becomes_shorter_lets_no_frame_pass_another() {
+    let fabric = Fabric::new(0);
+    let (mut a, mut b) = pair(&fabric);
+    for (frame, micros) in [(b"first", 10), (b"later", 1)] {
+        fabric.set_link(0, 1, LinkModel { delay: Duration::from_micros(micros), ..LinkModel::default() });
+        send(&mut a, &b, frame);
+    }
+    fabric.advance_to(Instant::from_nanos(10_000));
+    assert_eq!(received(&mut b), [b"first", b"later"]);
+}
+
+#[test]
+fn a_new_life_and_the_old_one_s_nic_have_none_of_each_other_s_frames() {
+    let fabric = Fabric::new(0);
+    let (mut a, mut b) = pair(&fabric);
+    send(&mut a, &b, b"to the old one");
+    let mut again = fabric.nic_at(1, Config::default());
+    assert!(received(&mut again).is_empty());
+    send(&mut a, &again, b"to the new one");
+    assert!(received(&mut b).is_empty());
+    assert_eq!(received(&mut again), [b"to the new one"]);
+}
+
+#[test]
+fn no_more_buffers_are_lent_than_there_are() {
+    let fabric = Fabric::new(0);
+    let mut a = fabric.nic(Config { tx_frames: 2, ..Config::default() });
+    let link = a.link(fabric.nic(Config::default()).caps().addr).unwrap();
+    (0..2).for_each(|_| a.tx_slot(link, 1).unwrap().commit());
+    assert!(a.tx_slot(link, 1).is_none());
+    a.flush();
+    assert!(a.tx_slot(link, 1).is_some());
+}
