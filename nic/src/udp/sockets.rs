@@ -332,3 +332,17 @@ const OLDER_MIN: usize = 64;
 /// Asked for each direction of a socket, given to root and clamped to `net.core.{r,w}mem_max` for others. It holds 64
 /// super-datagrams, or 2,000 small frames: a peer's window through any stall that we saw.
 const BUFFER_LEN: i32 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_has_our_address_once_a_peer_has_a_socket() {
+        let mut sockets = Sockets::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let [peer, other] = [7, 9].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(sockets.connect(peer), SocketId::Connected(0));
+        let stranger = sys::bind_beside(sockets.addr(), other).map(drop);
+        assert_eq!(stranger.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

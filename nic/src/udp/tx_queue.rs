@@ -348,10 +348,11 @@ const TRIES_MIN: u16 = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
-    use crate::TxSlot;
+    use crate::{TxSlot, socket};
 
     #[test]
     fn frames_behind_one_that_must_wait_are_not_sent() {
@@ -409,5 +410,68 @@ mod tests {
         assert_eq!(again(TRIES_MIN, &[&full, &full], &mut tx), (3, 0, 1), "another went");
         assert!(tx.queue[0].since > long_ago);
         assert_eq!(again(TRIES_MIN, &[&full], &mut tx), (3, 1, 0));
+    }
+
+    #[test]
+    fn frames_of_a_forgotten_link_leave_their_buffers() {
+        let mut tx = TxQueue::new(2, 1);
+        let fill = |tx: &mut TxQueue| (0..2).for_each(|link| tx.lend(Link(link), &[], 1).unwrap().commit());
+        let mut counters = Counters::default();
+        fill(&mut tx);
+        assert!(tx.lend(Link(0), &[], 1).is_none());
+        (0..2).for_each(|link| tx.forget(Link(link), &mut counters));
+        assert_eq!(counters.tx_failed, 2);
+        fill(&mut tx);
+    }
+
+    #[test]
+    fn frames_to_one_peer_and_of_one_length_leave_as_one_datagram() {
+        let run_of = |frames: &[(u32, usize)]| {
+            let mut tx = TxQueue::new(frames.len() as u16, 9_000);
+            frames.iter().for_each(|(link, len)| tx.lend(Link(*link), &[], *len).unwrap().commit());
+            tx.run_len(0)
+        };
+        assert_eq!(run_of(&[(1, 10); 5]), 5);
+        assert_eq!(run_of(&[(1, 10), (1, 10), (2, 10), (1, 10)]), 2, "to another");
+        assert_eq!(run_of(&[(1, 10), (1, 10), (1, 9), (1, 9)]), 3, "a shorter one is the last");
+        assert_eq!(run_of(&[(1, 10), (1, 11)]), 1);
+        assert_eq!(run_of(&[(1, 10); 100]), SEGMENTS_MAX);
+        assert_eq!(run_of(&[(1, 9_000); 10]), DATAGRAM_MAX / 9_000);
+    }
+
+    #[test]
+    fn frames_on_a_link_that_there_is_not_are_refused() {
+        let (sockets, mut counters) = (Sockets::bind(([127, 0, 0, 1], 0).into()).unwrap(), Counters::default());
+        let mut tx = TxQueue::new(2, 1);
+        for frames in [1, 2] {
+            (0..frames).for_each(|_| tx.lend(Link(0), &[], 1).unwrap().commit());
+            tx.flush(&LinkTable::new(), &sockets, &mut counters);
+            assert!(tx.queue.is_empty());
+        }
+        assert_eq!((counters.tx_frames, counters.tx_failed), (0, 3));
+    }
+
+    #[test]
+    fn frames_behind_a_run_that_is_to_go_one_by_one_wait_for_it() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        // Refuses a datagram of two such frames, as a path that is too narrow does (EMSGSIZE).
+        socket::set_int_option(ours.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10).unwrap();
+        let mut tx = TxQueue::new(3, 30_000);
+        for len in [30_000, 30_000, 1] {
+            tx.lend(Link(0), &[], len).unwrap().commit();
+        }
+        tx.messages.clear();
+        for queued in &tx.queue {
+            tx.messages.push_piece(tx.buffers.bytes(queued.frame));
+        }
+        for (start, end) in [(0, 2), (2, 3)] {
+            tx.messages.push_run(Run { start, end, fd: ours.as_raw_fd() }, None);
+        }
+        let mut counters = Counters::default();
+        tx.send_each(0, &LinkTable::new(), &mut counters);
+        tx.settle(&mut counters);
+        assert!(theirs.recv(&mut [0; 1]).is_err(), "one went before those in front of it");
+        assert_eq!((tx.queue.len(), counters.tx_failed), (3, 0));
     }
 }

@@ -1,11 +1,13 @@
 //! A socket for each of the busiest peers, beside one for all others.
 
+use std::net::UdpSocket;
+
 use sidelane_nic::time::Duration;
 use sidelane_nic::udp::Udp;
 use sidelane_nic::{Link, LinkAddr, Nic};
 
-use crate::polls;
 use crate::stage::*;
+use crate::{patience, polls};
 
 #[test]
 fn each_peer_is_heard_on_whichever_socket() {
@@ -47,6 +49,7 @@ fn only_who_is_confirmed_gets_a_socket() {
     assert_eq!(receive(&mut peer).0, b"three");
     // Once is enough, and there are four.
     hub.confirm(to_peer);
+    assert_eq!(connected_peers(&hub), [addr_of(&peer)]);
     links.iter().for_each(|link| hub.confirm(*link));
     assert_eq!(connected_peers(&hub).len(), 4);
     hub.unlink(to_peer);
@@ -129,6 +132,25 @@ fn what_waits_unshown_is_known() {
         assert!(a.now() < deadline);
     }
     assert!(!a.has_unread());
+}
+
+/// As a kernel hands over what it has merged.
+#[test]
+fn frames_of_one_datagram_are_shown_bit_by_bit_and_the_rest_keeps_its_receiver_awake() {
+    let (mut nic, sender) = (open(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    // Three whole frames, and one that is cut.
+    let frames = [0, 1, 0, 1, 7, 0, 1, 0, 1, 8, 0, 1, 0, 1, 9, 0, 2, 0, 1, 10];
+    sender.send_to(&frames, addr_of(&nic)).unwrap();
+    let mut shown = Vec::new();
+    assert_eq!(nic.rx_burst(2, |frame, _| shown.push(frame[0])), 2);
+    assert!(nic.has_unread());
+    patience::watch("a wait beside frames", patience::PATIENCE);
+    nic.wait(None).unwrap();
+    assert_eq!(nic.counters().waits, 0);
+    assert_eq!(nic.rx_burst(2, |frame, _| shown.push(frame[0])), 1);
+    assert_eq!((shown, nic.has_unread(), nic.counters().rx_foreign), (vec![7, 8, 9], false, 1));
+    sender.send_to(b"", addr_of(&nic)).unwrap();
+    assert_eq!((nic.rx_burst(2, |_, _| ()), nic.counters().rx_foreign), (0, 2));
 }
 
 /// One system call for all: a socket of its own for each of the first peers, and the one that hears the others.
