@@ -213,7 +213,58 @@ const BLOCK_LEN: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+    use crate::encap::ether;
+    use crate::memfd;
+
+    /// A ring whose kernel is the test: what it writes into the file is in the slots.
+    fn ring() -> (RxRing, File) {
+        let file = memfd::create(c"ring", BLOCK_LEN).unwrap();
+        let mapping = Mapping::of(file.as_fd(), BLOCK_LEN, 0).unwrap();
+        let (slot_len, socket) = (SLOT_LEN_MIN, file.try_clone().unwrap().into());
+        let slots = BLOCK_LEN / slot_len;
+        (RxRing { mapping, slot_len, slots, head: 0, poisoned: 0, is_shown: false, socket }, file)
+    }
+
+    fn write(ring: &RxRing, file: &File, at: usize, bytes: &[u8]) {
+        file.write_all_at(bytes, (ring.head * ring.slot_len + at) as u64).unwrap();
+    }
+
+    fn copy_frame(ring: &RxRing, file: &File) {
+        let header = ether::Header { dst_mac: [2; 6], src_mac: [4; 6], dst: 1, src: 2, len: 3 }.emit();
+        write(ring, file, FRAME_AT, &[&header[..], b"abc"].concat());
+    }
+
+    fn hand_over(ring: &RxRing, file: &File) {
+        write(ring, file, 0, &libc::TP_STATUS_USER.to_ne_bytes());
+    }
+
+    #[test]
+    fn a_frame_is_seen_early_in_slots_that_were_given_back_only_and_shown_once() {
+        let (mut ring, file) = ring();
+        // What lies in a slot at first is anything.
+        for _ in 0..ring.slots {
+            copy_frame(&ring, &file);
+            assert!(ring.glance().is_none() && !ring.has_frame());
+            hand_over(&ring, &file);
+            assert!(ring.has_frame());
+            ring.release();
+        }
+        for slot in 0..2 * ring.slots {
+            assert!(ring.glance().is_none() && !ring.has_frame() && ring.settle(), "{slot}: what was there before");
+            copy_frame(&ring, &file);
+            assert!(ring.glance().is_some_and(|glance| glance.frame().starts_with(&[2; 6])));
+            ring.on_shown_early();
+            assert!(ring.glance().is_none() && !ring.has_frame());
+            assert!(!ring.settle() && ring.head == slot % ring.slots, "the slot is the kernel's");
+            hand_over(&ring, &file);
+            assert!(ring.glance().is_none() && !ring.has_frame() && ring.settle());
+            assert_eq!(ring.head, (slot + 1) % ring.slots);
+        }
+    }
 
     #[test]
     fn slots_hold_their_frames_and_tile_blocks_of_whole_pages() {

@@ -142,4 +142,13 @@ mod tests {
         takers.on_answer(PEER, at(0));
         assert_eq!(takers.judge(PEER, at(1)), verdict(false, true));
     }
+
+    #[test]
+    fn however_many_peers_there_were_few_are_kept() {
+        let mut takers = Takers::default();
+        for number in 0..=PEERS_MAX as u32 {
+            assert!(takers.judge(([2; 6].map(|byte| byte ^ (number >> 16) as u8), number as u16), at(0)).ask);
+            assert!(takers.peers.len() <= PEERS_MAX);
+        }
+    }
 }

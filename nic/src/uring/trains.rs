@@ -167,3 +167,32 @@ fn piece(bytes: &[u8]) -> libc::iovec {
 const FRAMES_MIN: usize = 4;
 /// Two bursts. Of frames that fill the usual MTU, 44 fill a packet.
 const FRAMES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of these, each to an endpoint and of a length, travel together.
+    fn together(frames: &[(u16, usize)]) -> usize {
+        let mut buffers = TxBuffers::new(frames.len() as u16, 9_000);
+        let lent = |(dst, len): &(u16, usize)| {
+            let header = ether::Header { dst_mac: [2; 6], src_mac: [4; 6], dst: *dst, src: 1, len: *len as u16 };
+            buffers.lend(&header.emit(), *len).unwrap().take()
+        };
+        let frames: Vec<_> = frames.iter().map(lent).collect();
+        Trains::together(&buffers, frames.iter().copied())
+    }
+
+    #[test]
+    fn frames_of_one_way_and_one_length_travel_together() {
+        assert_eq!(together(&[]), 0);
+        assert_eq!(together(&[(1, 10); 5]), 5);
+        assert_eq!(together(&[(1, 10), (1, 10), (2, 10), (1, 10)]), 2, "to another");
+        assert_eq!(together(&[(1, 10), (1, 10), (1, 9), (1, 9)]), 3, "a shorter one is the last");
+        assert_eq!(together(&[(1, 10), (1, 11)]), 1);
+        assert_eq!(together(&[(1, 10), (1, 0)]), 1);
+        assert_eq!(together(&[(1, 0); 2]), 1);
+        assert_eq!(together(&[(1, 10); 100]), FRAMES_MAX);
+        assert_eq!(together(&[(1, 9_000); 10]), train::PAYLOADS_MAX / 9_000);
+    }
+}
