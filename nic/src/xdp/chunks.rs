@@ -183,3 +183,132 @@ fn give_out(account: &mut Guard, shared: &Shared, fill: &Ring<u64>, wanted: u32)
     account.given_out = from + count;
     fill.set_producer(at.wrapping_add(count));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use super::super::shared::Shape;
+    use super::super::sys;
+    use super::*;
+
+    /// What the members of a queue share, and the kernel's side of its rings.
+    struct Queue {
+        memories: [OwnedFd; 3],
+        shared: Shared,
+        fill: Ring<u64>,
+        completion: Ring<u64>,
+    }
+
+    impl Queue {
+        fn new() -> Self {
+            let shape = Shape::new(1514, false);
+            let memories = [shape.memory_len(), 4096, 4096].map(|len| sys::shared_memory(len).unwrap());
+            let shared = Shared::create(memories[0].as_fd(), shape).unwrap();
+            let [fill, completion] = [1, 2].map(|ring: usize| Ring::within(memories[ring].as_fd(), RING));
+            Self { memories, shared, fill, completion }
+        }
+
+        fn member(&self, place: u32) -> Chunks {
+            let shared = Shared::join(self.memories[0].as_fd()).unwrap().unwrap();
+            let [fill, completion] = [1, 2].map(|ring: usize| Ring::within(self.memories[ring].as_fd(), RING));
+            Chunks::new(shared, fill, completion, place, 1, false).unwrap()
+        }
+
+        /// Takes so many chunks for frames.
+        fn take(&self, count: u32) -> Vec<u64> {
+            let from = self.fill.consumer();
+            let taken = (0..count).map(|index| self.fill.read(from.wrapping_add(index))).collect();
+            self.fill.set_consumer(from.wrapping_add(count));
+            taken
+        }
+
+        /// Has sent these.
+        fn complete(&self, addresses: &[u64]) {
+            let at = self.completion.producer();
+            for (index, address) in (0..).zip(addresses) {
+                self.completion.write(at.wrapping_add(index), *address);
+            }
+            self.completion.set_producer(at.wrapping_add(addresses.len() as u32));
+        }
+    }
+
+    fn take(member: &mut Chunks) -> u64 {
+        let address = member.next_free().unwrap();
+        member.take();
+        address
+    }
+
+    const RING: u32 = 128;
+
+    #[test]
+    fn a_chunk_that_was_sent_is_its_member_s_again_once_whoever_finds_it() {
+        let queue = Queue::new();
+        let [mut a, mut b] = [0, 1].map(|place| queue.member(place));
+        let [of_a, of_b] = [take(&mut a), take(&mut b)];
+        queue.complete(&[of_b, of_a, of_a]);
+        a.exchange();
+        assert_eq!((a.free.len(), b.free.len(), queue.completion.filled()), (TX_CHUNKS, TX_CHUNKS - 1, 0));
+        b.exchange();
+        assert_eq!((b.free.len(), take(&mut b)), (TX_CHUNKS, of_b));
+        // What others have is not taken back for it.
+        b.put_back(of_a);
+        assert_eq!(b.free.len(), TX_CHUNKS - 1);
+        b.put_back(of_b);
+        assert_eq!(b.free.len(), TX_CHUNKS);
+    }
+
+    #[test]
+    fn what_comes_back_for_the_last_owner_of_a_place_is_not_the_next_one_s() {
+        let queue = Queue::new();
+        let (mut gone, mut other) = (queue.member(0), queue.member(1));
+        queue.complete(&[take(&mut gone)]);
+        other.exchange();
+        drop(gone);
+        let mut next = queue.member(0);
+        take(&mut next);
+        next.exchange();
+        assert_eq!(next.free.len(), TX_CHUNKS - 1, "it is in the ring");
+    }
+
+    #[test]
+    fn chunks_wait_while_the_fill_ring_has_no_room_for_them() {
+        let queue = Queue::new();
+        let mut member = queue.member(0);
+        assert_eq!(queue.fill.filled(), RING);
+        for address in queue.take(10) {
+            member.hold(address);
+        }
+        member.exchange();
+        assert!(member.holds_nothing() && queue.fill.filled() == RING);
+        let before = queue.fill.producer();
+        (0..10).for_each(|number| member.hold(queue.shared.rx_chunk(number)));
+        member.exchange();
+        assert_eq!((member.held.len(), queue.fill.producer()), (10, before));
+        queue.take(4);
+        member.exchange();
+        assert_eq!((member.held.len(), queue.fill.producer()), (6, before + 4));
+        let room = member.held.capacity();
+        (0..=room).for_each(|_| member.hold(0));
+        assert_eq!(member.held.capacity(), room, "nothing is allocated");
+    }
+
+    #[test]
+    fn a_fill_ring_that_runs_dry_is_filled_until_every_chunk_was_given_out_once() {
+        let queue = Queue::new();
+        let mut member = queue.member(0);
+        let mut given = HashSet::new();
+        loop {
+            let taken = queue.take(queue.fill.filled());
+            if taken.is_empty() {
+                break;
+            }
+            assert!(taken.into_iter().all(|address| given.insert(address)), "one of them twice");
+            member.exchange();
+        }
+        assert!(
+            given.len() == RX_CHUNKS as usize && given.iter().all(|address| queue.shared.owner(*address).is_none())
+        );
+    }
+}

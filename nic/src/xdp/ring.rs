@@ -124,20 +124,25 @@ impl<T: Copy> Ring<T> {
 }
 
 #[cfg(test)]
+impl<T: Copy> Ring<T> {
+    /// One of `count` entries that no kernel has, in that memory.
+    pub fn within(memory: BorrowedFd, count: u32) -> Self {
+        const ENTRIES: usize = 192;
+        let mapping = Mapping::of(memory, ENTRIES + count as usize * size_of::<T>(), 0).unwrap();
+        Self { mapping, producer: 0, consumer: 64, flags: 128, entries: ENTRIES, mask: count - 1, of: PhantomData }
+    }
+}
+
+#[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::fd::AsFd;
 
     use super::*;
 
     const LEN: u32 = 8;
 
     fn ring() -> Ring<u64> {
-        const PAGE: usize = 4096;
-        // SAFETY: the name is a string that lives through the call; the descriptor is new and ours.
-        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
-        std::fs::File::from(file.try_clone().unwrap()).set_len(PAGE as u64).unwrap();
-        let mapping = Mapping::of(file.as_fd(), PAGE, 0).unwrap();
-        Ring { mapping, producer: 0, consumer: 64, flags: 128, entries: 192, mask: LEN - 1, of: PhantomData }
+        Ring::within(sys::shared_memory(4096).unwrap().as_fd(), LEN)
     }
 
     #[test]
@@ -159,6 +164,6 @@ mod tests {
         assert_eq!(ring.held().count(), 0);
         // An index that cannot be.
         ring.set_consumer(start.wrapping_add(7));
-        assert_eq!(ring.held().count(), LEN as usize);
+        assert_eq!((ring.held().count(), ring.filled()), (LEN as usize, LEN));
     }
 }

@@ -322,7 +322,9 @@ const _: () = assert!(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 
@@ -415,5 +417,33 @@ mod tests {
                 assert!(shared.frame(address, len).is_none());
             }
         }
+    }
+
+    #[test]
+    fn memory_of_a_shape_that_cannot_be_is_not_joined() {
+        let shape = Shape::new(1514, false);
+        let joins = |chunk_len: u32, headroom: u32, more: usize| {
+            let (memory, _shared) = shared();
+            let file = File::from(memory);
+            let fields = [chunk_len, headroom].map(u32::to_ne_bytes).concat();
+            file.write_all_at(&fields, offset_of!(Header, shape) as u64).unwrap();
+            let len = Shape { chunk_len, ..shape }.memory_len() + more;
+            file.set_len(len as u64).unwrap();
+            Shared::join(file.as_fd()).unwrap().is_some()
+        };
+        assert!(joins(shape.chunk_len, shape.headroom, 0));
+        assert!(!joins(shape.chunk_len, shape.headroom, 4096), "of another length");
+        assert!(!joins(shape.chunk_len, ALIGNING_HEADROOM + 1, 0), "more headroom");
+        assert!(!joins(CHUNK_LEN_MIN / 2, shape.headroom, 0), "shorter chunks");
+    }
+
+    #[test]
+    fn no_more_chunks_come_back_than_a_member_has() {
+        let (_memory, shared) = shared();
+        let returned = &mut shared.lock().unwrap().returned[0];
+        (0..=TX_CHUNKS as u16).for_each(|chunk| returned.push(chunk));
+        assert_eq!((returned.take().len(), returned.take().len()), (TX_CHUNKS, 0));
+        returned.len = u32::MAX;
+        assert_eq!(returned.take().len(), TX_CHUNKS);
     }
 }
