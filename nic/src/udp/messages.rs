@@ -120,3 +120,22 @@ impl SegmentSize {
         message
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_of_several_frames_is_cut_apart_and_by_the_first_ones_length() {
+        let mut messages = Messages::new(3);
+        let frames = [[1; 40], [2; 40], [3; 40]];
+        [&frames[0][..], &frames[1][..39], &frames[2]].iter().for_each(|bytes| messages.push_piece(bytes));
+        for (start, end) in [(0, 2), (2, 3)] {
+            messages.push_run(Run { start, end, fd: -1 }, None);
+        }
+        assert_eq!(messages.headers[0].msg_control.cast_const(), (&raw const messages.segment_sizes[0]).cast());
+        assert_eq!(messages.segment_sizes[0].size, 40);
+        assert!(messages.headers[1].msg_control.is_null());
+        assert_eq!([0, 1].map(|run| messages.headers[run].msg_iovlen), [2, 1]);
+    }
+}
