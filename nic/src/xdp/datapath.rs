@@ -393,3 +393,20 @@ const STUCK_TURN: Duration = Duration::from_millis(1);
 const INTERFACE_TURN: Duration = Duration::from_millis(100);
 /// Other endpoints hold the lock for a microsecond at most.
 const DISCARD_TRIES: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_frames_wait_than_the_ring_has_whatever_it_says() {
+        let memory = sys::shared_memory(4096).unwrap();
+        let mut rx = RxRing::new(Ring::within(memory.as_fd(), 8));
+        assert_eq!(rx.available(64), 0);
+        rx.ring.set_producer(5);
+        assert_eq!((rx.available(3), rx.available(64)), (3, 5));
+        (rx.next, rx.seen) = (5, 5);
+        rx.ring.set_producer(100);
+        assert_eq!(rx.available(64), 8);
+    }
+}
