@@ -322,7 +322,9 @@ fn what_was_full_when_the_engine_panicked_has_no_peer() {
     let key = b.publish(page, Rights::ALL, None).unwrap();
     // Nobody polls the peer: until many turns make no more room.
     let mut refused = 0;
+    let give_up = clock::monotonic() + PATIENCE;
     while refused < 100 {
+        assert!(clock::monotonic() < give_up, "there is always room");
         let sent = a.send(to_b, &[0; 100]);
         let put = a.put(to_b, &key, 0, &[0; 8], PutHow::default());
         refused = if (sent, put) == (Err(SendError::Full), Err(RmaError::Full)) { refused + 1 } else { 0 };
