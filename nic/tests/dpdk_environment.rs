@@ -48,8 +48,7 @@ fn opened_until_there_is_no_memory() {
             Err(error) => return println!("said: {error}"),
         }
     }
-    // Where there are many hugepages.
-    println!("said: nr_hugepages mtu=");
+    println!("skipped: there are hugepages for all of them");
 }
 
 #[test]
@@ -60,7 +59,8 @@ fn too_little_memory_is_told_with_what_helps() {
     let output = in_its_own_process("opened_until_there_is_no_memory");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(["said: ", "nr_hugepages", "mtu="].iter().all(|part| printed.contains(part)), "{printed}");
+    let told = ["said: ", "nr_hugepages", "mtu="].iter().all(|part| printed.contains(part));
+    assert!(told || printed.contains("skipped: there are hugepages"), "{printed}");
 }
 
 #[test]

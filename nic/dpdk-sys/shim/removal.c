@@ -10,12 +10,13 @@
 /* The ends of a port: it is taken away, or whoever it is a part of was reset, and it will carry nothing any more as it is. */
 static const enum rte_eth_event_type ends[] = { RTE_ETH_EVENT_INTR_RMV, RTE_ETH_EVENT_INTR_RESET };
 
+static uint8_t was_reset[RTE_MAX_ETHPORTS];
 static uint8_t gone[RTE_MAX_ETHPORTS];
 
 static int on_port_event(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
 {
-	(void)type, (void)arg, (void)ret;
-	__atomic_store_n(&gone[port], 1, __ATOMIC_RELEASE);
+	(void)arg, (void)ret;
+	__atomic_store_n(type == RTE_ETH_EVENT_INTR_RESET ? &was_reset[port] : &gone[port], 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -71,7 +72,12 @@ void removal_unwatch(uint16_t port)
 		rte_dev_event_callback_unregister(device, on_device_event, (void *)(uintptr_t)port);
 }
 
+void removal_forget_resets(uint16_t port)
+{
+	__atomic_store_n(&was_reset[port], 0, __ATOMIC_RELEASE);
+}
+
 int removed(uint16_t port)
 {
-	return __atomic_load_n(&gone[port], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&gone[port], __ATOMIC_ACQUIRE) || __atomic_load_n(&was_reset[port], __ATOMIC_ACQUIRE);
 }

@@ -8,7 +8,9 @@
 void removal_watch(uint16_t port, int card);
 /* It is about to be put away. */
 void removal_unwatch(uint16_t port);
-/* True once it was taken away. */
+/* It has started. */
+void removal_forget_resets(uint16_t port);
+/* True once it was taken away, or reset since it has started. */
 int removed(uint16_t port);
 
 #endif

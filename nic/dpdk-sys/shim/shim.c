@@ -318,6 +318,8 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 	}
 	if (result != 0)
 		return result;
+	/* What was reset while it was configured has started since. */
+	removal_forget_resets(port);
 	if (config->rx_interrupt && rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
 		config->rx_interrupt = 0;
 	return 0;

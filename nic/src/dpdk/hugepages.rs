@@ -18,6 +18,16 @@ pub fn suffice() -> bool {
     sizes().iter().any(|size| size.free() >= needed(size.page) && can_have(size.page, needed(size.page)))
 }
 
+/// What makes so many more of 2 MiB, on that memory node if the machine has several.
+pub fn command_for_more(mib: u64, node: Option<u32>) -> String {
+    let file = match node {
+        Some(node) => format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"),
+        None => "/proc/sys/vm/nr_hugepages".to_owned(),
+    };
+    let now: u64 = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    format!("echo {} | sudo tee {file}", now + mib.div_ceil(2))
+}
+
 /// A size of hugepages, with how many there are.
 #[derive(Debug, PartialEq, Eq)]
 struct Size {

@@ -13,7 +13,7 @@ use super::interrupt::Interrupt;
 use super::port::Port;
 use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
 use super::sys::{Cache, Queue, take_log};
-use super::{Config, Dpdk, eal};
+use super::{Config, Dpdk, eal, hugepages};
 use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
@@ -74,9 +74,9 @@ pub enum OpenError {
     NoHugepages(String),
     /// There are hugepages, and too few.
     #[error(
-        "the packet buffers of {device} take {mib} MiB, and there are not so many hugepages left{}: make more (`echo 512 | sudo tee \
-         /proc/sys/vm/nr_hugepages`), or take a smaller mtu= or fewer devices",
-        node.map(|node| format!(" on memory node {node}, where it is")).unwrap_or_default()
+        "the packet buffers of {device} take {mib} MiB, and there are not so many hugepages left{}: make more (`{}`), or take a \
+         smaller mtu= or fewer devices",
+        node.map(|node| format!(" on memory node {node}, where it is")).unwrap_or_default(), hugepages::command_for_more(*mib, *node)
     )]
     FewHugepages {
         /// The device.

@@ -448,5 +448,5 @@ fn check(result: c_int) -> io::Result<()> {
 /// Ten screens of log.
 const LOG_MAX: usize = 16 << 10;
 
-/// More counters than any device of DPDK 22.11 has with one queue pair (ice: 150).
+/// Counters that are shown at most: more than any device of DPDK 22.11 has with one queue pair (ice: 150).
 const XSTATS_MAX: usize = 512;
