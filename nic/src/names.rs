@@ -3,7 +3,6 @@
 //!
 //! Any user can take any name. So whoever meets one asks the kernel whose socket has it (sock_diag(7)), and by what others
 //! have taken is kept out, but never misled.
-#![allow(unsafe_code)] // Who we are.
 
 use std::fs;
 use std::io;
@@ -11,6 +10,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::netlink;
+use crate::rights::own_user;
 
 /// A name that is ours until this is dropped.
 pub struct Name(#[allow(dead_code)] UnixDatagram);
@@ -59,12 +59,6 @@ pub fn taken(start: &str) -> Vec<Taken> {
 /// The other user who has `name`.
 pub fn stranger(name: &str) -> Option<u32> {
     taken(name).into_iter().find(|taken| taken.rest.is_empty())?.stranger
-}
-
-/// Our own effective user, whose our sockets are.
-pub fn own_user() -> u32 {
-    // SAFETY: a plain call that cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// For errors: whose process has what is wanted.

@@ -1,7 +1,14 @@
-//! What this process may do (capabilities(7)), and what helps where that is too little.
+//! Whose this process is, what it may do (capabilities(7)), and what helps where that is too little.
+#![allow(unsafe_code)] // geteuid(2).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+
+/// The effective user, whose our sockets are.
+pub fn own_user() -> u32 {
+    // SAFETY: a plain call that cannot fail.
+    unsafe { libc::geteuid() }
+}
 
 /// A capability that some drivers need, by its number in linux/capability.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

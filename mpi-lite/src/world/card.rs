@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use sidelane_nic::parse_mac;
+use sidelane_nic::{parse_mac, rights};
 
 use super::networks;
 use super::tuning::{self, Tuning};
@@ -72,7 +72,7 @@ impl Card {
             protection,
             host: adi::host_identity(),
             job: networks::random_name(),
-            user: networks::own_user(),
+            user: rights::own_user(),
             raw: networks::may_send_raw(),
             nets: networks::all(),
         }

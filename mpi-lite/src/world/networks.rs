@@ -1,5 +1,5 @@
-//! The networks that this host is in, whose this process is, and what it may do in them.
-#![allow(unsafe_code)] // socket(2), geteuid(2).
+//! The networks that this host is in, and what this process may do in them.
+#![allow(unsafe_code)] // socket(2).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -55,12 +55,6 @@ pub fn may_send_raw() -> bool {
     // SAFETY: Just opened, and nobody else has it.
     unsafe { libc::close(fd) };
     true
-}
-
-/// Whose this process is.
-pub fn own_user() -> u32 {
-    // SAFETY: a plain call that cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// This host's address in packets to `peer`, by the kernel's routes. Nothing is sent.

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use super::cells::Cells;
 use super::mapping::{Bell, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::sys::{self, Socket};
-use crate::names;
 use crate::passing;
+use crate::rights;
 
 /// What one endpoint tells the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Greeting {
 
 /// Refuses connections with other users' processes: shared memory is shared trust.
 pub(super) fn same_user(socket: &Socket) -> io::Result<()> {
-    if passing::peer(socket.as_fd())?.uid == names::own_user() {
+    if passing::peer(socket.as_fd())?.uid == rights::own_user() {
         Ok(())
     } else {
         Err(refusal("a process of another user"))

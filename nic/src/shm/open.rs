@@ -10,7 +10,7 @@ use super::ring::LINE_BYTES;
 use super::steward::Steward;
 use super::sys::{self, Socket};
 use crate::time::Duration;
-use crate::{Caps, Counters, LinkAddr, memfd, names};
+use crate::{Caps, Counters, LinkAddr, memfd, names, rights};
 
 /// Why a domain could not be joined.
 #[derive(thiserror::Error)]
@@ -98,7 +98,7 @@ impl ShmNic {
 
 /// The abstract socket of an endpoint. The user is part of it, so that users do not take each other's names.
 pub(super) fn socket_name(domain: &str, endpoint: u16) -> String {
-    format!("sidelane-shm-{}-{domain}-{endpoint}", names::own_user())
+    format!("sidelane-shm-{}-{domain}-{endpoint}", rights::own_user())
 }
 
 /// `None`: somebody has it.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::shared::MEMBERS_MAX;
 use super::sys;
 use crate::names::{self, Name};
+use crate::rights;
 
 /// A queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ impl Queue {
     /// Keeps everybody else of our user from joining or leaving while the name is held. Waits for whoever has it.
     pub fn hold(self) -> io::Result<Name> {
         let until = Instant::now() + PATIENCE;
-        let turn = format!("{}/turn/{}", self.prefix(), names::own_user());
+        let turn = format!("{}/turn/{}", self.prefix(), rights::own_user());
         loop {
             match Name::take(&turn) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {

@@ -15,7 +15,7 @@ use crate::passing;
 use crate::patience::until;
 use crate::rng::Rng;
 use crate::time::Duration;
-use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, names};
+use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, names, rights};
 
 /// The two ends of one ring, each over a mapping of its own, and a third mapping for whoever breaks the rules.
 fn ring() -> (Producer<Ring>, Consumer<Ring>, Ring) {
@@ -414,7 +414,7 @@ fn names_and_numbers_that_cannot_be_are_refused_with_reasons() {
     let taken = ShmNic::open(&domain, Some(7)).err().unwrap();
     assert!(matches!(taken, OpenError::EndpointTaken { endpoint: 7, stranger: None, .. }), "{taken}");
     assert!(taken.to_string().contains("taken by another process"), "{taken}");
-    let (user, others) = (names::own_user() + 1, sys::listen(&socket_name(&domain, 9)).unwrap());
+    let (user, others) = (rights::own_user() + 1, sys::listen(&socket_name(&domain, 9)).unwrap());
     if std::os::unix::fs::fchown(&others.0, Some(user), None).is_err() || names::told_by_kernel().is_err() {
         println!("skipped whose an endpoint is: wants root, and a kernel with CONFIG_UNIX_DIAG");
     } else {
