@@ -117,7 +117,10 @@ impl Pair {
         b.tell(&Order::Go { peer: at_a.clone() })?;
         a.tell(&Order::Go { peer: at_b.clone() })?;
         // Of one that has died the other may know nothing before its own limit.
-        let b_is_first = heard_of.recv_timeout(limit) == Ok(Role::Responder);
+        let Ok(role) = heard_of.recv_timeout(limit) else {
+            return Err(a.silence(limit));
+        };
+        let b_is_first = role == Role::Responder;
         let (first, second) = if b_is_first { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };
         let seen = match first.done(limit) {
             Err(death @ PairError::Died(..)) => return Err(death),
@@ -276,11 +279,14 @@ impl Side {
                 serde_json::from_str(&line).map_err(confused)
             }
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.death()),
-            Err(RecvTimeoutError::Timeout) => {
-                self.life.end();
-                Err(PairError::Silent(self.role, limit))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(self.silence(limit)),
         }
+    }
+
+    /// It is waited for no longer.
+    fn silence(&mut self, limit: Duration) -> PairError {
+        self.life.end();
+        PairError::Silent(self.role, limit)
     }
 
     /// How it died. Its pipes are closed, so it is dead or about to be.
