@@ -78,7 +78,8 @@ impl<D: Driven> Port<D> {
         let _ = self.order_at_last(Order::Close { peer });
     }
 
-    /// Takes the next event. Whoever has a message of a new peer finds its [`Event::Connected`]. Messages that came before a peer's end may
+    /// Takes the next event. Whoever has a message of a new peer finds its [`Event::Connected`], unless there was no room for
+    /// more events. Messages that came before a peer's end may
     /// still wait here when that is told: they can be received after it.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.shared.events.pop()?;
@@ -133,6 +134,7 @@ impl<D: Driven> Port<D> {
     /// the time is `deadline`.
     /// Flushes first. May return for nothing. The error says that the engine is no more, once everything that came is taken.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.assert_elsewhere();
         self.flush();
         let Self { lane, shared, was_full, unfit, .. } = self;
         let has_room = has_room_again(lane, shared, *was_full, *unfit);
