@@ -328,6 +328,11 @@ impl Communicator {
         self.0.attributes.clear(&self).map_err(|class| self.fail(class))
     }
 
+    /// The same where nobody can be told of errors.
+    pub(super) fn free_quietly(self) {
+        let _ = self.0.attributes.clear(&self);
+    }
+
     /// Runs the error handler, which in a part of a call is left to the whole; what failed returns the same.
     #[cold]
     pub(crate) fn fail(&self, class: ErrorClass) -> ErrorClass {

@@ -91,8 +91,8 @@ impl Drop for Duplicate {
     fn drop(&mut self) {
         if !matches!(self.pending, Pending::Null) {
             let status = self.of.local().finish(&mut self.pending);
-            // Nobody else can delete what was copied; its id is free again when it is dropped.
-            let _ = self.end(status).and_then(Communicator::free);
+            // Nobody else can delete what was copied, and nobody is there to be told of errors; its id is free again when it is dropped.
+            let _ = self.end(status).map(Communicator::free_quietly);
         }
     }
 }
