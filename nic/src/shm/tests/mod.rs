@@ -1,4 +1,5 @@
 mod peers;
+mod sleeping;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,6 +17,18 @@ use crate::patience::until;
 use crate::rng::Rng;
 use crate::time::Duration;
 use crate::{Link, LinkAddr, LinkError, Nic, TxSlot, names, rights};
+
+/// Polls, and never waits, until something is so.
+fn polled(what: &str, nic: &mut ShmNic, budget: usize, mut done: impl FnMut(&mut ShmNic) -> bool) {
+    until(what, || {
+        nic.rx_burst(budget, |_, _| ());
+        done(nic)
+    });
+}
+
+fn address(endpoint: u16) -> LinkAddr {
+    LinkAddr::Shm { endpoint }
+}
 
 /// The two ends of one ring, each over a mapping of its own, and a third mapping for whoever breaks the rules.
 fn ring() -> (Producer<Ring>, Consumer<Ring>, Ring) {
@@ -374,37 +387,6 @@ fn a_sender_that_sleeps_before_a_full_ring_wakes_when_there_is_room() {
     }
     a.flush();
     receiver.join().unwrap();
-}
-
-/// What a peer leaves that is killed between two steps of waking somebody.
-#[test]
-fn a_sleeper_whose_waker_ended_before_the_system_call_is_woken_by_that_end() {
-    let domain = domain("half-woken");
-    let mut a = join(&domain, 1);
-    let mut b = join(&domain, 2);
-    let link = b.link(a.caps().addr).unwrap();
-    send(&mut b, link, 0);
-    receive(&mut a);
-    // What has made it a peer is no news any more.
-    a.wait(Some(a.now())).unwrap();
-    let (bell, (say, hear)) = (a.bell.clone(), std::sync::mpsc::channel());
-    let back = a.link(b.caps().addr).unwrap();
-    let sleeper = std::thread::spawn(move || {
-        say.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
-        let far = a.now() + Duration::from_millis(10_000);
-        // On a busy machine the longest sleep may be over before it was seen.
-        while !a.is_gone(back) && a.now() < far {
-            a.wait(Some(far)).unwrap();
-        }
-        a.is_gone(back)
-    });
-    let stat = std::path::Path::new("/proc").join(hear.recv().unwrap()).join("stat");
-    let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
-    until("the receiver sleeps", || bell.word().load(Ordering::Relaxed) == doorbell::ASLEEP && sleeps());
-    // The step before the system call; from here on nobody else makes it.
-    bell.word().swap(doorbell::AWAKE, Ordering::AcqRel);
-    drop(b);
-    assert!(sleeper.join().unwrap(), "nobody woke the receiver");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Peers that come, are turned away and go, what stays of them, and who sleeps until then.
+//! Peers that come, are turned away and go, and what stays of them.
 #![allow(unsafe_code)] // Another user's thread, and what descriptors are.
 
 use std::io::ErrorKind;
@@ -6,19 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::patience::{PATIENCE, watch};
-use crate::shm::mapping::Bell;
-use crate::shm::sync::AtomicU32;
 use crate::shm::sys::Socket;
 use crate::shm::wire::Wire;
-
-/// Polls, and never waits, until something is so.
-fn polled(what: &str, nic: &mut ShmNic, budget: usize, mut done: impl FnMut(&mut ShmNic) -> bool) {
-    until(what, || {
-        nic.rx_burst(budget, |_, _| ());
-        done(nic)
-    });
-}
 
 #[test]
 fn who_only_polls_hears_of_those_who_come_and_go_and_has_their_places_again() {
@@ -193,111 +182,6 @@ fn of_several_who_send_without_end_none_is_starved() {
 }
 
 #[test]
-fn a_sleep_is_one_unless_there_is_news_and_is_counted() {
-    let domain = domain("sleeps");
-    let (mut a, mut b) = (join(&domain, 0), join(&domain, 1));
-    let to_b = a.link(b.caps().addr).unwrap();
-    polled("a connection", &mut a, 0, |a| commit(a, to_b, 1));
-    let start = a.now();
-    a.wait(Some(start + Duration::from_millis(10_000))).unwrap();
-    assert!(a.now().since(start) < Duration::from_millis(9_000), "slept through a peer that has come");
-    assert_eq!(a.counters().waits, 0);
-    receive(&mut b);
-    b.link(address(9)).unwrap();
-    b.wait(Some(b.now())).unwrap();
-    let (waits, until) = (b.counters().waits, b.now() + Duration::from_millis(3));
-    while b.now() < until {
-        b.wait(Some(until)).unwrap();
-    }
-    let slept = b.counters().waits;
-    // One may end for nothing: by a wake-up of before.
-    assert!(slept - waits <= 3, "it does not sleep while it calls somebody");
-    b.waker().unwrap().wake();
-    watch("the sleep of one who was woken", PATIENCE);
-    b.wait(None).unwrap();
-    assert_eq!(b.counters().waits, slept + 1);
-    // Nobody is woken who has got up.
-    let woken = a.counters().wakes;
-    send(&mut a, to_b, 2);
-    assert_eq!(a.counters().wakes, woken);
-}
-
-/// A sleep ends by itself after a second at most, which would hide what wakes nobody: so who is taken to sleep does not.
-#[test]
-fn what_somebody_may_sleep_for_wakes_him() {
-    let domain = domain("wakes");
-    let (mut a, mut b) = (join(&domain, 0), join(&domain, 1));
-    let to_b = a.link(b.caps().addr).unwrap();
-    send(&mut a, to_b, 1);
-    receive(&mut b);
-    let [bell_of_a, bell_of_b] = [a.bell.clone(), b.bell.clone()];
-    let lie_down = |bell: &Bell| {
-        bell.word().swap(doorbell::ASLEEP, Ordering::AcqRel);
-    };
-    let is_up = |bell: &Bell| bell.word().load(Ordering::Relaxed) == doorbell::AWAKE;
-    lie_down(&bell_of_b);
-    assert!(commit(&mut a, to_b, 2));
-    a.flush();
-    assert!(is_up(&bell_of_b) && a.published.is_empty(), "a frame");
-    lie_down(&bell_of_b);
-    assert!(commit(&mut a, to_b, 3));
-    a.wait(Some(a.now())).unwrap();
-    assert!(is_up(&bell_of_b), "one before the sender sleeps");
-    while commit(&mut a, to_b, 4) {}
-    a.flush();
-    lie_down(&bell_of_a);
-    while b.rx_burst(64, |_, _| ()) > 0 {}
-    assert!(is_up(&bell_of_a), "room");
-    lie_down(&bell_of_a);
-    drop(b);
-    until("the end of a peer wakes", || is_up(&bell_of_a));
-}
-
-#[test]
-fn what_somebody_may_sleep_for_keeps_him_from_it() {
-    let domain = domain("ready");
-    let (mut a, mut b, mut c) = (join(&domain, 0), join(&domain, 1), join(&domain, 2));
-    let to_b = a.link(b.caps().addr).unwrap();
-    send(&mut a, to_b, 1);
-    receive(&mut b);
-    assert!(!b.is_ready() && commit(&mut a, to_b, 2) && b.is_ready(), "a frame");
-    while commit(&mut a, to_b, 3) {}
-    assert!(!a.is_ready());
-    while b.rx_burst(64, |_, _| ()) > 0 {}
-    assert!(a.is_ready(), "room");
-    assert!(commit(&mut a, to_b, 4) && !a.is_ready());
-    c.link(a.caps().addr).unwrap();
-    until("there is news", || a.is_ready());
-    a.rx_burst(0, |_, _| ());
-    assert!(!a.is_ready());
-    a.waker().unwrap().wake();
-    assert!(a.is_ready(), "a knock");
-}
-
-#[test]
-fn a_knock_is_heard_once_and_wakes_who_sleeps() {
-    let (bell, knock) = (AtomicU32::new(doorbell::AWAKE), doorbell::Knock::new());
-    knock.knock(&bell, || panic!("nobody sleeps"));
-    assert!(knock.is_knocked() && knock.hear() && !knock.is_knocked() && !knock.hear());
-    bell.store(doorbell::ASLEEP, Ordering::Relaxed);
-    let mut woken = 0;
-    (0..2).for_each(|_| knock.knock(&bell, || woken += 1));
-    assert!(woken == 1 && knock.hear());
-}
-
-/// What changes a word between its owner's two steps to sleep ends the sleep, whoever else has been woken meanwhile.
-#[test]
-fn who_is_told_when_about_to_sleep_does_not() {
-    let bell = AtomicU32::new(doorbell::AWAKE);
-    let about_to = |bell: &AtomicU32| {
-        doorbell::ring_all_the_same(bell, || ());
-        assert_eq!(bell.load(Ordering::Relaxed), doorbell::AWAKE);
-        Ok::<_, ()>(())
-    };
-    doorbell::sleep(&bell, || false, about_to).unwrap();
-}
-
-#[test]
 fn what_nobody_uses_any_more_is_not_mapped() {
     let memory = sealed_memory(PAIR_BYTES).unwrap();
     let inode = std::fs::File::from(memory.try_clone().unwrap()).metadata().unwrap().ino();
@@ -444,19 +328,6 @@ fn who_is_called_has_a_place_when_it_calls_itself() {
     assert_eq!(hub.counters().peers_refused, 0);
 }
 
-/// For who is to wake it may be stopped right before he does.
-#[test]
-fn nobody_sleeps_for_ever_even_if_nobody_wakes_him() {
-    watch("a sleep", PATIENCE);
-    let domain = domain("alone");
-    let nics = [0, 1].map(|endpoint| join(&domain, endpoint));
-    std::thread::scope(|scope| {
-        for (mut nic, deadline) in nics.into_iter().zip([None, Some(crate::time::Instant::FAR_FUTURE)]) {
-            scope.spawn(move || nic.wait(deadline).unwrap());
-        }
-    });
-}
-
 #[test]
 fn who_answers_as_another_is_not_taken_for_who_was_called() {
     let domain = domain("other");
@@ -595,7 +466,3 @@ fn answer(socket: &Socket) -> bool {
 }
 
 const NOBODY: libc::uid_t = 65_534;
-
-fn address(endpoint: u16) -> LinkAddr {
-    LinkAddr::Shm { endpoint }
-}
