@@ -4,6 +4,7 @@
 mod alone;
 mod am;
 mod before_sleep;
+mod ends;
 #[macro_use]
 mod face;
 mod one_sided;
