@@ -259,6 +259,11 @@ impl Device {
         self.informant = Some(informant);
     }
 
+    /// `tell` is called with the first process of another host that is gone without ever having answered: most likely there is no way there.
+    pub fn on_no_answer(&mut self, tell: Box<dyn FnOnce(u32) + Send>) {
+        self.engine.on_no_answer = Some(tell);
+    }
+
     /// Who is gone of whom nothing need come by the network. True once in a while, when this host's processes were looked at.
     #[cold]
     fn look_around(&mut self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use sidelane_proto::{Event, PeerId, Region, SendError};
+use sidelane_proto::{Event, GoneReason, PeerId, Region, SendError};
 
 use super::buffers::Buffers;
 use super::counters::Counters;
@@ -44,6 +44,8 @@ pub(super) struct Engine {
     pub watched: u32,
     /// There is something for the watch to do.
     pub called: bool,
+    /// Whom to tell of the first process on another host that has never answered.
+    pub on_no_answer: Option<Box<dyn FnOnce(u32) + Send>>,
 }
 
 /// Takes in what comes by one port in a turn.
@@ -104,6 +106,7 @@ impl Engine {
             probed: NOBODY,
             watched: u32::MAX,
             called: false,
+            on_no_answer: None,
         }
     }
 
@@ -345,6 +348,14 @@ impl Engine {
                     self.requests.complete(request, status);
                 }
                 None
+            }
+            Event::Gone { peer, reason: GoneReason::NoAnswer } => {
+                if !port.is_on_host()
+                    && let Some(tell) = self.on_no_answer.take()
+                {
+                    tell(self.by_peer[at][peer.index()]);
+                }
+                Some(peer)
             }
             Event::Gone { peer, .. } | Event::Closed { peer } => Some(peer),
             // Puts are the only operations; whether one is in place says a note behind it, and a peer's end ends it.

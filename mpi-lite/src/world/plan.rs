@@ -114,6 +114,23 @@ impl Plan {
             eprintln!("sidelane: rank {rank}: limits and collectives as tuned on {}", Shown(&tuning.machine));
         }
     }
+
+    /// Tells the user that rank `to` counts as gone, as it has never answered, and what may be in the way.
+    pub fn tell_of_no_answer(&self, rank: usize, to: usize) {
+        if let Some(spec) = &self.off_host {
+            eprintln!("sidelane: rank {rank}: rank {to} has never answered by {spec}: {}", in_the_way(spec));
+        }
+    }
+}
+
+/// What keeps frames of a driver from another host, if it runs.
+fn in_the_way(by: &Spec) -> &'static str {
+    match by {
+        Spec::Udp { .. } => "it has ended, or a firewall drops UDP between the two hosts",
+        _ => {
+            "it has ended, or the network between the two carries IP alone, as clouds' do; then SIDELANE_NIC=udp reaches it"
+        }
+    }
 }
 
 impl std::fmt::Display for Plan {

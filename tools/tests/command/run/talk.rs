@@ -41,6 +41,28 @@ fn messages_go_round_between_hosts_by_each_driver() {
     });
 }
 
+/// Frames of the second rank leave by an interface behind which nobody is.
+#[test]
+fn a_rank_that_no_frame_reaches_is_named_with_what_may_help() {
+    for_each_user(|stage| {
+        stage.text(&["lab", "up", "--hosts", "2"]);
+        let program = stage.test_program();
+        let script = format!(
+            "if test $PMI_RANK = 1; then
+                 ip link add far0 type veth peer name far1 && ip link set far0 up && ip link set far1 up
+                 export SIDELANE_NIC=uring:far0
+             fi
+             PART='wrong rank' exec {program} --exact run::part_of_a_rank --ignored --nocapture --quiet"
+        );
+        let job = ["-n", "2", "--hosts", "lab", "--timeout", "60", "-x", "SIDELANE_SILENCE=0.2"];
+        let (code, _, errors) = told(&stage.output(&[&["run"], &job[..], &["sh", "-c", &script]].concat()));
+        assert!(code != Some(0), "{errors}");
+        let told = "has never answered by uring:";
+        assert!(errors.contains(told) && errors.contains("SIDELANE_NIC=udp"), "{errors}");
+        stage.text(&["lab", "down"]);
+    });
+}
+
 #[test]
 fn sixty_four_ranks_talk() {
     own_stage(|stage| {
