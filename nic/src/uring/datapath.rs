@@ -161,15 +161,12 @@ impl Uring {
         if self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame()) {
             return false;
         }
-        let Ok((header, payload)) = ether::Header::parse(glance.frame()) else { return false };
-        if (header.dst_mac, header.dst) != (self.mac, self.endpoint) {
-            return false;
-        }
+        let Some((from, payload)) = glance.to(self.mac, self.endpoint) else { return false };
         self.small.on_shown_early();
         self.seen_early += 1;
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += payload.len() as u64;
-        each(payload, LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
+        each(payload, from);
         if self.steering.on_ours() {
             self.set_filter(false);
         }

@@ -7,6 +7,7 @@
 //! shows. A frame that has the same two bytes in it itself, or that last one, is seen when its slot is handed over.
 
 use super::rx_ring::FRAME_AT;
+use crate::LinkAddr;
 use crate::encap::ether;
 
 /// A copy of a short frame that is whole.
@@ -45,6 +46,14 @@ impl Glance {
         pairs.wrapping_sub(0x0001_0001_0001_0001) & !pairs & 0x8000_8000_8000_8000 == 0
     }
 
+    /// Who sent it, and its payload, if it is to this endpoint.
+    #[inline]
+    pub fn to(&self, mac: [u8; 6], endpoint: u16) -> Option<(LinkAddr, &[u8])> {
+        let (header, payload) = ether::Header::parse(self.frame()).ok()?;
+        let from = LinkAddr::Ether { mac: header.src_mac, endpoint: header.src };
+        ((header.dst_mac, header.dst) == (mac, endpoint)).then_some((from, payload))
+    }
+
     /// From its Ethernet header on; behind it is anything.
     #[inline]
     pub fn frame(&self) -> &[u8] {
@@ -77,14 +86,29 @@ mod tests {
         header.into_iter().chain((0..len).map(|at| at as u8 + 1)).collect()
     }
 
-    /// What is seen of a slot in which only those bytes of a frame are written that `is_written` is true of.
-    fn seen(frame: &[u8], is_written: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
+    /// Of a slot in which only those bytes of a frame are written that `is_written` is true of.
+    fn glance(frame: &[u8], is_written: impl Fn(usize) -> bool) -> Option<Glance> {
         let mut slot: Vec<u8> = POISON.to_ne_bytes().repeat(FIRST + WORDS + 10);
         for at in (0..frame.len()).filter(|at| is_written(*at)) {
             slot[FRAME_AT + at] = frame[at];
         }
-        let glance = Glance::of(|word| u64::from_ne_bytes(slot.as_chunks().0[word]))?;
-        Some(glance.frame()[..frame.len()].to_vec())
+        Glance::of(|word| u64::from_ne_bytes(slot.as_chunks().0[word]))
+    }
+
+    /// What is seen of such a slot.
+    fn seen(frame: &[u8], is_written: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
+        Some(glance(frame, is_written)?.frame()[..frame.len()].to_vec())
+    }
+
+    #[test]
+    fn only_the_endpoint_that_a_frame_is_to_is_shown_it() {
+        let frame = frame(20);
+        let glance = glance(&frame, |_| true).unwrap();
+        let from = LinkAddr::Ether { mac: [4; 6], endpoint: 2 };
+        assert_eq!(glance.to([2; 6], 1), Some((from, &frame[ether::HEADER_LEN..])));
+        for (mac, endpoint) in [([2; 6], 2), ([4; 6], 1), ([4; 6], 2), ([2, 2, 2, 2, 2, 3], 1)] {
+            assert_eq!(glance.to(mac, endpoint), None);
+        }
     }
 
     #[test]
