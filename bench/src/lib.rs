@@ -18,6 +18,7 @@ pub mod contender;
 pub mod idle;
 pub mod ladder;
 pub mod machine;
+mod page;
 pub mod pattern;
 pub mod remote;
 pub mod report;

@@ -15,18 +15,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use sidelane::lab::{Lab, LabError, LabSpec};
-use sidelane_bench::breakdown::{Messages, SIZE_MAX};
+use sidelane_bench::breakdown::{Breakdowns, Messages, SIZE_MAX};
 use sidelane_bench::collectives::CallerError;
 use sidelane_bench::contender::Contender;
 use sidelane_bench::ladder::{LadderError, NicKind, Plan, Progress, Regime, Rung};
-use sidelane_bench::machine::Machine;
 use sidelane_bench::report::Report;
 use sidelane_nic::spec::Spec;
 
 use crate::interrupt::{self, Interrupted};
-use crate::out_file::{self, OutFile, WriteError};
+use crate::out_file::WriteError;
+use crate::out_files::{FilesError, OutFiles};
 use crate::variable::VariableError;
 use mpi::{InstallError, Installation, Launch, Program, Stages};
 use peer::{Peer, PeerError};
@@ -52,8 +51,8 @@ pub enum Failure {
     NoStamps(String),
     #[error("--core is of a measurement with another machine: name that with --peer")]
     NoPeerForCore,
-    #[error("there is room for one: give different files to --json and --csv")]
-    OneOutput,
+    #[error(transparent)]
+    Files(#[from] FilesError),
     #[error("--depth is of floods, and --patterns leaves them out")]
     NoFlood,
     #[error(
@@ -114,16 +113,11 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         return Err(Failure::TooLongForStamps { size: longest });
     }
     // Before the minute of measuring, not after it.
-    let (json, csv) = (OutFile::new_if_any(args.json.as_ref())?, OutFile::new_if_any(args.csv.as_ref())?);
-    if let (Some(json), Some(csv)) = (&json, &csv)
-        && json.is_same(csv)
-    {
-        return Err(Failure::OneOutput);
-    }
+    let files = OutFiles::new(&args.files, args.csv.as_ref())?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let (place, nics) = choose(args)?;
     if args.breakdown {
-        return break_down(args, &place, &nics, json, &interrupted);
+        return break_down(args, &place, &nics, &files, &interrupted);
     }
     if !args.mpi.is_empty() && !matches!(place, Place::Lab) {
         return Err(Failure::MpiWithoutLab);
@@ -170,7 +164,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         // What was measured before is kept.
         let Some(mut report) = report else { break };
         report.peer = place.peer_machine();
-        out_file::show(report.to_table(), &[&json, &csv]);
+        files.show(report.to_table());
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.rungs.extend(report.rungs),
@@ -184,8 +178,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         tell!("{nothing}");
     }
     if let Some(report) = whole {
-        json.map_or(Ok(()), |file| file.write(&report.to_json()))?;
-        csv.map_or(Ok(()), |file| file.write(&report.to_csv()))?;
+        files.write(|| report.to_json(), || report.to_html(), || report.to_csv())?;
     }
     failure.map_or(Ok(0), Err)
 }
@@ -194,7 +187,7 @@ fn break_down(
     args: &LadderArgs,
     place: &Place,
     nics: &[NicKind],
-    json: Option<OutFile>,
+    files: &OutFiles,
     interrupted: &Interrupted,
 ) -> Result<i32, Failure> {
     let sizes = if args.sizes.is_empty() { vec![8] } else { distinct(&args.sizes) };
@@ -214,7 +207,7 @@ fn break_down(
         }
         match measured {
             Ok(breakdown) => {
-                out_file::show(format_args!("{breakdown}\n"), &[&json]);
+                files.show(format_args!("{breakdown}\n"));
                 all.push(breakdown);
             }
             // What was measured before is kept.
@@ -224,9 +217,9 @@ fn break_down(
             }
         }
     }
-    if let Some(file) = json.filter(|_| !all.is_empty()) {
-        let (schema, machine) = ("sidelane-breakdown/1", Machine::describe());
-        file.write(&format!("{:#}\n", json!({ "schema": schema, "machine": machine, "breakdowns": all })))?;
+    if !all.is_empty() {
+        let report = Breakdowns::new(all);
+        files.write(|| report.to_json(), || report.to_html(), String::new)?;
     }
     failure.map_or(Ok(0), Err)
 }

@@ -13,6 +13,7 @@ mod lab_command;
 mod ladder;
 mod nic_command;
 mod out_file;
+mod out_files;
 mod qemu_command;
 mod run;
 mod run_command;

@@ -103,11 +103,8 @@ impl OutFile {
 }
 
 /// Prints what is for people: to standard output, or, where one of `files` is that, beside it.
-pub fn show(text: impl Display, files: &[&Option<OutFile>]) {
-    match files.iter().any(|file| file.as_ref().is_some_and(OutFile::is_output)) {
-        true => crate::tell(text),
-        false => crate::say(text),
-    }
+pub fn show<'a>(text: impl Display, files: impl IntoIterator<Item = &'a OutFile>) {
+    if files.into_iter().any(OutFile::is_output) { crate::tell(text) } else { crate::say(text) }
 }
 
 /// Which descriptor of this process `file` is a name of: `/dev/stdout`, `/dev/fd/3`, and what links to them.

@@ -1,7 +1,6 @@
 //! `sidelane study`: published studies in our terms.
 
 use std::io;
-use std::path::PathBuf;
 
 use clap::Subcommand;
 use sidelane_bench::ladder::{LadderError, NicKind, Regime};
@@ -9,7 +8,7 @@ use sidelane_bench::study::chang;
 
 use crate::interrupt;
 use crate::ladder::{Failure, Place, needs_a_lab};
-use crate::out_file::{self, OutFile};
+use crate::out_files::{FileArgs, OutFiles};
 use crate::variable;
 
 /// The studies.
@@ -23,15 +22,14 @@ pub enum StudyCommand {
         /// Fewer and shorter rounds
         #[arg(long)]
         quick: bool,
-        /// Write all figures as JSON; `-` to standard output, where then nothing else stands
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
+        #[command(flatten)]
+        files: FileArgs,
     },
 }
 
 /// Runs a study; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
-    let StudyCommand::Chang { nic, quick, json } = command;
+    let StudyCommand::Chang { nic, quick, files } = command;
     let nic = match nic {
         Some(nic) => *nic,
         None => variable::read("SIDELANE_NIC", str::parse)?.unwrap_or(NicKind::Uring),
@@ -40,7 +38,7 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
         let none = io::Error::other("the study is one of two processes, and the fabric is in one");
         return Err(Failure::Ladder(nic.to_string(), LadderError::Hosts(Regime::DefaultOffloads, none)));
     }
-    let json = OutFile::new_if_any(json.as_ref())?;
+    let files = OutFiles::new(files, None)?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     let place = match Place::lab() {
         Ok(place) => place,
@@ -55,9 +53,7 @@ pub fn run(command: &StudyCommand) -> Result<i32, Failure> {
         return Ok(interrupted.code());
     }
     let study = study.map_err(|error| Failure::Ladder(nic.to_string(), error))?;
-    out_file::show(&study, &[&json]);
-    if let Some(file) = json {
-        file.write(&study.to_json())?;
-    }
+    files.show(&study);
+    files.write(|| study.to_json(), || study.to_html(), String::new)?;
     Ok(0)
 }

@@ -127,12 +127,11 @@ pub fn run(args: &TuneArgs) -> Result<i32, Failure> {
     }
     let tuned = outcome?;
     output.write(&tuned.tuning().to_text())?;
-    let (is_file, output) = (!output.is_output(), Some(output));
     if args.json {
-        out_file::show(tuned.to_json().trim_end(), &[&output]);
+        out_file::show(tuned.to_json().trim_end(), [&output]);
     } else {
-        out_file::show(&tuned, &[&output]);
-        if is_file {
+        out_file::show(&tuned, [&output]);
+        if !output.is_output() {
             crate::say(format_args!("\nwritten to {}", file.display()));
         }
     }

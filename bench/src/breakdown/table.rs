@@ -46,9 +46,20 @@ const NOISE: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
-    use super::super::Part;
+    use super::super::{Breakdowns, Part};
     use super::*;
     use crate::ladder::NicKind;
+
+    #[test]
+    fn a_page_has_a_chart_of_the_parts() {
+        let parts = [("proto", 30.0), ("driver", 70.0)].map(|(layer, ns)| Part { layer, what: "sends", ns }).to_vec();
+        let (nic, messages) = (NicKind::Shm, Messages::Plain);
+        let (size, samples, doorbell_ns, black_box_ns, clock_ns) = (8, 9, 1.0, 101.0, 1.0);
+        let one = Breakdown { nic, messages, size, samples, parts, doorbell_ns, black_box_ns, clock_ns };
+        let page = Breakdowns::new(vec![one.clone(), one]).to_html();
+        assert!(page.matches("<svg").count() == 2 && page.matches("<rect").count() == 4, "{page}");
+        assert!(page.contains("driver: sends") && page.contains("70 ns") && page.contains("white box"), "{page}");
+    }
 
     #[test]
     fn parts_that_cannot_be_are_told() {

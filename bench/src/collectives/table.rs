@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, Plan};
 use crate::machine::Machine;
-use crate::report::{bytes, figures, json};
+use crate::page::{self, Bar, Chart, Curve, Point, Section};
+use crate::report::{bytes, figures, json, wider};
 use crate::stats::median;
 
 /// All figures of a run.
@@ -91,6 +92,32 @@ impl Report {
     /// As JSON.
     pub fn to_json(&self) -> String {
         json(self)
+    }
+
+    /// A page for a browser: of each number of ranks a chart of each call, then the tables, and the JSON form.
+    pub fn to_html(&self) -> String {
+        let together = |one: &Entry, next: &Entry| (one.ranks, &one.collective) == (next.ranks, &next.collective);
+        let charts = self.entries.chunk_by(together).map(|entries| self.chart(entries)).collect();
+        let section = Section { charts, text: self.to_string() };
+        page::write("Sidelane: collective calls", &self.machine.to_string(), &[section], &self.to_json())
+    }
+
+    /// Of one call among one number of ranks, by size; bars where it has but one.
+    fn chart(&self, entries: &[Entry]) -> Chart {
+        let title = format!("{}, {}, µs", entries[0].collective, of_ranks(entries[0].ranks));
+        let callers = || self.callers.iter().map(|(name, _)| name.clone()).enumerate();
+        if let [entry] = entries {
+            let bar = |(who, name): (usize, String)| {
+                let Taken { median_ns, rounds_ns } = &entry.taken[who];
+                let range = rounds_ns.iter().map(|ns| (*ns, *ns)).reduce(wider);
+                Some(Bar { name, value: (*median_ns)?, range, label: time((*median_ns)?) })
+            };
+            return Chart::Bars { title, bars: callers().filter_map(bar).collect() };
+        }
+        let point = |who: usize, entry: &Entry| Some(Point { size: entry.bytes, value: entry.taken[who].median_ns? });
+        let curve =
+            |(who, name)| Curve { name, points: entries.iter().filter_map(|entry| point(who, entry)).collect() };
+        Chart::Curves { title, curves: callers().map(curve).collect(), figure: time }
     }
 
     /// Calls in which ours is slower than the best of the others by more than a tenth, the worst first.
@@ -235,6 +262,11 @@ mod tests {
         assert!(text.contains("0.50x scan of 4 ranks, 1 KiB"), "{text}");
         assert!(text.contains("1 of 2 calls are slower"), "{text}");
         assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+        let page = report.to_html();
+        assert!(
+            page.matches("<svg").count() == 2 && page.contains("scan, 4 ranks, µs") && page.contains("\nslow\n"),
+            "{page}"
+        );
     }
 
     #[test]

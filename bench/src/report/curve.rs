@@ -42,7 +42,7 @@ pub(super) fn of(rows: &[Row]) -> Option<Table> {
 }
 
 /// In the order in which they come first.
-fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+pub(super) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     for one in all {
         if !kept.contains(&one) {
@@ -53,4 +53,4 @@ fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// Two are read as easily in their own tables.
-const SIZES_LEAST: usize = 3;
+pub(super) const SIZES_LEAST: usize = 3;

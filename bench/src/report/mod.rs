@@ -2,6 +2,7 @@
 
 mod csv;
 mod curve;
+mod html;
 mod lead;
 mod name;
 mod table;
@@ -166,6 +167,11 @@ impl Report {
     /// One line a row, with a heading.
     pub fn to_csv(&self) -> String {
         csv::write(&self.rungs)
+    }
+
+    /// A page for a browser: charts, the tables, and the JSON form.
+    pub fn to_html(&self) -> String {
+        html::write(self)
     }
 
     /// Tables for people, one a regime and message size, and where there are several sizes one a regime with all of them.
@@ -335,7 +341,8 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+/// What takes in both.
+pub(crate) fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn figures(left: usize, header: Vec<String>, rows: impl IntoIterator<
 }
 
 /// With its driver, where there are `several`.
-fn name(row: &Row, several: bool) -> String {
+pub(super) fn name(row: &Row, several: bool) -> String {
     match row.nic {
         Some(nic) if several => format!("{} {nic}", row.name),
         _ => row.name.to_string(),
@@ -150,7 +150,7 @@ fn few(row: &Row) -> Option<u64> {
 }
 
 /// The drivers of the rows, in their order.
-fn drivers(rows: &[Row]) -> Vec<NicKind> {
+pub(super) fn drivers(rows: &[Row]) -> Vec<NicKind> {
     let mut drivers = Vec::new();
     for nic in rows.iter().filter_map(|row| row.nic) {
         if !drivers.contains(&nic) {
@@ -165,16 +165,19 @@ fn column(heading: &str, rows: &[Row], figure: impl Fn(&Row) -> String) -> Vec<S
     std::iter::once(heading.to_owned()).chain(rows.iter().map(figure)).collect()
 }
 
-fn gbit(row: &Row) -> String {
-    // Of messages of a few bytes it is hundredths, and less.
-    let text = |gbit: f64| match gbit {
+/// Of messages of a few bytes it is hundredths, and less.
+pub(super) fn gbit_per_s(gbit: f64) -> String {
+    match gbit {
         gbit if gbit < 0.01 => format!("{gbit:.6}"),
         gbit if gbit < 1.0 => format!("{gbit:.3}"),
         gbit => format!("{gbit:.1}"),
-    };
+    }
+}
+
+fn gbit(row: &Row) -> String {
     match (row.gbit_per_s, &row.congestion) {
-        (Some(gbit), Some(congestion)) => format!("{} ({congestion})", text(gbit)),
-        (Some(gbit), None) => text(gbit),
+        (Some(gbit), Some(congestion)) => format!("{} ({congestion})", gbit_per_s(gbit)),
+        (Some(gbit), None) => gbit_per_s(gbit),
         (None, _) => NOTHING.to_owned(),
     }
 }
@@ -210,7 +213,7 @@ fn messages(row: &Row) -> String {
     }
 }
 
-fn rate(per_second: Option<f64>) -> String {
+pub(super) fn rate(per_second: Option<f64>) -> String {
     match per_second {
         None => NOTHING.to_owned(),
         Some(rate) if rate < 1e3 => format!("{rate:.1}"),

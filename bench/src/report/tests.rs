@@ -116,6 +116,33 @@ fn the_table_reads_as_it_always_did() {
     assert_eq!(table, expected, "if this is meant, write the new table to tests/snapshots/ladder.txt:\n{table}");
 }
 
+/// What was measured at several sizes is a curve, else there are bars; each regime, and each group of drivers, has its own.
+#[test]
+fn the_page_has_a_chart_of_each_figure() {
+    let one_size = report();
+    let page = one_size.to_html();
+    let charts = |page: &str| page.matches("<svg").count();
+    // Three figures of the first regime, and the bandwidth of the other.
+    assert!(charts(&page) == 4 && page.matches("<circle").count() == 0, "{page}");
+    for text in ["half round trip, p50 of 8 B", "Gbit/s of 1 MiB, real frames", "2900 ns", "Ladder on uring, real"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let mut several = one_size.clone();
+    several.rungs.retain(|row| row.regime == Regime::DefaultOffloads);
+    for size in [64, 1024] {
+        let more: Vec<_> = several.rungs.iter().take(3).map(|row| Row { size, ..row.clone() }).collect();
+        several.rungs.extend(more);
+    }
+    let page = several.to_html();
+    // Of the bandwidth's one size there are bars.
+    assert!(charts(&page) == 3 && page.matches("<circle").count() == 2 * 9, "{page}");
+    let mut groups = one_size.clone();
+    groups.rungs.retain(|row| row.regime == Regime::DefaultOffloads);
+    let others = groups.rungs.iter().map(|row| Row { beside: vec![NicKind::Shm], ..row.clone() }).collect::<Vec<_>>();
+    groups.rungs.extend(others);
+    assert_eq!(charts(&groups.to_html()), 6);
+}
+
 #[test]
 fn the_csv_reads_as_it_always_did() {
     let expected = "name,nic,beside,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion,whole,depth,depth_held\n\

@@ -13,6 +13,7 @@ use sidelane_bench::ladder::{NicKind, NoSuch, Rung};
 use sidelane_nic::affinity;
 use sidelane_nic::spec::{Spec, SpecError};
 
+use crate::out_files::FileArgs;
 use crate::variable::{self, VariableError};
 
 pub const EXAMPLES: &str = "\
@@ -96,9 +97,8 @@ pub struct LadderArgs {
     /// Interleaved rounds [default: 7, with --quick 3]
     #[arg(long, value_name = "N", value_parser = rounds)]
     pub rounds: Option<u32>,
-    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: FileArgs,
     /// Write the table's main figures as CSV, `-` as with --json, which has all
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -207,9 +207,8 @@ pub struct CollectivesArgs {
     /// Interleaved rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = rounds)]
     pub rounds: u32,
-    /// Write all figures as JSON; `-` to standard output, where then nothing else stands
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: FileArgs,
 }
 
 const SERVE_NOTES: &str = "\

@@ -15,13 +15,13 @@ use super::Failure;
 use super::args::{CollectivesArgs, distinct, prefixes};
 use super::mpi::{Installation, Program, alone, output_of};
 use crate::interrupt;
-use crate::out_file::{self, OutFile};
+use crate::out_files::OutFiles;
 
 /// Runs the calls; returns how it ends, as [`interrupt::code_of`] has it.
 pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     args.mpi = prefixes(args.mpi)?;
     let plan = plan(&args)?;
-    let json = OutFile::new_if_any(args.json.as_ref())?;
+    let files = OutFiles::new(&args.files, None)?;
     let interrupted = interrupt::end_children_on_signal().map_err(Failure::Signals)?;
     // Whatever a job may leave behind ends with the lab.
     let lab = match Lab::build(&LabSpec::default()) {
@@ -54,10 +54,8 @@ pub fn run(mut args: CollectivesArgs) -> Result<i32, Failure> {
     let Ok((report, failures)) = report else { return Ok(interrupted.code()) };
     // Where all have failed there is nothing to be kept.
     if !report.entries.is_empty() {
-        out_file::show(&report, &[&json]);
-        if let Some(file) = json {
-            file.write(&report.to_json())?;
-        }
+        files.show(&report);
+        files.write(|| report.to_json(), || report.to_html(), String::new)?;
     }
     let mut failures = failures.into_iter();
     let first = failures.next();
@@ -165,6 +163,8 @@ fn tuning_file() -> Option<PathBuf> {
 mod tests {
     use sidelane_bench::collectives::Collective;
 
+    use crate::out_files::FileArgs;
+
     use super::*;
 
     #[test]
@@ -182,6 +182,6 @@ mod tests {
 
     fn of(only: &[Collective], ranks: &[usize]) -> CollectivesArgs {
         let (only, ranks, sizes) = (only.to_vec(), ranks.to_vec(), vec![8, 8]);
-        CollectivesArgs { only, ranks, sizes, mpi: Vec::new(), rounds: 1, json: None }
+        CollectivesArgs { only, ranks, sizes, mpi: Vec::new(), rounds: 1, files: FileArgs::default() }
     }
 }

@@ -73,6 +73,13 @@ fn figures_on_standard_output_stand_there_alone() {
     let (out, errors) = run(&ladder, &["--csv", "-"]);
     assert!(out.lines().count() == 2 && out.lines().all(|line| line.contains(',')), "{out}");
     assert!(errors.contains("raw"), "{errors}");
+    let figures = stage.runtime().join("figures.json");
+    let (out, errors) = run(&ladder, &["--html", "-", "--json", figures.to_str().unwrap()]);
+    assert!(out.starts_with("<!DOCTYPE html>") && out.trim_end().ends_with("</html>"), "{out}");
+    assert!(out.contains("<svg") && errors.contains("raw"), "{errors}");
+    let (_, behind) = out.split_once("<script type=\"application/json\" id=\"report\">").unwrap();
+    let in_page: Value = serde_json::from_str(behind.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(in_page, serde_json::from_str::<Value>(&fs::read_to_string(figures).unwrap()).unwrap());
     let (out, _) = run(&["ladder", "--nic", "shm", "--breakdown"], &["--json", "-"]);
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "sidelane-breakdown/1");
     let barrier = ["ladder", "collectives", "--ranks", "2", "--rounds", "1", "--only", "barrier", "--sizes", "8"];
@@ -87,8 +94,10 @@ fn figures_on_standard_output_stand_there_alone() {
     let tuned = stage.sidelane(&barrier).env("SIDELANE_TUNING", &tuning).output().unwrap();
     let said = String::from_utf8(tuned.stderr).unwrap();
     assert!(!tuned.status.success() && said.contains("tuning.json makes no sense"), "{said}");
-    let both = stage.output(&[&ladder[..], &["--json", "-", "--csv", "-"]].concat());
-    assert!(String::from_utf8_lossy(&both.stderr).contains("there is room for one"), "{both:?}");
+    for other in ["--csv", "--html"] {
+        let both = stage.output(&[&ladder[..], &["--json", "-", other, "-"]].concat());
+        assert!(String::from_utf8_lossy(&both.stderr).contains("there is room for one"), "{both:?}");
+    }
     let log = stage.runtime().join("log");
     fs::write(&log, "precious\n").unwrap();
     let mut appending = stage.sidelane(&[&ladder[..], &["--json", "/dev/stdout"]].concat());

@@ -12,14 +12,15 @@ use sidelane_nic::{LinkAddr, Nic};
 use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{PeerId, RemoteKey};
 
-use bulk::{Bulk, Curve};
+use bulk::Bulk;
 
 use crate::clock::{self, now_ns};
 use crate::idle;
 use crate::ladder::{self, Host, LadderError, NicKind, Pair, PairError, Plan, Progress, Regime, Rung};
 use crate::machine::Machine;
+use crate::page::{self, Bar, Chart, Curve, Point, Section};
 use crate::pattern::{Kind, Outcome, Pattern, Role};
-use crate::report::json;
+use crate::report::{json, time};
 use crate::side::{Layer, Path};
 use crate::stats::median;
 use crate::transport::{Broken, close, establish};
@@ -281,13 +282,6 @@ fn answer<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<Costs, Broken> {
 
 impl Chang {
     fn write_bulk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        type Column = (&'static str, fn(&Bulk) -> f64, &'static str);
-        const COLUMNS: [Column; 4] = [
-            ("store", |row| row.store_ns, "2800"),
-            ("async store", |row| row.store_async_ns, "260"),
-            ("get", |row| row.get_ns, "3000"),
-            ("async get", |row| row.get_async_ns, ""),
-        ];
         writeln!(f, "\nMB/s by size, one at a time and many")?;
         write!(f, "{:>9}", "bytes")?;
         COLUMNS.iter().try_for_each(|(name, ..)| write!(f, "{name:>13}"))?;
@@ -297,7 +291,7 @@ impl Chang {
         }
         write!(f, "\n\n{:>13}{:>12}{:>10}   (n½ on the SP, of r∞ 34.3)", "", "r∞ MB/s", "n½ B")?;
         for (name, time, theirs) in COLUMNS {
-            let Curve { r_inf, n_half } = Curve::of(&self.bulk, time);
+            let bulk::Curve { r_inf, n_half } = bulk::Curve::of(&self.bulk, time);
             let n_half = n_half.map_or_else(|| "-".to_owned(), |n_half| format!("{n_half:.0}"));
             let theirs = if theirs.is_empty() { String::new() } else { format!("   ({theirs})") };
             write!(f, "\n{name:>13}{r_inf:>12.1}{n_half:>10}{theirs}")?;
@@ -309,7 +303,60 @@ impl Chang {
     pub fn to_json(&self) -> String {
         json(self)
     }
+
+    /// A page for a browser: round trips by words, the cost of calls, and rates by size as charts; the tables; and the JSON form.
+    pub fn to_html(&self) -> String {
+        type Layer = (&'static str, fn(&Words) -> Option<f64>);
+        const LAYERS: [Layer; 3] = [("raw", |row| row.raw_ns), ("proto", |row| row.proto_ns), ("am", |row| row.am_ns)];
+        let by_words = LAYERS.map(|(name, of)| Curve {
+            name: name.to_owned(),
+            points: self.words.iter().filter_map(|row| Some(Point { size: 8 * row.words, value: of(row)? })).collect(),
+        });
+        let Costs { request_ns, reply_ns, poll_empty_ns, poll_message_ns } = self.costs;
+        let bar = |(name, value): (&str, f64)| Bar {
+            name: name.to_owned(),
+            value,
+            range: None,
+            label: format!("{value:.0} ns"),
+        };
+        let calls = [
+            ("request", request_ns),
+            ("reply", reply_ns),
+            ("empty poll", poll_empty_ns),
+            ("poll, for a message", poll_message_ns),
+        ];
+        let rates = COLUMNS.map(|(name, time, _)| {
+            let rate = |row: &Bulk| Point { size: row.size, value: row.size as f64 * 1e3 / time(row) };
+            Curve { name: name.to_owned(), points: self.bulk.iter().map(rate).collect() }
+        });
+        let charts = vec![
+            Chart::Curves {
+                title: "round trip by bytes each way, p50".to_owned(),
+                curves: by_words.to_vec(),
+                figure: |ns| time(Some(ns)),
+            },
+            Chart::Bars { title: "what a call takes of the processor".to_owned(), bars: calls.map(bar).into() },
+            Chart::Curves {
+                title: "stores and gets, MB/s".to_owned(),
+                curves: rates.to_vec(),
+                figure: |rate| if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") },
+            },
+        ];
+        let title = format!("Sidelane: Active Messages on {}, after Chang and others (1996)", self.nic);
+        let section = Section { charts, text: self.to_string() };
+        page::write(&title, &self.machine.to_string(), &[section], &self.to_json())
+    }
 }
+
+/// A kind of stores or gets, what one took, and its n½ on the SP.
+type Column = (&'static str, fn(&Bulk) -> f64, &'static str);
+
+const COLUMNS: [Column; 4] = [
+    ("store", |row| row.store_ns, "2800"),
+    ("async store", |row| row.store_async_ns, "260"),
+    ("get", |row| row.get_ns, "3000"),
+    ("async get", |row| row.get_async_ns, ""),
+];
 
 /// The tables, beside what the paper has (one word of 4 bytes on the SP: 47.0 µs raw, 51.0 µs Active Messages).
 impl fmt::Display for Chang {
@@ -345,3 +392,28 @@ const APART_NS: u64 = 20_000;
 const SAMPLES_MAX: usize = 1 << 18;
 /// Samples of every kind that there are at the end, however busy the machine: one interrupted call moves no median of them.
 const SAMPLES_LEAST: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_what_the_tables_have() {
+        let words = WORDS.map(|words| Words { words, raw_ns: Some(100.0), proto_ns: None, am_ns: Some(250.0) });
+        let costs = Costs { request_ns: 61.0, reply_ns: 62.0, poll_empty_ns: 63.0, poll_message_ns: 64.0 };
+        let bulk = bulk::SIZES.map(|size| Bulk {
+            size,
+            store_ns: 1e3,
+            store_async_ns: 500.0,
+            get_ns: 2e3,
+            get_async_ns: 600.0,
+        });
+        let (schema, machine) = (SCHEMA.to_owned(), Machine::describe());
+        let study = Chang { schema, machine, nic: NicKind::Shm, words: words.into(), costs, bulk: bulk.into() };
+        let page = study.to_html();
+        assert!(page.matches("<svg").count() == 3, "{page}");
+        // A point for each figure: two layers by words, four kinds of bulk by size.
+        assert_eq!(page.matches("<circle").count(), 2 * WORDS.len() + 4 * bulk::SIZES.len(), "{page}");
+        assert!(page.contains("64 ns") && page.contains("async get") && page.contains("+150 %"), "{page}");
+    }
+}
