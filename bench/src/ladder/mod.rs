@@ -280,6 +280,8 @@ fn path(cell: &Cell, layer: impl Fn() -> Layer, end: &End) -> Path {
         | Rung::Proto
         | Rung::ProtoAuthenticated
         | Rung::ProtoEncrypted
+        | Rung::ProtoLossless
+        | Rung::ProtoLossy
         | Rung::Am
         | Rung::Mpi
         | Rung::Put
@@ -298,6 +300,8 @@ fn layer(rung: Rung, windows: bool) -> Layer {
         Rung::Proto => Layer::Proto(Sealing::None),
         Rung::ProtoAuthenticated => Layer::Proto(Sealing::Authenticated),
         Rung::ProtoEncrypted => Layer::Proto(Sealing::Encrypted),
+        Rung::ProtoLossless => Layer::ProtoLosing { of_a_million: 0 },
+        Rung::ProtoLossy => Layer::ProtoLosing { of_a_million: 1_000 },
         Rung::Am => Layer::Am,
         Rung::Mpi if windows => Layer::MpiWindows,
         Rung::Mpi => Layer::Mpi,

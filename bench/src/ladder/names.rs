@@ -36,6 +36,8 @@ names!(
     Proto = "proto",
     ProtoAuthenticated = "proto-authenticated",
     ProtoEncrypted = "proto-encrypted",
+    ProtoLossless = "proto-lossless",
+    ProtoLossy = "proto-lossy",
     Am = "am",
     Mpi = "mpi",
     Put = "put",

@@ -30,6 +30,10 @@ pub enum Rung {
     ProtoAuthenticated,
     /// Our protocol with tags and encrypted messages.
     ProtoEncrypted,
+    /// Our protocol behind a wrapper of the driver that copies each frame, and loses none: what `ProtoLossy` is to be held against.
+    ProtoLossless,
+    /// Our protocol behind that wrapper, which loses one frame in a thousand, each way.
+    ProtoLossy,
     /// Active Messages on our protocol.
     Am,
     /// MPI's messages on our protocol.
@@ -222,7 +226,7 @@ impl Plan {
 
 impl Rung {
     /// From the top of the table to its bottom.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::TcpBlock,
         Self::TcpPoll,
         Self::UdpPoll,
@@ -235,11 +239,13 @@ impl Rung {
         Self::Get,
         Self::ProtoAuthenticated,
         Self::ProtoEncrypted,
+        Self::ProtoLossless,
+        Self::ProtoLossy,
     ];
 
     /// True of what is measured unless somebody asks for others.
     pub fn is_usual(self) -> bool {
-        !matches!(self, Self::ProtoAuthenticated | Self::ProtoEncrypted)
+        !matches!(self, Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::ProtoLossless | Self::ProtoLossy)
     }
 
     /// The rung that this one adds to.
@@ -248,7 +254,13 @@ impl Rung {
             Self::TcpBlock => Some(Self::TcpPoll),
             Self::TcpPoll => Some(Self::UdpPoll),
             Self::SmoltcpTcp | Self::Proto => Some(Self::Raw),
-            Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::Am | Self::Mpi | Self::Put => Some(Self::Proto),
+            Self::ProtoAuthenticated
+            | Self::ProtoEncrypted
+            | Self::ProtoLossless
+            | Self::Am
+            | Self::Mpi
+            | Self::Put => Some(Self::Proto),
+            Self::ProtoLossy => Some(Self::ProtoLossless),
             Self::UdpPoll | Self::Raw | Self::Get => None,
         }
     }
@@ -266,7 +278,9 @@ impl Rung {
             Self::UdpPoll => Udp::ANSWERS_MANY,
             Self::SmoltcpTcp => Smoltcp::<MemNic>::ANSWERS_MANY,
             Self::Raw => Raw::<MemNic>::ANSWERS_MANY,
-            Self::Proto | Self::ProtoAuthenticated | Self::ProtoEncrypted => Proto::<MemNic>::ANSWERS_MANY,
+            Self::Proto | Self::ProtoAuthenticated | Self::ProtoEncrypted | Self::ProtoLossless | Self::ProtoLossy => {
+                Proto::<MemNic>::ANSWERS_MANY
+            }
             Self::Am => Am::<MemNic>::ANSWERS_MANY,
             Self::Mpi => Mpi::ANSWERS_MANY,
             Self::Put => Put::<MemNic>::ANSWERS_MANY,

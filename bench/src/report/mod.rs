@@ -86,6 +86,9 @@ pub struct Row {
     pub gbit_per_s: Option<f64>,
     /// That bandwidth as a share of busy-polling TCP's: median of the ratios within each round.
     pub gbit_of_tcp_poll: Option<f64>,
+    /// That bandwidth as a share of the rung below's: likewise.
+    #[serde(default)]
+    pub gbit_of_below: Option<f64>,
     /// That congestion control.
     pub congestion: Option<String>,
     /// Every congestion control that was tried, with its median.
@@ -203,6 +206,7 @@ impl Row {
             gbit_size: None,
             gbit_per_s: None,
             gbit_of_tcp_poll: None,
+            gbit_of_below: None,
             congestion: None,
             gbit_per_s_by_congestion: Vec::new(),
             again: Vec::new(),
@@ -312,14 +316,11 @@ fn compare(rows: &mut [Row]) {
         };
         let p50: fn(&Round) -> Option<f64> = |round| round.half_rtt_ns.map(|half| half.p50);
         row.leads = lead::over(counted, &others);
-        row.over_below_ns = row
-            .name
-            .rung()
-            .and_then(Rung::below)
-            .and_then(of)
-            .and_then(|below| figures(below, p50, |this, below| this - below));
-        row.gbit_of_tcp_poll = of(Rung::TcpPoll)
-            .and_then(|tcp| figures(tcp, |round| round.gbit_per_s, |this, tcp| thousandths(this / tcp)));
+        let below = row.name.rung().and_then(Rung::below).and_then(of);
+        row.over_below_ns = below.and_then(|below| figures(below, p50, |this, below| this - below));
+        let share = |other: &Row| figures(other, |round| round.gbit_per_s, |this, other| thousandths(this / other));
+        row.gbit_of_below = below.and_then(share);
+        row.gbit_of_tcp_poll = of(Rung::TcpPoll).and_then(share);
         row.faster_than_tcp_poll = of(Rung::TcpPoll)
             .filter(|_| !row.name.takes_whole_round_trips())
             .and_then(|tcp| figures(tcp, p50, |this, tcp| thousandths(tcp / this)));

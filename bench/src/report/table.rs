@@ -113,7 +113,12 @@ fn table(rows: &[Row]) -> Table {
     }
     if let Some(size) = rows.iter().find_map(|row| row.gbit_size) {
         columns.push(column(&format!("Gbit/s\n{}", bytes(size)), rows, gbit));
-        columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_of_tcp_poll)));
+        // One of the two, or lines do not fit on a screen.
+        if rows.iter().any(|row| row.gbit_of_tcp_poll.is_some()) {
+            columns.push(column("of\ntcp-poll", rows, |row| ratio(row.gbit_of_tcp_poll)));
+        } else if rows.iter().any(|row| row.gbit_of_below.is_some()) {
+            columns.push(column("of the\nrung below", rows, |row| ratio(row.gbit_of_below)));
+        }
     }
     let line = |index: usize| columns.iter().map(|lines| lines[index].clone()).collect();
     figures(1, line(0), (1..=rows.len()).map(line))

@@ -84,6 +84,14 @@ fn bandwidths_are_compared_within_each_round() {
     compare(&mut rungs);
     let of: Vec<_> = rungs.iter().map(|row| row.gbit_of_tcp_poll).collect();
     assert_eq!(of, [Some(1.0), Some(0.5), None]);
+    let without: Vec<_> =
+        [carried(empty(Rung::Raw), [30.0, 10.0, 30.0]), carried(empty(Rung::Proto), [15.0, 9.0, 24.0])].into();
+    let mut without = Report { rungs: without, ..report() };
+    without.rungs[1].gbit_size = Some(1 << 20);
+    compare(&mut without.rungs);
+    assert_eq!(without.rungs[1].gbit_of_below, Some(0.8), "of 0.5, 0.9 and 0.8");
+    let table = without.to_table();
+    assert!(table.contains("rung below") && table.contains("0.80x") && !table.contains("tcp-poll"), "{table}");
     let table = Report { rungs, ..report() }.to_table();
     assert!(table.lines().any(|line| line.contains("raw ") && line.contains("30.0      0.50x")), "{table}");
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use sidelane_nic::fault::{Fault, Faults};
 use sidelane_nic::mem::{Config, Fabric, MemNic};
 use sidelane_nic::spec::{NicUser, Spec};
 use sidelane_nic::time::Duration;
@@ -96,19 +97,19 @@ impl NicUser for OverNic<'_> {
         let peer = self.other.meet(nic.caps().addr.to_string())?;
         let peer: LinkAddr = peer.parse().map_err(Broken::driver)?;
         let deadline_ns = now_ns() + pattern.limit_ns;
-        let proto = |nic, sealing| match role {
-            Role::Initiator => Proto::connect(nic, sealing, peer, size, deadline_ns),
-            Role::Responder => Proto::accept(nic, sealing, size, deadline_ns),
-        };
         match self.layer {
             Layer::Raw => self.play(&mut Raw::new(nic, peer, size, flow)?),
-            Layer::Proto(sealing) => self.play(&mut proto(nic, sealing)?),
+            Layer::Proto(sealing) => self.play(&mut self.proto(nic, sealing, peer, deadline_ns)?),
+            Layer::ProtoLosing { of_a_million } => {
+                let nic = losing(nic, of_a_million, role);
+                self.play(&mut self.proto(nic, Sealing::None, peer, deadline_ns)?)
+            }
             Layer::Am => self.play(&mut match role {
                 Role::Initiator => Am::connect(nic, peer, size, flow, deadline_ns)?,
                 Role::Responder => Am::accept(nic, size, flow, deadline_ns)?,
             }),
-            Layer::Put => self.play(&mut Put::new(proto(nic, Sealing::None)?, size, flow)?),
-            Layer::Get => self.play(&mut Get::new(proto(nic, Sealing::None)?, size, flow)?),
+            Layer::Put => self.play(&mut Put::new(self.proto(nic, Sealing::None, peer, deadline_ns)?, size, flow)?),
+            Layer::Get => self.play(&mut Get::new(self.proto(nic, Sealing::None, peer, deadline_ns)?, size, flow)?),
             Layer::SmoltcpTcp => self.play(&mut Smoltcp::new(nic, peer, role, size, deadline_ns)?),
             Layer::Mpi | Layer::MpiWindows | Layer::MpiWith(_) => unreachable!("it meets its peer in words of its own"),
             Layer::AmCosts => self.other.part(chang::costs(nic, peer, role, pattern)?, &mut || ()),
@@ -124,6 +125,14 @@ impl NicUser for OverNic<'_> {
 }
 
 impl OverNic<'_> {
+    fn proto<N: Nic>(&self, nic: N, sealing: Sealing, peer: LinkAddr, deadline_ns: u64) -> Result<Proto<N>, Broken> {
+        let Measurement { role, pattern, .. } = self.measurement;
+        match role {
+            Role::Initiator => Proto::connect(nic, sealing, peer, pattern.size, deadline_ns),
+            Role::Responder => Proto::accept(nic, sealing, pattern.size, deadline_ns),
+        }
+    }
+
     /// Plays, and stays open until the other side has played too: what it was sent and has not received yet may be with us,
     /// behind a ring that was full, or would go when we close (memif and vhost).
     fn play<T: Transport>(&self, transport: &mut T) -> Result<(), Broken> {
@@ -152,6 +161,12 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         Layer::Proto(sealing) => {
             let deadline_ns = now_ns() + pattern.limit_ns;
             let (mut a, mut b) = Proto::pair((a, b), sealing, at_b, pattern.size, deadline_ns, pass)?;
+            play_both(pattern, &mut a, &mut b, pass)
+        }
+        Layer::ProtoLosing { of_a_million } => {
+            let deadline_ns = now_ns() + pattern.limit_ns;
+            let ends = (losing(a, of_a_million, Role::Initiator), losing(b, of_a_million, Role::Responder));
+            let (mut a, mut b) = Proto::pair(ends, Sealing::None, at_b, pattern.size, deadline_ns, pass)?;
             play_both(pattern, &mut a, &mut b, pass)
         }
         Layer::Am => {
@@ -184,6 +199,12 @@ fn over_fabric(measurement: &Measurement, layer: Layer) -> Result<Outcome, Broke
         }
         Layer::SmoltcpTcp => Err(Broken::Driver("smoltcp does not run on the fabric".to_owned())),
     }
+}
+
+/// Loses what it sends, other frames at each side.
+fn losing<N: Nic>(nic: N, of_a_million: u32, role: Role) -> Fault<N> {
+    let loss = f64::from(of_a_million) / 1e6;
+    Fault::new(nic, Faults { loss, ..Faults::NONE }, if role == Role::Initiator { 1 } else { 2 })
 }
 
 fn address(text: &str) -> Result<SocketAddr, Broken> {

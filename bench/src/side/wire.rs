@@ -103,6 +103,11 @@ pub enum Layer {
     Raw,
     /// The protocol.
     Proto(Sealing),
+    /// The protocol behind a wrapper of the driver that loses frames (`sidelane_nic::fault`).
+    ProtoLosing {
+        /// How many, each way.
+        of_a_million: u32,
+    },
     /// Active Messages on the protocol.
     Am,
     /// Active Messages, in the study of what their calls cost.

@@ -66,7 +66,8 @@ pub struct LadderArgs {
     #[arg(long, value_name = "N", value_parser = core)]
     pub core: Option<usize>,
     /// Rungs to measure, comma separated: tcp-block, tcp-poll, udp-poll, smoltcp-tcp, raw, proto, am, mpi, put, get,
-    /// proto-authenticated, proto-encrypted [default: all but the last two]
+    /// proto-authenticated, proto-encrypted, proto-lossless, proto-lossy (behind a wrapper that loses no frame, and one in a
+    /// thousand) [default: all but the last four]
     #[arg(long, value_delimiter = ',', value_name = "RUNG")]
     pub rungs: Vec<Rung>,
     /// Message sizes in bytes, comma separated: 8,1K,4M; K and M are 1024 and 1024 times that. Of ping-pong and flood; of the
