@@ -133,7 +133,10 @@ fn fetch(cache: &Path, unpacked: &Path) -> Result<(), QemuError> {
 }
 
 fn fetch_to(part: &Path, unpacked: &Path) -> Result<(), QemuError> {
-    let depends = output(Command::new("apt-cache").args(["depends", "linux-image-amd64"]), "apt")?;
+    let mut ask = Command::new("apt-cache");
+    // Else it names what a package depends on in the user's language.
+    ask.args(["depends", "linux-image-amd64"]).env("LC_ALL", "C");
+    let depends = output(&mut ask, "apt")?;
     let depends = String::from_utf8_lossy(&depends);
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
     let Some(package) = package else {
