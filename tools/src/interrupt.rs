@@ -1,6 +1,6 @@
 //! Ctrl-C and SIGTERM: the children end before the command does, and nothing unfinished is left.
 
-#![allow(unsafe_code)] // sigaction(2), pthread_sigmask(3), raise(3).
+#![allow(unsafe_code)] // sigaction(2), signal(2), pthread_sigmask(3), raise(3).
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sidelane::lab::process;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Whether an ending signal has come.
@@ -86,6 +86,15 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Has children's ends told also where whoever has started us ignores them, which execve(2) keeps: the kernel would forget at once how
+/// they ended (wait(2)).
+pub fn hear_of_children() {
+    if is_ignored(SIGCHLD) {
+        // SAFETY: the default is no handler of ours.
+        unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };
     }
 }
 

@@ -35,6 +35,7 @@ use args::{Cli, Command};
 use ladder::LadderCommand;
 
 fn main() -> ExitCode {
+    interrupt::hear_of_children();
     let cli = Cli::of(run_command::with_np(std::env::args_os()));
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())

@@ -169,6 +169,17 @@ fn the_suite_needs_two_drivers_of_one_kind() {
     );
 }
 
+/// As a script of bash's that does not care for its own children has it.
+#[test]
+fn ends_of_children_that_were_ignored_before_the_command_are_heard() {
+    let stage = Stage::own_user();
+    let mut command = stage.command("bash");
+    command.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\"", &stage.program()]);
+    let output = command.args(["ladder", "serve", "--nic", "uring:nosuch"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no interface `nosuch`"), "{errors}");
+}
+
 /// Measures for a tenth of a second.
 const FABRIC: [&str; 9] =
     ["ladder", "--quick", "--rounds", "1", "--nic", "mem", "--rungs", "raw", "--patterns=ping-pong"];
