@@ -10,7 +10,7 @@ mod plans;
 mod serve;
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -319,7 +319,7 @@ fn measure(plan: &Plan, place: &Place, mpis: &[&Installation], interrupted: &Int
     outcome.map_err(|error| Failure::Ladder(names(&plan.nics), error))
 }
 
-/// How far it is: a bar on a terminal, a line each round elsewhere.
+/// How far it is: a bar on a terminal, as long as its line has room for, and a line each round elsewhere.
 enum Steps {
     Bar(ProgressBar),
     Lines { nics: String, rounds: usize, shown: Cell<Option<usize>> },
@@ -327,10 +327,10 @@ enum Steps {
 
 impl Steps {
     fn start(plan: &Plan) -> Self {
-        if !io::stderr().is_terminal() {
+        if !crate::draws() {
             return Self::Lines { nics: names(&plan.nics), rounds: plan.rounds, shown: Cell::new(None) };
         }
-        let style = "{prefix} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
+        let style = "{prefix} [{wide_bar}] {pos}/{len} {msg} (about {eta} left)";
         let style = ProgressStyle::with_template(style).expect("a constant template").progress_chars("=> ");
         let bar = ProgressBar::new(0).with_style(style).with_prefix(names(&plan.nics));
         bar.enable_steady_tick(TICK);

@@ -22,7 +22,6 @@ mod study_command;
 mod tune_command;
 mod variable;
 
-use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -101,8 +100,12 @@ fn log_filter() -> EnvFilter {
 
 /// Whether what is written to standard error may be coloured: by a terminal that can, of a user who wants it (no-color.org).
 fn has_colours() -> bool {
-    let is = |name, unwanted: fn(&OsStr) -> bool| std::env::var_os(name).is_some_and(|value| unwanted(&value));
-    io::stderr().is_terminal() && !is("NO_COLOR", |value| !value.is_empty()) && !is("TERM", |value| value == "dumb")
+    draws() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether standard error is a terminal that does more than to show line after line.
+fn draws() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
 /// Prints the doctor's report; 0 when there is a driver to work with.

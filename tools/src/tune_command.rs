@@ -1,7 +1,7 @@
 //! `sidelane tune`: measures where protocols and collectives change on this machine, and writes what jobs go by.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
@@ -373,11 +373,11 @@ struct Bar(Option<ProgressBar>);
 
 impl Bar {
     fn start(what: &str, steps: usize) -> Self {
-        if !io::stderr().is_terminal() {
+        if !crate::draws() {
             tell!("{what}: {steps} measurements");
             return Self(None);
         }
-        let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} (about {eta} left)");
+        let style = ProgressStyle::with_template("{prefix} [{wide_bar}] {pos}/{len} (about {eta} left)");
         let style = style.expect("a constant template").progress_chars("=> ");
         Self(Some(ProgressBar::new(steps as u64).with_style(style).with_prefix(what.to_owned())))
     }

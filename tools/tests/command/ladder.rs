@@ -1,8 +1,9 @@
 //! The ladder as a user runs it: figures come out, and nothing is left however it ends.
 
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -55,6 +56,37 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
         }
         assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), names.len() + 1);
     });
+}
+
+/// What a ladder draws on a terminal of `columns` and of this kind, other than its table.
+fn drawn(stage: &Stage, columns: u16, kind: &str) -> String {
+    let (mut screen, mut terminal) = (-1, -1);
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let null = std::ptr::null_mut();
+    // SAFETY: Two valid places for the answer, and a size that is only read; the others may be null. The descriptors are ours then.
+    let (mut screen, terminal) = unsafe {
+        assert_eq!(libc::openpty(&raw mut screen, &raw mut terminal, null, null.cast(), &raw const size), 0);
+        (fs::File::from_raw_fd(screen), OwnedFd::from_raw_fd(terminal))
+    };
+    let fabric = ["ladder", "--quick", "--rounds", "1", "--nic", "mem", "--rungs", "proto", "--patterns", "bandwidth"];
+    let mut command = stage.sidelane(&fabric);
+    let mut tool = command.env("TERM", kind).stdout(Stdio::null()).stderr(terminal).spawn().unwrap();
+    // It keeps the terminal, which else ends with the tool.
+    drop(command);
+    let mut drawn = Vec::new();
+    // Ends with EIO (pty(7)).
+    let _ = screen.read_to_end(&mut drawn);
+    assert!(tool.wait().unwrap().success());
+    String::from_utf8(drawn).unwrap()
+}
+
+#[test]
+fn how_far_it_is_fits_one_line_of_a_terminal_and_is_told_where_nothing_can_be_drawn() {
+    let stage = Stage::own_user();
+    let bar = drawn(&stage, 60, "xterm");
+    assert!(bar.contains("proto bandwidth") && !bar.contains("\x1b[1A"), "it goes up a line: {bar:?}");
+    let lines = drawn(&stage, 60, "dumb");
+    assert!(lines.contains("mem: round 1 of 1"), "{lines:?}");
 }
 
 #[test]
