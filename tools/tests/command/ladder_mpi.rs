@@ -99,6 +99,20 @@ fn another_mpi_stands_beside_the_rungs() {
     });
 }
 
+/// As Debian's services have it, with a home that nobody can make.
+#[test]
+fn a_user_without_a_home_has_other_mpis_too() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() {
+        return;
+    }
+    let prefix = prefix(&stage, MPICC, MPIEXEC);
+    let mut command = ladder(&stage, &prefix, &["--nic", "shm", "--patterns", "ping-pong"]);
+    let output = command.env("XDG_CACHE_HOME", "/proc/nonexistent").env("TMPDIR", stage.runtime()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    stage.assert_nothing_is_left();
+}
+
 #[test]
 fn an_mpi_that_fails_is_quoted() {
     let stage = Stage::own_user();

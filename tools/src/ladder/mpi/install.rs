@@ -136,12 +136,13 @@ fn compile(prefix: &Path, program: Program, environment: &[(&str, OsString)]) ->
         Program::P2p => ("p2p", p2p::SOURCE),
         Program::Collectives => ("collectives", collectives::SOURCE),
     };
-    // Of a user without a home among the temporary files, where nobody else can put a program in its place.
+    // Of a user without a home (Debian's services have /nonexistent) among the temporary files, where nobody else can put a program in
+    // its place.
     let temporary = std::env::temp_dir();
-    let folder = cache::folder().map_or_else(|| private::among_others(&temporary, "sidelane-cache-"), Ok);
+    let own = cache::folder().filter(|folder| fs::create_dir_all(folder).is_ok());
+    let folder = own.map_or_else(|| private::among_others(&temporary, "sidelane-cache-"), Ok);
     let folder = folder.map_err(|source| InstallError::Cache { at: temporary, source })?;
     let kept = |source| InstallError::Cache { at: folder.clone(), source };
-    fs::create_dir_all(&folder).map_err(kept)?;
     let mut hasher = DefaultHasher::new();
     prefix.hash(&mut hasher);
     let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
