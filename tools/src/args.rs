@@ -174,10 +174,14 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let seconds = text.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
-        seconds.map(|seconds| Self(Duration::from_secs_f64(seconds))).ok_or_else(|| "0.01 to 86400 seconds".to_owned())
+        let seconds = text.parse().ok().filter(|seconds| (0.01..=SECONDS_MAX).contains(seconds));
+        let wanted = || format!("0.01 to {SECONDS_MAX} seconds");
+        seconds.map(|seconds| Self(Duration::from_secs_f64(seconds))).ok_or_else(wanted)
     }
 }
+
+/// A year: jobs last for days.
+const SECONDS_MAX: f64 = 365.0 * 86_400.0;
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +193,15 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_time_may_be_days() {
+        let of = |text: &str| text.parse().map(|Seconds(time)| time);
+        assert_eq!(of("604800"), Ok(Duration::from_secs(604_800)));
+        for bad in ["0", "-1", "NaN", "inf", "1e9", "1d", ""] {
+            assert_eq!(of(bad), Err("0.01 to 31536000 seconds".to_owned()), "{bad}");
+        }
     }
 
     #[test]
