@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use crate::interrupt::Unfinished;
@@ -89,8 +90,10 @@ impl OutFile {
             Way::Beside { place, part } => {
                 let part = Unfinished::new(part.clone());
                 let write = || {
-                    fs::write(part.path(), text)?;
+                    File::create_new(part.path())?.write_all(text.as_bytes())?;
                     if let Ok(former) = fs::metadata(place) {
+                        // Of a user whose file root writes, by `sudo`; nobody else can give one away.
+                        let _ = chown(part.path(), Some(former.uid()), Some(former.gid()));
                         fs::set_permissions(part.path(), former.permissions())?;
                     }
                     fs::rename(part.path(), place)
@@ -143,7 +146,9 @@ impl Way {
         let mut part = place.clone().into_os_string();
         part.push(format!(".{}.part", std::process::id()));
         let part = PathBuf::from(part);
-        File::create(&part)?;
+        // Of a command that was killed and had our number. No link that somebody else has put there is followed.
+        let _ = fs::remove_file(&part);
+        File::create_new(&part)?;
         fs::remove_file(&part)?;
         Ok(Self::Beside { place, part })
     }
@@ -182,6 +187,37 @@ mod tests {
         OutFile::new(&link).unwrap().write("again").unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_users_file_that_root_writes_stays_the_users() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.json");
+        fs::write(&file, "former").unwrap();
+        if chown(&file, Some(65_534), Some(65_534)).is_err() {
+            println!("skipped: not root, who alone can give files away");
+            return;
+        }
+        OutFile::new(&file).unwrap().write("new").unwrap();
+        let metadata = fs::metadata(&file).unwrap();
+        assert_eq!(
+            (metadata.uid(), metadata.gid(), fs::read_to_string(&file).unwrap()),
+            (65_534, 65_534, "new".into())
+        );
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_part_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("out.json"), folder.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        let part = folder.path().join(format!("out.json.{}.part", std::process::id()));
+        std::os::unix::fs::symlink(&other, &part).unwrap();
+        let out = OutFile::new(&file).unwrap();
+        std::os::unix::fs::symlink(&other, &part).unwrap();
+        assert!(out.write("text").is_err());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        assert!(!part.is_symlink() && !file.exists());
     }
 
     #[test]
