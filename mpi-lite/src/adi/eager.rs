@@ -66,7 +66,7 @@ impl Engine {
     pub fn handle_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
         let Some(request) = self.matching.arrive(key) else { return self.keep_eager(process, key, bytes) };
         self.owe(process, bytes.len());
-        self.fill(request, process, key, bytes);
+        self.fill(request, key, bytes);
     }
 
     fn keep_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
@@ -89,10 +89,9 @@ impl Engine {
 
     /// Ends a receive with a message that is all here.
     #[inline]
-    pub fn fill(&mut self, request: u32, process: u32, key: Key, bytes: &[u8]) {
+    pub fn fill(&mut self, request: u32, key: Key, bytes: &[u8]) {
         let slot = self.requests.at(request);
         slot.incoming.fill(bytes);
-        slot.process = process;
         let status = Status::of_message(key, bytes.len(), slot.incoming.len());
         self.requests.complete(request, status);
     }

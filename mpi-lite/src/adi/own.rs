@@ -10,7 +10,7 @@ impl Engine {
     /// Begins a send to this process. A short message is copied if no receive waits; a long one stays where it is.
     pub fn send_own(&mut self, key: Key, bytes: Outgoing, sync: bool) -> Request {
         if let Some(receive) = self.matching.arrive(key) {
-            self.fill(receive, self.own, key, bytes.bytes());
+            self.fill(receive, key, bytes.bytes());
             return Request::SENT;
         }
         let (process, len) = (self.own, bytes.len());
@@ -36,12 +36,12 @@ impl Engine {
     pub fn match_own(&mut self, receive: u32, key: Key, bytes: &[u8], send: Option<u64>) {
         let Some(send) = send.map(Request::from_bits) else {
             self.release_own(bytes.len());
-            return self.fill(receive, self.own, key, bytes);
+            return self.fill(receive, key, bytes);
         };
         if let Some(slot) = self.requests.get(send) {
             let bytes = slot.outgoing;
             self.requests.complete(send.index, Status::SENT);
-            self.fill(receive, self.own, key, bytes.bytes());
+            self.fill(receive, key, bytes.bytes());
         }
     }
     /// A message to oneself that was kept is kept no more.

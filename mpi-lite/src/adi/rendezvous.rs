@@ -122,7 +122,7 @@ impl Engine {
         match send {
             _ if process == self.own => self.match_own(request, key, &bytes, send),
             None if is_incomplete => self.match_incomplete(request, process, key, len, &bytes),
-            None => self.fill(request, process, key, &bytes),
+            None => self.fill(request, key, &bytes),
             Some(send) => {
                 self.match_announced(request, process, key, Announce { send, len: len as u64, address }, &bytes);
             }
