@@ -33,8 +33,8 @@ pub(super) struct Engine {
     stirred: VecDeque<u32>,
     /// Sends whose bytes leave by a region.
     pub putting: HashMap<(usize, Region), u32>,
-    /// Receives into whose room nothing is put any more, and how each ends.
-    pub closing: Vec<(u32, Status)>,
+    /// Receives into whose room nothing is put any more: all is there.
+    pub closing: Vec<u32>,
     pub revoked: HashSet<u32>,
     /// Processes that are gone, in the order in which it was noticed.
     pub gone: Vec<u32>,
@@ -175,9 +175,11 @@ impl Engine {
     }
 
     fn end_receives(&mut self, ports: &mut [Port]) {
-        while let Some((request, status)) = self.closing.pop() {
+        while let Some(request) = self.closing.pop() {
             // A note that came twice, or the peer's end, may have ended it already.
-            if matches!(self.requests.at(request).state, State::Receiving { .. }) {
+            let slot = self.requests.at(request);
+            if matches!(slot.state, State::Receiving { .. }) {
+                let status = slot.status;
                 self.close_room(ports, request);
                 self.requests.complete(request, status);
             }

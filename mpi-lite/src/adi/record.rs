@@ -29,7 +29,6 @@
 //! | Cancel | 16 | send: forget it, if nothing has matched it |
 //! | Cancelled | 16 | send: it was forgotten |
 //! | Refused | 16 | send: its context was revoked |
-//! | Withdrawn | 16 | receive: its context was revoked at the sender |
 //! | Credit | 8 | |
 //!
 //! Numbers are little-endian.
@@ -49,10 +48,9 @@ mod kind {
     pub const CANCEL: u8 = 7;
     pub const CANCELLED: u8 = 8;
     pub const REFUSED: u8 = 9;
-    pub const WITHDRAWN: u8 = 10;
-    pub const CREDIT: u8 = 11;
-    pub const BEGIN: u8 = 12;
-    pub const PART: u8 = 13;
+    pub const CREDIT: u8 = 10;
+    pub const BEGIN: u8 = 11;
+    pub const PART: u8 = 12;
 }
 
 /// Bytes before an eager message's payload.
@@ -75,7 +73,6 @@ pub(super) enum Note {
     Cancel,
     Cancelled,
     Refused,
-    Withdrawn,
 }
 
 /// The receiver of an announced message wants `want` bytes from `at` on.
@@ -181,7 +178,6 @@ fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
         kind::CANCEL => note(Note::Cancel),
         kind::CANCELLED => note(Note::Cancelled),
         kind::REFUSED => note(Note::Refused),
-        kind::WITHDRAWN => note(Note::Withdrawn),
         kind::CREDIT => (message.len() == CREDIT_LEN).then_some(Record::Credit),
         _ => None,
     }
@@ -246,7 +242,6 @@ pub(super) fn note(credit: u16, note: Note, request: u64) -> [u8; NOTE_LEN] {
         Note::Cancel => kind::CANCEL,
         Note::Cancelled => kind::CANCELLED,
         Note::Refused => kind::REFUSED,
-        Note::Withdrawn => kind::WITHDRAWN,
     };
     with_word(kind, credit, request)
 }
@@ -318,7 +313,7 @@ mod tests {
             assert_eq!(parse(&accept(1, accepted(key))), Some((1, Record::Accept(accepted(key)))));
         }
         assert_eq!(parse(&with(&data(0, 8, 9))), Some((0, Record::Data { receive: 8, at: 9, bytes: b"bytes" })));
-        for said in [Note::Finished, Note::Taken, Note::Cancel, Note::Cancelled, Note::Refused, Note::Withdrawn] {
+        for said in [Note::Finished, Note::Taken, Note::Cancel, Note::Cancelled, Note::Refused] {
             assert_eq!(parse(&note(2, said, 77)), Some((2, Record::Note { note: said, request: 77 })));
         }
         assert_eq!(parse(&credit(300)), Some((300, Record::Credit)));

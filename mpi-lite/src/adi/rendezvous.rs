@@ -213,9 +213,8 @@ impl Engine {
         let request = Request::from_bits(accept.send);
         let slot = self.requests.get(request).filter(|slot| slot.process == process);
         let Some(slot) = slot.filter(|slot| matches!(slot.state, State::Announced { .. })) else {
-            // Revoked since it was announced.
             self.counters.stale += 1;
-            return self.say(process, Item::Note { note: Note::Withdrawn, request: accept.receive });
+            return;
         };
         let (at, len) = (accept.at as usize, accept.want as usize);
         if at.checked_add(len).is_none_or(|end| end > slot.outgoing.len()) {
@@ -323,11 +322,7 @@ impl Engine {
             (Note::Cancelled, State::Announced { cancelling: true }) => Status { cancelled: true, ..Status::SENT },
             (Note::Refused, State::Announced { .. }) => Status::failed(Error::Revoked),
             (Note::Finished, State::Receiving { region: Some(_), .. }) => {
-                let status = slot.status;
-                return self.closing.push((request.index, status));
-            }
-            (Note::Withdrawn, State::Receiving { .. }) => {
-                return self.closing.push((request.index, Status::failed(Error::Revoked)));
+                return self.closing.push(request.index);
             }
             _ => {
                 self.counters.malformed += 1;
