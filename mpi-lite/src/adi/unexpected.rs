@@ -141,8 +141,7 @@ impl<T> Unexpected<T> {
     #[cold]
     fn keep(&mut self, class: Class) {
         self.kept[class] = true;
-        let mut waiting: Vec<_> =
-            (0u32..).zip(&self.entries).filter(|(_, entry)| entry.queued && entry.content.is_some()).collect();
+        let mut waiting: Vec<_> = (0u32..).zip(&self.entries).filter(|(_, entry)| entry.queued).collect();
         waiting.sort_by_key(|(_, entry)| entry.order);
         for (index, entry) in waiting {
             self.lists[class].push(entry.key.masked(class), index);
