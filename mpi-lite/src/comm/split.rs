@@ -88,8 +88,7 @@ impl Communicator {
         self.compound(|| {
             let own = key.map_or([-1; _], |key| Place { host: self.first_on_our_host(), parts: parts() }.told(key));
             let mut all: Vec<Told> = vec![[0; _]; self.size() as usize];
-            let met = self.allgather(&[own], &mut all);
-            met.inspect_err(|_| self.decline())?;
+            self.allgather(&[own], &mut all)?;
             let colors = colors(&all.iter().copied().map(Place::of).collect::<Vec<_>>());
             let keyed = colors.iter().zip(&all).map(|(color, [_, key, ..])| [color.map_or(-1, i64::from), *key]);
             let color = colors[self.0.rank as usize];
