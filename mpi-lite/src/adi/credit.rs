@@ -141,6 +141,17 @@ mod tests {
         assert!(!receiver.hold(0));
     }
 
+    /// Else who owes more than that would still owe much, and nobody would tell it.
+    #[test]
+    fn all_that_a_peer_may_have_back_is_told_in_one_record() {
+        let mut receiver = Credit::new(4 << 20);
+        let held = (0..).take_while(|_| receiver.hold(0)).count();
+        assert!(receiver.covers((held - 1) * UNIT) && !receiver.covers(held * UNIT));
+        (0..held).for_each(|_| receiver.release(0));
+        receiver.paid(receiver.due());
+        assert_eq!(receiver.due(), 0);
+    }
+
     #[test]
     fn credit_that_was_never_spent_is_not_earned() {
         let mut sender = Credit::new(4 * UNIT);

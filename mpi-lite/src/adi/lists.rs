@@ -220,3 +220,20 @@ impl Lists {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs may number their messages by tags.
+    #[test]
+    fn lists_that_became_empty_take_no_room_for_ever() {
+        let mut lists = Lists::default();
+        for tag in 0..10_000 {
+            let key = Key { context: 0, source: 0, tag };
+            lists.push(key, 0);
+            assert_eq!(lists.pop(key), Some(0));
+        }
+        assert_eq!(lists.heads.len(), HEADS_MIN);
+    }
+}

@@ -235,6 +235,25 @@ fn a_receive_that_is_being_filled_fails_when_its_sender_is_gone() {
 }
 
 #[test]
+fn what_was_announced_by_a_process_that_is_gone_is_not_found_and_fails_where_it_was_set_aside() {
+    let mut job = Job::pair(&Config { endpoint: quick_to_notice(), ..small_limits() });
+    for tag in [1, 2] {
+        job.send(0, 1, tag, &bytes(1, 5_000));
+    }
+    job.steps(30);
+    let (set_aside, _) = job.devices[1].matched_probe(pattern(None, Some(1))).unwrap();
+    assert!(job.devices[1].probe(pattern(None, None)).is_some());
+    job.fabric.crash(0);
+    while job.devices[1].gone().is_empty() {
+        job.step();
+    }
+    assert_eq!(job.devices[1].probe(pattern(None, None)), None);
+    let (_, lent) = job.room(5_000);
+    let receive = job.devices[1].recv_matched(set_aside, lent);
+    assert_eq!(job.devices[1].poll(receive).map(|status| status.error), Some(Some(Error::ProcFailed)));
+}
+
+#[test]
 fn revoking_a_context_ends_all_that_is_under_way_in_it() {
     let mut job = Job::pair(&small_limits());
     let announced = job.send(0, 1, 2, &bytes(1, 5_000));

@@ -174,24 +174,33 @@ fn a_message_whose_sender_is_gone_between_two_parts_ends_its_receive_and_is_not_
 #[test]
 fn parts_that_break_the_rules_are_counted_and_change_nothing() {
     let (mut job, early) = half_a_message(true);
-    let engine = &mut job.devices[1].engine;
+    let forge = |job: &mut Job, all: &[Unasked]| {
+        let engine = &mut job.devices[1].engine;
+        for forged in all {
+            let before = engine.counters.malformed;
+            engine.handle_unasked(0, *forged);
+            assert_eq!(engine.counters.malformed, before + 1, "{forged:?}");
+        }
+    };
+    let begins = [
+        Unasked::Begin { key: KEY, len: u64::MAX, bytes: b"long" },
+        Unasked::Begin { key: KEY, len: 64 << 10, bytes: b"beyond the credit" },
+        Unasked::Begin { key: KEY, len: 3, bytes: b"short" },
+    ];
     let too_much = [0; LONGEST];
-    for forged in [
+    let parts = [
         Unasked::Part { at: 0, bytes: b"again" },
         Unasked::Part { at: u64::MAX, bytes: b"beyond" },
         Unasked::Part { at: 8_192, bytes: &too_much },
         Unasked::Begin { key: KEY, len: 10, bytes: b"too early" },
-        Unasked::Begin { key: KEY, len: u64::MAX, bytes: b"long" },
-        Unasked::Begin { key: KEY, len: 64 << 10, bytes: b"beyond the credit" },
-        Unasked::Begin { key: KEY, len: 3, bytes: b"short" },
-    ] {
-        let before = engine.counters.malformed;
-        engine.handle_unasked(0, forged);
-        assert_eq!(engine.counters.malformed, before + 1, "{forged:?}");
-    }
+    ];
+    forge(&mut job, &parts);
+    forge(&mut job, &begins);
     let receive = early.unwrap();
     let (status, got) = job.finish_recv(1, receive);
     assert_eq!((status.error, got), (None, &bytes(2, LONGEST)[..]));
+    // Also when nothing is under way.
+    forge(&mut job, &begins);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::adi::engine::Engine;
 use crate::adi::lists::Key;
 use crate::adi::record::{self, Accept, Announce, Note, Record, Unasked};
 use crate::adi::{Config, Error, Mode};
+use sidelane_nic::mem::LinkModel;
 use sidelane_nic::time::Duration;
 
 #[test]
@@ -49,6 +50,37 @@ fn a_send_to_oneself_is_cancelled_unless_it_was_found() {
     let receive = job.devices[0].recv_matched(found, lent);
     assert!(!job.finish(0, receive).cancelled && job.at(room) == bytes(1, 8));
     assert_eq!(job.devices[0].test(sends[1]).map(|status| status.cancelled), Some(false));
+}
+
+#[test]
+fn a_send_that_waits_for_room_is_cancelled() {
+    let mut job = Job::pair(&small_limits());
+    let sends: Vec<_> = (0..200).map(|tag| job.send(0, 1, tag, &bytes(tag as u32, 200))).collect();
+    job.devices[0].cancel(sends[150]);
+    assert_eq!(job.devices[0].poll(sends[150]).map(|status| status.cancelled), Some(true));
+    for tag in (0..200).filter(|tag| *tag != 150) {
+        let receive = job.recv(1, None, None, 200);
+        assert_eq!(job.finish_recv(1, receive).1, bytes(tag, 200));
+        assert_eq!(job.finish(0, sends[tag as usize]).error, None);
+    }
+}
+
+/// Requests of several processes have the same numbers.
+#[test]
+fn a_send_that_is_cancelled_takes_no_other_process_s_message_back() {
+    for (by, other) in [(0, 1), (1, 0)] {
+        let mut job = Job::new(3, &small_limits(), 1, LinkModel::default());
+        let sends = [0, 1].map(|from| job.send(from, 2, 0, &bytes(from, 5_000)));
+        job.steps(30);
+        let own = job.send_as(2, 2, 0, &bytes(2, 8), Mode::Synchronous);
+        assert!(sends.iter().all(|send| send.to_bits() == own.to_bits()));
+        job.devices[2].cancel(own);
+        assert!(job.finish(2, own).cancelled);
+        job.devices[by].cancel(sends[by]);
+        assert!(job.finish(by as u32, sends[by]).cancelled);
+        let probed = [by, other, 2].map(|from| job.devices[2].probe(pattern(Some(from as u32), None)).is_some());
+        assert_eq!(probed, [false, true, false]);
+    }
 }
 
 #[test]

@@ -151,6 +151,20 @@ fn credit_that_came_with_an_announcement_is_given_back_however_that_ends() {
     }
 }
 
+/// Nobody will take it.
+#[test]
+fn what_comes_for_a_context_that_is_revoked_is_not_kept_and_its_credit_comes_back() {
+    let mut job = Job::pair(&small_limits());
+    job.devices[1].revoke(CONTEXT);
+    // More than twice what may be sent before the first credit comes back.
+    for _ in 0..300 {
+        let send = job.send(0, 1, 2, &[]);
+        assert!(job.devices[0].is_complete(send));
+        job.steps(20);
+    }
+    assert_eq!(job.devices[1].engine.matching.unexpected.len(), 0);
+}
+
 /// MPI-5.0 3.5: a short message might find room where a longer one before it found none.
 #[test]
 fn no_message_overtakes_another_for_which_there_was_no_room() {

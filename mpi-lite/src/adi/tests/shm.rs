@@ -36,6 +36,34 @@ fn recv(device: &mut Device, from: u32, tag: i32, len: usize) -> Vec<u8> {
     room
 }
 
+#[test]
+fn what_has_found_no_room_goes_out_before_the_connections_end() {
+    const MANY: i32 = 600;
+    let message = bytes(3, 1_000);
+    let meet = Barrier::new(2);
+    job(
+        2,
+        &Config::default(),
+        |_| (),
+        |device| {
+            if device.own() == 1 {
+                meet.wait();
+                (0..MANY).for_each(|tag| assert_eq!(recv(device, 0, tag, message.len()), message));
+                return;
+            }
+            for tag in 0..MANY {
+                let envelope = Envelope { context: 1, source: 0, tag };
+                // SAFETY: the message outlives the job, and nobody writes it.
+                let request =
+                    device.send(1, envelope, unsafe { Outgoing::lend(&raw const message[..]) }, Mode::Standard);
+                device.free(request);
+            }
+            assert!(device.engine.has_unsaid());
+            meet.wait();
+        },
+    );
+}
+
 /// The longest messages are pulled.
 fn pulling() -> Config {
     Config { on_host: Limits { pull_min: 1 << 20, ..Limits::SHARED_MEMORY }, ..Config::default() }
