@@ -358,6 +358,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_retired_is_free_when_it_is_not_in_use_any_more() {
+        let mut ids = ContextIds::new();
+        for id in [2, 3] {
+            assert_eq!(agree(&mut [&mut ids]), Found::Id(id));
+            ids.retire(id);
+        }
+        ids.reclaim(|id| id == 2);
+        assert_eq!(agree(&mut [&mut ids]), Found::Id(3));
+        ids.reclaim(|_| false);
+        assert_eq!(agree(&mut [&mut ids]), Found::Id(2));
+    }
+
+    #[test]
     fn a_place_without_another_generation_is_not_used_any_more() {
         let mut ids = ContextIds::new();
         let last = (GENERATIONS - 1) * PLACES as u32 + 2;
