@@ -131,6 +131,13 @@ mod tests {
     }
 
     #[test]
+    fn leaders_keep_no_more_of_an_alltoall_than_is_quicker() {
+        let of_two_hosts = |ranks| Case { hosts: 2, ..case(Collective::Alltoall, ranks, 1_024, true) };
+        let chosen = [44, 46].map(|ranks| Table::default().choose(of_two_hosts(ranks)));
+        assert_eq!(chosen, [Algorithm::TwoLevel, Algorithm::Linear]);
+    }
+
+    #[test]
     fn what_is_chosen_can_be_done() {
         let tables = [Table::default(), Table::new(Vec::new())];
         for (table, collective) in tables.iter().flat_map(|table| Collective::ALL.map(|collective| (table, collective)))

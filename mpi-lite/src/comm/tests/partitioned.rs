@@ -136,9 +136,39 @@ fn data_with_gaps_arrives_where_it_belongs() {
             comm.recv(&mut [0u8], 0, 1).unwrap();
             assert_eq!([arrivals.arrived(0), arrivals.arrived(1)], [Ok(false), Ok(true)]);
             arrived_from(&array, 12);
+            // It is the program's again.
+            array.0[12] = 500;
             comm.send(&[0u8], 0, 1).unwrap();
             message.wait().unwrap();
+            assert_eq!(std::mem::replace(&mut array.0[12], 12), 500);
             arrived_from(&array, 0);
+        }
+    });
+}
+
+#[test]
+fn a_partition_has_arrived_when_all_has_of_which_the_sender_has_made_it() {
+    job(2, |comm| {
+        let (mut array, kind) = (Array(vec![comm.rank(); 12]), Predefined::Uint32.into());
+        // SAFETY: the array outlives the message, and is not used while it is under way.
+        unsafe {
+            if comm.rank() == 0 {
+                let (mut message, parts) = comm.psend_init(array.at(), 6, 2, &kind, 1.into(), 0).unwrap();
+                message.start().unwrap();
+                parts.ready(0).unwrap();
+                comm.sendrecv(&[0u8], 1, 1, &mut [0u8], 1, 1).unwrap();
+                parts.ready_range(1..=5).unwrap();
+                message.wait().unwrap();
+            } else {
+                let (mut message, arrivals) = comm.precv_init(array.at(), 4, 3, &kind, 0, 0).unwrap();
+                message.start().unwrap();
+                // Sent behind two thirds of it.
+                comm.recv(&mut [0u8], 0, 1).unwrap();
+                (0..10).for_each(|_| assert_eq!(arrivals.arrived(0), Ok(false)));
+                comm.send(&[0u8], 0, 1).unwrap();
+                message.wait().unwrap();
+                assert_eq!(array.0, [0; 12]);
+            }
         }
     });
 }

@@ -219,9 +219,24 @@ fn what_exceeds_the_address_space_is_refused() {
     assert_eq!(Datatype::subarray(&[1 << 40; 3], &[1; 3], &[0; 3], Order::C, &int), overflow);
     let spread = Datatype::hindexed(&[1, 1], &[isize::MIN, isize::MAX - 4], &int);
     assert_eq!(spread, overflow);
+    // All are in one place, but are too many bytes together.
+    let double = Predefined::Double.into();
+    assert_eq!(Datatype::hvector(1 << 60, 1, 0, &double), overflow);
+    let half = Datatype::hvector(1 << 59, 1, 0, &double).unwrap();
+    assert_eq!(Datatype::structure(&[1, 1], &[0, 0], &[half.clone(), half]), overflow);
     // Only what the extent is rounded up to is too long.
     let [short, byte] = [Predefined::Short, Predefined::Byte].map(Datatype::from);
     assert_eq!(Datatype::structure(&[1, 1], &[-(1 << 62), (1 << 62) - 2], &[short, byte]), overflow);
+}
+
+#[test]
+fn what_begins_before_its_buffer_is_out_of_bounds_however_many_there_are() {
+    let early = Datatype::hindexed(&[1], &[-4], &Predefined::Int.into()).unwrap().resized(-4, 16).unwrap();
+    let (memory, mut packed) = ([7; 64], [0; 8]);
+    for count in [1, 2] {
+        assert_eq!(early.pack(&memory, 3, count, 0, &mut packed), Err(OutOfBounds));
+        assert_eq!(early.pack(&memory, 4, count, 0, &mut packed), Ok(4 * count));
+    }
 }
 
 /// Blocks and grids may reach beyond what can be counted: the array does not.

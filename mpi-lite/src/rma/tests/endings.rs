@@ -254,11 +254,15 @@ fn an_exposure_is_over_when_all_origins_are_and_asking_waits_for_none() {
     });
 }
 
-/// What is got of it leaves when its origin takes it.
+/// What is got of it leaves when its origin takes it, and what is put comes when its origin sends it.
 #[test]
-fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
+fn memory_is_detached_when_nothing_of_it_leaves_and_nothing_comes_any_more() {
+    [Kind::Get, Kind::PutLong].into_iter().for_each(detaches_after);
+}
+
+fn detaches_after(kind: Kind) {
     const LEN: usize = 1 << 20;
-    let (heard, detaches) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (over, detaches) = (AtomicU64::new(0), AtomicBool::new(false));
     job(2, &Config::default(), |device, members| {
         let w = Window::dynamic(device, members.clone()).unwrap();
         let mut memory = vec![7u8; LEN];
@@ -272,14 +276,16 @@ fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
             hear(device, &members, 0, 5);
             detaches.store(true, Ordering::Relaxed);
             w.detach(device, start).unwrap();
-            assert_eq!(heard.load(Ordering::Relaxed), 1, "it was on its way");
+            assert_eq!(over.load(Ordering::Relaxed), 1, "it was on its way");
             assert_eq!(w.detach(device, start), Err(RmaError::Attach));
+            let expected = if kind == Kind::Get { 7 } else { 9 };
+            assert!(memory.iter().all(|byte| *byte == expected));
         } else {
             let mut told = Bytes::zeros(8);
             let address = members.hear(device, 1, 6, told.incoming());
             device.wait(address);
             let displacement = i64::from_le_bytes(told.as_slice().try_into().unwrap());
-            ask(device, &members, 1, Head { displacement, ..head(Kind::Get, 3, LEN as u64) }, &[]);
+            ask(device, &members, 1, Head { displacement, ..head(kind, 3, LEN as u64) }, &[]);
             say(device, &members, 1, 5);
             while !detaches.load(Ordering::Relaxed) {
                 device.progress();
@@ -290,11 +296,17 @@ fn memory_is_detached_when_nothing_of_it_leaves_any_more() {
                 device.progress();
                 device.pass_by();
             }
-            let mut room = Bytes::zeros(LEN);
-            heard.store(1, Ordering::Relaxed);
-            let got = members.hear(device, 1, 3, room.incoming());
-            device.wait(got);
-            assert!(room.as_slice().iter().all(|byte| *byte == 7));
+            over.store(1, Ordering::Relaxed);
+            if kind == Kind::Get {
+                let mut room = Bytes::zeros(LEN);
+                let got = members.hear(device, 1, 3, room.incoming());
+                device.wait(got);
+                assert!(room.as_slice().iter().all(|byte| *byte == 7));
+            } else {
+                let data = Bytes::from(vec![9; LEN]);
+                let sent = members.say(device, 1, tag::data(3), data.outgoing());
+                device.wait(sent);
+            }
         }
         w.free(device).unwrap();
     });

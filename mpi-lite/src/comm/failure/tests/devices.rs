@@ -126,6 +126,33 @@ fn devices_agree_whoever_crashes() {
     }
 }
 
+/// Who has the verdict is asked for it by who has not.
+#[test]
+fn a_verdict_that_the_lead_could_not_tell_all_is_told_by_who_has_heard_it() {
+    for cut_after in 0..40 {
+        let mut job = Job::new(3, cut_after, LinkModel::default());
+        let number = [0, 1, 2].map(|own| job.begin(own, !(1 << own)))[0];
+        (0..cut_after).for_each(|_| job.step());
+        let never = job.fabric.now() + Duration::from_millis(1_000_000);
+        job.fabric.partition(0, 2, never);
+        for _ in 0..100 {
+            job.step();
+            job.poll(1, number);
+        }
+        job.fabric.crash(0);
+        job.crashed[0] = true;
+        let mut verdict = None;
+        for _ in 0..PATIENCE / 100 {
+            (0..100).for_each(|_| job.step());
+            verdict = job.poll(2, number);
+            if verdict.is_some() {
+                break;
+            }
+        }
+        assert!(verdict.is_some() && verdict == job.poll(1, number), "{cut_after}: {verdict:?}");
+    }
+}
+
 #[test]
 fn all_hear_of_a_revocation_also_when_its_author_dies() {
     let mut heard = Vec::new();
