@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane::lab::{Lab, LabError, LabSpec};
+use sidelane::table;
 use sidelane_bench::breakdown::{Breakdowns, Messages, SIZE_MAX};
 use sidelane_bench::collectives::CallerError;
 use sidelane_bench::contender::Contender;
@@ -164,7 +165,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         // What was measured before is kept.
         let Some(mut report) = report else { break };
         report.peer = place.peer_machine();
-        files.show(report.to_table());
+        files.show(report.to_table_within(table::room()));
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.rungs.extend(report.rungs),

@@ -20,6 +20,14 @@ fn columns(of_terminal: Option<u16>) -> u16 {
     }
 }
 
+/// Columns for a table whose cells are not cut: as many as it wants, unless a terminal has fewer.
+pub fn room() -> usize {
+    match Table::new().width() {
+        None | Some(0) => usize::MAX,
+        Some(columns) => columns.into(),
+    }
+}
+
 /// Columns of a table that does not go to a terminal.
 const OF_FILE: u16 = 120;
 

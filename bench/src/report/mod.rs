@@ -179,7 +179,12 @@ impl Report {
 
     /// Tables for people, one a regime and message size, and where there are several sizes one a regime with all of them.
     pub fn to_table(&self) -> String {
-        table::write(self)
+        self.to_table_within(usize::MAX)
+    }
+
+    /// The same for a terminal of so many columns: where rows do not fit, times and rates have tables of their own.
+    pub fn to_table_within(&self, columns: usize) -> String {
+        table::write(self, columns)
     }
 }
 

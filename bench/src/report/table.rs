@@ -11,7 +11,7 @@ use crate::ladder::{NicKind, Regime, Rung};
 use crate::stats::SAMPLES_LEAST;
 
 /// One table a regime and message size, under a line about the machine; then one a regime by size.
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &Report, room: usize) -> String {
     let mut text = format!("{}\n", report.machine);
     if let Some(peer) = &report.peer {
         let _ = writeln!(text, "and {}", Shown(&peer.to_string()));
@@ -27,7 +27,7 @@ pub(super) fn write(report: &Report) -> String {
         let count = rest.iter().take_while(|row| (row.regime, row.size) == (first.regime, first.size)).count();
         let (rows, behind) = rest.split_at(count);
         rest = behind;
-        let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows));
+        let _ = write!(text, "\n{}\n{}\n", title(rows), table(rows, room));
         for row in rows {
             let name = name(row, drivers(rows).len() > 1);
             if row.half_rtt_rounds_left_out > 0 {
@@ -95,9 +95,25 @@ fn leads(rows: &[Row]) -> Table {
     figures(2, header, leads)
 }
 
-fn table(rows: &[Row]) -> Table {
+/// One table, or if its lines are longer than `room` columns two, of times and of rates.
+fn table(rows: &[Row], room: usize) -> String {
     let several = drivers(rows).len() > 1;
-    let mut columns = vec![column("rung", rows, |row| name(row, several))];
+    let names = vec![column("rung", rows, |row| name(row, several))];
+    let (times, rates) = (times(rows), rates(rows));
+    let of = |columns: &[Vec<String>]| {
+        let line = |index: usize| columns.iter().map(|lines| lines[index].clone()).collect();
+        figures(1, line(0), (1..=rows.len()).map(line)).to_string()
+    };
+    let whole = of(&[&names[..], &times, &rates].concat());
+    let fits = whole.lines().all(|line| line.chars().count() <= room);
+    if fits || times.is_empty() || rates.is_empty() {
+        return whole;
+    }
+    format!("{}\n{}", of(&[&names[..], &times].concat()), of(&[names, rates].concat()))
+}
+
+fn times(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut columns = Vec::new();
     if rows.iter().any(|row| row.half_rtt_ns.is_some()) {
         columns.push(column(&format!("half RTT\n{}, p50", bytes(rows[0].size)), rows, round_trip));
         columns.push(column("of rounds\nns", rows, |row| spread(row.half_rtt_p50_spread_ns)));
@@ -105,6 +121,11 @@ fn table(rows: &[Row]) -> Table {
         columns.push(column("more than\nthe rung below", rows, difference));
         columns.push(column("faster than\ntcp-poll", rows, |row| ratio(row.faster_than_tcp_poll)));
     }
+    columns
+}
+
+fn rates(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut columns = Vec::new();
     if rows.iter().any(|row| row.msgs_per_s.is_some()) {
         let depth = rows.iter().find_map(|row| row.depth).map_or_else(String::new, |depth| format!(", {depth} deep"));
         let gathered = if rows.iter().any(|row| row.msgs_per_s_gathered.is_some()) { " (gathered)" } else { "" };
@@ -120,8 +141,7 @@ fn table(rows: &[Row]) -> Table {
             columns.push(column("of the\nrung below", rows, |row| ratio(row.gbit_of_below)));
         }
     }
-    let line = |index: usize| columns.iter().map(|lines| lines[index].clone()).collect();
-    figures(1, line(0), (1..=rows.len()).map(line))
+    columns
 }
 
 /// A table in the manner of all reports: its first `left` columns stand to the left, all others to the right.

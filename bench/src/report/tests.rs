@@ -152,6 +152,18 @@ fn the_page_has_a_chart_of_each_figure() {
 }
 
 #[test]
+fn lines_that_are_too_long_for_a_terminal_are_two_tables() {
+    let (report, longest) = (report(), |text: &str| text.lines().skip(3).map(|line| line.chars().count()).max());
+    let whole = report.to_table();
+    let width = longest(&whole[..whole.find("real frames").unwrap()]).unwrap();
+    assert_eq!(report.to_table_within(width), whole);
+    let cut = report.to_table_within(width - 1);
+    let (times, rates) = cut.split_once("messages/s").unwrap();
+    assert!(times.contains("2900 ns") && !rates.contains("2900 ns") && rates.contains("70.0 (cubic)"), "{cut}");
+    assert!(longest(&cut[..cut.find("real frames").unwrap()]) <= Some(80), "{cut}");
+}
+
+#[test]
 fn the_csv_reads_as_it_always_did() {
     let expected = "name,nic,beside,regime,size,half_rtt_min_ns,half_rtt_p50_ns,half_rtt_p99_ns,half_rtt_p999_ns,n,msgs_per_s,gbit_size,gbit_per_s,congestion,whole,depth,depth_held\n\
         tcp-poll,kernel,uring+xdp,default-offloads,8,2890.0,2900.0,5800.0,8700.0,1000,400000,1048576,70.000,cubic,false,,\n\
