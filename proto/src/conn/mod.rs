@@ -6,6 +6,8 @@ mod phases;
 mod plan;
 mod receive;
 mod rma;
+#[cfg(test)]
+mod tests;
 mod transmit;
 mod turn;
 

@@ -16,29 +16,31 @@ use crate::wire::{
 };
 use crate::{Config, JobKey, Protection, SendError};
 
-const US: u64 = 0x1111;
-const THEM: u64 = 0x2222;
-const STRANGER: u64 = 0x3333;
+pub(super) const US: u64 = 0x1111;
+pub(super) const THEM: u64 = 0x2222;
+pub(super) const STRANGER: u64 = 0x3333;
 
 /// A connection, and what its endpoint would hold.
-struct Stage {
-    conn: Conn,
-    turn: TurnContext,
+pub(super) struct Stage {
+    pub conn: Conn,
+    pub turn: TurnContext,
     /// Number of the peer's next Data frame.
     seq: u32,
     /// What its frames grant.
     credit: u16,
+    /// What has come to it ahead of its turn.
+    pub sack: u32,
 }
 
 /// What came of an event: nothing to tell, or why it was refused.
-type Outcome = Result<(), String>;
+pub(super) type Outcome = Result<(), String>;
 
 impl Stage {
-    fn new(called: bool) -> Self {
+    pub fn new(called: bool) -> Self {
         Self::with(called, Config { seed: Some(1), ..Config::default() })
     }
 
-    fn with(called: bool, config: Config) -> Self {
+    pub fn with(called: bool, config: Config) -> Self {
         let caps = Caps {
             addr: LinkAddr::Mem { node: 0 },
             mtu: 512,
@@ -56,17 +58,17 @@ impl Stage {
         } else {
             Conn::connecting(id, addr, link, US, path, now, &config)
         };
-        let mut stage = Self { conn, turn: TurnContext::new(config, now, false), seq: 0, credit: 1024 };
+        let mut stage = Self { conn, turn: TurnContext::new(config, now, false), seq: 0, credit: 1024, sack: 0 };
         stage.sent();
         stage
     }
 
-    fn turn(&mut self) -> (&mut Conn, &mut TurnContext) {
+    pub fn turn(&mut self) -> (&mut Conn, &mut TurnContext) {
         (&mut self.conn, &mut self.turn)
     }
 
     /// Lets it transmit, and tells the kinds of the frames.
-    fn sent(&mut self) -> String {
+    pub fn sent(&mut self) -> String {
         let mut kinds = Vec::new();
         let mut frame = vec![0; 512];
         let (conn, turn) = self.turn();
@@ -87,7 +89,7 @@ impl Stage {
         if kinds.is_empty() { "-".into() } else { kinds.join(", ") }
     }
 
-    fn told(&mut self) -> String {
+    pub fn told(&mut self) -> String {
         let told: Vec<String> = self
             .turn
             .events
@@ -104,7 +106,7 @@ impl Stage {
         if told.is_empty() { "-".into() } else { told.join(", ") }
     }
 
-    fn phase(&self) -> &'static str {
+    pub fn phase(&self) -> &'static str {
         match self.conn.phase {
             Phase::Connecting { .. } => "Connecting",
             Phase::Accepted { asked: false, .. } => "Accepted",
@@ -116,14 +118,14 @@ impl Stage {
         }
     }
 
-    fn arrive(&mut self, kind: Kind, ack: u32, body: &[u8]) -> Outcome {
+    pub fn arrive(&mut self, kind: Kind, ack: u32, body: &[u8]) -> Outcome {
         let header = Header {
             kind,
             flags: 0,
             peer: 0,
             seq: Seq(self.seq),
             ack: Seq(ack),
-            sack: 0,
+            sack: self.sack,
             credit: self.credit,
             epoch: US as u16,
         };
@@ -136,18 +138,18 @@ impl Stage {
     }
 
     /// Number behind the last frame that was sent.
-    fn all_sent(&self) -> u32 {
+    pub fn all_sent(&self) -> u32 {
         self.conn.in_flight.next_seq().0
     }
 
-    fn pass(&mut self, span: Duration) -> Outcome {
+    pub fn pass(&mut self, span: Duration) -> Outcome {
         self.turn.now += span;
         let (conn, turn) = self.turn();
         conn.handle_timeout(turn, false);
         Ok(())
     }
 
-    fn send(&mut self) -> Outcome {
+    pub fn send(&mut self) -> Outcome {
         // As the endpoint does it.
         if !self.conn.takes_messages() {
             return Err(format!("{:?}", SendError::NoPeer));
@@ -155,20 +157,20 @@ impl Stage {
         self.conn.send(RECORD_LEN + 8, |record| put_message(record, b"8 bytes.")).map_err(|error| format!("{error:?}"))
     }
 
-    fn close(&mut self) -> Outcome {
+    pub fn close(&mut self) -> Outcome {
         let (conn, turn) = self.turn();
         conn.close(turn);
         Ok(())
     }
 
-    fn take(&mut self) -> Outcome {
+    pub fn take(&mut self) -> Outcome {
         let (conn, turn) = self.turn();
         conn.recv(turn, |_| ());
         Ok(())
     }
 }
 
-fn hello(token: u64, echo: u64) -> Hello {
+pub(super) fn hello(token: u64, echo: u64) -> Hello {
     Hello {
         token,
         echo,
@@ -187,7 +189,7 @@ fn refused(taken: Result<(), Reject>) -> Outcome {
 }
 
 /// A connection in the phase of this name. What it sent and told on the way there is forgotten.
-fn in_phase(name: &str) -> Stage {
+pub(super) fn in_phase(name: &str) -> Stage {
     let mut stage = Stage::new(name.starts_with("Accepted"));
     if name == "Accepted, asked" {
         stage.conn.ask(stage.turn.now, &stage.turn.config);

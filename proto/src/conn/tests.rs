@@ -1,0 +1,259 @@
+//! What the table of [`super::phases`] does not tell: windows with gaps, late answers, ends, absences, and peers that break the rules.
+
+use sidelane_nic::time::{Duration, Instant};
+
+use super::phases::{STRANGER, Stage, THEM, US, hello, in_phase};
+use super::{Conn, Owed};
+use crate::counters::Reject;
+use crate::in_flight::WINDOW_MAX;
+use crate::rma::{Memory, OpError};
+use crate::seal::{Job, Seal, TAG_LEN};
+use crate::wire::{FULL_LEN, Header, Hello, Kind, Operation, RECORD_LEN, Seq, Target, Tokens, flags, put_message};
+use crate::{Config, JobKey, Protection};
+
+/// Lets it transmit, and reads the headers of the frames.
+fn headers(stage: &mut Stage) -> Vec<Header> {
+    let (mut headers, mut frame) = (Vec::new(), vec![0; 512]);
+    let (conn, turn) = stage.turn();
+    while let Some(plan) = conn.poll_transmit(turn, false) {
+        conn.emit(turn, plan, &mut frame[..Conn::frame_len(plan, false)], false);
+        headers.push(Header::parse(&frame, false).expect("we wrote it"));
+    }
+    headers
+}
+
+/// What flies has room long before that, since some of the window has arrived.
+#[test]
+fn a_gap_at_the_front_holds_the_window_back_and_its_last_frame_asks() {
+    let mut stage = Stage::with(false, Config { congestion_control: false, ..Config::default() });
+    let (conn, turn) = stage.turn();
+    conn.handle_hello_ack(turn, &Hello { window: u16::MAX, ..hello(THEM, US) });
+    stage.sent();
+    assert_eq!(stage.conn.window, WINDOW_MAX, "the peer cannot offer more");
+    let mut sent = Vec::new();
+    for number in 0..2 * WINDOW_MAX {
+        stage.send().expect("there is room");
+        sent.extend(headers(&mut stage));
+        if number == 100 {
+            stage.sack = u32::MAX;
+            stage.arrive(Kind::Ack, 0, &[]).expect("it is sound");
+        }
+    }
+    let last = sent.iter().max_by_key(|header| header.seq.0).expect("some were sent");
+    assert_eq!((last.seq, last.flags), (Seq(WINDOW_MAX - 1), flags::ACK_NOW));
+}
+
+#[test]
+fn an_ack_of_what_was_never_sent_makes_a_message_worth_nothing() {
+    let mut stage = in_phase("Open, unacknowledged");
+    let mut message = [0; RECORD_LEN + 8];
+    put_message(&mut message, b"8 bytes.");
+    assert_eq!(stage.arrive(Kind::Data, stage.all_sent() + 1, &message), Err("Window".into()));
+    assert!(!stage.conn.has_message());
+}
+
+/// Its next Hello was due, and a peer that had been silent for as long would be gone.
+#[test]
+fn whoever_answers_late_is_there_from_then_on() {
+    let mut stage = in_phase("Connecting");
+    stage.pass(Duration::from_millis(9_000)).expect("it takes its time");
+    let (conn, turn) = stage.turn();
+    conn.handle_hello_ack(turn, &hello(THEM, US));
+    assert_eq!(stage.sent(), "Ack");
+    assert!(!stage.conn.wants_to_transmit(), "a Hello that is not owed any more");
+    stage.pass(stage.turn.config.keep_alive).expect("it takes its time");
+    assert_eq!((stage.phase(), stage.sent()), ("Open", "Ping".into()));
+}
+
+#[test]
+fn who_begins_anew_owes_nothing_of_the_life_before() {
+    let connect_timeout = Config::default().connect_timeout;
+    for (passed, next) in [(Duration::ZERO, Duration::from_millis(2)), (Duration::from_millis(9_999), connect_timeout)]
+    {
+        let mut stage = in_phase("Accepted, asked");
+        stage.pass(passed).expect("it takes its time");
+        let (conn, turn) = stage.turn();
+        conn.handle_hello(turn.now, &hello(THEM, 0), 512).expect("it is the peer's");
+        conn.handle_hello(turn.now, &hello(STRANGER, 0), 512).expect_err("the peer is asked");
+        conn.handle_reset(turn, Tokens { from: THEM, to: US }, STRANGER).expect("it is the peer's");
+        assert_eq!(stage.conn.next_timeout(), Instant::ZERO + next, "it asks again, or gives up");
+        assert_eq!((stage.phase(), stage.sent()), ("Connecting", "Hello".into()));
+        let (conn, turn) = stage.turn();
+        conn.handle_hello_ack(turn, &hello(THEM, STRANGER));
+        assert_eq!((stage.sent(), stage.told()), ("Ack".into(), "Connected".into()));
+    }
+}
+
+#[test]
+fn a_close_of_nothing_does_not_begin_anew() {
+    let mut stage = in_phase("Accepted, asked");
+    stage.close().expect("it is taken");
+    let (conn, turn) = stage.turn();
+    conn.handle_reset(turn, Tokens { from: THEM, to: US }, STRANGER).expect("it is the peer's");
+    assert_eq!((stage.phase(), stage.told(), stage.sent()), ("Gone", "Closed".into(), "-".into()));
+}
+
+#[test]
+fn only_whoever_may_hold_it_for_open_is_told_or_asked() {
+    let phases = [
+        ("Connecting", false, "-", "-"),
+        ("Accepted", true, "-", "Reset"),
+        ("Accepted, asked", true, "-", "Reset"),
+        ("Open", true, "Ping", "Reset"),
+        ("Open, unacknowledged", true, "Ping", "Reset"),
+        ("Closing", true, "Ping", "Reset"),
+        ("Lingering", false, "-", "-"),
+        ("Gone", false, "-", "-"),
+    ];
+    for (phase, is_told, asked, end) in phases {
+        let mut stage = in_phase(phase);
+        assert_eq!(stage.conn.reset_tokens().is_some(), is_told, "{phase}");
+        stage.conn.handle_unknown();
+        assert_eq!(stage.sent(), asked, "{phase}, by a frame for nobody");
+        if !stage.conn.is_winding_down() {
+            let (conn, turn) = stage.turn();
+            conn.end_too_long(turn);
+            assert_eq!(stage.conn.reset_tokens().is_some(), is_told, "{phase}, before its end is told");
+            assert_eq!(stage.sent(), end, "{phase}, by its end");
+        }
+        assert_eq!((stage.conn.reset_tokens(), stage.conn.wants_to_transmit()), (None, false), "{phase}, in the end");
+    }
+}
+
+#[test]
+fn who_is_gone_is_asked_nothing_any_more() {
+    let mut stage = in_phase("Open");
+    stage.conn.handle_unknown();
+    assert!(stage.conn.owed.has(Owed::PING));
+    let (conn, turn) = stage.turn();
+    conn.handle_link_gone(turn);
+    assert!(!stage.conn.wants_to_transmit());
+}
+
+/// What was heard or begun after our last turn counts from then on, however long that is ago.
+#[test]
+fn an_absence_is_made_up_for_and_no_more() {
+    let Config { keep_alive, connect_timeout, .. } = Config::default();
+    let silence = keep_alive.saturating_mul(4);
+    for (phase, patience) in [
+        ("Connecting", connect_timeout),
+        ("Accepted", silence),
+        ("Accepted, asked", connect_timeout),
+        ("Open", silence),
+    ] {
+        let mut stage = in_phase(phase);
+        let minute = Duration::from_millis(60_000);
+        stage.turn.now += minute;
+        stage.conn.on_absence(&stage.turn, minute.saturating_mul(2));
+        for _ in 0..patience.as_nanos() / keep_alive.as_nanos() {
+            assert_eq!(stage.phase(), phase);
+            stage.pass(keep_alive).expect("it takes its time");
+        }
+        stage.pass(keep_alive).expect("it takes its time");
+        assert_eq!(stage.phase(), "Gone", "{phase}");
+    }
+}
+
+#[test]
+fn an_ack_that_waited_for_us_measures_nothing() {
+    let mut stage = in_phase("Open, unacknowledged");
+    let before = stage.conn.rtt.latest();
+    stage.turn.now += Duration::from_millis(60_000);
+    stage.conn.on_absence(&stage.turn, Duration::from_millis(59_000));
+    stage.arrive(Kind::Ack, stage.all_sent(), &[]).expect("it is sound");
+    assert!(stage.conn.is_settled());
+    assert_eq!(stage.conn.rtt.latest(), before);
+}
+
+/// Of a get of 16 bytes, which is all that is under way.
+#[test]
+fn answers_to_what_was_not_asked_do_nothing_nor_does_what_comes_with_them() {
+    let mut stage = in_phase("Open");
+    let (conn, turn) = stage.turn();
+    let region = turn.rma.regions.register(Memory::Owned(vec![0; 64]));
+    let index = turn.rma.regions.hold(region, 8, 16).expect("it is there");
+    let from = Target { region: 0, key: 0, offset: 0 };
+    conn.one_sided(&turn.config).get(from, index, 8, 16).expect("there is room");
+    let wrong = [
+        Operation::Answer { op: 0, offset: 8, last: false, bytes: &[1; 9] },
+        Operation::Answer { op: 1, offset: 0, last: true, bytes: &[1; 16] },
+        Operation::Fetched { op: 0, value: 1 },
+        Operation::Done { ops: 2 },
+        Operation::Refused { op: 0, count: 2, why: OpError::Bounds },
+        Operation::Refused { op: 2, count: 1, why: OpError::Bounds },
+    ];
+    let body = |operation: &Operation<'_>| {
+        let mut body = vec![0; operation.len() + RECORD_LEN + 8];
+        let (front, message) = body.split_at_mut(operation.len());
+        operation.emit(front);
+        put_message(message, b"8 bytes.");
+        body
+    };
+    for operation in wrong {
+        assert_eq!(stage.arrive(Kind::Data, 0, &body(&operation)), Err("Malformed".into()), "{operation:?}");
+        assert_eq!((stage.told(), stage.conn.has_message()), ("-".into(), false), "{operation:?}");
+        assert_eq!(stage.turn.rma.regions.memory(region), Some(&[0; 64][..]), "{operation:?}");
+    }
+    let right = Operation::Answer { op: 0, offset: 0, last: true, bytes: &[1; 16] };
+    stage.arrive(Kind::Data, 0, &body(&right)).expect("it was asked");
+    assert!(stage.told().starts_with("Got") && stage.conn.has_message());
+}
+
+const PROTECTION: Protection = Protection::Authenticated(JobKey::from_bytes([7; JobKey::LEN]));
+
+/// One that both sides began, with a key, and that key.
+fn sealed(called: bool) -> (Stage, Job) {
+    let mut stage = Stage::with(called, Config { protection: PROTECTION, ..Config::default() });
+    stage.conn.ask(stage.turn.now, &stage.turn.config);
+    (stage, Job::new(PROTECTION).expect("there is a key"))
+}
+
+/// What comes of the first frame of the peer with `token`, to the connection of ours with `epoch`.
+fn open(stage: &mut Stage, job: &Job, token: u64, epoch: u64) -> Result<(), Reject> {
+    let header = Header {
+        kind: Kind::Ack,
+        flags: flags::TAG,
+        peer: 0,
+        seq: Seq(0),
+        ack: Seq(0),
+        sack: 0,
+        credit: 0,
+        epoch: epoch as u16,
+    };
+    let mut frame = vec![0; FULL_LEN + TAG_LEN];
+    header.emit(&mut frame);
+    Seal::new(job, token, US).seal(job, &mut frame, false);
+    stage.conn.open_sealed(job, &header, &frame, &mut Vec::new()).map(drop)
+}
+
+#[test]
+fn sealed_frames_are_opened_with_the_keys_of_one_life() {
+    let (mut stage, job) = sealed(false);
+    assert_eq!(open(&mut stage, &job, THEM, US), Err(Reject::NoPeer), "before there is an answer");
+    let (mut stage, job) = sealed(true);
+    assert_eq!(open(&mut stage, &job, THEM, US + 1), Err(Reject::Epoch));
+    assert_eq!(open(&mut stage, &job, THEM, US), Ok(()));
+    let (conn, turn) = stage.turn();
+    conn.handle_hello_ack(turn, &hello(STRANGER, US));
+    assert_eq!(open(&mut stage, &job, THEM, US), Err(Reject::Forged));
+    assert_eq!(open(&mut stage, &job, STRANGER, US), Ok(()));
+}
+
+/// Somebody of the job has denied the connection; silence bears it out, and a sign of life refutes it.
+#[test]
+fn a_denial_is_void_when_the_peer_is_heard_or_is_another_one() {
+    for (heard, answers, end) in [(false, THEM, "Restarted"), (true, THEM, "Silent"), (false, STRANGER, "Silent")] {
+        let (mut stage, job) = sealed(true);
+        let (conn, turn) = stage.turn();
+        conn.handle_reset(turn, Tokens { from: THEM, to: US }, STRANGER).expect("it may be true");
+        if heard {
+            open(&mut stage, &job, THEM, US).expect("it is the peer's");
+        }
+        let (conn, turn) = stage.turn();
+        conn.handle_hello_ack(turn, &hello(answers, US));
+        for _ in 0..5 {
+            stage.pass(stage.turn.config.keep_alive).expect("it takes its time");
+        }
+        assert_eq!(stage.told(), format!("Connected, Gone({end})"), "{heard} {answers:x}");
+    }
+}
