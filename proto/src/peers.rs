@@ -162,3 +162,46 @@ impl fmt::Debug for Peers {
         f.debug_list().entries(&self.entries).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sidelane_nic::Caps;
+    use sidelane_nic::time::Duration;
+
+    use super::*;
+    use crate::Config;
+    use crate::path::Path;
+
+    /// One more connection with the peer at `node`.
+    fn add(peers: &mut Peers, node: u32) -> u16 {
+        let (id, addr, config) = (peers.next_id(), LinkAddr::Mem { node }, Config::default());
+        let rto_floor = Duration::from_millis(1);
+        let caps = Caps { addr, mtu: 512, mtu_safe: 512, rx_frames: 64, burst: 64, rto_floor, host_delay: None };
+        let path = Path::new(&caps, &config, false);
+        peers.insert(Conn::connecting(id, addr, Link(node), 1, path, Instant::ZERO, &config));
+        id.index
+    }
+
+    #[test]
+    fn the_earliest_timer_is_known_whoever_spoke_last() {
+        let mut peers = Peers::default();
+        let (first, second) = (add(&mut peers, 1), add(&mut peers, 2));
+        let at = Instant::from_nanos;
+        peers.note_due(first, at(5));
+        peers.note_due(second, at(9));
+        assert_eq!(peers.earliest(), Some(at(5)));
+        let mut due = Vec::new();
+        peers.collect_due(at(5), &mut due);
+        assert_eq!((due, peers.earliest()), (vec![first], Some(at(9))));
+    }
+
+    #[test]
+    fn who_was_overtaken_and_ended_is_not_remembered() {
+        let mut peers = Peers::default();
+        let (first, second) = (add(&mut peers, 1), add(&mut peers, 1));
+        assert_eq!(peers.overtaken, [first]);
+        peers.remove(first);
+        assert_eq!((&peers.overtaken[..], peers.by_addr.get(&LinkAddr::Mem { node: 1 })), (&[][..], Some(&second)));
+        assert!(peers.remove(second).is_some() && !peers.holds_addr(LinkAddr::Mem { node: 1 }));
+    }
+}

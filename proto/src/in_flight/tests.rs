@@ -207,3 +207,16 @@ fn every_event_in_every_state() {
          Arrived, passed: 0 0 0\nArrived, in a SACK: 2 1 0\nArrived, time-out: 2 0 1\nArrived, waited for: 2 1 0\n"
     );
 }
+
+/// In microseconds, of frames at 0 and 1 that one at 2 has overtaken.
+#[test]
+fn the_first_that_may_be_lost_says_when_to_look_and_patience_has_two_bounds() {
+    // The smoothed round trip, and four of the smallest ones.
+    for (smoothed, spurious, slack) in [(10, 0, 2_500), (10, 100, 10_000), (1_000, 100, 40_000)] {
+        let (mut flight, mut rtt, first) = flight(3);
+        (0..100).for_each(|_| rtt.sample(Duration::from_micros(smoothed)));
+        ack(&mut flight, &mut rtt, at(12), first, 0b10);
+        (0..spurious).for_each(|_| flight.on_spurious());
+        assert_eq!(flight.detect(at(12), &rtt), Some(at(10) + Duration::from_nanos(slack)));
+    }
+}

@@ -272,3 +272,28 @@ fn what_was_taken_in_elsewhere_counts_as_taken() {
         assert!(!fifo.is_idle(), "in pieces, and then whole");
     }
 }
+
+#[test]
+fn a_part_that_is_longer_than_its_message_is_refused() {
+    let mut fifo = RecvFifo::new(CAPACITY, LONGEST);
+    let mut body = [0; FIRST_LEN + 3];
+    put_first(&mut body, 3, 2);
+    assert_eq!(fifo.accept(&body, 100, &mut Spares::default()), Err(Reject::Malformed));
+    assert!(fifo.is_idle());
+}
+
+/// Under way it counts as its marker, complete as all of its bytes too: what the peer was told before still holds.
+#[test]
+fn a_message_in_pieces_gives_credit_while_it_comes_and_when_it_is_taken() {
+    let (mut fifo, mut spares) = (RecvFifo::new(CAPACITY, LONGEST), Spares::default());
+    let grants: Vec<u64> = bodies(1, 700)
+        .iter()
+        .map(|body| {
+            fifo.accept(body, 1 << 20, &mut spares).expect("there is credit");
+            fifo.grant()
+        })
+        .collect();
+    assert_eq!(grants, [1292, 1592, 1592]);
+    assert_eq!(fifo.take(&mut spares, |message, _| message.len()), Taken::Message(700));
+    assert_eq!(fifo.grant(), 1000 + 716);
+}
