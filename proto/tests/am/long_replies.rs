@@ -234,6 +234,10 @@ fn what_waits_for_one_requester_is_bounded() {
     world.pass(SOON);
     let Node { am, peer, .. } = &world.nodes[0];
     assert_eq!(am.handled(*peer), 8);
+    // What has left waits no more.
+    fetch(&mut world.nodes[0], &key, 8, 0, LEN).unwrap();
+    world.pass(Duration::from_millis(200));
+    assert_eq!(world.nodes[0].state.came, [0, 1, 2, 3, 8]);
 }
 
 /// Who waits for it is gone, too.

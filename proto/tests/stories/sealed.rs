@@ -87,6 +87,25 @@ fn who_carries_frames_to_the_wrong_member_ends_no_connection() {
     }
 }
 
+/// It is answered by a Reset, sealed for whomever it names: nobody without the key may have one made.
+#[test]
+fn a_ping_for_nobody_is_answered_only_if_a_member_wrote_it() {
+    const PING: u8 = 0x14;
+    for protection in BOTH {
+        let (mut world, _, _, heard) = recorded(protected(protection));
+        let third = world.add(NodeConfig::default(), protected(protection));
+        let ping = heard.iter().rfind(|frame| frame[4] == PING).expect("one was asked for");
+        let mut forged = ping.clone();
+        *forged.last_mut().expect("a tag") ^= 1;
+        for (frame, resets) in [(&forged, 0), (ping, 1)] {
+            world.node(third).controls.borrow_mut().forged.push_back((addr(0), frame.clone()));
+            world.pass(Duration::from_micros(100));
+            let counters = world.counters(third);
+            assert_eq!((counters.resets_sent, counters.rejected(Reject::Forged)), (resets, 1), "{protection:?}");
+        }
+    }
+}
+
 /// Nobody else is needed to answer a Hello that comes back to its sender, unless it is known there.
 #[test]
 fn who_sends_back_all_that_it_hears_is_no_peer() {
