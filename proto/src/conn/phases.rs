@@ -25,9 +25,9 @@ pub(super) struct Stage {
     pub conn: Conn,
     pub turn: TurnContext,
     /// Number of the peer's next Data frame.
-    seq: u32,
+    pub seq: u32,
     /// What its frames grant.
-    credit: u16,
+    pub credit: u16,
     /// What has come to it ahead of its turn.
     pub sack: u32,
 }

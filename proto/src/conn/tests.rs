@@ -1,14 +1,20 @@
 //! What the table of [`super::phases`] does not tell: windows with gaps, late answers, ends, absences, and peers that break the rules.
 
+use std::collections::VecDeque;
+
 use sidelane_nic::time::{Duration, Instant};
 
 use super::phases::{STRANGER, Stage, THEM, US, hello, in_phase};
 use super::{Conn, Owed};
 use crate::counters::Reject;
+use crate::event::Event;
 use crate::in_flight::WINDOW_MAX;
-use crate::rma::{Memory, OpError};
+use crate::rma::{Memory, OpError, Region, Rights};
 use crate::seal::{Job, Seal, TAG_LEN};
-use crate::wire::{FULL_LEN, Header, Hello, Kind, Operation, RECORD_LEN, Seq, Target, Tokens, flags, put_message};
+use crate::wire::{
+    FULL_LEN, Header, Hello, Kind, Operation, Operations, RECORD_LEN, Seq, Target, Tokens, flags, put_close, put_flags,
+    put_message,
+};
 use crate::{Config, JobKey, Protection};
 
 /// Lets it transmit, and reads the headers of the frames.
@@ -256,4 +262,262 @@ fn a_denial_is_void_when_the_peer_is_heard_or_is_another_one() {
         }
         assert_eq!(stage.told(), format!("Connected, Gone({end})"), "{heard} {answers:x}");
     }
+}
+
+/// The first time-out asks, the second gives up and tries with a few, and what then arrives opens the window again.
+#[test]
+fn what_arrives_after_a_time_out_ends_it() {
+    let mut stage = in_phase("Open");
+    for _ in 0..20 {
+        stage.send().expect("there is room");
+        stage.sent();
+    }
+    let (in_flight, window) = (stage.conn.in_flight.len(), stage.conn.window);
+    stage.pass(Duration::from_millis(5)).expect("it takes its time");
+    stage.arrive(Kind::Ack, 1, &[]).expect("it is sound");
+    assert!(!stage.sent().contains("probe"), "it has been answered");
+    for _ in 0..2 {
+        stage.pass(Duration::from_millis(200)).expect("it takes its time");
+        assert_ne!(stage.sent(), "-");
+    }
+    assert!(in_flight > 1 && stage.conn.congestion.frames() < window, "it was a loss");
+    stage.arrive(Kind::Ack, 2, &[]).expect("it is sound");
+    assert_eq!(stage.conn.window, stage.conn.congestion.frames());
+    assert!(stage.conn.in_flight.has_lost() || stage.sent().contains("again"), "the rest is missing still");
+}
+
+/// It was heard once, perhaps before it had anything to take in.
+#[test]
+fn a_peer_is_heard_anew_each_time_before_it_counts_as_taking_nothing() {
+    let mut stage = in_phase("Open, unacknowledged");
+    for heard in [false, true, false, false] {
+        if heard {
+            stage.turn.now += Duration::from_millis(1);
+            stage.arrive(Kind::Ack, 0, &[]).expect("it is sound");
+        }
+        stage.turn.now += Duration::from_millis(200);
+        stage.conn.on_retransmit_timeout(stage.turn.now);
+    }
+    assert_eq!((stage.conn.backoff, stage.conn.unheeded), (4, 1));
+}
+
+#[test]
+fn who_has_no_credit_asks_for_some_and_who_rests_does_not() {
+    let mut stage = in_phase("Connecting");
+    let (conn, turn) = stage.turn();
+    conn.handle_hello_ack(turn, &Hello { credit: 0, ..hello(THEM, US) });
+    stage.credit = 0;
+    stage.sent();
+    stage.send().expect("there is room");
+    assert_eq!(stage.sent(), "-");
+    stage.pass(Duration::from_millis(5)).expect("it takes its time");
+    assert_eq!(stage.sent(), "Ping");
+
+    let mut stage = in_phase("Open, unacknowledged");
+    stage.arrive(Kind::Ack, stage.all_sent(), &[]).expect("it is sound");
+    stage.conn.window = 0;
+    stage.send().expect("there is room");
+    stage.pass(Duration::from_millis(5)).expect("it takes its time");
+    assert_eq!((stage.sent(), stage.conn.backoff), ("-".into(), 0));
+}
+
+#[test]
+fn whoever_is_dialled_while_it_dials_says_hello_no_more() {
+    let mut stage = in_phase("Connecting");
+    stage.pass(Duration::from_millis(5)).expect("it takes its time");
+    stage.conn.handle_hello(stage.turn.now, &hello(THEM, 0), 512).expect("both are one");
+    assert_eq!(stage.sent(), "HelloAck");
+}
+
+#[test]
+fn nothing_is_taken_behind_a_close_that_waits_for_its_answer() {
+    let mut stage = in_phase("Connecting");
+    stage.send().and_then(|()| stage.close()).expect("both are taken");
+    assert_eq!((stage.phase(), stage.send()), ("Connecting", Err("NoPeer".into())));
+}
+
+#[test]
+fn a_connection_is_known_by_both_tokens() {
+    let stage = in_phase("Open");
+    for (from, to, is_known) in [(THEM, US, true), (STRANGER, US, false), (THEM, STRANGER, false)] {
+        assert_eq!(stage.conn.is_between(Tokens { from, to }), is_known);
+    }
+}
+
+fn close_record() -> [u8; RECORD_LEN] {
+    let mut body = [0; RECORD_LEN];
+    put_close(&mut body);
+    body
+}
+
+/// With the ack of the last thing that was sent, and without.
+#[test]
+fn a_close_that_brings_the_last_ack_is_as_agreed() {
+    for (ack, told) in [(1, "Closed"), (0, "Gone(ClosedByPeer)")] {
+        let mut stage = in_phase("Open, unacknowledged");
+        stage.arrive(Kind::Data, ack, &close_record()).expect("it is sound");
+        stage.take().expect("the Close");
+        assert_eq!((stage.phase(), stage.told()), ("Lingering", told.into()));
+        stage.seq += 1;
+        assert_eq!(stage.arrive(Kind::Ack, 1, &[]), Ok(()), "what it acknowledges was sent");
+    }
+}
+
+/// Whose Close lies here, and who acknowledges nothing any more.
+#[test]
+fn a_peer_that_closed_owes_its_acks() {
+    let mut stage = in_phase("Open, unacknowledged");
+    stage.arrive(Kind::Data, 0, &close_record()).expect("it is sound");
+    for _ in 0..5 {
+        stage.pass(stage.turn.config.keep_alive).expect("it takes its time");
+    }
+    assert_eq!(stage.told(), "Gone(ClosedByPeer)");
+}
+
+/// As where the driver has no room.
+#[test]
+fn a_last_ack_that_cannot_leave_is_given_up_with_the_peer() {
+    let mut stage = in_phase("Lingering");
+    stage.seq = u32::MAX;
+    stage.arrive(Kind::Data, 1, &[]).expect("it is sound");
+    let linger = Duration::from_millis(250);
+    for phase in ["Lingering", "Lingering", "Lingering", "Gone"] {
+        stage.pass(linger).expect("it takes its time");
+        assert_eq!(stage.phase(), phase);
+    }
+}
+
+/// 16 keep-alives count as long, in which either side has sent something.
+#[test]
+fn a_peer_that_is_quiet_for_long_gives_its_memory_back() {
+    let mut message = [0; RECORD_LEN + 8];
+    put_message(&mut message, b"8 bytes.");
+    for sends in [[true, false], [false, true]] {
+        let mut stage = in_phase("Open");
+        let mut turn = |we_send: bool, it_sends: bool| {
+            if we_send {
+                stage.send().expect("there is room");
+                stage.sent();
+            }
+            for seq in if it_sends { vec![1, 0] } else { vec![] } {
+                let next = stage.seq;
+                stage.seq += seq;
+                stage.arrive(Kind::Data, stage.all_sent(), &message).expect("it is sound");
+                stage.seq = next;
+            }
+            stage.seq += 2 * u32::from(it_sends);
+            while stage.conn.has_message() {
+                stage.take().expect("it is taken");
+            }
+            for _ in 0..4 {
+                stage.arrive(Kind::Ack, stage.all_sent(), &[]).expect("it lives");
+                stage
+                    .pass(Duration::from_nanos(stage.turn.config.keep_alive.as_nanos() / 4))
+                    .expect("it takes its time");
+                stage.sent();
+            }
+            stage.conn.memory()
+        };
+        turn(true, true);
+        for _ in 0..20 {
+            assert!(turn(sends[0], sends[1]) > 0);
+        }
+        let memory = (0..20).map(|_| turn(false, false)).last();
+        assert_eq!(memory, Some(0));
+    }
+}
+
+/// What it says of operations, in one frame or several.
+fn operations(stage: &mut Stage) -> Vec<String> {
+    let (mut said, mut frame) = (Vec::new(), vec![0; 512]);
+    let (conn, turn) = stage.turn();
+    while let Some(plan) = conn.poll_transmit(turn, false) {
+        let len = Conn::frame_len(plan, false);
+        conn.emit(turn, plan, &mut frame[..len], false);
+        if Kind::of(&frame) == Kind::Data {
+            said.extend(
+                Operations::new(&frame[FULL_LEN..len]).map(|operation| format!("{:?}", operation.expect("sound"))),
+            );
+        }
+    }
+    said
+}
+
+/// A region of 64 bytes of ours that the peer may read and write.
+fn region(stage: &mut Stage) -> (Region, Target) {
+    let regions = &mut stage.turn.rma.regions;
+    let region = regions.register(Memory::Owned(vec![0; 64]));
+    regions.publish(region, 5, Rights::READ | Rights::WRITE, None).expect("it is there");
+    (region, Target { region: 0, key: 5, offset: 0 })
+}
+
+/// The peer's next frame, with these.
+fn ask(stage: &mut Stage, asked: &[Operation<'_>]) {
+    let mut body = Vec::new();
+    for operation in asked {
+        let at = body.len();
+        body.resize(at + operation.len(), 0);
+        operation.emit(&mut body[at..]);
+    }
+    // As the router does it.
+    stage.turn.counters.frames_received += 1;
+    stage.arrive(Kind::Data, 0, &body).expect("it is sound");
+    stage.seq += 1;
+}
+
+#[test]
+fn a_put_of_which_a_part_is_refused_signals_nothing_and_says_why_first() {
+    let mut stage = in_phase("Open");
+    let (region, to) = region(&mut stage);
+    let put = |to, flags| Operation::Put { to, flags, bytes: &[1; 8] };
+    let (last, wrong) = (put_flags::LAST, Target { key: 6, ..to });
+    ask(&mut stage, &[put(to.plus(60), 0), put(to, last | put_flags::SIGNAL)]);
+    ask(&mut stage, &[put(to.plus(60), 0), put(wrong, last)]);
+    ask(&mut stage, &[put(to, last), put(wrong, last), put(to.plus(60), last)]);
+    assert_eq!(stage.turn.rma.regions.signals(region), Some(0));
+    assert_eq!(
+        operations(&mut stage),
+        [
+            "Refused { op: 0, count: 2, why: Bounds }",
+            "Refused { op: 3, count: 1, why: NoRegion }",
+            "Refused { op: 4, count: 1, why: Bounds }",
+        ]
+    );
+    ask(&mut stage, &[put(wrong, last), put(to, last), put(wrong, last)]);
+    let apart = ["Refused { op: 5, count: 1, why: NoRegion }", "Refused { op: 7, count: 1, why: NoRegion }"];
+    assert_eq!(operations(&mut stage), apart);
+}
+
+/// Nothing is answered behind our Close.
+#[test]
+fn what_is_answered_or_cannot_be_needs_its_memory_no_more() {
+    for (phase, answers) in [("Open", 2), ("Closing", 0)] {
+        let mut stage = in_phase(phase);
+        let (region, to) = region(&mut stage);
+        let flags = put_flags::LAST | put_flags::DONE;
+        ask(&mut stage, &[Operation::Get { from: to, len: 8 }, Operation::Put { to, flags, bytes: &[1; 8] }]);
+        let (conn, turn) = stage.turn();
+        conn.push_done(turn);
+        assert_eq!(operations(&mut stage).len(), answers, "{phase}");
+        let (turn, mut events) = (&mut stage.turn, VecDeque::new());
+        assert!(turn.rma.regions.unregister(region, &mut events));
+        assert!(matches!(events.front(), Some(Event::Unregistered { .. })), "{phase}");
+    }
+}
+
+/// A get of ours into it, and one of the peer's out of it that is too long to be copied.
+#[test]
+fn a_connection_that_ends_needs_no_memory_any_more() {
+    let mut stage = in_phase("Open");
+    let (region, to) = region(&mut stage);
+    let (conn, turn) = stage.turn();
+    let index = turn.rma.regions.hold(region, 0, 64).expect("it is there");
+    conn.one_sided(&turn.config).get(to, index, 0, 64).expect("there is room");
+    ask(&mut stage, &[Operation::Get { from: to, len: 64 }]);
+    let (conn, turn) = stage.turn();
+    let mut events = VecDeque::new();
+    assert!(turn.rma.regions.unregister(region, &mut events) && events.is_empty(), "both are under way");
+    conn.handle_link_gone(turn);
+    let told = stage.told();
+    assert!(told.contains("OpFailed") && told.contains("Unregistered"), "{told}");
 }

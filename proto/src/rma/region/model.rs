@@ -159,3 +159,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_is_good_for_one_region_whoever_has_its_place() {
+    let mut regions = Regions::default();
+    let first = regions.register(Memory::Owned(vec![1]));
+    assert!(regions.unregister(first, &mut VecDeque::new()));
+    let second = regions.register(Memory::Owned(vec![2]));
+    assert_eq!(second.index, first.index);
+    assert_eq!((regions.signals(first), regions.memory(first)), (None, None));
+    assert_eq!(regions.memory_mut(first), None);
+    assert_eq!((regions.signals(second), regions.memory(second)), (Some(0), Some(&[2][..])));
+}
