@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::adi::Device;
+use crate::attribute::{Attributes, Keyval, Value};
 use crate::coll::Table;
 
-use super::attribute::{Attributes, Keyval, Value};
 use super::cartesian::Cartesian;
 use super::collective::Ranks;
 use super::context::{self, Kind};
@@ -15,7 +15,7 @@ use super::info::Info;
 use super::local::{Left, Local};
 use super::movable::Movable;
 use super::operator::lock_outside_operators;
-use super::{Around, Comparison, ErrorClass, Group, compound, failure};
+use super::{Around, Comparison, ErrorClass, ErrorCode, ErrorHandler, Group, compound, failure};
 
 /// A group of processes and a context for their messages (MPI-4.1 7.4). Clones are the same communicator.
 #[derive(Clone)]
@@ -71,22 +71,6 @@ pub enum Topology {
     Graph(Graph),
     DistGraph(DistGraph),
 }
-
-/// What is done when a call fails, before it returns the error (MPI-4.1 9.3).
-#[derive(Clone, Default)]
-pub enum ErrorHandler {
-    /// Nothing: the caller sees the error. The default here; `MPI_ERRORS_ARE_FATAL` is C's.
-    #[default]
-    Return,
-    /// [`Communicator::abort`] with code 1 (`MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`); where others have failed only this process
-    /// ends, and what becomes of the job is for the launcher.
-    Abort,
-    /// A function of the program's.
-    Call(Arc<HandlerFn>),
-}
-
-/// Is told which call's communicator, and what went wrong.
-pub type HandlerFn = dyn Fn(&Communicator, ErrorClass) + Send + Sync;
 
 impl Communicator {
     /// All processes of a job: this one reaches the others by `device`. `threads` is whether several threads will call at
@@ -275,8 +259,8 @@ impl Communicator {
     }
 
     /// Runs the error handler, as a call does that fails with this (`MPI_Comm_call_errhandler`).
-    pub fn call_error_handler(&self, class: ErrorClass) {
-        self.fail(class);
+    pub fn call_error_handler(&self, code: impl Into<ErrorCode>) {
+        self.handle(code.into());
     }
 
     /// What is stored under a key.
@@ -336,25 +320,33 @@ impl Communicator {
     /// Runs the error handler, which in a part of a call is left to the whole; what failed returns the same.
     #[cold]
     pub(crate) fn fail(&self, class: ErrorClass) -> ErrorClass {
-        if compound::is_part() {
-            return class;
-        }
-        match self.error_handler() {
-            ErrorHandler::Return => {}
-            ErrorHandler::Abort => {
-                let failed: Vec<_> =
-                    self.failed().processes().iter().filter_map(|p| self.peers().rank_of(*p)).collect();
-                let gone = if failed.is_empty() { String::new() } else { format!(" (gone: ranks {failed:?})") };
-                let why = format!("{class}{gone}");
-                match class {
-                    // Whoever is to blame has ended, and the launcher is to tell of that one, and by its code.
-                    ErrorClass::ProcFailed | ErrorClass::ProcFailedPending | ErrorClass::Revoked => self.leave(&why),
-                    _ => self.abort(1, &why),
-                }
-            }
-            ErrorHandler::Call(function) => function(self, class),
+        if !compound::is_part() {
+            self.handle(class.into());
         }
         class
+    }
+
+    fn handle(&self, code: ErrorCode) {
+        match self.error_handler() {
+            ErrorHandler::Return => {}
+            ErrorHandler::Abort => self.abort_by(code),
+            ErrorHandler::Call(function) => function(self, code),
+        }
+    }
+
+    /// What [`ErrorHandler::Abort`] does.
+    pub(crate) fn abort_by(&self, code: ErrorCode) -> ! {
+        let failed: Vec<_> = self.failed().processes().iter().filter_map(|p| self.peers().rank_of(*p)).collect();
+        let gone = if failed.is_empty() { String::new() } else { format!(" (gone: ranks {failed:?})") };
+        let why = match &code.to_string()[..] {
+            "" => format!("error {code:?}{gone}"),
+            text => format!("{text}{gone}"),
+        };
+        match code.standard() {
+            // Whoever is to blame has ended, and the launcher is to tell of that one, and by its code.
+            Some(ErrorClass::ProcFailed | ErrorClass::ProcFailedPending | ErrorClass::Revoked) => self.leave(&why),
+            _ => self.abort(1, &why),
+        }
     }
 
     /// What collective calls name this process by, as a root.
@@ -399,15 +391,5 @@ impl Drop for Inner {
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {} of {} in {}", self.rank(), self.size(), self.title())
-    }
-}
-
-impl fmt::Debug for ErrorHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Return => "Return",
-            Self::Abort => "Abort",
-            Self::Call(_) => "Call(..)",
-        })
     }
 }

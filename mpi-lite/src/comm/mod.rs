@@ -26,10 +26,9 @@
 //! | `ending` | aborting a job, and what is done first at its end |
 //! | `pulse` | telling other hosts that this process lives while it computes |
 //! | `context` | what tells communicators' messages apart |
-//! | `buffered`, `attribute`, `info`, `status`, `error_class` | as named |
+//! | `buffered`, `info`, `status`, `error_handler` | as named |
 
 mod agreeing;
-pub mod attribute;
 mod awaited;
 mod buffered;
 mod calls;
@@ -45,7 +44,7 @@ mod duplicate;
 mod elements;
 mod ending;
 mod equivalence;
-mod error_class;
+mod error_handler;
 mod exchange;
 mod failure;
 pub mod graph;
@@ -82,16 +81,17 @@ mod threads;
 mod typed;
 mod waiting;
 
+pub use crate::error::{ErrorClass, ErrorCode};
 pub use awaited::{Await, Awaited};
 pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
-pub use communicator::{Communicator, ErrorHandler, HandlerFn, Topology};
+pub use communicator::{Communicator, Topology};
 pub use counts::{Counts, Placed};
 pub use duplicate::Duplicate;
 pub use elements::Elements;
 pub use equivalence::{Equivalence, Locatable, Located};
 #[doc(hidden)]
 pub use equivalence::{datatype_of_field, datatype_of_fields};
-pub use error_class::ErrorClass;
+pub use error_handler::{ErrorHandler, HandlerFn};
 pub use failure::Agreed;
 pub use group::{Comparison, Group, GroupError, Range};
 pub use held::Held;

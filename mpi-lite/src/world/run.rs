@@ -74,7 +74,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::comm::attribute::Keyval;
+    use crate::attribute::Keyval;
     use crate::op::Op;
 
     #[test]

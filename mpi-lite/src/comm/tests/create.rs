@@ -428,7 +428,7 @@ fn all_that_is_made_of_a_communicator_has_its_error_handler() {
 
 #[test]
 fn an_intercommunicator_is_made_without_the_attributes_of_its_sides() {
-    use super::attribute::Keyval;
+    use crate::attribute::Keyval;
     use std::sync::Arc;
     job(4, |world| {
         let left = world.rank() < 2;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::comm::attribute::Keyval;
+use crate::attribute::Keyval;
 use crate::comm::info::Info;
 
 #[test]

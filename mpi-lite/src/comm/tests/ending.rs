@@ -8,7 +8,7 @@ use sidelane_nic::time::Duration;
 
 use super::*;
 use crate::adi::{Device, Process};
-use crate::comm::attribute::Keyval;
+use crate::attribute::Keyval;
 use crate::comm::info::Info;
 
 #[test]

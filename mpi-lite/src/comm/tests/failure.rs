@@ -473,12 +473,13 @@ fn a_call_that_fails_is_told_once_to_the_handler_of_its_own_communicator() {
             let told = Arc::new(Mutex::new(Vec::new()));
             let is_told = |what: &str, of: &Communicator, failed: &dyn Fn() -> Result<(), ErrorClass>| {
                 let all = Arc::clone(&told);
-                let handler = move |comm: &Communicator, class| all.lock().unwrap().push((comm.clone(), class));
+                let handler =
+                    move |comm: &Communicator, code: ErrorCode| all.lock().unwrap().push((comm.clone(), code));
                 of.set_error_handler(ErrorHandler::Call(Arc::new(handler)));
                 assert_eq!(failed(), Err(ErrorClass::ProcFailed), "{what}");
                 let told = std::mem::take(&mut *told.lock().unwrap());
-                let told: Vec<_> = told.iter().map(|(comm, class)| (comm.compare(of), *class)).collect();
-                assert_eq!(told, [(Comparison::Ident, ErrorClass::ProcFailed)], "{what}");
+                let told: Vec<_> = told.iter().map(|(comm, code)| (comm.compare(of), *code)).collect();
+                assert_eq!(told, [(Comparison::Ident, ErrorClass::ProcFailed.into())], "{what}");
             };
             is_told("dup", &between, &|| between.dup().map(drop));
             is_told("split", &between, &|| between.split(Some(0), 0).map(drop));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::comm::attribute::Keyval;
+use crate::attribute::Keyval;
 use crate::comm::graph::{Edge, Link};
 use crate::datatype::Predefined;
 use crate::op::Op;
@@ -162,5 +162,18 @@ fn a_partition_that_there_is_not_is_told_of() {
         receive.wait().and(send.wait()).unwrap();
         drop((send, receive));
         assert_eq!((room, told()), (data, 0));
+    });
+}
+
+#[test]
+fn a_handler_is_told_of_codes_of_the_programs_own() {
+    job(1, |world| {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let all = Arc::clone(&told);
+        world.set_error_handler(ErrorHandler::Call(Arc::new(move |_, code| all.lock().unwrap().push(code))));
+        let own = ErrorCode::from(ErrorClass::Io).new_code().unwrap();
+        world.call_error_handler(own);
+        assert_eq!(world.send(&[0u8], 7, 0), Err(ErrorClass::Rank));
+        assert_eq!(*told.lock().unwrap(), [own, ErrorClass::Rank.into()]);
     });
 }

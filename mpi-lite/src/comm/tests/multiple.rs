@@ -42,7 +42,7 @@ fn threads_of_one_rank_do_not_wait_for_each_other() {
 
 #[test]
 fn threads_keep_what_they_hang_on_a_communicator() {
-    use super::attribute::Keyval;
+    use crate::attribute::Keyval;
     use std::sync::Arc;
     in_threads(1, &Config::default(), true, |comm| {
         let kept = Keyval::local();

@@ -361,9 +361,9 @@ fn errors_go_to_the_handler_of_the_communicator_it_was_made_of() {
         let told = std::sync::Arc::new(AtomicU64::new(0));
         let here = std::sync::Arc::clone(&told);
         comm.set_name("the user's");
-        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |comm, class| {
+        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |comm, code| {
             assert_eq!(comm.name(), "the user's");
-            here.fetch_add(class as u64, Ordering::Relaxed);
+            here.fetch_add(code.to_abi() as u64, Ordering::Relaxed);
         })));
         let window = comm.window::<u8>(1).unwrap();
         assert_eq!(window.write(1, &[1]), Err(ErrorClass::RmaRange));

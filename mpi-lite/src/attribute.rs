@@ -4,8 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ErrorClass;
-use super::operator::lock_outside_operators;
+use crate::adi::lock;
+use crate::error::ErrorClass;
 
 /// What is stored under a key. Shared, since a copy may be the same value.
 pub type Value = Arc<dyn Any + Send + Sync>;
@@ -72,19 +72,14 @@ impl<O> Attributes<O> {
 
     /// The value under a key.
     pub fn get(&self, key: &Keyval<O>) -> Option<Value> {
-        lock_outside_operators(&self.0)
-            .all
-            .iter()
-            .rev()
-            .find(|entry| entry.key == *key)
-            .map(|entry| Arc::clone(&entry.value))
+        lock(&self.0).all.iter().rev().find(|entry| entry.key == *key).map(|entry| Arc::clone(&entry.value))
     }
 
     /// Stores a value, after the old one was deleted.
     pub fn set(&self, object: &O, key: &Keyval<O>, value: Value) -> Result<(), ErrorClass> {
         loop {
             self.delete(object, key)?;
-            let mut entries = lock_outside_operators(&self.0);
+            let mut entries = lock(&self.0);
             // Another thread, or the callback, may have set one. One that is leaving is no more.
             if entries.all.iter().all(|entry| entry.key != *key || entry.leaving) {
                 entries.push(key.clone(), value);
@@ -103,14 +98,14 @@ impl<O> Attributes<O> {
     pub fn copied(&self, object: &O) -> (Self, Result<(), ErrorClass>) {
         // One that is leaving is copied as long as there is no other one under its key.
         let all: Vec<_> = {
-            let entries = lock_outside_operators(&self.0);
+            let entries = lock(&self.0);
             let newest = entries.all.iter().filter(|entry| !entries.is_replaced(entry));
             newest.map(|entry| (entry.key.clone(), Arc::clone(&entry.value))).collect()
         };
         let copies = Self::new();
         let result = all.into_iter().try_for_each(|(key, value)| {
             if let Some(copy) = (key.0.copy)(object, &value)? {
-                lock_outside_operators(&copies.0).push(key, copy);
+                lock(&copies.0).push(key, copy);
             }
             Ok(())
         });
@@ -119,7 +114,7 @@ impl<O> Attributes<O> {
 
     /// Has what was [`copied`](Self::copied) for its object, which nobody has seen yet.
     pub fn begin_with(&self, copies: Self) {
-        *lock_outside_operators(&self.0) = copies.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *lock(&self.0) = copies.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Deletes all, the last one set first, which the standard demands of `MPI_COMM_SELF` at the end (MPI-4.1 11.2.4). Ends
@@ -131,18 +126,15 @@ impl<O> Attributes<O> {
 
     /// Takes the last such one out that nobody else takes out; returns whether there was one. It is there until its callback has agreed.
     fn take_out(&self, object: &O, is_it: impl Fn(&Entry<O>) -> bool) -> Result<bool, ErrorClass> {
-        let found =
-            lock_outside_operators(&self.0).all.iter_mut().rev().find(|entry| !entry.leaving && is_it(entry)).map(
-                |entry| {
-                    entry.leaving = true;
-                    (entry.key.clone(), Arc::clone(&entry.value), entry.number)
-                },
-            );
+        let found = lock(&self.0).all.iter_mut().rev().find(|entry| !entry.leaving && is_it(entry)).map(|entry| {
+            entry.leaving = true;
+            (entry.key.clone(), Arc::clone(&entry.value), entry.number)
+        });
         let Some((key, value, number)) = found else { return Ok(false) };
         let leaving = Leaving { entries: &self.0, number };
         (key.0.delete)(object, &value)?;
         std::mem::forget(leaving);
-        lock_outside_operators(&self.0).all.retain(|entry| entry.number != number);
+        lock(&self.0).all.retain(|entry| entry.number != number);
         Ok(true)
     }
 }
@@ -167,7 +159,7 @@ struct Leaving<'a, O> {
 
 impl<O> Drop for Leaving<'_, O> {
     fn drop(&mut self) {
-        let mut entries = lock_outside_operators(self.entries);
+        let mut entries = lock(self.entries);
         let Some(place) = entries.all.iter().position(|entry| entry.number == self.number) else { return };
         if entries.is_replaced(&entries.all[place]) {
             let replaced = entries.all.remove(place);
@@ -206,7 +198,7 @@ impl<O> fmt::Debug for Keyval<O> {
 
 impl<O> fmt::Debug for Attributes<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(lock_outside_operators(&self.0).all.iter().map(|entry| entry.key.clone())).finish()
+        f.debug_list().entries(lock(&self.0).all.iter().map(|entry| entry.key.clone())).finish()
     }
 }
 
@@ -330,14 +322,14 @@ mod tests {
                     if value.downcast_ref() != Some(&1) {
                         return Ok(());
                     }
-                    let key: Option<Keyval<()>> = lock_outside_operators(&under).clone();
+                    let key: Option<Keyval<()>> = lock(&under).clone();
                     all.upgrade().unwrap().set(&(), &key.unwrap(), Arc::new(2))?;
                     assert_eq!(all.upgrade().unwrap().copied(&()).0.0.into_inner().unwrap().all.len(), 1);
                     Err(ErrorClass::Keyval)
                 },
             )
         };
-        *lock_outside_operators(&under) = Some(key.clone());
+        *lock(&under) = Some(key.clone());
         all.set(&(), &key, Arc::new(1)).unwrap();
         assert_eq!(all.delete(&(), &key), Err(ErrorClass::Keyval));
         let now = || all.get(&key).map(|value| *value.downcast_ref::<i32>().unwrap());
@@ -345,7 +337,7 @@ mod tests {
         assert_eq!(all.delete(&(), &key), Ok(true));
         assert_eq!(now(), None);
         // The key names itself.
-        *lock_outside_operators(&under) = None;
+        *lock(&under) = None;
     }
 
     #[test]
