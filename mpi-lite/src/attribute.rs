@@ -1,4 +1,4 @@
-//! Attributes: what a program hangs on communicators (MPI-4.1 7.7).
+//! Attributes and names: what a program hangs on communicators, datatypes and windows (MPI-4.1 7.7 and 7.8).
 
 use std::any::Any;
 use std::fmt;
@@ -29,6 +29,10 @@ type DeleteFn<O> = dyn Fn(&O, &Value) -> Result<(), ErrorClass> + Send + Sync;
 /// All attributes of one object. Nothing is locked while a callback runs: it may look at them, and change them.
 pub struct Attributes<O>(Mutex<Entries<O>>);
 
+/// What one object is called, here only.
+#[derive(Debug, Default)]
+pub(crate) struct Name(Mutex<String>);
+
 struct Entries<O> {
     all: Vec<Entry<O>>,
     /// Values so far.
@@ -53,12 +57,12 @@ impl<O> Keyval<O> {
         Self(Arc::new(Callbacks { copy: Box::new(copy), delete: Box::new(delete) }))
     }
 
-    /// A key whose values stay with their object (`MPI_COMM_NULL_COPY_FN`).
+    /// A key whose values stay with their object (`MPI_COMM_NULL_COPY_FN` and its kin).
     pub fn local() -> Self {
         Self::new(|_, _| Ok(None), |_, _| Ok(()))
     }
 
-    /// A key whose values go along, the same (`MPI_COMM_DUP_FN`).
+    /// A key whose values go along, the same (`MPI_COMM_DUP_FN` and its kin).
     pub fn shared() -> Self {
         Self::new(|_, value| Ok(Some(Arc::clone(value))), |_, _| Ok(()))
     }
@@ -136,6 +140,16 @@ impl<O> Attributes<O> {
         std::mem::forget(leaving);
         lock(&self.0).all.retain(|entry| entry.number != number);
         Ok(true)
+    }
+}
+
+impl Name {
+    pub fn get(&self) -> String {
+        lock(&self.0).clone()
+    }
+
+    pub fn set(&self, name: &str) {
+        name.clone_into(&mut lock(&self.0));
     }
 }
 

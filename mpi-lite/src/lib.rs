@@ -19,16 +19,16 @@
 //! | --- | --- | --- |
 //! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `giving_way`, `sidelane-proto` |
 //! | `error` | error classes; codes and texts of the program's own | `adi` |
-//! | `attribute` | what a program hangs on communicators | `adi`, `error` |
-//! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | nothing |
+//! | `attribute` | what a program hangs on communicators, datatypes and windows | `adi`, `error` |
+//! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | `error`, `attribute` |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
 //! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way` |
 //! | `giving_way` | how long who waits lets others run before it sleeps, and how often who need not wait serves them | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
 //! | `comm` | groups, communicators, context ids, topologies; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `error`, `attribute`, `datatype`, `op`, `coll`, `host`, `giving_way` |
-//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `error`, `datatype`, `op`, `coll`, `comm`, `giving_way` |
-//! | `window` | one-sided communication of slices: windows whose epochs are guards | `adi`, `error`, `datatype`, `op`, `comm`, `rma` |
+//! | `rma` | windows: one-sided put, get and accumulate | `adi`, `error`, `attribute`, `datatype`, `op`, `coll`, `comm`, `giving_way` |
+//! | `window` | one-sided communication of slices: windows whose epochs are guards | `adi`, `error`, `attribute`, `datatype`, `op`, `comm`, `rma` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
 //!
 //! A module uses what its row names, and nothing else of this crate.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::adi::Device;
-use crate::attribute::{Attributes, Keyval, Value};
+use crate::attribute::{Attributes, Keyval, Name, Value};
 use crate::coll::Table;
 
 use super::cartesian::Cartesian;
@@ -40,7 +40,7 @@ pub(super) struct Inner {
     pub acknowledged: Arc<failure::Acknowledged>,
     /// What it is called in messages about failures.
     pub in_failures: failure::Name,
-    name: Mutex<String>,
+    name: Name,
     handler: Mutex<ErrorHandler>,
     attributes: Attributes<Communicator>,
     info: Mutex<Info>,
@@ -230,12 +230,12 @@ impl Communicator {
 
     /// Its name: that of the standard for all of a job and for a process alone, else empty until it is set (MPI-4.1 7.8).
     pub fn name(&self) -> String {
-        lock_outside_operators(&self.0.name).clone()
+        self.0.name.get()
     }
 
     /// Sets its name, here only.
     pub fn set_name(&self, name: &str) {
-        name.clone_into(&mut lock_outside_operators(&self.0.name));
+        self.0.name.set(name);
     }
 
     /// Its hints. One is used: [`Repeated`](super::Repeated).

@@ -24,12 +24,6 @@ pub enum TypeError {
 }
 
 impl Datatype {
-    /// The same type under another name.
-    pub fn dup(&self) -> Self {
-        let made = Made::Dup { of: self.clone() };
-        Self::new(self.0.map.clone(), made).expect("bounds that were computed before")
-    }
-
     /// `count` elements, one after another.
     pub fn contiguous(count: usize, of: &Self) -> Result<Self, TypeError> {
         let map = of.0.map.repeated(count, of.extent())?;

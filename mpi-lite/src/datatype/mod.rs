@@ -20,6 +20,7 @@ mod external;
 mod layout;
 mod made;
 mod map;
+mod named;
 mod number;
 mod pack;
 mod predefined;
@@ -29,6 +30,8 @@ mod tests;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
+
+use crate::attribute::{Attributes, Name};
 
 pub use array::{Dimension, Distribution, Order};
 pub use construct::TypeError;
@@ -50,6 +53,8 @@ struct Inner {
     map: Map,
     bounds: Bounds,
     made: Made,
+    name: Name,
+    attributes: Attributes<Datatype>,
 }
 
 impl Datatype {
@@ -125,7 +130,8 @@ impl Datatype {
     }
 
     fn new(map: Map, made: Made) -> Result<Self, Overflow> {
-        Ok(Self(Arc::new(Inner { bounds: map.bounds()?, map, made })))
+        let (name, attributes) = Default::default();
+        Ok(Self(Arc::new(Inner { bounds: map.bounds()?, map, made, name, attributes })))
     }
 }
 
@@ -141,8 +147,13 @@ fn basic(kind: Predefined) -> impl Iterator<Item = usize> {
 impl From<Predefined> for Datatype {
     fn from(kind: Predefined) -> Self {
         static TYPES: LazyLock<Vec<Datatype>> = LazyLock::new(|| {
-            let new = |kind: &Predefined| Datatype::new(Map::predefined(*kind), Made::Named(*kind));
-            Predefined::ALL.iter().map(|kind| new(kind).expect("a predefined type is small")).collect()
+            let new = |kind: &Predefined| {
+                let datatype = Datatype::new(Map::predefined(*kind), Made::Named(*kind));
+                let datatype = datatype.expect("a predefined type is small");
+                datatype.set_name(kind.name());
+                datatype
+            };
+            Predefined::ALL.iter().map(new).collect()
         });
         TYPES[Predefined::ALL.partition_point(|other| *other < kind)].clone()
     }

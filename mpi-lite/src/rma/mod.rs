@@ -11,7 +11,7 @@
 //! | `request`, `runs` | what an origin asks: the wire format; which bytes |
 //! | `combine`, `lock_table` | accumulates; who has the lock |
 //! | `memory`, `lent`, `direct` | the window's bytes; the user's buffers; memory that both map |
-//! | `members`, `error` | who, and why not |
+//! | `members`, `error`, `named` | who, why not, and what the program hangs on a window |
 //!
 //! An origin sends its target requests, as messages of a context that is the window's. A target does them in its turns, one after
 //! another, so every accumulate is atomic for all others, and an origin's are done in its order. Nothing is answered but what
@@ -55,6 +55,7 @@ mod lent;
 mod lock_table;
 mod members;
 mod memory;
+mod named;
 mod queue;
 mod request;
 mod runs;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::adi::{self, Device, Incoming, Turns};
+use crate::attribute::{Attributes, Name};
 use crate::coll::Call;
 use crate::comm::collective::Ranks;
 use crate::giving_way::Turnless;
@@ -31,6 +32,8 @@ pub struct Window {
     pub(super) members: Members,
     pub(super) exposure: Arc<Mutex<Exposure>>,
     pub(super) flavor: Flavor,
+    pub(super) name: Name,
+    pub(super) attributes: Attributes<Self>,
     /// Locked throughout a barrier, by whoever has made the epoch [`Epoch::Changing`] or has the window alone: nobody waits for it.
     ranks: Mutex<Ranks>,
     state: Mutex<State>,
@@ -78,7 +81,8 @@ impl Window {
             numbers: 0,
             turnless: Turnless::default(),
         };
-        Self { members, exposure, flavor, ranks: Mutex::new(ranks), state: Mutex::new(state) }
+        let (name, attributes) = Default::default();
+        Self { members, exposure, flavor, name, attributes, ranks: Mutex::new(ranks), state: Mutex::new(state) }
     }
 
     /// For a moment: nobody waits with it.
@@ -102,7 +106,8 @@ impl Window {
         self.flavor
     }
 
-    /// Ends the window, when all ranks have called this; no epoch is open.
+    /// Ends the window, when all ranks have called this; no epoch is open, and attributes were [deleted](Self::delete_attributes) before:
+    /// what is still there is dropped, and no callback called.
     pub fn free(self, turns: &mut impl Turns) -> Result<(), RmaError> {
         let closed = self.state().is_closed();
         let flushed = self.flush_ranks(turns, 0..self.size());

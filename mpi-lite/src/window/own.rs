@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::attribute::{Keyval, Value};
 use crate::comm::{Communicator, Equivalence, ErrorClass, Held};
 use crate::rma::{self, Operation, RmaError};
 
@@ -118,12 +119,40 @@ impl<T: Equivalence> Window<T> {
         self.call(|raw, _| unsafe { raw.store(lent(elements, &T::datatype()), displacement(at)) })
     }
 
+    /// Its name, empty until it is set (MPI-4.1 7.8).
+    pub fn name(&self) -> String {
+        self.raw.name()
+    }
+
+    /// Sets its name, here only.
+    pub fn set_name(&self, name: &str) {
+        self.raw.set_name(name);
+    }
+
+    /// What is stored under a key (MPI-4.1 7.7.3).
+    pub fn attribute(&self, key: &Keyval<rma::Window>) -> Option<Value> {
+        self.raw.attribute(key)
+    }
+
+    /// Stores a value, after the old one was deleted.
+    pub fn set_attribute(&self, key: &Keyval<rma::Window>, value: Value) -> Result<(), ErrorClass> {
+        self.raw.set_attribute(key, value).map_err(|class| self.made_of.fail(class))
+    }
+
+    /// Takes a value out; returns whether there was one.
+    pub fn delete_attribute(&self, key: &Keyval<rma::Window>) -> Result<bool, ErrorClass> {
+        self.raw.delete_attribute(key).map_err(|class| self.made_of.fail(class))
+    }
+
     /// Ends the window, when all ranks have called this. `RmaSync` when a part was [posted](Self::post) and not waited for.
+    ///
+    /// Attributes are deleted first. An error of a callback's is told when the window has ended, since the others wait for that.
     pub fn free(self) -> Result<(), ErrorClass> {
         let Self { made_of, comm, raw, .. } = self;
+        let deleted = raw.delete_attributes();
         // SAFETY: the device stays where it is.
         let freed = unsafe { comm.with_device(|turns| raw.free(turns)) };
-        freed.map_err(|error| made_of.fail(error.into()))
+        deleted.and(freed.map_err(ErrorClass::from)).map_err(|class| made_of.fail(class))
     }
 
     /// Ends whatever waits for another rank in this window, now and later, with `Revoked`, in all its processes (`MPIX_Win_revoke`): the

@@ -127,7 +127,7 @@ impl Spec {
             Self::Named(kind) => (Datatype::from(*kind), Model { map: vec![(*kind, 0)], markers: vec![] }),
             Self::Dup(of) => {
                 let (of, model) = of.build()?;
-                (of.dup(), model)
+                (of.dup().unwrap(), model)
             }
             Self::Contiguous(count, of) => {
                 let (of, model) = of.build()?;

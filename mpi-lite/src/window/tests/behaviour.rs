@@ -426,3 +426,32 @@ fn nobody_is_named_twice_and_nothing_else_is_opened_between_fences() {
         window.free().unwrap();
     });
 }
+
+/// Callbacks may communicate.
+#[test]
+fn attributes_are_deleted_before_the_window_ends() {
+    use crate::attribute::Keyval;
+
+    job(2, |comm| {
+        let window = comm.window::<u64>(1).unwrap();
+        assert_eq!(window.name(), "");
+        window.set_name("counters");
+        let met = comm.clone();
+        let key = Keyval::new(
+            |_, _| Ok(None),
+            move |of: &crate::rma::Window, value| {
+                assert_eq!((of.name(), *value.downcast_ref::<i32>().unwrap()), ("counters".to_owned(), 7));
+                met.barrier()
+            },
+        );
+        window.set_attribute(&key, std::sync::Arc::new(7)).unwrap();
+        assert_eq!(*window.attribute(&key).unwrap().downcast_ref::<i32>().unwrap(), 7);
+        assert_eq!((window.delete_attribute(&key), window.delete_attribute(&key)), (Ok(true), Ok(false)));
+        window.set_attribute(&key, std::sync::Arc::new(7)).unwrap();
+        window.free().unwrap();
+        let window = comm.window::<u64>(1).unwrap();
+        let refuses = Keyval::new(|_, _| Ok(None), |_, _| Err(ErrorClass::Keyval));
+        window.set_attribute(&refuses, std::sync::Arc::new(8)).unwrap();
+        assert_eq!(window.free(), Err(ErrorClass::Keyval));
+    });
+}

@@ -148,7 +148,7 @@ impl Layout {
                 (part.lower, part.upper, part.marked) = (0, sizes[0] * sizes[1] * extent, true);
                 part
             }
-            _ => Self { datatype: of.dup(), ..self.clone() },
+            _ => Self { datatype: of.dup().unwrap(), ..self.clone() },
         }
     }
 
