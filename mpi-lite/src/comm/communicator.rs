@@ -32,6 +32,8 @@ pub(super) struct Inner {
     pub side: Option<Communicator>,
     /// Of all of a job: this process alone, once it was asked for.
     pub own: OnceLock<Communicator>,
+    /// Of all of a job: the same processes, for what sessions agree on.
+    bridge: OnceLock<Communicator>,
     pub topology: Topology,
     /// Who is around us in it, once somebody has asked.
     pub around: OnceLock<Option<Around>>,
@@ -115,6 +117,22 @@ impl Communicator {
         local.keep_own(made)
     }
 
+    /// All processes of the job that this is the communicator of, for what sessions agree on; nobody else says anything there.
+    ///
+    /// # Panics
+    ///
+    /// Of any other communicator.
+    pub(crate) fn bridge(&self) -> Self {
+        assert_eq!(self.0.id, context::WORLD, "a session is of all processes of a job");
+        let make = || {
+            let (local, group) = (Arc::clone(&self.0.local), self.0.group.clone());
+            let made = Self::new(local, context::SESSIONS, group, self.0.rank, Topology::None);
+            made.set_name("a session");
+            made
+        };
+        self.0.bridge.get_or_init(make).clone()
+    }
+
     pub(super) fn new(local: Arc<Local>, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
         let (context, processes) = (context::on_wire(id, Kind::Collective), group.processes().to_vec());
         let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::clone(local.table()));
@@ -166,6 +184,7 @@ impl Communicator {
             remote,
             side,
             own: OnceLock::new(),
+            bridge: OnceLock::new(),
             topology,
             around: OnceLock::new(),
             ranks,
@@ -380,7 +399,7 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.id > context::OWN {
+        if context::is_agreed_on(self.id) {
             let members = failure::members(&self.group, self.remote.as_ref());
             let ranks = Arc::clone(&self.ranks);
             self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks });

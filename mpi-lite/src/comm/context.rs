@@ -78,6 +78,13 @@ pub(super) const FAILURES: u32 = on_wire(PLACES as u32 * GENERATIONS, Kind::Poin
 /// Of the communicators that there are from the start.
 pub(super) const WORLD: u32 = 0;
 pub(super) const OWN: u32 = 1;
+/// Behind those of all places, and what is said about failures.
+pub(super) const SESSIONS: u32 = PLACES as u32 * GENERATIONS + 1;
+
+/// Whether it has a place.
+pub(super) const fn is_agreed_on(id: u32) -> bool {
+    id > OWN && id != SESSIONS
+}
 
 /// What processes have found out together by their offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

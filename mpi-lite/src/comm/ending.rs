@@ -53,7 +53,7 @@ impl Communicator {
 
     /// What comes first at a job's end: the attributes of the process's own communicator are deleted, whose callbacks may still
     /// communicate (MPI-4.1 11.2.4).
-    pub(super) fn delete_own_attributes(&self) {
+    pub(crate) fn delete_own_attributes(&self) {
         if let Some(own) = self.local().own() {
             // An error has gone to its handler, and keeps nobody from ending.
             let _ = own.free();

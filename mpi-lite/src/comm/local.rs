@@ -193,7 +193,7 @@ impl Local {
         &self.failures
     }
 
-    pub(super) const fn has_threads(&self) -> bool {
+    pub(crate) const fn has_threads(&self) -> bool {
         self.threads.is_some()
     }
 
@@ -208,6 +208,11 @@ impl Local {
     /// The communicator of all of the job.
     pub(super) fn note_world(&self, world: &Communicator) {
         operator::lock_outside_operators(&self.standard).world = Arc::downgrade(&world.0);
+    }
+
+    /// The same, while anybody has it.
+    pub(crate) fn world(&self) -> Option<Communicator> {
+        operator::lock_outside_operators(&self.standard).world.upgrade().map(Communicator)
     }
 
     /// The communicator of this process alone, if it was made.

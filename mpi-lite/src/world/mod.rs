@@ -8,12 +8,14 @@
 //! | `open` | opens them |
 //! | `tuning` | measured thresholds: their file, and how ranks agree on one |
 //! | `run` | a whole job, with a communicator for its ranks |
+//! | `session` | parts of a program that share a job |
 
 mod card;
 mod networks;
 mod open;
 mod plan;
 mod run;
+mod session;
 pub mod tuning;
 
 use std::fmt::{self, Display};
@@ -32,6 +34,7 @@ use crate::launch::{Abort, Launch, LaunchError, PmiError};
 use card::{Card, Told};
 use plan::{Plan, Wish};
 pub use run::{begin, run, run_or_abort, run_with_threads};
+pub use session::{SELF, Session, TAG_MAX, WORLD};
 use tuning::{Tuning, TuningError};
 
 /// A process's place in a running job.

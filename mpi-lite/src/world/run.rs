@@ -6,7 +6,7 @@ use crate::adi::Config;
 use crate::comm::Communicator;
 use crate::launch::Launch;
 
-use super::{Job, World, WorldError};
+use super::{Job, World, WorldError, session};
 
 /// Takes part in the job that this process was started for with `main`, which gets the communicator of all ranks. Returns
 /// when all ranks' have returned. Once in a process; only the thread that calls it may communicate ([`run_with_threads`]).
@@ -36,8 +36,14 @@ pub fn run_or_abort<T, E: Display>(main: impl FnOnce(&Communicator) -> Result<T,
     run(|world| main(world).unwrap_or_else(|error| world.abort(1, &error.to_string())))
 }
 
-/// Begins what [`run`] is, or with `threads` [`run_with_threads`], for who ends it by [`Job::end`] (`MPI_Init_thread`).
+/// Begins what [`run`] is, or with `threads` [`run_with_threads`], for who ends it by [`Job::end`] (`MPI_Init_thread`). Of a job that a
+/// [`Session`](super::Session) has begun, which has said whether there are threads.
 pub fn begin(threads: bool) -> Result<(Job, Communicator), WorldError> {
+    session::world_of(|| begin_alone(threads))
+}
+
+/// The same in a process in which nobody else has begun a job.
+pub(super) fn begin_alone(threads: bool) -> Result<(Job, Communicator), WorldError> {
     let silence = silence(std::env::var("SIDELANE_SILENCE").ok())?;
     let config = Config::default().noticing_silence(silence);
     let (job, world) = World::of(Launch::find()?, &config)?.into_communicator(threads);
@@ -46,9 +52,9 @@ pub fn begin(threads: bool) -> Result<(Job, Communicator), WorldError> {
 
 impl Job {
     /// Ends what [`begin`] has begun, as [`run`] does when its `main` returns (`MPI_Finalize`): `world` is of all ranks, and nothing is called on it
-    /// or on what was made of it afterwards.
+    /// or on what was made of it afterwards. With [sessions](super::Session) open, the last of them ends the job.
     pub fn end(self, world: Communicator) -> Result<(), WorldError> {
-        self.finalize(world.into_device())
+        session::end_of_world(self, world)
     }
 }
 
