@@ -7,6 +7,7 @@ use crate::adi::Device;
 use crate::attribute::{Attributes, Keyval, Name, Value};
 use crate::coll::Table;
 
+use super::buffered::Room;
 use super::cartesian::Cartesian;
 use super::collective::Ranks;
 use super::context::{self, Kind};
@@ -42,6 +43,9 @@ pub(super) struct Inner {
     pub acknowledged: Arc<failure::Acknowledged>,
     /// What it is called in messages about failures.
     pub in_failures: failure::Name,
+    /// For its buffered messages, and for those of all that are made of the same session, if it is made of one.
+    pub room: Room,
+    pub session_room: OnceLock<Room>,
     name: Name,
     handler: Mutex<ErrorHandler>,
     attributes: Attributes<Communicator>,
@@ -142,17 +146,21 @@ impl Communicator {
         Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
-    /// One that is made of this one, and has its error handler (MPI-4.1 9.3).
+    /// One that is made of this one, and has its error handler (MPI-4.1 9.3), and its session.
     pub(super) fn made(&self, id: u32, group: Group, rank: u32, topology: Topology) -> Self {
-        let made = Self::new(Arc::clone(&self.0.local), id, group, rank, topology);
-        made.set_error_handler(self.error_handler());
-        made
+        self.inherited(Self::new(Arc::clone(&self.0.local), id, group, rank, topology))
     }
 
     /// The same between the group that `side` is a communicator of, which nobody else has, and a remote one.
     pub(super) fn made_between(&self, id: u32, side: Self, remote: Group) -> Self {
-        let made = Self::between(Arc::clone(&self.0.local), id, side, remote);
+        self.inherited(Self::between(Arc::clone(&self.0.local), id, side, remote))
+    }
+
+    fn inherited(&self, made: Self) -> Self {
         made.set_error_handler(self.error_handler());
+        if let Some(room) = self.0.session_room.get() {
+            made.has_room_of_session(room);
+        }
         made
     }
 
@@ -172,7 +180,7 @@ impl Communicator {
 
     fn of(local: Arc<Local>, id: u32, group: Group, rank: u32, kindred: Kindred) -> Self {
         let Kindred { remote, side, topology, ranks } = kindred;
-        let (name, handler, attributes, info) = Default::default();
+        let (room, session_room, name, handler, attributes, info) = Default::default();
         let acknowledged = Arc::new(failure::Acknowledged::new(remote.as_ref().unwrap_or(&group).clone()));
         let members = failure::members(&group, remote.as_ref());
         let in_failures = failure::Name::of(id, &members);
@@ -190,6 +198,8 @@ impl Communicator {
             ranks,
             acknowledged,
             in_failures,
+            room,
+            session_room,
             name,
             handler,
             attributes,
@@ -402,7 +412,8 @@ impl Drop for Inner {
         if context::is_agreed_on(self.id) {
             let members = failure::members(&self.group, self.remote.as_ref());
             let ranks = Arc::clone(&self.ranks);
-            self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks });
+            let room = self.room.clone();
+            self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks, room });
         }
     }
 }

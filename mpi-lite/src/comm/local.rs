@@ -11,7 +11,7 @@ use crate::giving_way::Turnless;
 use super::Communicator;
 use super::ErrorClass;
 use super::Status;
-use super::buffered::Buffered;
+use super::buffered::Room;
 use super::collective::Ranks;
 use super::communicator::Inner;
 use super::context::{self, ContextIds};
@@ -35,6 +35,8 @@ pub struct Local {
     left: Mutex<Vec<Left>>,
     /// Which algorithms collective calls go by.
     table: Arc<Table>,
+    /// For buffered messages.
+    room: Room,
     /// All of the job, and this process alone.
     standard: Mutex<Standard>,
     abort: Abort,
@@ -55,6 +57,7 @@ pub(super) struct Left {
     /// Processes of both sides.
     pub members: Box<[u32]>,
     pub ranks: Arc<Mutex<Ranks>>,
+    pub room: Room,
 }
 
 /// Behind the lock, which is held while an operator of the program's own runs ([`super::operator`]).
@@ -62,7 +65,6 @@ pub(super) struct State {
     pub device: Movable,
     pub runs: Runs,
     pub contexts: ContextIds,
-    pub buffered: Buffered,
     /// Freed by the program before they were over.
     pub orphans: Vec<Transfer>,
     /// Partitions of all messages so far.
@@ -108,6 +110,10 @@ impl State {
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
         if !self.is_over {
             operator::lock_outside_operators(&left.ranks).leave(&mut self.device);
+            if let Some(flushing) = left.room.flushing() {
+                let handle = self.begin_run(flushing);
+                self.runs.free(handle);
+            }
         }
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));
@@ -177,15 +183,14 @@ impl Local {
             device,
             runs: Runs::default(),
             contexts,
-            buffered: Buffered::default(),
             orphans: Vec::new(),
             partitions: 0,
             lookout: Lookout::default(),
             turnless: Turnless::default(),
             is_over: false,
         };
-        let (left, standard, abort) = Default::default();
-        Self { state: Mutex::new(state), threads, failures, left, table, standard, abort }
+        let (left, room, standard, abort) = Default::default();
+        Self { state: Mutex::new(state), threads, failures, left, table, room, standard, abort }
     }
 
     /// Locked after the state, by who locks both.
@@ -203,6 +208,10 @@ impl Local {
 
     pub(super) const fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    pub(super) const fn room(&self) -> &Room {
+        &self.room
     }
 
     /// The communicator of all of the job.

@@ -83,7 +83,8 @@ mod waiting;
 
 pub use crate::error::{ErrorClass, ErrorCode};
 pub use awaited::{Await, Awaited};
-pub use buffered::OVERHEAD as BUFFERED_OVERHEAD;
+pub(crate) use buffered::Room;
+pub use buffered::{AUTOMATIC as BUFFER_AUTOMATIC, OVERHEAD as BUFFERED_OVERHEAD};
 pub use communicator::{Communicator, Topology};
 pub use counts::{Counts, Placed};
 pub use duplicate::Duplicate;

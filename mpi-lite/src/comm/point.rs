@@ -73,17 +73,12 @@ impl Communicator {
         if mode == Mode::Buffered {
             let len = datatype.pack_size(count).map_err(|_| ErrorClass::Count)?;
             let mut state = self.0.local.lock();
-            let State { buffered, device, .. } = &mut *state;
-            buffered.reserve(device, len)?;
-            // SAFETY: the caller's elements are copied here.
-            let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
-            let mut transfer = Transfer { request: device.send(process, envelope, bytes, adi::Mode::Standard), stage };
-            // Of those that wait in the room nobody will be told.
-            if let Some(status) = transfer.poll(device) {
-                return Ok(Pending::Done(status));
-            }
-            buffered.add(transfer, len);
-            return Ok(Pending::Done(Status::EMPTY));
+            let sent = self.room().send(&mut state, len, |device| {
+                // SAFETY: the caller's elements are copied here.
+                let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
+                Ok(Transfer { request: device.send(process, envelope, bytes, adi::Mode::Standard), stage })
+            });
+            return sent.map(Pending::Done);
         }
         // SAFETY: the caller's promise, until the send is over.
         let (bytes, stage) = unsafe { outgoing(mode, memory, count, datatype) }?;
@@ -225,24 +220,6 @@ impl Communicator {
         let found = self.0.local.wait_for(|state| self.unless_hopeless(state, pattern, Device::matched_probe));
         let (message, status) = found.map_err(|class| self.fail(class))?;
         Ok((Found::Message(message), Status::of_receive(status)))
-    }
-
-    /// Allows buffered sends of this process `capacity` bytes, of which each message takes [`super::BUFFERED_OVERHEAD`]
-    /// besides its own. `Buffer` when that was done already.
-    pub fn attach_buffer(&self, capacity: usize) -> Result<(), ErrorClass> {
-        let attached = self.0.local.lock().buffered.attach(capacity);
-        attached.map_err(|class| self.fail(class))
-    }
-
-    /// Waits until all buffered messages of this process have gone, and forbids more. Returns what was allowed.
-    pub fn detach_buffer(&self) -> Result<usize, ErrorClass> {
-        let detached = self.0.local.wait_for(|state| state.buffered.detach(&mut state.device));
-        detached.map_err(|class| self.fail(class))
-    }
-
-    /// Waits until all buffered messages of this process have gone.
-    pub fn flush_buffer(&self) {
-        self.0.local.wait_for(|state| state.buffered.is_flushed(&mut state.device).then_some(()));
     }
 
     /// Sends what members of this communicator agree on, apart from its program's messages.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::adi::lock;
 use crate::comm::info::Info;
-use crate::comm::{Communicator, ErrorHandler, Group, Local};
+use crate::comm::{Communicator, ErrorHandler, Group, Local, Pending, Room};
 use crate::error::{ErrorClass, ErrorCode};
 
 use super::{Job, WorldError};
@@ -37,6 +37,8 @@ pub struct Session {
     /// Of those that the job waits for.
     is_counted: bool,
     handler: Mutex<ErrorHandler<Self>>,
+    /// For buffered messages of its communicators.
+    room: Room,
 }
 
 /// The set of all processes of the job.
@@ -75,12 +77,14 @@ impl Session {
     ///
     /// Of any other communicator.
     pub fn of(world: &Communicator) -> Self {
-        Self { world: world.clone(), bridge: world.bridge(), is_counted: false, handler: Mutex::default() }
+        let (handler, room) = Default::default();
+        Self { world: world.clone(), bridge: world.bridge(), is_counted: false, handler, room }
     }
 
-    /// Ends it (`MPI_Session_finalize`). Nothing of its communicators is under way. The last one of a process ends the job, if there is no
+    /// Ends it (`MPI_Session_finalize`), when its buffered messages have gone. Nothing else of its communicators is under way. The last one of a process ends the job, if there is no
     /// world, or that has ended ([`Job::end`]): then all ranks have to come. One that is dropped has not ended.
     pub fn end(self) -> Result<(), WorldError> {
+        self.flush_buffer();
         if !self.is_counted {
             return Ok(());
         }
@@ -127,8 +131,7 @@ impl Session {
     /// Of two tags that are in use at the same time a hash of 31 bits has to differ.
     pub fn communicator(&self, group: &Group, tag: &str, handler: ErrorHandler) -> Result<Communicator, ErrorClass> {
         let made = number(tag).and_then(|tag| self.made_of(group, tag)).map_err(|class| self.fail(class))?;
-        made.set_error_handler(handler);
-        Ok(made)
+        Ok(self.own(made, handler))
     }
 
     /// A communicator between two groups without a common process, of which this process is in `here`; as [`Self::communicator`]
@@ -146,8 +149,28 @@ impl Session {
             self.made_of(here, tag)?.intercomm(leader, &self.bridge, other, tag)
         };
         let made = between().map_err(|class| self.fail(class))?;
-        made.set_error_handler(handler);
-        Ok(made)
+        Ok(self.own(made, handler))
+    }
+
+    /// As [`Communicator::attach_buffer`], for messages of its communicators that have no room of their own
+    /// (`MPI_Session_attach_buffer`).
+    pub fn attach_buffer(&self, capacity: usize) -> Result<(), ErrorClass> {
+        self.room.attach(capacity).map_err(|class| self.fail(class))
+    }
+
+    /// As [`Communicator::detach_buffer`], of the session's (`MPI_Session_detach_buffer`).
+    pub fn detach_buffer(&self) -> Result<usize, ErrorClass> {
+        self.room.detach(self.world.local()).map_err(|class| self.fail(class))
+    }
+
+    /// As [`Communicator::flush_buffer`], of the session's (`MPI_Session_flush_buffer`).
+    pub fn flush_buffer(&self) {
+        self.room.flush(self.world.local());
+    }
+
+    /// As [`Communicator::iflush_buffer`], of the session's (`MPI_Session_iflush_buffer`).
+    pub fn iflush_buffer(&self) -> Pending {
+        self.room.iflush(self.world.local())
     }
 
     /// What is done when a call on it fails.
@@ -168,6 +191,12 @@ impl Session {
             ErrorHandler::Abort => self.bridge.abort_by(code),
             ErrorHandler::Call(function) => function(self, code),
         }
+    }
+
+    fn own(&self, made: Communicator, handler: ErrorHandler) -> Communicator {
+        made.set_error_handler(handler);
+        made.has_room_of_session(&self.room);
+        made
     }
 
     fn made_of(&self, group: &Group, tag: i32) -> Result<Communicator, ErrorClass> {
@@ -248,7 +277,7 @@ fn number(tag: &str) -> Result<i32, ErrorClass> {
 mod tests {
     use super::*;
     use crate::adi::Config;
-    use crate::comm::in_threads;
+    use crate::comm::{BUFFER_AUTOMATIC, BUFFERED_OVERHEAD, in_threads};
     use crate::op::Op;
 
     fn sum(comm: &Communicator, number: u64) -> u64 {
@@ -296,6 +325,55 @@ mod tests {
                 scope.spawn(|| make("one", 100));
                 make("another", 200);
             });
+        });
+    }
+
+    #[test]
+    fn buffered_messages_go_to_the_room_of_the_communicator_the_session_or_the_process() {
+        // Announced, and so in the room until it is received.
+        let data = vec![7u8; 100_000];
+        in_threads(2, &Config::default(), false, |world| {
+            let session = Session::of(&world);
+            let comm = session.communicator(&session.group(WORLD).unwrap(), "buffers", ErrorHandler::Return).unwrap();
+            let copy = comm.dup().unwrap();
+            let one = data.len() + BUFFERED_OVERHEAD;
+            if world.rank() == 1 {
+                let mut room = vec![0; data.len()];
+                world.recv(&mut [0u8], 0, 1).unwrap();
+                for from in [&comm, &copy, &copy, &world] {
+                    from.recv(&mut room, 0, 0).unwrap();
+                }
+                world.recv(&mut room, 0, 2).unwrap();
+                comm.barrier().unwrap();
+                return;
+            }
+            let refused = Err(ErrorClass::Buffer);
+            assert_eq!([comm.bsend(&data, 1, 0), session.detach_buffer().map(drop)], [refused; 2]);
+            world.attach_buffer(one).unwrap();
+            session.attach_buffer(2 * one).unwrap();
+            comm.attach_own_buffer(one).unwrap();
+            assert_eq!([comm.attach_own_buffer(one), session.attach_buffer(one)], [refused; 2]);
+            assert_eq!([comm.bsend(&data, 1, 0), comm.bsend(&data, 1, 0)], [Ok(()), refused]);
+            let mut own = comm.iflush_own_buffer();
+            // A communicator's own room is nobody else's.
+            assert_eq!([copy.bsend(&data, 1, 0), world.bsend(&data, 1, 0)], [Ok(()); 2]);
+            copy.attach_own_buffer(BUFFER_AUTOMATIC).unwrap();
+            copy.bsend(&data, 1, 0).unwrap();
+            assert_eq!(world.local().test(&mut own), None);
+            let mut all = session.iflush_buffer();
+            world.send(&[0u8], 1, 1).unwrap();
+            for flush in [&mut own, &mut all] {
+                assert_eq!(world.local().finish(flush).error, None);
+            }
+            assert_eq!((comm.detach_own_buffer(), copy.detach_own_buffer()), (Ok(one), Ok(BUFFER_AUTOMATIC)));
+            assert_eq!(session.detach_buffer(), Ok(2 * one));
+            world.flush_buffer();
+            let mut process = world.iflush_buffer();
+            // What comes later is not waited for.
+            world.bsend(&data, 1, 2).unwrap();
+            assert_eq!(world.local().finish(&mut process).error, None);
+            comm.barrier().unwrap();
+            assert_eq!(world.detach_buffer(), Ok(one));
         });
     }
 

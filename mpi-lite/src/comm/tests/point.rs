@@ -438,6 +438,28 @@ fn room_for_buffered_sends_is_free_again_when_they_were_received() {
 }
 
 #[test]
+fn what_is_in_a_communicators_own_room_goes_on_when_that_is_dropped() {
+    job(2, |comm| {
+        let (copy, mut data) = (comm.dup().unwrap(), vec![7u8; 100_000]);
+        if comm.rank() == 0 {
+            copy.attach_own_buffer(BUFFER_AUTOMATIC).unwrap();
+            copy.bsend(&data, 1, 0).unwrap();
+            let mut flushed = copy.iflush_own_buffer();
+            drop(copy);
+            assert_eq!(comm.local().test(&mut flushed), None);
+            comm.send(&[0u8], 1, 1).unwrap();
+            assert_eq!(comm.local().finish(&mut flushed), Status::EMPTY);
+        } else {
+            data.fill(0);
+            comm.recv(&mut [0u8], 0, 1).unwrap();
+            copy.recv(&mut data, 0, 0).unwrap();
+            assert!(data.iter().all(|byte| *byte == 7));
+        }
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
 fn pieces_are_sent_in_any_mode_and_a_probed_message_is_received_in_a_scope() {
     job(2, |comm| {
         let piece = Piece::new(8, 2, &u64::datatype());
