@@ -8,7 +8,7 @@ use std::slice;
 
 use sidelane_nic::copy::copy_raw;
 
-use crate::datatype::{Datatype, Made};
+use crate::datatype::Datatype;
 
 use super::counts::Checked;
 use super::pending::Memory;
@@ -101,8 +101,8 @@ impl Elements {
 
     /// `count` elements at an address.
     pub fn at(memory: *mut u8, count: usize, datatype: &Datatype) -> Self {
-        match datatype.made() {
-            Made::Named(kind) if kind.size() == kind.extent() => {
+        match datatype.predefined() {
+            Some(kind) if kind.size() == kind.extent() => {
                 Self { memory: Memory(memory), of: Of::Numbers { size: kind.size(), count } }
             }
             _ => Self::new(memory, &[(0, count)], datatype),
@@ -307,7 +307,7 @@ fn one_run<'a>(
     for (datatype, at, count) in pieces.filter(|(.., count)| *count > 0) {
         let gapless = datatype.extent() == datatype.size() as isize;
         // The gaps of predefined pairs are the caller's memory too: a C struct has them. Those of other types may not be.
-        let native = form == Form::Native && matches!(datatype.made(), Made::Named(_));
+        let native = form == Form::Native && datatype.predefined().is_some();
         let (offset, len) = match datatype.contiguous_run(count) {
             Some(run) if gapless || form == Form::Packed => run,
             _ if native => (0, count * form.element(datatype)),

@@ -1,7 +1,7 @@
 //! What a call's operator is called with, and what it does to bytes.
 
 use crate::coll::Reduction;
-use crate::datatype::{Datatype, Made, Predefined};
+use crate::datatype::{Datatype, Predefined};
 use crate::op::Op;
 
 use super::collective::KeptCombine;
@@ -65,12 +65,12 @@ impl From<Datatype> for Operand {
 
 /// The predefined type that arrays of this type are arrays of.
 fn kind(datatype: &Datatype) -> Option<Predefined> {
-    match datatype.made() {
-        Made::Named(kind) => Some(*kind),
-        _ if datatype.extent() == datatype.size() as isize && datatype.contiguous_run(1).is_some() => {
+    match datatype.predefined() {
+        Some(kind) => Some(kind),
+        None if datatype.extent() == datatype.size() as isize && datatype.contiguous_run(1).is_some() => {
             datatype.element_kind().filter(|kind| kind.size() == kind.extent())
         }
-        _ => None,
+        None => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Datatype, Dimension, Order, Predefined};
 
-/// The constructor and its arguments, as they were given. `MPI_Type_get_contents` returns them in this order.
+/// The constructor and its arguments, as they were given. `MPI_Type_get_contents` returns them as [`Self::arguments`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the arguments of the function of the same name")]
 pub enum Made {
@@ -19,6 +19,9 @@ pub enum Made {
     Subarray { sizes: Vec<usize>, subsizes: Vec<usize>, starts: Vec<usize>, order: Order, of: Datatype },
     Darray { rank: usize, dimensions: Vec<Dimension>, order: Order, of: Datatype },
     Resized { lower_bound: isize, extent: isize, of: Datatype },
+    F90Integer { range: u32, of: Predefined },
+    F90Real { precision: Option<u32>, range: Option<u32>, of: Predefined },
+    F90Complex { precision: Option<u32>, range: Option<u32>, of: Predefined },
 }
 
 impl Made {
@@ -37,6 +40,9 @@ impl Made {
             Self::Struct { .. } => 110,
             Self::Subarray { .. } => 111,
             Self::Darray { .. } => 112,
+            Self::F90Real { .. } => 113,
+            Self::F90Complex { .. } => 114,
+            Self::F90Integer { .. } => 115,
             Self::Resized { .. } => 116,
         }
     }

@@ -14,9 +14,11 @@
 
 mod array;
 mod construct;
+mod contents;
 mod copy;
 mod elements;
 mod external;
+mod fortran;
 mod layout;
 mod made;
 mod map;
@@ -35,7 +37,9 @@ use crate::attribute::{Attributes, Name};
 
 pub use array::{Dimension, Distribution, Order};
 pub use construct::TypeError;
+pub use contents::Argument;
 pub use external::ExternalError;
+pub use fortran::TypeClass;
 pub use made::Made;
 use map::{Bounds, Map};
 pub use number::Number;
@@ -96,6 +100,15 @@ impl Datatype {
     /// How it was made, for `MPI_Type_get_envelope` and `MPI_Type_get_contents`.
     pub fn made(&self) -> &Made {
         &self.0.made
+    }
+
+    /// The predefined type that it is; those of Fortran that were asked for by what they hold count too.
+    pub fn predefined(&self) -> Option<Predefined> {
+        match *self.made() {
+            Made::Named(kind) => Some(kind),
+            Made::F90Integer { of, .. } | Made::F90Real { of, .. } | Made::F90Complex { of, .. } => Some(of),
+            _ => None,
+        }
     }
 
     /// The predefined type of all its elements, when it is one: what accumulates demand (MPI-4.1 12.3.4).

@@ -47,9 +47,6 @@ impl Datatype {
 
     /// Gives it up: attributes are deleted. What was made of it, or is under way with it, goes on. `Type` of a predefined one.
     pub fn free(self) -> Result<(), ErrorClass> {
-        match self.made() {
-            Made::Named(_) => Err(ErrorClass::Type),
-            _ => self.0.attributes.clear(&self),
-        }
+        if self.predefined().is_some() { Err(ErrorClass::Type) } else { self.0.attributes.clear(&self) }
     }
 }

@@ -9,7 +9,7 @@ mod user;
 
 use std::cmp::Ordering;
 
-use crate::datatype::{Class, Datatype, Made, Number, Predefined, Repr};
+use crate::datatype::{Class, Datatype, Number, Predefined, Repr};
 
 use element::{Element, Integral, Real};
 use fold::{fold, fold_complex};
@@ -105,8 +105,8 @@ impl Op {
         into: &mut [u8],
         from: &[u8],
     ) -> Result<(), NotDefined> {
-        match (datatype.made(), self) {
-            (Made::Named(kind), _) => self.combine(*kind, into, from),
+        match (datatype.predefined(), self) {
+            (Some(kind), _) => self.combine(kind, into, from),
             (_, Self::User(user)) => {
                 user.call(datatype, count, into, from);
                 Ok(())
