@@ -123,7 +123,7 @@ impl Communicator {
             }
         };
         let packed = array.run().is_none().then(|| vec![0; array.len()].into_boxed_slice());
-        let (parts, unpacked) = (Vec::new(), Vec::new());
+        let (parts, over, unpacked) = (Vec::new(), 0, Vec::new());
         let receiving = Receiving {
             array,
             context,
@@ -134,6 +134,7 @@ impl Communicator {
             round: None,
             failed: None,
             parts,
+            over,
             unpacked,
         };
         let receiving = Arc::new(Mutex::new(receiving));

@@ -35,6 +35,8 @@ pub struct Receiving {
     pub failed: Option<ErrorClass>,
     /// Of this round's partitions as the sender has them: what is under way, or how it ended.
     pub parts: Vec<Part>,
+    /// All before this one are over.
+    pub over: usize,
     /// Of our own partitions, those that were brought to their place.
     pub unpacked: Vec<bool>,
 }
@@ -84,15 +86,18 @@ impl Receiving {
         if self.parts.is_empty() && word.partitions > 0 {
             self.post(device, word);
         }
-        self.poll(device);
-        if self.parts.iter().any(|part| matches!(part, Part::UnderWay(_))) {
-            return None;
+        // Each that is over is looked at once, however many turns others take.
+        while let Some(part) = self.parts.get_mut(self.over) {
+            if part.poll(device) {
+                return None;
+            }
+            self.over += 1;
         }
         let error = self.parts.iter().find_map(|part| if let Part::Failed(class) = part { Some(*class) } else { None });
         if error.is_none() {
             (0..self.array.partitions).for_each(|partition| self.unpack(partition));
         }
-        (self.active, self.failed, self.parts, self.unpacked) = (false, error, Vec::new(), Vec::new());
+        (self.active, self.failed, self.parts, self.over, self.unpacked) = (false, error, Vec::new(), 0, Vec::new());
         let Some((source, tag)) = self.from else { return Some(Status::EMPTY) };
         Some(Status { source: Some(source.rank), tag: Some(tag), bytes: self.array.len(), error, ..Status::EMPTY })
     }
@@ -134,20 +139,6 @@ impl Receiving {
             .collect();
     }
 
-    fn poll(&mut self, device: &mut Device) {
-        for part in &mut self.parts {
-            if let Part::UnderWay(request) = part
-                && let Some(status) = device.poll(*request)
-            {
-                *part = match status.error {
-                    _ if status.cancelled => Part::Failed(ErrorClass::Request),
-                    None => Part::Here,
-                    Some(error) => Part::Failed(error.into()),
-                };
-            }
-        }
-    }
-
     fn arrived(&mut self, device: &mut Device, partition: usize) -> Result<bool, ErrorClass> {
         if partition >= self.array.partitions {
             return Err(ErrorClass::Arg);
@@ -155,12 +146,11 @@ impl Receiving {
         if !self.active {
             return self.failed.map_or(Ok(true), Err);
         }
-        self.poll(device);
         let (Match::Known(word), false) = (&self.match_, self.parts.is_empty()) else { return Ok(false) };
         if self.array.bytes > 0 {
             let (first, end) = (partition * self.array.bytes, (partition + 1) * self.array.bytes);
-            let parts = &self.parts[first / word.bytes..end.div_ceil(word.bytes)];
-            if !parts.iter().all(|part| *part == Part::Here) {
+            let parts = &mut self.parts[first / word.bytes..end.div_ceil(word.bytes)];
+            if parts.iter_mut().any(|part| part.poll(device) || *part != Part::Here) {
                 return Ok(false);
             }
         }
@@ -178,6 +168,20 @@ impl Receiving {
         let part = &packed[partition * bytes..(partition + 1) * bytes];
         // SAFETY: all messages into this part are over; who made it has lent memory for the partition's elements.
         unsafe { self.array.datatype.unpack_raw(at, self.array.count, 0, part) };
+    }
+}
+
+impl Part {
+    /// Sees whether it is over. True while it is under way.
+    fn poll(&mut self, device: &mut Device) -> bool {
+        let Self::UnderWay(request) = *self else { return false };
+        let Some(status) = device.poll(request) else { return true };
+        *self = match status.error {
+            _ if status.cancelled => Self::Failed(ErrorClass::Request),
+            None => Self::Here,
+            Some(error) => Self::Failed(error.into()),
+        };
+        false
     }
 }
 
