@@ -12,7 +12,7 @@ use super::lent::{Bytes, Lent, NOWHERE, Room, Target, part};
 use super::members::tag;
 use super::queue::{Answer, Operation, What};
 use super::request::{Head, Kind};
-use super::runs::{Run, parts};
+use super::runs::{Run, each_part};
 use super::window::State;
 use super::{RmaError, Window};
 
@@ -234,16 +234,17 @@ impl Window {
     fn access(
         &self,
         turns: &mut impl Turns,
-        operation: Operation,
+        mut operation: Operation,
         action: &Action,
         from: Option<&Lent<'_>>,
         into: Option<&Room<'_>>,
         target: &Target<'_>,
         bytes: Range<usize>,
     ) -> Operation {
-        parts(target.datatype, bytes, action.grain).into_iter().fold(operation, |operation, part| {
-            self.access_part(turns, operation, action, from, into, target, &part.runs, (part.at, part.len))
-        })
+        each_part(target.datatype, bytes, action.grain, |part| {
+            operation = self.access_part(turns, operation, action, from, into, target, &part.runs, (part.at, part.len));
+        });
+        operation
     }
 
     /// One request, for bytes `at..at + len` of what an operation accesses. The operation is over when this is, and what was before.

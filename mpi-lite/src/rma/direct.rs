@@ -6,7 +6,7 @@ use sidelane_nic::share::Shared;
 use super::RmaError;
 use super::lent::{Lent, Room, Target};
 use super::memory::{Places, Regions};
-use super::runs::{Run, each_run};
+use super::runs::{Run, each_part};
 
 /// What of every rank's memory is mapped here.
 #[derive(Debug, Default)]
@@ -51,48 +51,76 @@ impl Mapped {
     /// Puts `len` bytes, if the target's memory is mapped; `None` if not.
     pub fn put(&mut self, from: &Lent<'_>, to: &Target<'_>, len: usize) -> Option<Result<(), RmaError>> {
         let share = self.ranks.get(to.rank)?.as_ref()?;
-        if let Err(error) = find(&share.regions, to, len, &mut self.places) {
-            return Some(Err(error));
-        }
-        // The operand may be part of the window.
         let mut packed = Vec::new();
-        match (from.slice(), self.places.address()) {
-            // SAFETY: the first is lent for reading and has `len` bytes, the second has as many, within the mapping.
-            (Some(bytes), Some(room)) => unsafe { room.cast::<u8>().copy_from(bytes.cast(), room.len()) },
-            _ => {
-                from.pack(0, len, &mut packed);
-                self.places.scatter(&packed);
+        Some(share.each_piece(to, len, &mut self.places, |places, at| match (from.slice(), places.address()) {
+            (Some(bytes), Some(room)) => {
+                let bytes = bytes.cast::<u8>().wrapping_add(at);
+                // SAFETY: the first is lent for reading and has so many bytes from here on, the second is within the mapping. They may be
+                // one memory: the operand may be part of the window.
+                unsafe { room.cast::<u8>().copy_from(bytes, room.len()) };
             }
-        }
-        Some(Ok(()))
+            _ => {
+                packed.clear();
+                from.pack(at, places.len(), &mut packed);
+                places.scatter(&packed);
+            }
+        }))
     }
 
     /// Gets `len` bytes, if the target's memory is mapped; `None` if not.
     pub fn get(&mut self, into: &Room<'_>, from: &Target<'_>, len: usize) -> Option<Result<(), RmaError>> {
         let share = self.ranks.get(from.rank)?.as_ref()?;
-        if let Err(error) = find(&share.regions, from, len, &mut self.places) {
-            return Some(Err(error));
-        }
-        match (into.whole(), self.places.address()) {
-            // SAFETY: as in `put`, the other way; the room has at least as many bytes, as was seen when the operation began.
-            (Some(room), Some(bytes)) => unsafe { room.cast::<u8>().copy_from(bytes.cast(), bytes.len()) },
-            _ => {
-                let mut packed = Vec::with_capacity(self.places.len());
-                self.places.gather(&mut packed);
-                into.unpacking(0).unpack(&packed);
+        let mut packed = Vec::new();
+        Some(share.each_piece(from, len, &mut self.places, |places, at| match (into.whole(), places.address()) {
+            (Some(room), Some(bytes)) => {
+                let room = room.cast::<u8>().wrapping_add(at);
+                // SAFETY: as in `put`, the other way; the room has at least as many bytes, as was seen when the operation began.
+                unsafe { room.copy_from(bytes.cast(), bytes.len()) };
             }
-        }
-        Some(Ok(()))
+            _ => {
+                packed.clear();
+                places.gather(&mut packed);
+                into.unpacking(at).unpack(&packed);
+            }
+        }))
     }
 }
 
-/// Finds the first `len` bytes of a target's elements.
-fn find(regions: &Regions, target: &Target<'_>, len: usize, places: &mut Places) -> Result<(), RmaError> {
-    if let Some((at, _)) = target.datatype.contiguous_run(target.count) {
-        let run = Run { at: at as i64, len: len as u64 };
-        return regions.find(target.displacement, std::iter::once(run), places);
+impl Share {
+    /// Calls `each` with where the first `len` bytes of a target's elements are, piece by piece, and how many were before: with none
+    /// unless all are there.
+    fn each_piece(
+        &self,
+        target: &Target<'_>,
+        len: usize,
+        places: &mut Places,
+        mut each: impl FnMut(&mut Places, usize),
+    ) -> Result<(), RmaError> {
+        let Target { displacement, datatype, .. } = *target;
+        if let Some((at, _)) = datatype.contiguous_run(target.count) {
+            let run = Run { at: at as i64, len: len as u64 };
+            self.regions.find(displacement, std::iter::once(run), places)?;
+            each(places, 0);
+            return Ok(());
+        }
+        let (mut found, mut pieces) = (Ok(()), 0);
+        each_part(datatype, 0..len, 1, |part| {
+            pieces += 1;
+            if found.is_ok() {
+                found = self.regions.find(displacement, part.runs.into_iter(), places);
+            }
+        });
+        found?;
+        match pieces {
+            0 => {}
+            // It was just found.
+            1 => each(places, 0),
+            _ => each_part(datatype, 0..len, 1, |part| {
+                let found = self.regions.find(displacement, part.runs.into_iter(), places);
+                debug_assert_eq!(found, Ok(()), "nothing of a mapping is detached");
+                each(places, part.at);
+            }),
+        }
+        Ok(())
     }
-    let mut runs = Vec::new();
-    each_run(target.datatype, 0..len, |run| runs.push(run));
-    regions.find(target.displacement, runs.into_iter(), places)
 }

@@ -21,7 +21,7 @@ pub(super) struct Part {
 }
 
 /// Calls `each` with the runs that these bytes of elements are, counted as they are packed, in that order.
-pub(super) fn each_run(datatype: &Datatype, bytes: Range<usize>, mut each: impl FnMut(Run)) {
+fn each_run(datatype: &Datatype, bytes: Range<usize>, mut each: impl FnMut(Run)) {
     let (mut before, mut left) = (bytes.start, bytes.len());
     // No elements behind the last one that is meant are gone through.
     let count = bytes.end.div_ceil(datatype.size().max(1));
@@ -35,11 +35,12 @@ pub(super) fn each_run(datatype: &Datatype, bytes: Range<usize>, mut each: impl 
     });
 }
 
-/// Cuts these bytes of elements into parts of about [`PART`] bytes, none of which ends within `grain` bytes that belong together.
-pub(super) fn parts(datatype: &Datatype, bytes: Range<usize>, grain: usize) -> Vec<Part> {
+/// Calls `each` with parts of about [`PART`] bytes that make these bytes of elements, one after another: a type may have more runs than
+/// there is memory to list them. None ends within `grain` bytes that belong together.
+pub(super) fn each_part(datatype: &Datatype, bytes: Range<usize>, grain: usize, mut each: impl FnMut(Part)) {
     let grain = grain.max(1);
     let most = PART - PART % grain;
-    let (mut parts, mut part) = (Vec::new(), Part { at: bytes.start, ..Part::default() });
+    let mut part = Part { at: bytes.start, ..Part::default() };
     each_run(datatype, bytes, |Run { mut at, len }| {
         let mut len = len as usize;
         while len > 0 {
@@ -52,14 +53,13 @@ pub(super) fn parts(datatype: &Datatype, bytes: Range<usize>, grain: usize) -> V
             (at, len) = (at + now as i64, len - now);
             if part.len == most || part.runs.len() >= RUNS && part.len.is_multiple_of(grain) {
                 let next = Part { at: part.at + part.len, ..Part::default() };
-                parts.push(std::mem::replace(&mut part, next));
+                each(std::mem::replace(&mut part, next));
             }
         }
     });
     if part.len > 0 {
-        parts.push(part);
+        each(part);
     }
-    parts
 }
 
 /// Bytes of a part: a few of the cheapest messages that carry them, and little enough that a target can keep one for each
@@ -76,6 +76,12 @@ pub(super) const GRAIN_MAX: usize = 32;
 mod tests {
     use super::*;
     use crate::datatype::Predefined;
+
+    fn parts(datatype: &Datatype, bytes: Range<usize>, grain: usize) -> Vec<Part> {
+        let mut parts = Vec::new();
+        each_part(datatype, bytes, grain, |part| parts.push(part));
+        parts
+    }
 
     /// Where each byte is.
     fn places(parts: &[Part]) -> Vec<i64> {

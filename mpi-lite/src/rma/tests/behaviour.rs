@@ -497,3 +497,40 @@ fn ranks_whose_memory_cannot_be_one_have_some_each() {
     let output = std::process::Command::new("sh").args(["-c", script]).arg(own).arg(part).output().unwrap();
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
+
+/// More runs than one request has.
+#[test]
+fn of_many_runs_in_mapped_memory_all_are_accessed_or_none() {
+    const RUNS: usize = 3_000;
+    job(2, &Config::default(), |device, members| {
+        let own = members.rank;
+        let w = window(device, members, Flavor::Allocate, &mut vec![0; 2 * RUNS]);
+        let (datatype, every_other) = (&word(), &Datatype::vector(RUNS, 1, 2, &word()).unwrap());
+        w.lock_all(device).unwrap();
+        if own == 0 {
+            let (mine, mut seen, mut all) =
+                ((1..=RUNS as u64).collect::<Vec<_>>(), vec![0u64; RUNS], vec![7; 2 * RUNS]);
+            let from = Lent { address: mine.as_ptr().cast(), count: RUNS, datatype };
+            let into = Room { address: seen.as_mut_ptr().cast(), count: RUNS, datatype };
+            let at = |displacement| Target { rank: 1, displacement, count: 1, datatype: every_other };
+            // The last one is behind the window.
+            // SAFETY: they are refused.
+            let refused = unsafe { [w.put(device, from, at(2)).map(drop), w.get(device, into, at(2)).map(drop)] };
+            assert_eq!(refused, [Err(RmaError::Range); 2]);
+            get(&w, device, &mut all, 1, 0).unwrap();
+            assert!(all.iter().chain(&seen).all(|word| *word == 0), "something was accessed");
+            // SAFETY: the flush ends them.
+            unsafe {
+                w.put(device, from, at(1)).unwrap();
+                w.flush(device, 1).unwrap();
+                w.get(device, into, at(1)).unwrap();
+            }
+            w.flush(device, 1).unwrap();
+            get(&w, device, &mut all, 1, 0).unwrap();
+            assert!(all.iter().step_by(2).all(|word| *word == 0) && all[1..].iter().step_by(2).eq(&mine));
+            assert_eq!(seen, mine);
+        }
+        w.unlock_all(device).unwrap();
+        w.free(device).unwrap();
+    });
+}
