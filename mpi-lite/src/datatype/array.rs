@@ -56,7 +56,7 @@ impl Datatype {
             array.grow(map, size)?;
         }
         let (sizes, subsizes, starts) = (sizes.to_vec(), subsizes.to_vec(), starts.to_vec());
-        Ok(Self::new(array.marked(), Made::Subarray { sizes, subsizes, starts, order, of: of.clone() })?)
+        Self::new(array.marked(), Made::Subarray { sizes, subsizes, starts, order, of: of.clone() })
     }
 
     /// What process `rank` of a grid has of an array. Ranks fill the grid in row-major order, whatever the array's is.
@@ -77,7 +77,7 @@ impl Datatype {
             array.grow(map, dimension.size)?;
         }
         let dimensions = dimensions.to_vec();
-        Ok(Self::new(array.marked(), Made::Darray { rank, dimensions, order, of: of.clone() })?)
+        Self::new(array.marked(), Made::Darray { rank, dimensions, order, of: of.clone() })
     }
 }
 

@@ -59,6 +59,8 @@ struct Inner {
     made: Made,
     name: Name,
     attributes: Attributes<Datatype>,
+    /// Types within one another.
+    depth: usize,
 }
 
 impl Datatype {
@@ -142,11 +144,18 @@ impl Datatype {
         (rest == 0).then_some(found)
     }
 
-    fn new(map: Map, made: Made) -> Result<Self, Overflow> {
+    fn new(map: Map, made: Made) -> Result<Self, TypeError> {
+        let depth = 1 + made.datatypes().iter().map(|of| of.0.depth).max().unwrap_or(0);
+        if depth > DEPTH_MAX {
+            return Err(TypeError::Depth);
+        }
         let (name, attributes) = Default::default();
-        Ok(Self(Arc::new(Inner { bounds: map.bounds()?, map, made, name, attributes })))
+        Ok(Self(Arc::new(Inner { bounds: map.bounds()?, map, made, depth, name, attributes })))
     }
 }
+
+/// What goes through a type goes as deep as it is: so deep in less than the 2 MiB of stack that a thread of Rust's has, printed too.
+const DEPTH_MAX: usize = 1000;
 
 /// The sizes of an element's basic ones: pairs are as structs of both (MPI-4.1 6.9.4).
 fn basic(kind: Predefined) -> impl Iterator<Item = usize> {

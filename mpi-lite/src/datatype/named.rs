@@ -34,13 +34,13 @@ impl Datatype {
     /// The same type again, without a name, and with attributes as they are copied (`MPI_Type_dup`). If one is not, those copied so far are
     /// deleted, and there is no duplicate.
     pub fn dup(&self) -> Result<Self, ErrorClass> {
+        let made = Made::Dup { of: self.clone() };
+        let dup = Self::new(self.0.map.clone(), made).map_err(|_too_deep| ErrorClass::Type)?;
         let (attributes, copied) = self.0.attributes.copied(self);
         if let Err(class) = copied {
             let _ = attributes.clear(self);
             return Err(class);
         }
-        let made = Made::Dup { of: self.clone() };
-        let dup = Self::new(self.0.map.clone(), made).expect("bounds that were computed before");
         dup.0.attributes.begin_with(attributes);
         Ok(dup)
     }
