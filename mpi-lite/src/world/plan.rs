@@ -216,9 +216,7 @@ fn by_route(
         Some(Kind::Xdp) => return Err(PlanError::NoEthernet { kind: "xdp", alike }),
         Some(Kind::Udp) | None => {}
     }
-    // What leaves by an address that others have too is not answered to us.
-    let from = |to| networks::address_towards(to).filter(|from| !alike.0.contains(from));
-    let way = alike.others_of(&cards[far]).find_map(|net| Some((net.ip, from(net.ip)?)));
+    let way = way_to(cards, far, &alike, networks::address_towards);
     let list = |card: &Card| match card.nets.as_slice() {
         [] => "none".to_owned(),
         nets => nets
@@ -232,6 +230,23 @@ fn by_route(
     };
     let why = format!("no network has all hosts, and the route to {to}, rank {far}'s, leaves by this address{alike}");
     Ok((Spec::Udp { bind: SocketAddr::new(from, 0) }, why, true))
+}
+
+/// An address of rank `far`'s host, and ours towards it, as `towards` knows that. An IPv4 address is not reached from an IPv6 one, and
+/// ranks have different ones elsewhere first: so all take those first that every host has, of both kinds IPv4.
+pub(super) fn way_to(
+    cards: &[Card],
+    far: usize,
+    alike: &Alike,
+    towards: impl Fn(IpAddr) -> Option<IpAddr>,
+) -> Option<(IpAddr, IpAddr)> {
+    let all_have = |ipv6| cards.iter().all(|card| alike.others_of(card).any(|net| net.ip.is_ipv6() == ipv6));
+    let mut kinds = [false, true];
+    kinds.sort_by_key(|ipv6| !all_have(*ipv6));
+    let of_kind = |ipv6| alike.others_of(&cards[far]).map(|net| net.ip).filter(move |ip| ip.is_ipv6() == ipv6);
+    // What leaves by an address that others have too is not answered to us.
+    let from = |to| towards(to).filter(|from| !alike.0.contains(from));
+    kinds.into_iter().flat_map(of_kind).find_map(|to| Some((to, from(to)?)))
 }
 
 /// `spec` for the process that is number `local` on its host.
@@ -258,7 +273,7 @@ fn numbered(spec: &Spec, local: u16) -> Result<Spec, PlanError> {
 const LOOPBACK: &str = "lo";
 
 impl Alike {
-    fn find(cards: &[Card]) -> Self {
+    pub(super) fn find(cards: &[Card]) -> Self {
         let mut hosts: HashMap<IpAddr, &str> = HashMap::new();
         let addresses = cards.iter().flat_map(|card| card.nets.iter().map(|net| (net.ip, card.host.as_str())));
         Self(addresses.filter(|(ip, host)| hosts.entry(*ip).or_insert(host) != host).map(|(ip, _)| ip).collect())

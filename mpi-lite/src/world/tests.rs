@@ -1,10 +1,11 @@
+use std::net::IpAddr;
 use std::slice::from_ref;
 
 use proptest::prelude::*;
 use sidelane_nic::spec::Spec;
 
 use super::card::{Card, Net, Told};
-use super::plan::{Kind, Plan, PlanError, Wish};
+use super::plan::{Alike, Kind, Plan, PlanError, Wish, way_to};
 use super::tuning::Tuning;
 use super::{WorldError, agree, one_user_a_host};
 
@@ -146,6 +147,29 @@ fn an_address_that_several_hosts_have_leads_from_none_to_another() {
     let moves = || net("eth1", "192.168.56.100/24", Some(1), 1500);
     let cards = [card("a", true, &[moves(), own(1)]), card("b", true, &[moves(), own(2)])];
     assert_eq!(plans(&cards, &Wish::Kind(Kind::Udp)), ["- udp:192.168.56.1:0", "- udp:192.168.56.2:0"]);
+}
+
+/// Each looks for the way to another rank than the others do, in which order ever that one's addresses are.
+#[test]
+fn all_hosts_leave_by_addresses_of_one_kind() {
+    let four = |net: u8| self::net("eth0", &format!("10.{net}.0.1/24"), Some(net), 1500);
+    let six = |net: u8| self::net("eth0", &format!("fd00:{net}::1/64"), Some(net), 1500);
+    let kinds = |cards: &[Card], routed: fn(IpAddr) -> bool| {
+        let alike = Alike::find(cards);
+        // All networks are routed, of those kinds.
+        let towards = |own: usize, to: IpAddr| {
+            let own = cards[own].nets.iter().map(|net| net.ip).filter(|_| routed(to));
+            own.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6())
+        };
+        let far = |own: usize| usize::from(own == 0);
+        let way = |own| way_to(cards, far(own), &alike, |to| towards(own, to)).unwrap();
+        (0..cards.len()).map(|own| way(own).1.is_ipv6()).collect::<Vec<_>>()
+    };
+    let both = [card("a", true, &[four(1), six(1)]), card("b", true, &[six(2), four(2)])];
+    assert_eq!(kinds(&both, |_| true), [false; 2]);
+    assert_eq!(kinds(&both, |ip| ip.is_ipv6()), [true; 2], "where nothing else leads there");
+    let third = [both.clone().to_vec(), vec![card("c", true, &[six(3)])]].concat();
+    assert_eq!(kinds(&third, |_| true), [true; 3], "who has only one is reached by all");
 }
 
 proptest! {
