@@ -18,6 +18,7 @@ mod run;
 mod session;
 pub mod tuning;
 
+use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -145,7 +146,8 @@ impl World {
         let config = &adi::Config { endpoint: sidelane_proto::Config { protection, ..config.endpoint }, ..*config };
         let told = Tuning::find(rank)?;
         let card = Card::of_this_process(rank, protection.fingerprint(), told.as_ref());
-        let cards = exchange(&mut launch, &card)?;
+        let mut cards = exchange(&mut launch, &card)?;
+        tell_clones_apart(&mut cards);
         if let Some(rank) = cards.iter().position(|card| card.protection != cards[0].protection) {
             return Err(WorldError::OtherProtection(rank));
         }
@@ -240,6 +242,27 @@ impl Job {
 fn exchange<T: Display + FromStr>(launch: &mut Launch, own: &T) -> Result<Vec<T>, WorldError> {
     let all = launch.exchange(&own.to_string())?;
     all.iter().enumerate().map(|(rank, text)| text.parse().map_err(|_| WorldError::OtherVersion(rank))).collect()
+}
+
+/// Machines that were cloned as they ran share what tells kernels apart, and no memory. In a network namespace all see the same networks.
+fn tell_clones_apart(cards: &mut [Card]) {
+    // Of each name of a host the first ranks, one a machine.
+    let mut machines: HashMap<String, Vec<usize>> = HashMap::new();
+    for rank in 0..cards.len() {
+        let firsts = machines.entry(cards[rank].host.clone()).or_default();
+        let is_there = |first: &&usize| {
+            let (here, there) = (&cards[rank].nets, &cards[**first].nets);
+            here.is_empty() || there.is_empty() || here.iter().any(|net| there.contains(net))
+        };
+        if let Some(first) = firsts.iter().find(is_there) {
+            cards[rank].host = cards[*first].host.clone();
+            continue;
+        }
+        if !firsts.is_empty() {
+            cards[rank].host += &format!(".{rank}");
+        }
+        firsts.push(rank);
+    }
 }
 
 /// Ranks of different users would wait for each other on their host for ever.

@@ -7,7 +7,7 @@ use sidelane_nic::spec::Spec;
 use super::card::{Card, Net, Told};
 use super::plan::{Alike, Kind, Plan, PlanError, Wish, way_to};
 use super::tuning::Tuning;
-use super::{WorldError, agree, one_user_a_host};
+use super::{WorldError, agree, one_user_a_host, tell_clones_apart};
 
 fn net(interface: &str, address: &str, mac: Option<u8>, mtu: usize) -> Net {
     let (ip, prefix) = address.split_once('/').unwrap();
@@ -170,6 +170,15 @@ fn all_hosts_leave_by_addresses_of_one_kind() {
     assert_eq!(kinds(&both, |ip| ip.is_ipv6()), [true; 2], "where nothing else leads there");
     let third = [both.clone().to_vec(), vec![card("c", true, &[six(3)])]].concat();
     assert_eq!(kinds(&third, |_| true), [true; 3], "who has only one is reached by all");
+}
+
+#[test]
+fn machines_of_one_boot_without_a_common_network_are_several() {
+    let of = |host, last: u8| card(host, true, &[net("eth0", &format!("10.0.0.{last}/24"), Some(last), 1500)]);
+    let mut cards = [of("a", 1), of("a", 2), of("b", 3), of("a", 1), of("a", 2), card("a", true, &[])];
+    tell_clones_apart(&mut cards);
+    assert_eq!(cards.each_ref().map(|card| &card.host[..]), ["a", "a.1", "b", "a", "a.1", "a"]);
+    assert_eq!(plans(&cards[..5], &Wish::None)[1], "shm:mpi-j0b uring:eth0");
 }
 
 proptest! {
