@@ -353,6 +353,12 @@ impl Device {
         is_served || !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context)).is_empty()
     }
 
+    /// Refuses messages of these contexts that have come and that nobody will receive: who waits for that is told that the context was
+    /// revoked. True if there were any.
+    pub fn refuse_unreceived(&mut self, contexts: Range<u32>) -> bool {
+        self.engine.refuse_unreceived(&mut self.ports, contexts)
+    }
+
     /// Processes that are gone, in the order in which it was noticed. Receives from anybody wait on in spite of them.
     pub fn gone(&self) -> &[u32] {
         &self.engine.gone

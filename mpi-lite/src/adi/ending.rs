@@ -1,10 +1,13 @@
 //! What ends before its time: everything that needs a process that is gone, a context, a request.
 
+use std::ops::Range;
+
 use super::engine::Engine;
 use super::peer::{Item, Way};
 use super::port::Port;
 use super::record::Note;
 use super::request::{Error, State, Status};
+use super::unexpected::Found;
 
 impl Engine {
     /// As [`Self::lose`], of which nothing told that comes behind the process's last messages: what has come of them is taken in first.
@@ -50,20 +53,34 @@ impl Engine {
             }
         }
         for found in self.matching.unexpected.filter_all(|key, _| key.context == context) {
-            let Some((_, message)) = self.matching.unexpected.take(found) else { continue };
-            if message.process == self.own {
-                if message.send.is_none() {
-                    self.release_own(message.bytes.len());
-                }
-            } else if let Some(held) = message.held() {
-                self.release(message.process, held);
-            }
-            if let (Some(send), false) = (message.send, message.process == self.own) {
-                self.say(message.process, Item::Note { note: Note::Refused, request: send });
-            }
-            self.buffers.give(message.bytes);
+            self.refuse(found);
         }
         self.settle(ports);
+    }
+
+    /// Refuses the messages of these contexts that wait for a receive, of which none comes any more. True if there were any.
+    pub fn refuse_unreceived(&mut self, ports: &mut [Port], contexts: Range<u32>) -> bool {
+        // What a matched probe has taken may be received yet.
+        let unreceived = self.matching.unexpected.filter(|key, _| contexts.contains(&key.context));
+        unreceived.iter().for_each(|found| self.refuse(*found));
+        self.settle(ports);
+        !unreceived.is_empty()
+    }
+
+    /// A message that waits is received by nobody.
+    fn refuse(&mut self, found: Found) {
+        let Some((_, message)) = self.matching.unexpected.take(found) else { return };
+        if message.process == self.own {
+            if message.send.is_none() {
+                self.release_own(message.bytes.len());
+            }
+        } else if let Some(held) = message.held() {
+            self.release(message.process, held);
+        }
+        if let (Some(send), false) = (message.send, message.process == self.own) {
+            self.say(message.process, Item::Note { note: Note::Refused, request: send });
+        }
+        self.buffers.give(message.bytes);
     }
 
     /// Ends a request with an error, unless its memory is still needed: then it ends as soon as it is not.

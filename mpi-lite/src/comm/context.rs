@@ -214,13 +214,13 @@ impl ContextIds {
         self.set_generation(id, generation(id));
     }
 
-    /// For who has nothing to do with its communicator.
+    /// For who has nothing to do with its communicator, or no more.
     pub const fn give_back(&mut self, id: u32) {
         let (word, bit) = bit(id);
         self.free[word] |= bit;
     }
 
-    /// Gives an id back when nothing is under way there any more.
+    /// An id that is to be given back when nothing is under way there any more.
     pub fn retire(&mut self, id: u32) {
         self.retired.push(id);
     }
@@ -243,12 +243,12 @@ impl ContextIds {
         }
     }
 
-    /// Gives back what was retired and is not in use.
-    pub fn reclaim(&mut self, in_use: impl Fn(u32) -> bool) {
+    /// What was retired, and is not in use: to be given back, or up.
+    pub fn take_unused(&mut self, in_use: impl Fn(u32) -> bool) -> Vec<u32> {
         let retired = std::mem::take(&mut self.retired);
-        let (kept, over) = retired.into_iter().partition(|id| in_use(*id));
+        let (kept, unused) = retired.into_iter().partition(|id| in_use(*id));
         self.retired = kept;
-        over.into_iter().for_each(|id| self.give_back(id));
+        unused
     }
 
     fn generation_of(&self, place: u32) -> u32 {

@@ -126,7 +126,10 @@ impl State {
 
     fn reclaim(&mut self) {
         let Self { contexts, device, runs, .. } = self;
-        contexts.reclaim(|id| device.uses(context::all(id)) || runs.use_any(context::all(id)));
+        for id in contexts.take_unused(|id| device.uses(context::all(id)) || runs.use_any(context::all(id))) {
+            // Of a message that nobody has received others may follow, and the next communicator would take them for its own.
+            if device.refuse_unreceived(context::all(id)) { contexts.give_up(id) } else { contexts.give_back(id) }
+        }
     }
 
     /// How it ended, and it is null then; or that it may never end, and then it stays what it is.

@@ -306,6 +306,35 @@ fn communicators_that_were_revoked_or_agreed_in_do_not_use_ids_up() {
     });
 }
 
+/// It has come, and was not received, when the communicators are freed.
+#[test]
+fn nothing_of_a_freed_communicator_is_taken_for_the_next_ones() {
+    job(2, |world| {
+        let (rank, other) = (world.rank(), 1 - world.rank());
+        for number in 0..100u8 {
+            let comm = world.dup().unwrap();
+            assert_eq!(comm.iprobe(Source::Any, None), Ok(None), "{number}");
+            world.barrier().unwrap();
+            match number % 4 {
+                0 => comm.send(&[number], other, 3).unwrap(),
+                1 => comm.send(&[number], rank, 3).unwrap(),
+                _ => {}
+            }
+            // Behind it, so that it is there.
+            world.sendrecv(&[0u8], other, 0, &mut [0u8], other, 0).unwrap();
+            let found = (number % 4 < 2 && number % 8 > 3).then(|| comm.mprobe(Source::Any, 3).unwrap().0);
+            drop(comm);
+            world.dup().unwrap().barrier().unwrap();
+            // It is received by another communicator's call.
+            let mut received = [0];
+            if let Some(found) = found {
+                world.mrecv(found, &mut received).unwrap();
+                assert_eq!(received, [number]);
+            }
+        }
+    });
+}
+
 /// Each has the place of the one before.
 #[test]
 fn nothing_of_a_revoked_communicator_is_taken_for_the_next_ones() {
