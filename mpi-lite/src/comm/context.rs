@@ -371,10 +371,12 @@ mod tests {
             assert_eq!(agree(&mut [&mut ids]), Found::Id(id));
             ids.retire(id);
         }
-        ids.reclaim(|id| id == 2);
-        assert_eq!(agree(&mut [&mut ids]), Found::Id(3));
-        ids.reclaim(|_| false);
-        assert_eq!(agree(&mut [&mut ids]), Found::Id(2));
+        for (in_use, unused) in [(2, 3), (0, 2)] {
+            assert_eq!(ids.take_unused(|id| id == in_use), [unused]);
+            ids.give_back(unused);
+            assert_eq!(agree(&mut [&mut ids]), Found::Id(unused));
+        }
+        assert!(ids.take_unused(|_| false).is_empty());
     }
 
     #[test]
