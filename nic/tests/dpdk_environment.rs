@@ -6,6 +6,7 @@ mod libdpdk;
 mod patience;
 
 use std::ffi::{CStr, c_char, c_int};
+use std::fs;
 use std::process::{Command, Output};
 
 use sidelane_nic::Nic;
@@ -34,6 +35,35 @@ fn a_wrong_argument_is_told_and_nothing_is_printed() {
     let said: Vec<&str> = printed.lines().filter_map(|line| line.split_once("said: ")).map(|(_, log)| log).collect();
     assert!(said.len() == 2 && said[0].contains("Invalid 'command line' arguments") && said[0] == said[1], "{printed}");
     assert!(!printed.contains("--lcores"), "{printed}");
+}
+
+#[test]
+#[ignore = "runs in a process of its own: the test below starts it"]
+fn started_with_a_place_for_folders() {
+    let variables = || std::env::vars_os().collect::<Vec<_>>();
+    let before = variables();
+    drop(Dpdk::open(&Config::new("net_null0")).unwrap());
+    assert_eq!(variables(), before);
+}
+
+#[test]
+fn no_folder_is_made_that_a_killed_process_would_leave() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("run");
+    fs::create_dir(&folder).unwrap();
+    // Of both, root's DPDK knows the first only.
+    for variable in ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"] {
+        // A folder tells of what was made in it and removed again, too.
+        let changed = || fs::metadata(&folder).unwrap().modified().unwrap();
+        let before = changed();
+        let mut command = own_process("started_with_a_place_for_folders");
+        let output = command.env_remove("RUNTIME_DIRECTORY").env(variable, &folder).output().unwrap();
+        assert!(output.status.success(), "{variable}: {output:?}");
+        assert_eq!(changed(), before, "{variable}: {:?}", fs::read_dir(&folder).unwrap().collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -121,6 +151,11 @@ const REMOVED: c_int = 1;
 
 /// What a test that is ignored here prints and comes to there.
 fn in_its_own_process(test: &str) -> Output {
-    let own = std::env::current_exe().unwrap();
-    Command::new(own).args(["--exact", "--ignored", "--nocapture", test]).output().unwrap()
+    own_process(test).output().unwrap()
+}
+
+fn own_process(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--ignored", "--nocapture", test]);
+    command
 }

@@ -5,6 +5,7 @@
 #include "lives.h"
 #include "memif.h"
 #include "removal.h"
+#include "start.h"
 #include "steering.h"
 
 #include <errno.h>
@@ -38,32 +39,6 @@ static ssize_t log_write(void *cookie, const char *text, size_t len)
 	return (ssize_t)len;
 }
 
-static ssize_t drop_write(void *cookie, const char *text, size_t len)
-{
-	(void)cookie, (void)text;
-	return (ssize_t)len;
-}
-
-/* Where an argument is wrong the environment prints a hundred lines of usage on standard output, and what is wrong is in the log. Only C's
- * stream is another one meanwhile, not the descriptor, which other threads may be writing to. It is never closed, since they may be printing
- * to it, too. */
-static int eal_init_silent(int argc, char **argv)
-{
-#ifdef __GLIBC__
-	cookie_io_functions_t io = { .write = drop_write };
-	FILE *kept = stdout, *silent = fopencookie(NULL, "w", io);
-	int result;
-
-	if (silent != NULL)
-		stdout = silent;
-	result = rte_eal_init(argc, argv);
-	stdout = kept;
-	return result;
-#else
-	return rte_eal_init(argc, argv);
-#endif
-}
-
 static const char *driver_dir(void)
 {
 	return RTE_EAL_PMD_PATH;
@@ -83,7 +58,7 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 		return -errno;
 	setvbuf(stream, NULL, _IOLBF, BUFSIZ);
 	rte_openlog_stream(stream);
-	return eal_init_silent(argc, argv) < 0 ? -rte_errno : 0;
+	return start_eal(argc, argv) < 0 ? -rte_errno : 0;
 }
 
 static int is_memif(uint16_t port)

@@ -1,7 +1,5 @@
 //! DPDK's environment (EAL), started once a process with what the machine has.
 
-use std::fs;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
@@ -54,7 +52,7 @@ static STARTED: Mutex<Option<Result<Eal, OpenError>>> = Mutex::new(None);
 
 fn start(card: Option<&Device>, hugepages: bool, extra: Option<&str>) -> Result<Eal, OpenError> {
     let shim = Shim::load()?;
-    // The prefix names nothing that lasts: neither kind of memory has files.
+    // The prefix names nothing: neither kind of memory has files, and no folder is made for them (dpdk-sys/shim/start.c).
     let prefix = format!("sidelane-{}", std::process::id());
     let mut arguments: Vec<String> =
         ["sidelane", "--no-telemetry", "--file-prefix", &prefix].map(str::to_owned).to_vec();
@@ -79,7 +77,6 @@ fn start(card: Option<&Device>, hugepages: bool, extra: Option<&str>) -> Result<
     let start = || shim.eal_up(&arguments);
     let outcome = std::thread::scope(|scope| scope.spawn(start).join())
         .unwrap_or_else(|_| Err(std::io::Error::other("DPDK's environment panicked")));
-    remove_runtime_dir(&prefix);
     match outcome {
         Ok(()) => Ok(Eal { shim, hugepages, pci: card.is_some() }),
         Err(error) => Err(OpenError::Environment { error: error.to_string(), log: last_words(&take_log()) }),
@@ -94,7 +91,10 @@ fn allowed_card(Device { name, args, .. }: &Device) -> String {
 /// The last lines of a log, of those that say more than that something was tried.
 pub fn last_words(log: &str) -> String {
     const LINES: usize = 4;
-    const IDLE: [&str; 5] = [
+    const IDLE: [&str; 7] = [
+        // Said of the folder that it is kept from making.
+        "'/dev/null/dpdk'",
+        "No DPDK runtime directory created",
         // Said by every memif and tap, since there are no files shared with secondary processes.
         "mp action",
         // Said behind each reason why a device could not be attached.
@@ -114,18 +114,6 @@ pub fn last_words(log: &str) -> String {
 fn allowed_cores() -> String {
     let cores = affinity::cores().into_iter().filter(|core| *core < EAL_CORES_MAX);
     cores.map(|core| core.to_string()).collect::<Vec<_>>().join(",")
-}
-
-/// DPDK makes a directory for files of its own, which neither kind of memory has (eal_filesystem.c).
-fn remove_runtime_dir(prefix: &str) {
-    let user = std::env::var("XDG_RUNTIME_DIR").ok();
-    for parent in ["/var/run", user.as_deref().unwrap_or("/tmp"), "/tmp"] {
-        let all = Path::new(parent).join("dpdk");
-        // Fails when it is somewhere else, or somebody's else.
-        if fs::remove_dir(all.join(prefix)).is_ok() {
-            let _ = fs::remove_dir(all);
-        }
-    }
 }
 
 /// Numbers of cores are below it (eal_common_options.c, eal_parse_set: `CPU_SETSIZE`).
