@@ -310,3 +310,22 @@ fn no_place(config: &Config, refused: NoPlace) -> OpenError {
 const RTO_FLOOR: Duration = Duration::from_micros(100);
 /// As much of the floor as on the simulated network, where the control was tuned.
 const HOST_DELAY: Duration = Duration::from_nanos(RTO_FLOOR.as_nanos() / 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shim that does not compile is no such build: every other test would skip itself.
+    #[test]
+    fn built_without_libdpdk_one_line_says_what_to_install() {
+        if sidelane_dpdk_sys::missing_at_build().is_none() {
+            return println!("skipped: it was built with libdpdk");
+        }
+        for device in ["net_null0", "memif:x", "vhost:/x,server", "00:04.0"] {
+            let line = Dpdk::open(&Config::new(device)).map(drop).unwrap_err().to_string();
+            assert!(line.starts_with("this binary was built without DPDK, since there was no "), "{device}: {line}");
+            assert!(line.ends_with("libdpdk-dev): install that and build again"), "{device}: {line}");
+            assert_eq!(line.lines().count(), 1, "{device}: {line}");
+        }
+    }
+}
