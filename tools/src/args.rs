@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -161,6 +162,12 @@ pub enum Command {
     /// Ends a job's ranks when its command is killed; started by `run`
     #[command(hide = true)]
     RunGuard,
+    /// Removes a ladder's socket when its command is killed; started by `ladder`
+    #[command(hide = true)]
+    SocketGuard {
+        /// The socket
+        file: PathBuf,
+    },
     /// Traffic that checks itself; started by tests
     #[command(hide = true)]
     Soak(SoakArgs),

@@ -8,6 +8,7 @@ mod peer;
 mod place;
 mod plans;
 mod serve;
+mod socket;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -36,6 +37,7 @@ use args::PatternArg;
 pub use args::{EXAMPLES, LadderArgs, LadderCommand, NicArg, distinct};
 pub use collectives::run as collectives;
 pub use serve::serve;
+pub use socket::stand as guard_socket;
 
 /// Why there is no ladder.
 #[derive(Debug, thiserror::Error)]

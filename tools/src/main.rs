@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Some(Command::Stat(args)) => stat_command::run(&args).map_err(Into::into),
         Some(Command::Run(args)) => Ok(run_command::run(args)),
         Some(Command::RunGuard) => run::guard::stand().map(|()| 0).map_err(Into::into),
+        Some(Command::SocketGuard { file }) => ladder::guard_socket(&file).map(|()| 0).map_err(Into::into),
         Some(Command::Doctor { json }) => Ok(show_doctor(json)),
         Some(Command::CollectiveRank { measure_ns, cells }) => {
             return sidelane_bench::collectives::rank::main(measure_ns, &cells);

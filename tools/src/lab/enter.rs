@@ -44,6 +44,19 @@ pub fn pin_to(command: &mut Command, core: usize) {
     }
 }
 
+/// Lets the process that `command` spawns keep `descriptors`, under their numbers here.
+pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    // SAFETY: As above; it owns the descriptors, so they are open whenever it runs.
+    unsafe {
+        command.pre_exec(move || descriptors.iter().try_for_each(keep_on_exec));
+    }
+}
+
+fn keep_on_exec(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: F_SETFD takes a number and no pointer.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 impl Entry {
     /// Makes `command` run inside, pinned to `core` if one is given.
     pub fn apply(&self, command: &mut Command, lifetime: Lifetime, core: Option<usize>) {

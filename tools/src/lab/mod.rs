@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use enter::{Lifetime, pin_to, tie};
+pub use enter::{Lifetime, inherit, pin_to, tie};
 pub use error::{Forbidden, LabError};
 pub use offload::Offloads;
 

@@ -1,10 +1,9 @@
 //! Where the two sides run: hosts of a lab, this machine itself, or this machine and another.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use sidelane::lab::{self, Lab, LabError, LabSpec};
@@ -16,7 +15,7 @@ use sidelane_nic::spec::Spec;
 use sidelane_nic::xdp::Preference;
 
 use super::peer::Peer;
-use crate::interrupt;
+use super::socket;
 
 /// Where to measure.
 pub enum Place {
@@ -114,7 +113,14 @@ impl Place {
             // what they are compared with is the kernel's loopback.
             Self::Lab | Self::Loopback => {
                 let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                let host = |index| own_side().map(|command| side(command, ip, "lo", index));
+                let has_socket = nics.contains(&NicKind::Vhost);
+                let host = |index| {
+                    let mut command = own_side()?;
+                    if has_socket {
+                        socket::guard_until_the_end_of(&mut command)?;
+                    }
+                    Ok::<_, io::Error>(side(command, ip, "lo", index))
+                };
                 Ok((host(0)?, host(1)?))
             }
         }
@@ -170,35 +176,11 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
         }
         // Without a card, what DPDK has between two processes without privileges.
         NicKind::Dpdk | NicKind::Memif => pair(format!("memif:sidelane-ladder-{}", std::process::id()), side),
-        NicKind::Vhost => pair(format!("vhost:{}", vhost_socket().display()), side),
+        NicKind::Vhost => pair(format!("vhost:{}", socket::path().display()), side),
         NicKind::Mem => Spec::Mem,
     };
     spec.to_string()
 }
-
-/// The name of its socket goes when the other side has come, which takes a while; else with this command, and after a `kill -9`
-/// of that with the next one.
-fn vhost_socket() -> PathBuf {
-    vhost_socket_in(&std::env::temp_dir())
-}
-
-fn vhost_socket_in(folder: &Path) -> PathBuf {
-    for left in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = left.file_name().to_string_lossy().into_owned();
-        let pid = name.strip_prefix(VHOST_PREFIX).and_then(|rest| rest.strip_suffix(VHOST_SUFFIX));
-        let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-        // Somebody may listen whose processes are not shown here.
-        if ended && UnixStream::connect(left.path()).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(left.path());
-        }
-    }
-    let socket = folder.join(format!("{VHOST_PREFIX}{}{VHOST_SUFFIX}", std::process::id()));
-    interrupt::remove_at_end(socket.clone());
-    socket
-}
-
-const VHOST_PREFIX: &str = "sidelane-ladder-";
-const VHOST_SUFFIX: &str = ".vhost";
 
 /// One end of a pair of DPDK's.
 fn pair(name: String, side: usize) -> Spec {
@@ -219,19 +201,5 @@ mod tests {
         let asked = [Xdp, Shm, Uring, Xdp, Mem, Udp];
         assert_eq!(Place::Lab.groups(&asked), [vec![Xdp, Uring, Udp], vec![Shm, Mem]]);
         assert_eq!(Place::Loopback.groups(&[Udp, Shm]), [vec![Udp, Shm]]);
-    }
-
-    #[test]
-    fn a_socket_that_a_killed_ladder_left_goes_with_the_next_one() {
-        let folder = std::env::temp_dir().join(format!("sidelane-vhost-test-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let name = |pid: u32| folder.join(format!("{VHOST_PREFIX}{pid}{VHOST_SUFFIX}"));
-        // No process has this number (proc(5), /proc/sys/kernel/pid_max), and this one runs.
-        let (left, own) = (name(u32::MAX), name(std::process::id()));
-        drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
-        assert!(left.exists());
-        assert_eq!(vhost_socket_in(&folder), own);
-        assert!(!left.exists());
-        std::fs::remove_dir(&folder).unwrap();
     }
 }

@@ -12,9 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use super::descriptors::{inherit, memory_file, path};
+use super::descriptors::{memory_file, path};
 use super::{Accel, Binding, QemuError, Spec};
-use crate::lab::tie;
+use crate::lab::{inherit, tie};
 
 /// What comes from a guest, with its number.
 #[derive(Debug)]

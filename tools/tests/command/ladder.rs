@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -269,25 +270,41 @@ fn nothing_survives_a_killed_ladder() {
 
 #[test]
 fn an_interrupted_ladder_over_vhost_leaves_no_socket() {
+    let Some((stage, mut tool, socket)) = waits_over_vhost() else { return };
+    signal(&tool, libc::SIGINT);
+    assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(130));
+    assert!(!socket.exists());
+    stage.assert_nothing_is_left();
+}
+
+#[test]
+fn a_killed_ladder_over_vhost_leaves_no_socket() {
+    let Some((stage, mut tool, socket)) = waits_over_vhost() else { return };
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    // Waits for the end of who removes it.
+    stage.assert_nothing_is_left();
+    assert!(!socket.exists());
+}
+
+/// A ladder whose one side has made the socket, where the other one comes a while later. `None`, with the reason printed, where there is no
+/// DPDK.
+fn waits_over_vhost() -> Option<(Stage, Child, PathBuf)> {
     let stage = Stage::own_user();
     let report: Value = serde_json::from_slice(&stage.output(&["doctor", "--json"]).stdout).unwrap();
     let dpdk = report["drivers"].as_array().unwrap().iter().find(|driver| driver["name"] == "dpdk").unwrap();
     if dpdk["state"] != "runs" {
         println!("skipped: {}", dpdk["reason"]);
-        return;
+        return None;
     }
     let long = ["ladder", "--quick", "--rounds", "1000", "--patterns=ping-pong", "--nic", "vhost", "--rungs", "raw"];
     let mut tool = stage.sidelane(&long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let socket = std::env::temp_dir().join(format!("sidelane-ladder-{}.vhost", tool.id()));
-    // One side has opened, and the other one comes a while later.
     while !socket.exists() {
         assert_eq!(tool.try_wait().unwrap(), None, "it has ended");
         std::thread::yield_now();
     }
-    signal(&tool, libc::SIGINT);
-    assert_eq!(as_a_shell_has_it(tool.wait().unwrap()), Some(130));
-    assert!(!socket.exists());
-    stage.assert_nothing_is_left();
+    Some((stage, tool, socket))
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! The file of the socket over which the sides of a vhost pair meet. Its name goes when both have, which takes a while; else with this
+//! command, and after a `kill -9` of that with the sides: a process of its own waits for the end of all three. Where that is killed too,
+//! the next ladder removes the file.
+
+use std::io::{self, ErrorKind, PipeWriter, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::{env, fs, path, process};
+
+use sidelane::lab::{self, process as processes};
+
+use crate::interrupt;
+
+/// Where it is, one for all pairs of this command.
+pub fn path() -> PathBuf {
+    own_in(&env::temp_dir())
+}
+
+/// Has it removed when this command and all that were named here have ended, whichever way. To be called before it is made.
+pub fn guard_until_the_end_of(side: &mut Command) -> io::Result<()> {
+    static HELD: Mutex<Option<PipeWriter>> = Mutex::new(None);
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if held.is_none() {
+        remove_left(&env::temp_dir());
+        interrupt::remove_at_end(path());
+        *held = Some(post_guard(&path::absolute(path())?)?);
+    }
+    let held = held.as_ref().expect("it was posted above");
+    lab::inherit(side, vec![held.try_clone()?.into()]);
+    Ok(())
+}
+
+/// Posts it, out of reach of signals to our process group (Ctrl-C); returns once it is on duty. It learns by the end of a pipe that
+/// nobody holds what is returned.
+fn post_guard(file: &Path) -> io::Result<PipeWriter> {
+    let (theirs, ours) = io::pipe()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("socket-guard").arg(file).stdin(theirs).stdout(Stdio::piped()).stderr(Stdio::null());
+    processes::in_own_session(&mut command);
+    let mut guard = command.spawn()?;
+    guard.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
+    Ok(ours)
+}
+
+/// The life of a guard, whose standard input is the pipe.
+pub fn stand(file: &Path) -> io::Result<()> {
+    processes::detach()?;
+    io::stdout().write_all(b"r")?;
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn own_in(folder: &Path) -> PathBuf {
+    folder.join(format!("{PREFIX}{}{SUFFIX}", process::id()))
+}
+
+/// Removes those of commands that have ended.
+fn remove_left(folder: &Path) {
+    for left in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = left.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+        let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+        // Somebody may listen whose processes are not shown here.
+        if ended && UnixStream::connect(left.path()).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(left.path());
+        }
+    }
+}
+
+const PREFIX: &str = "sidelane-ladder-";
+const SUFFIX: &str = ".vhost";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_a_killed_ladder_left_goes_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        // No process has this number (proc(5), /proc/sys/kernel/pid_max), and this one runs.
+        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}", u32::MAX));
+        let own = own_in(folder.path());
+        for socket in [&left, &own] {
+            drop(UnixListener::bind(socket).unwrap());
+        }
+        remove_left(folder.path());
+        assert!(!left.exists() && own.exists());
+    }
+}
