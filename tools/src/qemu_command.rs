@@ -1,6 +1,8 @@
 //! `sidelane lab qemu`: proves drivers on emulated PCI NICs, or runs a command beside one.
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use sidelane::qemu::{Binding, Kernel, Model, News, Qemu, QemuError, Spec};
@@ -45,13 +47,17 @@ fn run_in(args: &QemuArgs, qemu: &Qemu) -> Result<i32, QemuError> {
     Ok(0)
 }
 
-/// The conformance suite in one guest, and a ladder between two, on each model.
+/// The conformance suite in one guest, and a ladder between two, on each model; and the suite on memif without a copy, as a guest has
+/// hugepages, which most machines have not.
 fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32, QemuError> {
     let models = if args.model.is_empty() { &Model::ALL[..] } else { &args.model };
     // One after the other: more guests than cores starve each other until threads of a guest miss each other's time.
     let (nics, suite) = conformance(args.driver);
     let conformance: Vec<Step> =
         models.iter().map(|&model| Step::run(args, qemu, model, 1, nics, suite, |_| {})).collect::<Result<_, _>>()?;
+    // Guests for the kernel's drivers have none of DPDK's.
+    let has_memif = args.driver != Binding::Kernel && !interrupted.is_set();
+    let memif = has_memif.then(|| memif(args, qemu, models[0])).transpose()?;
     let mut table = table::begin();
     table.set_header(["model", "driver", "conformance", "ladder"]);
     let mut failures = Vec::new();
@@ -67,18 +73,30 @@ fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32,
             tell!("{model}: the ladder is tried again");
             ladder = run()?;
         }
-        for (what, step) in [("conformance", &conformance), ("ladder", &ladder)] {
-            if step.failed {
-                failures.push(format!("{model}, {what}, {}:", step.outcome));
-                failures.extend(step.reasons().into_iter().map(|line| format!("    {line}")));
-            }
-        }
+        failures.extend(conformance.failure(model, "conformance"));
+        failures.extend(ladder.failure(model, "ladder"));
         table.add_row([model.to_string(), args.driver.to_string(), conformance.outcome, ladder.outcome]);
+    }
+    if let Some(memif) = memif {
+        say(format_args!("memif without a copy, conformance:\n{}", memif.lines.join("\n")));
+        failures.extend(memif.failure("memif", "conformance"));
+        table.add_row(["memif", "without a copy", &memif.outcome, "-"]);
     }
     say(table);
     // Once more, at the end: what is above may be hundreds of lines away.
     failures.iter().for_each(say);
     Ok(i32::from(!failures.is_empty()))
+}
+
+/// The suite on memif in one guest. Fails too where its clients copy.
+fn memif(args: &QemuArgs, qemu: &Qemu, model: Model) -> Result<Step, QemuError> {
+    let mut step = Step::run(args, qemu, model, 1, 1, &MEMIF, |_| {})?;
+    let told = step.lines.iter().filter(|line| line.contains("net_memif, ") && line.contains("without a copy"));
+    if !step.failed && told.count() != MEMIF_CLIENTS {
+        step.failed = true;
+        step.outcome = "failed: not without a copy".to_owned();
+    }
+    Ok(step)
 }
 
 /// A run of the guests, and what came of it.
@@ -122,6 +140,15 @@ impl Step {
             }
         };
         Ok(Self { lines, outcome, failed })
+    }
+
+    /// What is to be said of it at the end, if it failed.
+    fn failure(&self, of: impl Display, what: &str) -> Vec<String> {
+        if !self.failed {
+            return Vec::new();
+        }
+        let reasons = self.reasons().into_iter().map(|line| format!("    {line}"));
+        iter::once(format!("{of}, {what}, {}:", self.outcome)).chain(reasons).collect()
     }
 
     /// The lines that say what failed; where none does, the last ones.
@@ -169,6 +196,17 @@ fn conformance(binding: Binding) -> (usize, &'static [&'static str]) {
         Binding::Uio | Binding::Vfio => (2, &CONFORMANCE),
     }
 }
+
+/// The last two are clients, which share a device: only a client can do without a copy.
+const MEMIF: [&str; 6] = [
+    "sidelane",
+    "nic",
+    "test",
+    "dpdk:memif:guest,server,lossy",
+    "dpdk:memif:guest,zero-copy=yes,lossy,endpoint=1,shared",
+    "dpdk:memif:guest,zero-copy=yes,lossy,endpoint=2,shared",
+];
+const MEMIF_CLIENTS: usize = 2;
 
 /// QEMU delivers a frame at once when the receiver can take it, also when older ones
 /// still wait in its queue (net/queue.c, qemu_net_queue_send), so frames overtake once a ring was full.

@@ -33,6 +33,7 @@
 #include <rte_config.h>
 #include <rte_eal.h>
 #include <rte_interrupts.h>
+#include <rte_memory.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -43,6 +44,7 @@ uint32_t memif_guard;
 static __typeof__(rte_intr_callback_register) *real_register;
 static __typeof__(rte_intr_callback_unregister) *real_unregister;
 static __typeof__(rte_intr_callback_unregister_pending) *real_unregister_pending;
+static __typeof__(rte_memseg_get_fd) *real_get_fd;
 
 /* memif's two handlers, in the order in which they come. */
 #define HANDLERS 2
@@ -204,18 +206,22 @@ static void guarded_second(void *arg)
 
 static const rte_intr_callback_fn guarded[HANDLERS] = { guarded_first, guarded_second };
 
-/* The guarded form of a handler of memif's; any other stays as it is. Under the lock. */
-static rte_intr_callback_fn guard(rte_intr_callback_fn handler)
+static int is_of_memif(const void *code)
 {
 	Dl_info info;
 
+	return dladdr(code, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "librte_net_memif") != NULL;
+}
+
+/* The guarded form of a handler of memif's; any other stays as it is. Under the lock. */
+static rte_intr_callback_fn guard(rte_intr_callback_fn handler)
+{
 	for (int at = 0; at < HANDLERS; at++) {
 		if (handlers[at] == handler)
 			return guarded[at];
 		if (handlers[at] != NULL)
 			continue;
-		if (dladdr((void *)handler, &info) == 0 || info.dli_fname == NULL ||
-		    strstr(info.dli_fname, "librte_net_memif") == NULL)
+		if (!is_of_memif((void *)handler))
 			return handler;
 		handlers[at] = handler;
 		return guarded[at];
@@ -323,6 +329,15 @@ EXPORT int rte_intr_callback_unregister_pending(const struct rte_intr_handle *ha
 	return result;
 }
 
+/* A client without a copy sends its server the descriptors of all memory, and then closes them, which are the environment's own (22.11:
+ * memif_region_init_zc, memif_connect). The next one that connects would send whatever has their numbers by then. So it gets copies. */
+EXPORT int rte_memseg_get_fd(const struct rte_memseg *segment)
+{
+	int fd = real_get_fd(segment);
+
+	return fd >= 0 && is_of_memif(__builtin_return_address(0)) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
+}
+
 int memif_guard_up(void)
 {
 	Dl_info info;
@@ -336,7 +351,8 @@ int memif_guard_up(void)
 	real_register = dlsym(eal, "rte_intr_callback_register");
 	real_unregister = dlsym(eal, "rte_intr_callback_unregister");
 	real_unregister_pending = dlsym(eal, "rte_intr_callback_unregister_pending");
-	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL)
+	real_get_fd = dlsym(eal, "rte_memseg_get_fd");
+	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL || real_get_fd == NULL)
 		return -ENOENT;
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0)
 		memif_guard = MEMIF_FENCE;

@@ -142,8 +142,10 @@ impl Dpdk {
             Some(Sharing::Dealt(_)) => "frames dealt out in software",
         };
         let sleep = if self.interrupt.is_some() { "woken by the device's interrupt" } else { "looks for frames" };
-        let pair = if self.port.device.is_pair { "a reliable pair, " } else { "" };
-        format!("{}, MTU {}, {pair}{sharing}, {sleep}", self.port.driver, self.port.device.mtu)
+        let device = &self.port.device;
+        let pair = if device.is_pair { "a reliable pair, " } else { "" };
+        let copies = if device.is_zero_copy() { "without a copy, " } else { "" };
+        format!("{}, MTU {}, {pair}{copies}{sharing}, {sleep}", self.port.driver, device.mtu)
     }
 
     /// Whether the link is up.

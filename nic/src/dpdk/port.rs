@@ -44,12 +44,9 @@ pub struct Port {
 
 impl Port {
     /// Makes the device and starts its port.
-    pub fn open(eal: Eal, mut device: Device, shared: bool, claim: Option<Claim>) -> Result<Self, OpenError> {
+    pub fn open(eal: Eal, device: Device, shared: bool, claim: Option<Claim>) -> Result<Self, OpenError> {
         if let Some(socket) = &device.socket {
             make_way(socket)?;
-        }
-        if device.zero_copy_wanted && eal.hugepages {
-            device.args.push_str(",zero-copy=yes");
         }
         let give_up = Instant::now() + PEER_PATIENCE;
         loop {

@@ -128,8 +128,9 @@ fn quote(word: &[u8], into: &mut Vec<u8>) {
 
 /// ld.so(8).
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
-/// Buses, the mempool that everything uses, and the drivers of [`Model`].
-const PLUGINS: [&str; 6] = ["bus_pci", "bus_vdev", "mempool_ring", "net_e1000", "net_virtio", "net_vmxnet3"];
+/// Buses, the mempool that everything uses, the drivers of [`Model`], and memif, which does more where there are hugepages.
+const PLUGINS: [&str; 7] =
+    ["bus_pci", "bus_vdev", "mempool_ring", "net_e1000", "net_virtio", "net_vmxnet3", "net_memif"];
 
 #[cfg(test)]
 mod tests {
