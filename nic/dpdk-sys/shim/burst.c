@@ -11,15 +11,16 @@
 /* Most frames of one call: bounds the arrays on the stack. */
 #define BURST_MAX 64u
 
-/* Mbufs hold the longest frame, so only one that breaks the MTU comes in pieces. A function of its own: inlined, all that may
- * become of a segment takes registers and stack of every burst. */
-static __rte_noinline __rte_cold void drop_pieces(struct rte_mbuf *mbuf, uint64_t *in_pieces)
+/* Mbufs hold the longest frame, so only one that breaks the MTU comes in pieces. And some drivers (memif without a copy, virtio-user) take
+ * a frame's length from the other side as it is. A function of its own: inlined, all that may become of a segment takes registers and
+ * stack of every burst. */
+static __rte_noinline __rte_cold void drop_misshapen(struct rte_mbuf *mbuf, uint64_t *misshapen)
 {
 	rte_pktmbuf_free(mbuf);
-	++*in_pieces;
+	++*misshapen;
 }
 
-uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces)
+uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *misshapen)
 {
 	uint32_t *under_way = &memif_turns[port][queue].rx;
 	struct rte_mbuf *mbufs[BURST_MAX];
@@ -37,8 +38,8 @@ uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, u
 	for (uint16_t at = 0; at < count; at++) {
 		struct rte_mbuf *mbuf = mbufs[at];
 
-		if (unlikely(mbuf->nb_segs != 1)) {
-			drop_pieces(mbuf, in_pieces);
+		if (unlikely(mbuf->nb_segs != 1 || mbuf->data_off + mbuf->data_len > mbuf->buf_len)) {
+			drop_misshapen(mbuf, misshapen);
 			continue;
 		}
 		frames[shown].data = rte_pktmbuf_mtod(mbuf, uint8_t *);

@@ -4,7 +4,7 @@
 
 #include "shim.h"
 
-uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
+uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *misshapen);
 uint32_t burst_send(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life);
 int frames_alloc(void *pool, struct sl_frame *frames, uint32_t count);
 void frames_free(struct sl_frame *frames, uint32_t count);

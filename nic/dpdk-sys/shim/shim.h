@@ -165,8 +165,8 @@ struct sl_dpdk {
 	void (*cache_give_back)(void *pool, uint32_t number);
 	/* Where this thread's number stands as long as it lives. */
 	uint32_t *(*cache_number)(void);
-	/* Receives at most `max` frames; a frame in pieces is dropped and counted in *in_pieces. */
-	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *in_pieces);
+	/* Receives at most `max` frames; a frame in pieces, or longer than its mbuf, is dropped and counted in *misshapen. */
+	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *misshapen);
 	/* Sends the first so many, none once more than `life` peers have gone; the rest stay the caller's. */
 	uint32_t (*tx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life);
 	/* Takes `count` (at most 64) empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */

@@ -148,7 +148,7 @@ pub struct sl_dpdk {
     pub cache_give_back: ::std::option::Option<unsafe extern "C" fn(pool: *mut ::std::os::raw::c_void, number: u32)>,
     pub cache_number: ::std::option::Option<unsafe extern "C" fn() -> *mut u32>,
     pub rx_burst: ::std::option::Option<
-        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, in_pieces: *mut u64) -> u32,
+        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, misshapen: *mut u64) -> u32,
     >,
     pub tx_burst: ::std::option::Option<
         unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, count: u32, life: u32) -> u32,

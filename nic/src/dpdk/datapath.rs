@@ -145,7 +145,7 @@ impl Nic for Dpdk {
 
     fn counters(&self) -> Counters {
         let mut counters = self.counters;
-        counters.rx_foreign += self.in_pieces;
+        counters.rx_foreign += self.misshapen;
         if let Some(Sharing::Dealt(dealer)) = &self.port.sharing {
             let (dropped, foreign) = dealer.lost(self.place);
             counters.rx_dropped += dropped;
@@ -184,7 +184,7 @@ impl Dpdk {
             // SAFETY: the port is started, and all its endpoints receive by the dealer.
             Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.in_pieces) },
+            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.misshapen) },
         }
         if self.rx.is_empty() && !self.tx.is_empty() {
             // The device did not take everything, and whoever only listens does not flush.

@@ -33,7 +33,7 @@ struct Table {
     dropped: [u64; ENDPOINTS_MAX],
     /// Frames for no endpoint that there is.
     foreign: u64,
-    in_pieces: u64,
+    misshapen: u64,
 }
 
 impl Dealer {
@@ -44,7 +44,7 @@ impl Dealer {
             endpoints: [None; ENDPOINTS_MAX],
             dropped: [0; ENDPOINTS_MAX],
             foreign: 0,
-            in_pieces: 0,
+            misshapen: 0,
         };
         Self {
             shim,
@@ -77,7 +77,7 @@ impl Dealer {
     /// What an endpoint lost because its inbox was full, and what came for nobody.
     pub fn lost(&self, place: Place) -> (u64, u64) {
         let table = self.table();
-        (table.dropped[place.number], table.foreign + table.in_pieces)
+        (table.dropped[place.number], table.foreign + table.misshapen)
     }
 
     /// Fills an endpoint's batch, all of which was shown, from its inbox, and from the device if that is empty.
@@ -100,10 +100,10 @@ impl Dealer {
         if self.take(place, batch) {
             return;
         }
-        let Table { arriving, endpoints, dropped, foreign, in_pieces } = &mut *table;
+        let Table { arriving, endpoints, dropped, foreign, misshapen } = &mut *table;
         arriving.cache = batch.cache;
         // SAFETY: as the caller promises, whose cache it is; whoever receives for the dealer holds this lock.
-        unsafe { arriving.fetch(Queue { port: self.port, number: 0 }, in_pieces) };
+        unsafe { arriving.fetch(Queue { port: self.port, number: 0 }, misshapen) };
         for frame in arriving.drain() {
             let to = ether::Header::parse(frame.bytes()).ok().map(|(header, _)| header.dst);
             let to = to.and_then(|to| endpoints.iter().position(|endpoint| *endpoint == Some(to)));

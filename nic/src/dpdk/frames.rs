@@ -55,16 +55,16 @@ impl RxBatch {
         self.count == BURST
     }
 
-    /// Fetches what the device has, once everything was shown. Frames in several mbufs are counted in `in_pieces`.
+    /// Fetches what the device has, once everything was shown. Frames in several mbufs, or longer than theirs, are counted in `misshapen`.
     ///
     /// # Safety
     /// The port is started, and no other thread receives at that queue, or uses the cache, meanwhile.
     #[inline]
-    pub unsafe fn fetch(&mut self, from: Queue, in_pieces: &mut u64) {
+    pub unsafe fn fetch(&mut self, from: Queue, misshapen: &mut u64) {
         debug_assert!(self.is_empty());
         self.give_back();
         // SAFETY: as the caller promises.
-        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames, in_pieces) };
+        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames, misshapen) };
     }
 
     /// The next frame's bytes.

@@ -102,8 +102,8 @@ pub struct Dpdk {
     endpoint: u16,
     counters: Counters,
     alarm: Alarm,
-    /// Frames in several mbufs: larger than the MTU that both sides agreed on.
-    in_pieces: u64,
+    /// Frames in several mbufs, larger than the MTU that both sides agreed on; or longer than theirs, as only a peer says that breaks the rules.
+    misshapen: u64,
     /// The link was up once; on a pair, down means gone from then on.
     was_up: Cell<bool>,
     /// Frames that had passed when a sleeper was told that the device is gone; `None`: it was not, since it was there last.

@@ -223,7 +223,7 @@ impl Dpdk {
             endpoint,
             counters: Counters::default(),
             alarm: Alarm::default(),
-            in_pieces: 0,
+            misshapen: 0,
             // A client's end was not opened before its server answered.
             was_up: Cell::new(port.device.wire == Wire::PairClient),
             told_gone: None,

@@ -231,16 +231,16 @@ impl Shim {
         unsafe { call!(self, rx_disarm(at.port, at.number)) };
     }
 
-    /// Receives into the first places of `frames`; how many. Frames that came in several mbufs are counted in `in_pieces`.
+    /// Receives into the first places of `frames`; how many. Frames that came in several mbufs, or are longer than theirs, are counted in `misshapen`.
     ///
     /// # Safety
     /// The port is started with that queue, and no other thread receives there or uses the cache meanwhile. The frames are the
     /// caller's from then on.
     #[inline]
-    pub unsafe fn rx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], in_pieces: &mut u64) -> usize {
+    pub unsafe fn rx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], misshapen: &mut u64) -> usize {
         let (places, count) = (frames.as_mut_ptr(), frames.len() as u32);
         // SAFETY: so many places; the rest as the caller promises.
-        self.with(cache, || unsafe { call!(self, rx_burst(at.port, at.number, places, count, in_pieces)) as usize })
+        self.with(cache, || unsafe { call!(self, rx_burst(at.port, at.number, places, count, misshapen)) as usize })
     }
 
     /// Hands the first frames to the device; how many: none once more than `life` peers have gone. Those are no longer the
