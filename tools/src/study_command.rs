@@ -14,7 +14,7 @@ use crate::variable;
 /// The studies.
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {
-    /// SP Active Messages (Chang and others, 1996): round trips by words over the raw driver; what request, reply and poll cost
+    /// SP Active Messages (Chang and others, 1996): round trips by words over the raw driver; what request, reply and poll cost by words
     Chang {
         /// The driver: uring, xdp, udp, shm, memif, vhost [env: SIDELANE_NIC] [default: uring]
         #[arg(long, value_name = "DRIVER")]

@@ -1,6 +1,6 @@
 //! Chang, Czajkowski, Hawblitzel and von Eicken, "Low-Latency Communication on the IBM RISC System/6000 SP" (1996): round
-//! trips of Active Messages by words, over the raw driver, and what a request, a reply and a poll cost (their Tables 2 and 3), and how
-//! fast stores and gets are ([`bulk`]).
+//! trips of Active Messages by words, over the raw driver (of their Table 3), what a request, a reply and a poll cost by words (Table 2), and
+//! how fast stores and gets are ([`bulk`]).
 
 pub mod bulk;
 
@@ -9,7 +9,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::am::{ActiveMessages, Args, Handlers, Replier, ReplyRoom};
+use sidelane_proto::am::{ARGS_MAX, ActiveMessages, Args, Handlers, Replier, ReplyRoom};
 use sidelane_proto::{PeerId, RemoteKey};
 
 use bulk::Bulk;
@@ -18,7 +18,7 @@ use crate::clock::{self, now_ns};
 use crate::idle;
 use crate::ladder::{self, Host, LadderError, NicKind, Pair, PairError, Plan, Progress, Regime, Rung};
 use crate::machine::Machine;
-use crate::page::{self, Bar, Chart, Curve, Point, Section};
+use crate::page::{self, Chart, Curve, Point, Section};
 use crate::pattern::{Kind, Outcome, Pattern, Role};
 use crate::report::{json, time};
 use crate::side::{Layer, Path};
@@ -36,8 +36,8 @@ pub struct Chang {
     pub nic: NicKind,
     /// Round trips by words.
     pub words: Vec<Words>,
-    /// What the calls cost: medians over rounds.
-    pub costs: Costs,
+    /// What the calls cost by words: medians over rounds.
+    pub costs: Vec<Costs>,
     /// What stores and gets take by size: medians over rounds.
     pub bulk: Vec<Bulk>,
 }
@@ -55,9 +55,11 @@ pub struct Words {
     pub am_ns: Option<f64>,
 }
 
-/// Processor time of the calls with one word, less that of the clock, p50.
+/// Processor time of the calls with so many words of 8 bytes each way, less that of the clock, p50.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
+    /// How many.
+    pub words: usize,
     /// A request and the flush that puts it on the wire.
     pub request_ns: f64,
     /// What replying adds to a poll that has received a request: the reply and its way onto the wire.
@@ -135,21 +137,27 @@ fn bulk_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Vec<Bulk>, 
     rounds.iter().zip(bulk::SIZES).map(middle).collect::<Option<_>>().ok_or(NOTHING)
 }
 
-fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Costs, LadderError> {
-    let mut rounds = Vec::new();
+fn cost_rounds(nic: NicKind, plan: &Plan, pair: &mut Pair) -> Result<Vec<Costs>, LadderError> {
+    let mut rounds = vec![Vec::new(); WORDS.len()];
     for _ in 0..plan.rounds {
-        let (a, b) = once(nic, plan, pair, Layer::AmCosts, 8)?;
-        rounds.extend(a.costs.zip(b.costs));
+        for (rounds, words) in rounds.iter_mut().zip(WORDS) {
+            let (a, b) = once(nic, plan, pair, Layer::AmCosts, 8 * words)?;
+            rounds.extend(a.costs.zip(b.costs));
+        }
     }
-    let of =
-        |figure: fn(&(Costs, Costs)) -> f64| median(&mut rounds.iter().map(figure).collect::<Vec<_>>()).ok_or(NOTHING);
-    Ok(Costs {
-        request_ns: of(|(a, _)| a.request_ns)?,
-        // The side that replies knows what that costs, and what a message does.
-        reply_ns: of(|(_, b)| b.reply_ns)?,
-        poll_empty_ns: of(|(a, _)| a.poll_empty_ns)?,
-        poll_message_ns: of(|(_, b)| b.poll_message_ns)?,
-    })
+    type Sides = (Costs, Costs);
+    let of = |rows: &[Sides], figure: fn(&Sides) -> f64| median(&mut rows.iter().map(figure).collect::<Vec<_>>());
+    let middle = |(rows, words): (&Vec<Sides>, usize)| {
+        Some(Costs {
+            words,
+            request_ns: of(rows, |(a, _)| a.request_ns)?,
+            // The side that replies knows what that costs, and what a message does.
+            reply_ns: of(rows, |(_, b)| b.reply_ns)?,
+            poll_empty_ns: of(rows, |(a, _)| a.poll_empty_ns)?,
+            poll_message_ns: of(rows, |(_, b)| b.poll_message_ns)?,
+        })
+    };
+    rounds.iter().zip(WORDS).map(middle).collect::<Option<_>>().ok_or(NOTHING)
 }
 
 /// No round, or none in which a side had figures.
@@ -176,8 +184,10 @@ fn handlers() -> Handlers<Inbox> {
     Handlers::new()
         .request(ECHO, |inbox: &mut Inbox, replier: Replier<'_>, args: Args<'_>, _| {
             inbox.messages += 1;
+            let mut words = [0; ARGS_MAX];
+            words[0] = inbox.samples;
             // A requester that is gone needs no reply.
-            inbox.replied = args.get(0).is_some() && replier.reply_m(ECHO, [inbox.samples]).is_ok();
+            inbox.replied = !args.is_empty() && replier.reply(ECHO, &words[..args.len()], &[]).is_ok();
         })
         .request(SILENT, |inbox: &mut Inbox, _, _, _| inbox.messages += 1)
         .request(OVER, |inbox: &mut Inbox, _, _, _| inbox.over = true)
@@ -188,7 +198,7 @@ fn handlers() -> Handlers<Inbox> {
         })
 }
 
-/// Plays one side and tells what its calls cost.
+/// Plays one side and tells what its calls cost with the words that the pattern's size has.
 pub(crate) fn costs<N: Nic>(nic: N, peer: LinkAddr, role: Role, pattern: &Pattern) -> Result<Outcome, Broken> {
     let deadline_ns = now_ns() + pattern.limit_ns;
     let (mut am, peer) = establish(nic, handlers(), &mut Inbox::default(), (role, peer), deadline_ns)?;
@@ -206,6 +216,8 @@ type Am<N> = ActiveMessages<N, Inbox>;
 fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns: u64) -> Result<Costs, Broken> {
     let (mut inbox, clock_cost) = (Inbox::default(), clock::cost_ns());
     let (mut requests, mut empty) = (Vec::new(), Vec::new());
+    let words = pattern.size / 8;
+    let args = &[7; ARGS_MAX][..words];
     let (warm_until, end) = (now_ns() + pattern.warm_ns, now_ns() + pattern.warm_ns + pattern.measure_ns);
     loop {
         let begin = now_ns();
@@ -213,7 +225,7 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
         if late && requests.len().min(inbox.samples as usize) >= SAMPLES_LEAST {
             break;
         }
-        let taken = am.request(peer, ECHO, &[7], &[], ReplyRoom::SHORT);
+        let taken = am.request(peer, ECHO, args, &[], ReplyRoom::SHORT);
         am.flush();
         let after = now_ns();
         taken.map_err(Broken::driver)?;
@@ -234,7 +246,7 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
             empty.push(((polled - quiet) as f64 - clock_cost) / f64::from(POLLS));
         }
         // The other side sees it alone, in a poll of its own.
-        let _ = am.request(peer, SILENT, &[7], &[], ReplyRoom::NONE);
+        let _ = am.request(peer, SILENT, args, &[], ReplyRoom::NONE);
         am.flush();
         // One that took long to answer because others have its core takes as long to come back to it.
         let apart_ns = if late { APART_NS.max(quiet - after) } else { APART_NS };
@@ -246,7 +258,7 @@ fn request<N: Nic>(am: &mut Am<N>, peer: PeerId, pattern: &Pattern, deadline_ns:
     }
     am.request(peer, OVER, &[], &[], ReplyRoom::NONE).map_err(Broken::driver)?;
     let of = |mut samples: Vec<f64>| median(&mut samples).ok_or(Broken::NoSample);
-    Ok(Costs { request_ns: of(requests)?, poll_empty_ns: of(empty)?, ..Costs::default() })
+    Ok(Costs { words, request_ns: of(requests)?, poll_empty_ns: of(empty)?, ..Costs::default() })
 }
 
 /// Times the polls in which one message came.
@@ -281,6 +293,25 @@ fn answer<N: Nic>(am: &mut Am<N>, deadline_ns: u64) -> Result<Costs, Broken> {
 }
 
 impl Chang {
+    fn write_costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nwhat calls take of the processor, p50, ns, by words of 8 bytes (theirs on the SP)")?;
+        writeln!(f, "{:>8}{:>18}{:>18}{:>14}{:>14}", "words", "request", "reply", "empty poll", "a message")?;
+        for row in &self.costs {
+            let theirs = SP_COSTS.get(row.words.wrapping_sub(1));
+            let beside = |ns: f64, theirs: Option<u32>| {
+                format!("{ns:.0} {:>7}", theirs.map_or_else(String::new, |theirs| format!("({theirs})")))
+            };
+            let request = beside(row.request_ns, theirs.map(|(request, _)| *request));
+            let reply = beside(row.reply_ns, theirs.map(|(_, reply)| *reply));
+            let Costs { words, poll_empty_ns, poll_message_ns, .. } = row;
+            writeln!(f, "{words:>8}{request:>18}{reply:>18}{poll_empty_ns:>14.0}{poll_message_ns:>14.0}")?;
+        }
+        writeln!(
+            f,
+            "  reply: beyond its request's poll; a message: what it adds to a poll; on the SP an empty poll took 1300, a message 1800"
+        )
+    }
+
     fn write_bulk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nMB/s by size, one at a time and many")?;
         write!(f, "{:>9}", "bytes")?;
@@ -304,7 +335,7 @@ impl Chang {
         json(self)
     }
 
-    /// A page for a browser: round trips by words, the cost of calls, and rates by size as charts; the tables; and the JSON form.
+    /// A page for a browser: round trips and the cost of calls by words, and rates by size as charts; the tables; and the JSON form.
     pub fn to_html(&self) -> String {
         type Layer = (&'static str, fn(&Words) -> Option<f64>);
         const LAYERS: [Layer; 3] = [("raw", |row| row.raw_ns), ("proto", |row| row.proto_ns), ("am", |row| row.am_ns)];
@@ -312,19 +343,20 @@ impl Chang {
             name: name.to_owned(),
             points: self.words.iter().filter_map(|row| Some(Point { size: 8 * row.words, value: of(row)? })).collect(),
         });
-        let Costs { request_ns, reply_ns, poll_empty_ns, poll_message_ns } = self.costs;
-        let bar = |(name, value): (&str, f64)| Bar {
-            name: name.to_owned(),
-            value,
-            range: None,
-            label: format!("{value:.0} ns"),
-        };
-        let calls = [
-            ("request", request_ns),
-            ("reply", reply_ns),
-            ("empty poll", poll_empty_ns),
-            ("poll, for a message", poll_message_ns),
+        type Call = (&'static str, fn(&Costs) -> f64);
+        const CALLS: [Call; 4] = [
+            ("request", |row| row.request_ns),
+            ("reply", |row| row.reply_ns),
+            ("empty poll", |row| row.poll_empty_ns),
+            ("poll, for a message", |row| row.poll_message_ns),
         ];
+        // A difference of two medians may be less than nothing, which has no place on a logarithmic axis.
+        let calls = CALLS.map(|(name, of)| Curve {
+            name: name.to_owned(),
+            points: (self.costs.iter().map(|row| Point { size: 8 * row.words, value: of(row) }))
+                .filter(|point| point.value > 0.0)
+                .collect(),
+        });
         let rates = COLUMNS.map(|(name, time, _)| {
             let rate = |row: &Bulk| Point { size: row.size, value: row.size as f64 * 1e3 / time(row) };
             Curve { name: name.to_owned(), points: self.bulk.iter().map(rate).collect() }
@@ -335,7 +367,11 @@ impl Chang {
                 curves: by_words.to_vec(),
                 figure: |ns| time(Some(ns)),
             },
-            Chart::Bars { title: "what a call takes of the processor".to_owned(), bars: calls.map(bar).into() },
+            Chart::Curves {
+                title: "what a call takes of the processor by bytes each way, p50".to_owned(),
+                curves: calls.to_vec(),
+                figure: |ns| time(Some(ns)),
+            },
             Chart::Curves {
                 title: "stores and gets, MB/s".to_owned(),
                 curves: rates.to_vec(),
@@ -350,6 +386,9 @@ impl Chang {
 
 /// A kind of stores or gets, what one took, and its n½ on the SP.
 type Column = (&'static str, fn(&Bulk) -> f64, &'static str);
+
+/// Request and reply on the SP in nanoseconds, from one word on: their Table 2. Their words have 4 bytes, and their request polls.
+const SP_COSTS: [(u32, u32); 4] = [(7700, 4000), (7900, 4100), (8000, 4300), (8200, 4400)];
 
 const COLUMNS: [Column; 4] = [
     ("store", |row| row.store_ns, "2800"),
@@ -370,18 +409,13 @@ impl fmt::Display for Chang {
             let (raw, proto, am) = (figure(row.raw_ns), figure(row.proto_ns), figure(row.am_ns));
             writeln!(f, "{:>8}{raw:>10}{proto:>10}{am:>10}{:>12}", row.words, over.unwrap_or_default())?;
         }
-        let Costs { request_ns, reply_ns, poll_empty_ns, poll_message_ns } = self.costs;
-        writeln!(f, "\nwhat a call takes of the processor, one word, p50, ns (theirs on the SP)")?;
-        writeln!(f, "  request {request_ns:>32.0}   (7700)")?;
-        writeln!(f, "  reply, beyond its request's poll {reply_ns:>7.0}   (4000)")?;
-        writeln!(f, "  empty poll {poll_empty_ns:>29.0}   (1300)")?;
-        writeln!(f, "  poll, for a received message {poll_message_ns:>11.0}   (1800)")?;
+        self.write_costs(f)?;
         self.write_bulk(f)
     }
 }
 
 /// The form of [`Chang::to_json`].
-pub const SCHEMA: &str = "sidelane-study-chang/2";
+pub const SCHEMA: &str = "sidelane-study-chang/3";
 /// Their Table 2 has 1 to 4 words; ours go on to what a short message takes.
 const WORDS: [usize; 6] = [1, 2, 3, 4, 8, 16];
 /// Polls that are timed together: one is as short as a reading of the clock.
@@ -400,7 +434,14 @@ mod tests {
     #[test]
     fn the_page_has_what_the_tables_have() {
         let words = WORDS.map(|words| Words { words, raw_ns: Some(100.0), proto_ns: None, am_ns: Some(250.0) });
-        let costs = Costs { request_ns: 61.0, reply_ns: 62.0, poll_empty_ns: 63.0, poll_message_ns: 64.0 };
+        // In the last row nothing can be told of the reply.
+        let costs = WORDS.map(|words| Costs {
+            words,
+            request_ns: 600.0 + words as f64,
+            reply_ns: if words == 16 { -1.0 } else { 62.0 },
+            poll_empty_ns: 63.0,
+            poll_message_ns: 64.0,
+        });
         let bulk = bulk::SIZES.map(|size| Bulk {
             size,
             store_ns: 1e3,
@@ -409,11 +450,21 @@ mod tests {
             get_async_ns: 600.0,
         });
         let (schema, machine) = (SCHEMA.to_owned(), Machine::describe());
-        let study = Chang { schema, machine, nic: NicKind::Shm, words: words.into(), costs, bulk: bulk.into() };
+        let study =
+            Chang { schema, machine, nic: NicKind::Shm, words: words.into(), costs: costs.into(), bulk: bulk.into() };
         let page = study.to_html();
         assert!(page.matches("<svg").count() == 3, "{page}");
-        // A point for each figure: two layers by words, four kinds of bulk by size.
-        assert_eq!(page.matches("<circle").count(), 2 * WORDS.len() + 4 * bulk::SIZES.len(), "{page}");
-        assert!(page.contains("64 ns") && page.contains("async get") && page.contains("+150 %"), "{page}");
+        // A point for each figure: two layers and four calls by words, four kinds of bulk by size.
+        let figures = 2 * WORDS.len() + 4 * WORDS.len() - 1 + 4 * bulk::SIZES.len();
+        assert_eq!(page.matches("<circle").count(), figures, "{page}");
+        assert!(page.contains("empty poll") && page.contains("async get") && page.contains("+150 %"), "{page}");
+        // A row for each number of words, theirs beside ours as far as they have any.
+        let text = study.to_string();
+        let rows = WORDS.map(|words| text.find(&format!(" {} ", 600 + words)));
+        assert!(rows.is_sorted() && rows[0].is_some(), "{text}");
+        assert!(
+            text.contains("604  (8200)") && text.contains("62  (4400)") && text.matches("(8200)").count() == 1,
+            "{text}"
+        );
     }
 }
