@@ -14,9 +14,7 @@ pub fn cost_ns() -> f64 {
 }
 
 /// What one reading of a clock costs, in its own units: the median over batches, since an interrupt in one of them is no cost of the clock.
-pub(crate) fn cost_of(read: impl Fn() -> u64) -> f64 {
-    const BATCHES: usize = 101;
-    const READS: u64 = 64;
+pub(crate) fn cost_of(mut read: impl FnMut() -> u64) -> f64 {
     let mut costs: Vec<f64> = (0..BATCHES)
         .map(|_| {
             let from = read();
@@ -28,3 +26,8 @@ pub(crate) fn cost_of(read: impl Fn() -> u64) -> f64 {
         .collect();
     median(&mut costs).unwrap_or(0.0)
 }
+
+const BATCHES: usize = 101;
+const READS: u64 = 64;
+/// Of a clock, for what [`cost_of`] finds.
+pub(crate) const READS_IN_ALL: usize = BATCHES * READS as usize;

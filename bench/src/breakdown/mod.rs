@@ -17,9 +17,9 @@ pub use play_am::play as play_am;
 
 use serde::{Deserialize, Serialize};
 use sidelane_nic::clock::{nanos_per_tick, ticks};
-use sidelane_nic::stamps::{Border, Stamps};
+use sidelane_nic::stamps::{Border, Stamps, buffer};
 
-use crate::clock::cost_of;
+use crate::clock::{READS_IN_ALL, cost_of};
 use crate::ladder::{Host, NicKind, Pair, PairError, twice};
 use crate::machine::Machine;
 use crate::page::{self, Bar, Chart, Section};
@@ -77,6 +77,8 @@ pub struct Breakdown {
     pub black_box_ns: f64,
     /// What one reading of the clock costs, taken off both boxes.
     pub clock_ns: f64,
+    /// What it costs together with the push of a message's stamps into the buffer, which nothing here has in it.
+    pub stamped_ns: f64,
 }
 
 /// All that a run has found.
@@ -147,9 +149,9 @@ impl Breakdown {
         size: usize,
         a: &Samples,
         b: &Samples,
-        tick_ns: f64,
-        clock_ns: f64,
+        stamping: Stamping,
     ) -> Option<Self> {
+        let Stamping { tick_ns, clock_ns, stamped_ns } = stamping;
         let mut trips: Vec<Trip> = a.stamped.iter().filter_map(|sample| Trip::of(sample, messages, b)).collect();
         trips.sort_unstable_by_key(|trip| trip.whole);
         trips.truncate(kept(trips.len()));
@@ -205,7 +207,37 @@ impl Breakdown {
             doorbell_ns: way(Border::Flush, Border::Flushed)?,
             black_box_ns: mean(unstamped.iter().sum(), unstamped.len()) / 2.0,
             clock_ns,
+            stamped_ns,
         })
+    }
+}
+
+/// What stamps are in, and what they cost, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamping {
+    /// One tick.
+    pub tick_ns: f64,
+    /// One reading of the clock.
+    pub clock_ns: f64,
+    /// One reading, and the push of a message's stamps into the buffer.
+    pub stamped_ns: f64,
+}
+
+impl Stamping {
+    /// Of this machine.
+    pub fn measure() -> Self {
+        let tick_ns = nanos_per_tick();
+        let (mut write, _read) = buffer(READS_IN_ALL);
+        let (mut number, mut stamps) = (0, Stamps::default());
+        let stamped = cost_of(|| {
+            let at = ticks();
+            stamps[number as usize % stamps.len()] = at;
+            write.push(number, &stamps);
+            number += 1;
+            at
+        });
+        assert_eq!(write.dropped(), 0, "there is room for all, since a sample that is dropped costs less");
+        Self { tick_ns, clock_ns: cost_of(ticks) * tick_ns, stamped_ns: stamped * tick_ns }
     }
 }
 
@@ -277,9 +309,8 @@ pub fn run(a: Host, b: Host, nic: NicKind, messages: Messages, size: usize) -> R
             all.stamped.extend(samples.stamped.into_iter().map(later));
         }
     }
-    let stamp_ns = cost_of(ticks) * nanos_per_tick();
     let nothing = || PairError::Failed(Role::Initiator, "no round trip was stamped".to_owned());
-    Breakdown::of(nic, messages, size, &all_a, &all_b, nanos_per_tick(), stamp_ns).ok_or_else(nothing)
+    Breakdown::of(nic, messages, size, &all_a, &all_b, Stamping::measure()).ok_or_else(nothing)
 }
 
 /// Who has a part of the way, what happens in it, and the borders that it lies between.
@@ -341,6 +372,16 @@ mod tests {
 
     use super::*;
 
+    fn stamping(tick_ns: f64, clock_ns: f64) -> Stamping {
+        Stamping { tick_ns, clock_ns, stamped_ns: clock_ns }
+    }
+
+    #[test]
+    fn a_stamped_message_costs_a_reading_of_the_clock_and_a_push() {
+        let Stamping { tick_ns, clock_ns, stamped_ns } = Stamping::measure();
+        assert!(tick_ns > 0.0 && clock_ns > 0.0 && stamped_ns > clock_ns, "{clock_ns} {stamped_ns}");
+    }
+
     /// Round trips whose every part lasts as long as its place, and 10 ticks in the responder's hands.
     fn samples(count: u64, messages: Messages) -> (Samples, Samples) {
         let (mut a, mut b) = (Samples::default(), Samples::default());
@@ -374,7 +415,7 @@ mod tests {
     #[test]
     fn parts_add_up_to_the_stamped_round_trip() {
         let (a, b) = samples(1600, Messages::Plain);
-        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, stamping(1.0, 0.0)).unwrap();
         close(&breakdown.parts, &[2.0, 3.0, 4.0, 11.0, 7.0, 8.0, 5.0]);
         assert!((breakdown.white_box_ns() - 40.0).abs() < 1e-9 && breakdown.black_box_ns == 35.0);
         assert_eq!((breakdown.samples, breakdown.doorbell_ns.round()), (1584, 16.0));
@@ -387,7 +428,7 @@ mod tests {
             let flushed = &mut sample.stamps[Border::Flushed as usize];
             *flushed += if *flushed > 0 { 10 } else { 0 };
         }
-        let breakdown = Breakdown::of(NicKind::Uring, Messages::Plain, 8, &a, &b, 1.0, 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Uring, Messages::Plain, 8, &a, &b, stamping(1.0, 0.0)).unwrap();
         close(&breakdown.parts, &[2.0, 3.0, 4.0, 11.0, 7.0, 8.0, 5.0]);
         assert_eq!((breakdown.samples, breakdown.doorbell_ns.round()), (1584, 21.0));
     }
@@ -395,7 +436,7 @@ mod tests {
     #[test]
     fn handlers_are_parts_of_their_own_and_the_sum_is_still_that_of_the_round_trip() {
         let (a, b) = samples(1700, Messages::Active);
-        let breakdown = Breakdown::of(NicKind::Shm, Messages::Active, 8, &a, &b, 1.0, 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Active, 8, &a, &b, stamping(1.0, 0.0)).unwrap();
         close(&breakdown.parts, &[2.0, 3.0, 4.0, 11.0, 7.0, 8.0, 5.0, 2.0]);
         assert!((breakdown.white_box_ns() - 42.0).abs() < 1e-9);
     }
@@ -403,7 +444,7 @@ mod tests {
     #[test]
     fn the_clock_is_taken_off_both_boxes() {
         let (a, b) = samples(1600, Messages::Plain);
-        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 1.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, stamping(1.0, 1.0)).unwrap();
         assert!((breakdown.white_box_ns() - 39.5).abs() < 1e-9);
         assert_eq!(breakdown.black_box_ns, 34.5);
     }
@@ -414,9 +455,9 @@ mod tests {
         a.stamped[0].stamps[Border::Asked as usize] = 0;
         a.stamped[17].stamps[Border::Lent as usize] = u64::MAX;
         b.stamped.remove(0);
-        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, 1.0, 0.0).unwrap();
+        let breakdown = Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &b, stamping(1.0, 0.0)).unwrap();
         assert_eq!(breakdown.samples, kept(1597));
-        assert_eq!(Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &Samples::default(), 1.0, 0.0), None);
+        assert_eq!(Breakdown::of(NicKind::Shm, Messages::Plain, 8, &a, &Samples::default(), stamping(1.0, 0.0)), None);
     }
 
     #[test]
@@ -446,7 +487,7 @@ mod tests {
                 let b = scope.spawn(|| end(Role::Responder, 2, 1));
                 (end(Role::Initiator, 1, 2), b.join().unwrap())
             });
-            let breakdown = Breakdown::of(NicKind::Shm, messages, 8, &a, &b, nanos_per_tick(), 0.0).unwrap();
+            let breakdown = Breakdown::of(NicKind::Shm, messages, 8, &a, &b, stamping(nanos_per_tick(), 0.0)).unwrap();
             assert!(breakdown.samples > 0 && breakdown.black_box_ns > 0.0);
             let has_handlers = breakdown.parts.iter().any(|part| part.layer == "am");
             assert_eq!(has_handlers, messages == Messages::Active, "{breakdown}");

@@ -34,8 +34,9 @@ impl fmt::Display for Breakdown {
         write!(
             f,
             "The doorbell's call lasts {:.0} ns at the sender, partly while the receiver has the frame already.\n\
-             Each round trip is stamped at one border only. A reading of the clock costs {:.1} ns, taken off both boxes.",
-            self.doorbell_ns, self.clock_ns
+             Each round trip is stamped at one border only. A reading of the clock costs {:.1} ns, taken off both boxes; with the\n\
+             push into the buffer of stamps, which comes after the round trip, {:.1} ns.",
+            self.doorbell_ns, self.clock_ns, self.stamped_ns
         )
     }
 }
@@ -54,11 +55,12 @@ mod tests {
     fn a_page_has_a_chart_of_the_parts() {
         let parts = [("proto", 30.0), ("driver", 70.0)].map(|(layer, ns)| Part { layer, what: "sends", ns }).to_vec();
         let (nic, messages) = (NicKind::Shm, Messages::Plain);
-        let (size, samples, doorbell_ns, black_box_ns, clock_ns) = (8, 9, 1.0, 101.0, 1.0);
-        let one = Breakdown { nic, messages, size, samples, parts, doorbell_ns, black_box_ns, clock_ns };
+        let (size, samples, doorbell_ns, black_box_ns, clock_ns, stamped_ns) = (8, 9, 1.0, 101.0, 9.5, 12.5);
+        let one = Breakdown { nic, messages, size, samples, parts, doorbell_ns, black_box_ns, clock_ns, stamped_ns };
         let page = Breakdowns::new(vec![one.clone(), one]).to_html();
         assert!(page.matches("<svg").count() == 2 && page.matches("<rect").count() == 4, "{page}");
         assert!(page.contains("driver: sends") && page.contains("70 ns") && page.contains("white box"), "{page}");
+        assert!(page.contains("costs 9.5 ns") && page.contains("12.5 ns"), "{page}");
     }
 
     #[test]
@@ -75,6 +77,7 @@ mod tests {
                 doorbell_ns,
                 black_box_ns: 100.0,
                 clock_ns: 1.0,
+                stamped_ns: 2.0,
             };
             times.to_string()
         };
