@@ -1,6 +1,12 @@
 //! Stamps from the thread that takes them to one that looks at them, without a lock on the way.
 
+#[cfg(loom)]
+use loom::sync::Arc;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(loom))]
 use std::sync::Arc;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{BORDERS, Stamps};
@@ -76,7 +82,7 @@ impl Reader {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::patience::until;

@@ -3,6 +3,8 @@
 //! A driver that wraps a driver, so that no other code knows of it: an endpoint on a bare driver has not one instruction more.
 
 mod buffer;
+#[cfg(all(loom, test))]
+mod models;
 
 pub use buffer::{Reader, Writer, buffer};
 
@@ -214,7 +216,7 @@ impl<S: TxSlot> DerefMut for Slot<'_, S> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::OwnSlot;
