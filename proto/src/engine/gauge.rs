@@ -1,17 +1,17 @@
 //! What applications know of a peer without asking the engine: whether it lives, how long a message it takes, and how much of what
 //! they sent is still on its way to the endpoint.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::done::Done;
+use super::life::Life;
 use crate::am::ReplyRoom;
 use crate::{PeerId, SendError};
 
 /// One place in the table of peers. The engine writes, applications read; `shared_sent` apart.
 #[derive(Default)]
 pub(super) struct Gauge {
-    /// Generation + 1, and in the lower half the longest message. While it is closed the upper half is 0, and the lower one says
-    /// who was here last.
-    life: AtomicU64,
+    life: Life,
     /// Bytes that the endpoint has taken, since the engine began: from the port; from senders.
     pub port_taken: AtomicU64,
     pub shared_taken: AtomicU64,
@@ -20,9 +20,7 @@ pub(super) struct Gauge {
     /// Bytes of the port's one-sided operations that the endpoint has begun, since the engine began.
     pub operations_taken: AtomicU64,
     /// Every one of them before this number is done.
-    pub operations_done: AtomicU64,
-    /// Most room for a reply that it may be asked for, in its units, while it is open.
-    room_max: AtomicU32,
+    pub operations_done: Done,
 }
 
 /// What a message counts for while it is on its way: a large one waits in its own buffer, and must not shut the way alone.
@@ -35,39 +33,30 @@ impl Gauge {
     /// From now on `peer` may be sent messages of at most `message_max` bytes, unless it was closed before; and may be asked for
     /// `room_max` for a reply, if it has told.
     pub fn open(&self, peer: PeerId, message_max: usize, room_max: Option<ReplyRoom>) {
-        self.room_max.store(room_max.map_or(NO_BOUND, |most| most.units().into()), Ordering::Relaxed);
-        let max = u64::from(u32::try_from(message_max).unwrap_or(u32::MAX));
-        let number = u64::from(peer.generation) + 1;
-        let opened = |life| (life != number).then_some(number << 32 | max);
-        // It changes meanwhile only by an application that closes it.
-        let _ = self.life.fetch_update(Ordering::Release, Ordering::Relaxed, opened);
+        let room_max = room_max.map_or(NO_BOUND, |most| most.units().into());
+        self.life.open(peer.generation, u32::try_from(message_max).unwrap_or(u32::MAX), room_max);
     }
 
     /// From now on nothing may be sent to `peer`; somebody else may be here already.
     pub fn close(&self, peer: PeerId) {
-        let number = u64::from(peer.generation) + 1;
-        let closed = |life| (life >> 32 == number).then_some(number);
-        let _ = self.life.fetch_update(Ordering::Relaxed, Ordering::Relaxed, closed);
+        self.life.close(peer.generation);
     }
 
     /// Whether a message of `len` bytes may go to `peer`.
     #[inline]
     pub fn check(&self, peer: PeerId, len: usize) -> Result<(), SendError> {
-        let life = self.life.load(Ordering::Acquire);
-        if life >> 32 != u64::from(peer.generation) + 1 {
-            return Err(SendError::NoPeer);
-        }
-        if len as u64 > life & u64::from(u32::MAX) { Err(SendError::TooLong) } else { Ok(()) }
+        let longest = self.life.message_max(peer.generation).ok_or(SendError::NoPeer)?;
+        if len as u64 > u64::from(longest) { Err(SendError::TooLong) } else { Ok(()) }
     }
 
     /// It has told how much room it keeps for a reply.
     pub fn note_room(&self, most: ReplyRoom) {
-        self.room_max.store(most.units().into(), Ordering::Relaxed);
+        self.life.note_room(most.units().into());
     }
 
     /// Whether so much room may be asked for there, as far as is known.
     pub fn check_room(&self, reply: ReplyRoom) -> Result<(), SendError> {
-        let fits = u32::from(reply.units()) <= self.room_max.load(Ordering::Relaxed);
+        let fits = u32::from(reply.units()) <= self.life.room_max();
         if fits { Ok(()) } else { Err(SendError::TooLong) }
     }
 

@@ -19,10 +19,12 @@
 mod backlog;
 mod bed;
 mod company;
+mod done;
 mod driven;
 mod gauge;
 mod idle;
 mod intake;
+mod life;
 mod one_sided;
 mod operation;
 mod order;

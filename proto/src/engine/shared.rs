@@ -10,6 +10,7 @@ use sidelane_nic::shm::lane::{Doorbell, Want};
 
 use super::Ended;
 use super::company::Ring;
+use super::done::AnyDone;
 use super::driven::Driven;
 use super::gauge::Gauge;
 use super::order::Order;
@@ -34,7 +35,7 @@ pub(super) struct Shared<D> {
     /// By the peer's index.
     pub gauges: Box<[Gauge]>,
     /// A gauge tells of more that is done than when the port last looked here.
-    any_done: AtomicBool,
+    any_done: AnyDone,
     stopping: AtomicBool,
     /// Set when the engine is no more: with why, if it panicked.
     ended: OnceLock<Option<Ended>>,
@@ -52,7 +53,7 @@ impl<D> Shared<D> {
             events: ArrayQueue::new(EVENTS_MAX),
             port_wants: Want::default(),
             gauges: (0..peers_max).map(|_| Gauge::default()).collect(),
-            any_done: AtomicBool::new(false),
+            any_done: AnyDone::default(),
             stopping: AtomicBool::new(false),
             ended: OnceLock::new(),
         }
@@ -68,27 +69,24 @@ impl<D> Shared<D> {
     /// Tells the port that its one-sided operations to a peer are done up to this number.
     pub fn publish_done(&self, index: u16, number: u64) {
         if let Some(gauge) = self.gauges.get(usize::from(index)) {
-            // Pairs with the Acquire in `is_done`: events that tell of them were pushed before, as far as there was room.
-            gauge.operations_done.store(number, Ordering::Release);
-            self.any_done.store(true, Ordering::Release);
+            gauge.operations_done.publish(number, &self.any_done);
         }
     }
 
     /// True when the port's operation `number` to the place of `peer` is done.
     #[inline]
     pub fn is_done(&self, peer: PeerId, number: u64) -> bool {
-        self.gauge(peer).is_none_or(|gauge| gauge.operations_done.load(Ordering::Acquire) > number)
+        self.gauge(peer).is_none_or(|gauge| gauge.operations_done.is_done(number))
     }
 
     /// True if any operation may be done that was not when this was last taken.
     pub fn take_any_done(&self) -> bool {
-        // What is done is seen by whoever looks afterwards.
-        self.has_any_done() && self.any_done.swap(false, Ordering::AcqRel)
+        self.any_done.take()
     }
 
     #[inline]
     pub fn has_any_done(&self) -> bool {
-        self.any_done.load(Ordering::Relaxed)
+        self.any_done.is_set()
     }
 
     /// Wakes the engine if it sleeps.
