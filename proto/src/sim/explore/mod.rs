@@ -2,7 +2,8 @@
 //! time-outs strike while frames are on their way, a process dies and lives anew. On a reliable driver, where none of that
 //! happens to frames: users take, send and close in any order.
 //!
-//! An explicit-state search over the code itself, not over a model of it. From each state every possible step is taken;
+//! An explicit-state search over the code itself, not over a model of it in TLA+, Spin or stateright: nobody has to keep that true to the
+//! code, and faults in what a model leaves out are found too. From each state every possible step is taken;
 //! states that were seen are recognised by a digest of both endpoints, the frames under way and what the users know. The
 //! faults are counted off a [`Budget`], so every path ends; where nothing is possible any more, [`World::judge_end`] asks
 //! whether anything is missing. An endless path would be longer than `STEPS_MAX`.
