@@ -23,6 +23,8 @@ pub(super) struct Shared<D> {
     waker: Waker,
     /// The application sleeps on this.
     pub port_bell: Doorbell,
+    // Of these four only `orders` is one that many push. The others are of the same kind since what they hold owns memory, which a ring of
+    // bytes cannot carry, and goes seldom; and when the engine has ended both its thread and the port's take orders out, to drop them.
     /// Orders of the port; a record in its ring keeps the place of each.
     pub port_orders: ArrayQueue<Order<D>>,
     /// Orders of all senders.
