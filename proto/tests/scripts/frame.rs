@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::active;
 use crate::operation::{self, Key};
 use crate::script::number;
 
@@ -28,10 +29,12 @@ pub struct Terms {
     outgoing: (usize, usize),
     /// The endpoint's region.
     pub ours: Key,
+    /// Messages are Active Messages.
+    pub active: bool,
 }
 
 impl Terms {
-    pub const fn new() -> Self {
+    pub const fn new(active: bool) -> Self {
         let (them, them_index) = (0x7e57_ab1e_0000_7e57, 5);
         Self {
             us: 0,
@@ -44,6 +47,7 @@ impl Terms {
             incoming: (0, 0),
             outgoing: (0, 0),
             ours: Key { region: 0, key: 0 },
+            active,
         }
     }
 
@@ -181,6 +185,11 @@ impl Terms {
             }
             "Close" => put(body, 4, 0),
             _ if operation::put(body, name, inner, self.ours) => {}
+            _ if self.active => {
+                let message = active::build(name, inner).unwrap_or_else(|| panic!("{word} is no Active Message"));
+                put(body, 1, message.len());
+                body.extend(message);
+            }
             _ => panic!("{word} is neither a field, nor a flag, nor a record"),
         }
     }
@@ -252,6 +261,11 @@ impl Terms {
             let len = usize::from(u16_at(body, 2));
             let header = if body[0] == 2 { 8 } else { 4 };
             let Some(payload) = body.get(header..header + len) else { break };
+            if self.active && body[0] == 1 {
+                words.push(active::read(payload));
+                body = &body[header + len..];
+                continue;
+            }
             let (mut word, total, from) = match body[0] {
                 1 => (format!("Message({len}"), len, 0),
                 2 => {

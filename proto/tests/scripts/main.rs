@@ -1,6 +1,7 @@
 //! The rules of `PROTOCOL.md` as scripts: frames in, frames out, and when, as in packetdrill. One endpoint on a driver
 //! that holds nothing but what the script says, in virtual time. `README.md` beside the scripts explains their language.
 
+mod active;
 mod frame;
 mod nic;
 mod operation;
@@ -29,6 +30,11 @@ scripts! {
     ack_at_a_quarter_of_the_window
     ack_delayed
     ack_piggybacked
+    active_credit
+    active_full
+    active_open
+    active_refused
+    active_reply
     atomic
     away
     away_while_connecting

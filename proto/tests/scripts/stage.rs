@@ -9,6 +9,7 @@ use sidelane_nic::time::{Duration, Instant};
 use sidelane_nic::{Caps, LinkAddr};
 use sidelane_proto::{Config, Endpoint, Event, Op, PeerId, PutHow, Region, Reject, RemoteKey, Rights};
 
+use crate::active::User;
 use crate::frame::{Terms, content, matches};
 use crate::nic::{ScriptNic, Wire};
 use crate::operation::{Key, THEIR_LEN, THEIRS, byte};
@@ -18,7 +19,7 @@ use crate::script::{Line, duration, lines, number};
 const PEER: u32 = 1;
 
 struct Stage {
-    endpoint: Endpoint<ScriptNic>,
+    endpoint: User,
     wire: Rc<RefCell<Wire>>,
     peer: Option<PeerId>,
     /// What the endpoint has published, and memory that its gets land in.
@@ -49,6 +50,9 @@ pub fn play(folder: &Path, name: &str) {
             panic!("\n{}:{}: {}\n  {why}\n  so far:\n    {seen}\n", path.display(), line.number, line.text);
         }
     }
+    if let User::Active(_, ran) = &stage.endpoint {
+        assert!(ran.is_empty(), "{}: handlers that no line expects: {ran:?}", path.display());
+    }
     assert!(stage.events.is_empty(), "{}: events that no line expects: {:?}", path.display(), stage.events);
 }
 
@@ -63,13 +67,14 @@ impl Stage {
             rto_floor: Duration::from_millis(1),
             host_delay: Some(Duration::from_micros(62)),
         };
-        let mut one_by_one = false;
+        let (mut one_by_one, mut active) = (false, false);
         let mut config = Config { seed: Some(7), recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
         for setting in settings {
             let (name, value) = setting.split_once('=').expect("NAME=VALUE");
             match name {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
+                "active" => active = value == "true",
                 "one_by_one" => one_by_one = value == "true",
                 "rx_frames" => caps.rx_frames = number(value) as usize,
                 "direct" => caps.host_delay = caps.host_delay.filter(|_| value != "true"),
@@ -86,6 +91,7 @@ impl Stage {
         let (nic, wire) = ScriptNic::new(caps);
         wire.borrow_mut().one_by_one = one_by_one;
         let endpoint = Endpoint::new(nic, config);
+        let endpoint = if active { User::active(endpoint) } else { User::Plain(Box::new(endpoint)) };
         Self {
             endpoint,
             wire,
@@ -93,7 +99,7 @@ impl Stage {
             regions: vec![],
             ops: vec![],
             events: VecDeque::new(),
-            terms: Terms::new(),
+            terms: Terms::new(active),
             seen: Vec::new(),
         }
     }
@@ -149,6 +155,9 @@ impl Stage {
             "publish" | "unregister" | "memory" | "signals" | "done" => self.own_memory(what, words)?,
             "put" | "get" | "add" | "fence" => self.operate(what, words),
             "recv" => self.recv(words)?,
+            "request" => self.request(words)?,
+            "ask" => self.endpoint.am().0.ask(self.peer.expect("a peer")).map_err(|error| format!("{error:?}"))?,
+            "ran" => self.expect_handler(words[0])?,
             "event" => self.expect_event(words[0])?,
             "count" => self.expect_counts(words)?,
             what => return Err(format!("what is {what}?")),
@@ -285,6 +294,19 @@ impl Stage {
         Ok(())
     }
 
+    fn request(&mut self, words: &[&str]) -> Result<(), String> {
+        let reason = self.endpoint.request(self.peer.expect("a peer"), words).err().map(|reason| format!("{reason:?}"));
+        let refused = words.iter().position(|word| *word == "refused").map(|at| words[at + 1]);
+        if reason.as_deref() == refused { Ok(()) } else { Err(format!("refused {reason:?}, expected {refused:?}")) }
+    }
+
+    /// Which handler ran next.
+    fn expect_handler(&mut self, expected: &str) -> Result<(), String> {
+        let ran = self.endpoint.am().1.pop_front();
+        let is_expected = ran.as_deref().unwrap_or("nothing") == expected;
+        if is_expected { Ok(()) } else { Err(format!("what ran is {ran:?}")) }
+    }
+
     fn recv(&mut self, words: &[&str]) -> Result<(), String> {
         for word in words {
             let got = self.endpoint.recv(|_, bytes| bytes.to_vec());
@@ -375,7 +397,7 @@ impl Stage {
     }
 
     fn expect_counts(&mut self, words: &[&str]) -> Result<(), String> {
-        let counters = self.endpoint.counters();
+        let counters = *self.endpoint.counters();
         for word in words {
             let (name, value) = word.split_once('=').expect("NAME=VALUE");
             let actual = match name {
@@ -390,6 +412,14 @@ impl Stage {
                 "rejected" => counters.rejected_total(),
                 "absences" => counters.absences,
                 "peers" => self.endpoint.peers() as u64,
+                "handled" => self.endpoint.am().0.handled(self.peer.expect("a peer")),
+                name if name.starts_with("am.") => {
+                    let mut found = None;
+                    self.endpoint.am().0.counters().each(|known, value| {
+                        found = if known == name { Some(value) } else { found };
+                    });
+                    found.unwrap_or_else(|| panic!("no counter {name}"))
+                }
                 reason => {
                     let reason = Reject::ALL.into_iter().find(|known| format!("{known:?}") == reason);
                     counters.rejected(reason.unwrap_or_else(|| panic!("no counter {name}")))
