@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::interrupt::Unfinished;
@@ -24,7 +24,7 @@ enum Way {
     /// What is no file (a pipe, a terminal), or stands where nothing can be put beside it, is written to.
     Through,
     /// A descriptor of ours (`/dev/fd/3`): whoever opened it may have begun the file that it leads to.
-    Descriptor,
+    Descriptor(u32),
     /// `-`: our standard output.
     Output,
 }
@@ -44,7 +44,7 @@ impl OutFile {
         let way = match (descriptor(file), fs::metadata(file)) {
             _ if file.as_os_str() == "-" => Way::Output,
             (Some(1), Ok(_)) => Way::Output,
-            (Some(_), Ok(_)) => Way::Descriptor,
+            (Some(number), Ok(_)) => Way::Descriptor(number),
             (_, Ok(there)) if there.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
             (_, Ok(there)) if !there.is_file() => Way::Through,
             (_, Ok(_)) => match Way::beside(fs::canonicalize(file).map_err(failed)?) {
@@ -67,6 +67,7 @@ impl OutFile {
         match (&self.way, &other.way) {
             (Way::Beside { place: one, .. }, Way::Beside { place: other, .. }) => one == other,
             (Way::Output, Way::Output) => true,
+            (Way::Descriptor(one), Way::Descriptor(other)) => one == other,
             _ => false,
         }
     }
@@ -80,7 +81,7 @@ impl OutFile {
     pub fn write(&self, text: &str) -> Result<(), WriteError> {
         let written = match &self.way {
             Way::Through => fs::write(&self.named, text),
-            Way::Descriptor => {
+            Way::Descriptor(_) => {
                 File::options().append(true).open(&self.named).and_then(|mut file| file.write_all(text.as_bytes()))
             }
             Way::Output => {
@@ -90,11 +91,13 @@ impl OutFile {
             Way::Beside { place, part } => {
                 let part = Unfinished::new(part.clone());
                 let write = || {
-                    File::create_new(part.path())?.write_all(text.as_bytes())?;
-                    if let Ok(former) = fs::metadata(place) {
-                        // Of a user whose file root writes, by `sudo`; nobody else can give one away.
-                        let _ = chown(part.path(), Some(former.uid()), Some(former.gid()));
-                        fs::set_permissions(part.path(), former.permissions())?;
+                    let mut file = File::create_new(part.path())?;
+                    file.write_all(text.as_bytes())?;
+                    if let Some(former) = fs::symlink_metadata(place).ok().filter(fs::Metadata::is_file) {
+                        // Of a user whose file root writes, by `sudo`; nobody else can give one away. By the descriptor: somebody may have put
+                        // a link to another's file in its place by now.
+                        let _ = fchown(&file, Some(former.uid()), Some(former.gid()));
+                        file.set_permissions(former.permissions())?;
                     }
                     fs::rename(part.path(), place)
                 };
@@ -176,6 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn one_descriptor_by_two_names_is_one_output() {
+        use std::os::fd::AsRawFd;
+        let there = tempfile::tempfile().unwrap();
+        let of = |folder: &str| OutFile::new(&Path::new(folder).join(there.as_raw_fd().to_string())).unwrap();
+        assert!(of("/dev/fd").is_same(&of("/proc/self/fd")));
+        assert!(!of("/dev/fd").is_same(&OutFile::new(Path::new("/dev/null")).unwrap()));
+    }
+
+    #[test]
     fn a_file_keeps_who_may_read_it_and_a_link_leads_to_a_new_one() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
@@ -194,7 +206,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out.json");
         fs::write(&file, "former").unwrap();
-        if chown(&file, Some(65_534), Some(65_534)).is_err() {
+        if std::os::unix::fs::chown(&file, Some(65_534), Some(65_534)).is_err() {
             println!("skipped: not root, who alone can give files away");
             return;
         }

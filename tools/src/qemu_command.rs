@@ -80,7 +80,7 @@ fn prove(args: &QemuArgs, qemu: &Qemu, interrupted: &Interrupted) -> Result<i32,
     if let Some(memif) = memif {
         say(format_args!("memif without a copy, conformance:\n{}", memif.lines.join("\n")));
         failures.extend(memif.failure("memif", "conformance"));
-        table.add_row(["memif", "without a copy", &memif.outcome, "-"]);
+        table.add_row(["memif, without a copy", &args.driver.to_string(), &memif.outcome, "-"]);
     }
     say(table);
     // Once more, at the end: what is above may be hundreds of lines away.

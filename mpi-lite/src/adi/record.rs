@@ -28,7 +28,7 @@
 //! | Taken | 16 | send: the receiver has all that it wants |
 //! | Cancel | 16 | send: forget it, if nothing has matched it |
 //! | Cancelled | 16 | send: it was forgotten |
-//! | Refused | 16 | send: its context was revoked |
+//! | Refused | 16 | send: its context was revoked, or nobody is there to receive any more |
 //! | Credit | 8 | |
 //!
 //! Numbers are little-endian.

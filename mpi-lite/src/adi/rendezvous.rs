@@ -316,11 +316,15 @@ impl Engine {
         };
         let status = match (note, slot.state) {
             (Note::Taken, State::Announced { .. }) => Status::SENT,
-            (Note::Cancelled, State::Announced { cancelling: true }) if self.revoked.contains(&slot.key.context) => {
+            // Refused: also by who has freed the communicator, before it heard of the cancel.
+            (Note::Cancelled | Note::Refused, State::Announced { cancelling: true })
+                if !self.revoked.contains(&slot.key.context) =>
+            {
+                Status { cancelled: true, ..Status::SENT }
+            }
+            (Note::Cancelled, State::Announced { cancelling: true }) | (Note::Refused, State::Announced { .. }) => {
                 Status::failed(Error::Revoked)
             }
-            (Note::Cancelled, State::Announced { cancelling: true }) => Status { cancelled: true, ..Status::SENT },
-            (Note::Refused, State::Announced { .. }) => Status::failed(Error::Revoked),
             (Note::Finished, State::Receiving { region: Some(_), .. }) => {
                 return self.closing.push(request.index);
             }

@@ -32,6 +32,8 @@ pub(super) struct Buffered {
     sent: Vec<Sent>,
     /// Messages so far.
     count: u64,
+    /// So many of `sent` are looked through for those that have gone.
+    reap_at: usize,
 }
 
 #[derive(Debug)]
@@ -148,7 +150,7 @@ impl Room {
         if let Some(status) = transfer.poll(device) {
             return Ok(status);
         }
-        buffered.add(transfer, bytes);
+        buffered.add(device, transfer, bytes);
         Ok(Status::EMPTY)
     }
 
@@ -195,7 +197,12 @@ impl Buffered {
     }
 
     /// A message in reserved room.
-    fn add(&mut self, transfer: Transfer, bytes: usize) {
+    fn add(&mut self, device: &mut Device, transfer: Transfer, bytes: usize) {
+        // In unbounded room none would ever be looked for. Twice what was left the last time, so each is looked at a few times.
+        if self.sent.len() >= self.reap_at {
+            self.reap(device);
+            self.reap_at = REAP_LEAST.max(2 * self.sent.len());
+        }
         self.used += bytes + OVERHEAD;
         self.sent.push(Sent { transfer, bytes, number: self.count });
         self.count += 1;
@@ -213,6 +220,9 @@ impl Buffered {
     }
 }
 
+/// Fewer wait without being looked through.
+const REAP_LEAST: usize = 64;
+
 impl Run for Flushing {
     fn turn(&mut self, device: &mut Device, _: &mut ContextIds) -> Option<Status> {
         lock(&self.room.0).is_flushed(device, self.number).then_some(Status::EMPTY)
@@ -220,5 +230,35 @@ impl Run for Flushing {
 
     fn context(&self) -> Option<u32> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adi::Config;
+    use crate::comm::{BUFFER_AUTOMATIC, in_threads};
+
+    #[test]
+    fn what_was_received_out_of_unbounded_room_is_given_back() {
+        in_threads(2, &Config::default(), false, |world| {
+            let (mut long, mut word) = (vec![7u8; 100_000], [0u8]);
+            if world.rank() == 0 {
+                world.attach_buffer(BUFFER_AUTOMATIC).unwrap();
+            }
+            for _ in 0..5 * REAP_LEAST {
+                if world.rank() == 0 {
+                    world.bsend(&long, 1, 0).unwrap();
+                    world.recv(&mut word, 1, 1).unwrap();
+                    assert!(lock(&world.local().room().0).sent.len() <= REAP_LEAST);
+                } else {
+                    world.recv(&mut long, 0, 0).unwrap();
+                    world.send(&word, 0, 1).unwrap();
+                }
+            }
+            if world.rank() == 0 {
+                assert_eq!(world.detach_buffer(), Ok(BUFFER_AUTOMATIC));
+            }
+        });
     }
 }

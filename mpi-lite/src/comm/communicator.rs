@@ -333,7 +333,8 @@ impl Communicator {
         let _ = settings.attributes.clear(self);
     }
 
-    /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive.
+    /// Gives it up: attributes are deleted. All its processes do so; messages under way still arrive. A long one that no receive is for ends with
+    /// [`ErrorClass::Revoked`] at its sender once the receiver has given it up.
     ///
     /// Its context is free for others when the last clone is dropped, and the last handle to the partitions of a message on it, and what was
     /// begun is over.

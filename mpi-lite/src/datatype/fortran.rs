@@ -1,5 +1,6 @@
 //! Types of Fortran's numbers by what they can hold, or by their size (MPI-4.1 19.1.9).
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::adi::lock;
@@ -53,15 +54,16 @@ impl Datatype {
     }
 
     fn made_once(of: Predefined, made: Made) -> Self {
-        // At most as many as there are arguments: some thousand pairs.
-        static ALL: Mutex<Vec<Datatype>> = Mutex::new(Vec::new());
-        let mut all = lock(&ALL);
-        if let Some(known) = all.iter().find(|known| *known.made() == made) {
-            return known.clone();
-        }
-        let new = Self::new(Map::predefined(of), made).expect("a predefined type is small");
-        all.push(new.clone());
-        new
+        /// The combiner and what was asked for.
+        type Asked = (i32, Option<u32>, Option<u32>);
+        static ALL: Mutex<BTreeMap<Asked, Datatype>> = Mutex::new(BTreeMap::new());
+        let asked = match made {
+            Made::F90Integer { range, .. } => (Some(range), None),
+            Made::F90Real { precision, range, .. } | Made::F90Complex { precision, range, .. } => (precision, range),
+            _ => unreachable!("others may be made twice"),
+        };
+        let new = || Self::new(Map::predefined(of), made.clone()).expect("a predefined type is small");
+        lock(&ALL).entry((made.combiner(), asked.0, asked.1)).or_insert_with(new).clone()
     }
 }
 

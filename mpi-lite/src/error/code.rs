@@ -109,6 +109,16 @@ impl ErrorCode {
     }
 }
 
+impl ErrorCode {
+    /// Its text (`MPI_Error_string`): nothing where the program has said nothing.
+    pub fn text(&self) -> String {
+        if self.is_of_standard() {
+            return self.standard().map_or_else(String::new, |class| class.to_string());
+        }
+        added().all.get(&self.value).and_then(|own| own.text.clone()).unwrap_or_default()
+    }
+}
+
 impl From<ErrorClass> for ErrorCode {
     fn from(class: ErrorClass) -> Self {
         Self { value: class as i32, class: class as i32 }
@@ -121,14 +131,13 @@ impl PartialEq<ErrorClass> for ErrorCode {
     }
 }
 
-/// Its text (`MPI_Error_string`): nothing where the program has said nothing.
+/// Its text, or where the program has said nothing its numbers.
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_of_standard() {
-            return self.standard().map_or(Ok(()), |class| class.fmt(f));
+        match self.text() {
+            text if text.is_empty() => fmt::Debug::fmt(self, f),
+            text => f.write_str(&text),
         }
-        let text = added().all.get(&self.value).and_then(|own| own.text.clone());
-        f.write_str(&text.unwrap_or_default())
     }
 }
 
@@ -191,7 +200,8 @@ mod tests {
     fn what_was_added_is_removed_from_the_text_to_the_class_and_never_comes_again() {
         let class = ErrorCode::new_class().unwrap();
         let code = class.new_code().unwrap();
-        assert_eq!((code.to_string().as_str(), code.remove_text()), ("", Err(ErrorClass::Arg)));
+        assert!(code.to_string().ends_with(&format!("of class {}", code.class)));
+        assert_eq!((code.text().as_str(), code.remove_text()), ("", Err(ErrorClass::Arg)));
         assert_eq!(code.set_text(&"x".repeat(TEXT_MAX + 1)), Err(ErrorClass::Arg));
         assert_eq!(["one", "two"].map(|text| code.set_text(text)), [Ok(()); 2]);
         assert_eq!(code.to_string(), "two");

@@ -248,7 +248,9 @@ fn exchange<T: Display + FromStr>(launch: &mut Launch, own: &T) -> Result<Vec<T>
 fn tell_clones_apart(cards: &mut [Card]) {
     // Of each name of a host the first ranks, one a machine.
     let mut machines: HashMap<String, Vec<usize>> = HashMap::new();
-    for rank in 0..cards.len() {
+    // Who sees no network is of the first machine, and tells nothing of others.
+    let (seeing, others): (Vec<_>, Vec<_>) = (0..cards.len()).partition(|rank| !cards[*rank].nets.is_empty());
+    for rank in seeing.into_iter().chain(others) {
         let firsts = machines.entry(cards[rank].host.clone()).or_default();
         let is_there = |first: &&usize| {
             let (here, there) = (&cards[rank].nets, &cards[**first].nets);

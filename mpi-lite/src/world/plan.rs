@@ -233,7 +233,8 @@ fn by_route(
 }
 
 /// An address of rank `far`'s host, and ours towards it, as `towards` knows that. An IPv4 address is not reached from an IPv6 one, and
-/// ranks have different ones elsewhere first: so all take those first that every host has, of both kinds IPv4.
+/// ranks have different ones elsewhere first: so all take those first that every host has, of both kinds IPv4. Routes are not compared: a
+/// rank without one by that kind takes the other, and is reached only where all do ([`Plan::tell_of_no_answer`]).
 pub(super) fn way_to(
     cards: &[Card],
     far: usize,

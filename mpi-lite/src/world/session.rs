@@ -68,7 +68,9 @@ impl Session {
         };
         running.as_mut().expect("it has begun").sessions += 1;
         drop(running);
-        Ok(Self { is_counted: true, ..Self::of(&world) })
+        let mut session = Self::of(&world);
+        session.is_counted = true;
+        Ok(session)
     }
 
     /// One of a job that others begin and end, which this is the communicator of all processes of.
@@ -82,10 +84,10 @@ impl Session {
     }
 
     /// Ends it (`MPI_Session_finalize`), when its buffered messages have gone. Nothing else of its communicators is under way. The last one of a process ends the job, if there is no
-    /// world, or that has ended ([`Job::end`]): then all ranks have to come. One that is dropped has not ended.
-    pub fn end(self) -> Result<(), WorldError> {
+    /// world, or that has ended ([`Job::end`]): then all ranks have to come. One that is dropped, as by an error, is not waited for any more, and ends no job: that is left to others, or to the process's end.
+    pub fn end(mut self) -> Result<(), WorldError> {
         self.flush_buffer();
-        if !self.is_counted {
+        if !std::mem::take(&mut self.is_counted) {
             return Ok(());
         }
         let mut running = lock(&RUNNING);
@@ -108,7 +110,7 @@ impl Session {
     }
 
     /// What is known of a set: how many are in it, by `mpi_size` (`MPI_Session_get_pset_info`). `Arg` of one that there is not.
-    pub fn set_info(&self, name: &str) -> Result<Info, ErrorClass> {
+    pub fn info_of_set(&self, name: &str) -> Result<Info, ErrorClass> {
         let size = self.group(name)?.size().to_string();
         let mut info = Info::new();
         info.set("mpi_size", &size).expect("it is short");
@@ -209,6 +211,14 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_counted {
+            lock(&RUNNING).as_mut().expect("as in `end`").sessions -= 1;
+        }
+    }
+}
+
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a session of {:?}", self.world)
@@ -248,12 +258,12 @@ pub(super) fn world_of(
 
 /// The world has ended: so does the job, unless its sessions go on, of which the last one ends it.
 pub(super) fn end_of_world(job: Job, world: Communicator) -> Result<(), WorldError> {
+    // Their callbacks may communicate, and another thread's session may be the last one and end the job.
+    world.delete_own_attributes();
     let mut running = lock(&RUNNING);
     if let Some(of) = running.as_mut().filter(|of| Weak::ptr_eq(&of.local, &Arc::downgrade(world.local()))) {
         if of.sessions > 0 {
             of.left = Some((job, world.clone()));
-            drop(running);
-            world.delete_own_attributes();
             return Ok(());
         }
         *running = None;
@@ -387,7 +397,7 @@ mod tests {
                 all.lock().unwrap().push((of.sets().len(), code));
             })));
             let other = session.group(WORLD).unwrap().excl(&[world.rank()]).unwrap();
-            let unknown = [session.group("mpi://NOWHERE").map(drop), session.set_info("app://ocean").map(drop)];
+            let unknown = [session.group("mpi://NOWHERE").map(drop), session.info_of_set("app://ocean").map(drop)];
             let not_in = session.communicator(&other, "not in it", ErrorHandler::Return).map(drop);
             let long = session.communicator(&other, &"x".repeat(TAG_MAX + 1), ErrorHandler::Return).map(drop);
             let own = ErrorCode::from(ErrorClass::Io).new_code().unwrap();
@@ -397,7 +407,7 @@ mod tests {
             let arg = ErrorClass::Arg.into();
             let wanted = [arg, arg, ErrorClass::Group.into(), arg, own].map(|code| (2, code));
             assert_eq!(*told.lock().unwrap(), wanted);
-            assert_eq!(session.set_info(session.sets()[0]).unwrap().get("mpi_size"), Some("2"));
+            assert_eq!(session.info_of_set(session.sets()[0]).unwrap().get("mpi_size"), Some("2"));
         });
     }
 }

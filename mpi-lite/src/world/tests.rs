@@ -179,6 +179,9 @@ fn machines_of_one_boot_without_a_common_network_are_several() {
     tell_clones_apart(&mut cards);
     assert_eq!(cards.each_ref().map(|card| &card.host[..]), ["a", "a.1", "b", "a", "a.1", "a"]);
     assert_eq!(plans(&cards[..5], &Wish::None)[1], "shm:mpi-j0b uring:eth0");
+    let mut cards = [card("a", true, &[]), of("a", 1), of("a", 2)];
+    tell_clones_apart(&mut cards);
+    assert_eq!(cards.each_ref().map(|card| &card.host[..]), ["a", "a", "a.2"], "who sees no network tells nothing");
 }
 
 proptest! {

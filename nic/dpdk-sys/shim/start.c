@@ -60,7 +60,8 @@ static char **with_nowhere(char **own)
 /* The environment makes a folder for files that it then does not have, as it is told (--no-shconf), and goes on where it can't
  * (eal_filesystem.c, eal_create_runtime_dir). One that was made would stay when the process is killed, and below a file none can be. No
  * argument says where, only a variable: there while it starts, in an array of our own, since setenv(3) frees what other threads may be
- * reading. The array stays the process's, as what they have set meanwhile is in it. */
+ * reading. The array stays the process's, as what they have set meanwhile is in it. What another thread starts meanwhile (0.1 s) inherits the
+ * variable, and what it sets it to itself is undone. */
 int start_eal(int argc, char **argv)
 {
 	const char *theirs = getenv(VARIABLE);

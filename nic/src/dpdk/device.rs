@@ -201,7 +201,9 @@ impl Device {
     /// asks for it has it: frames that the server has not read go with a client that closes, and buffers that are not in the first pages of the
     /// first memory node end a server that reads them (eth_memif_tx_zc: "FIXME: get region index").
     pub fn is_zero_copy(&self) -> bool {
-        self.name.starts_with("net_memif") && self.args.split(',').any(|arg| arg == "zero-copy=yes")
+        let is_asked_for = || self.args.split(',').any(|arg| arg == "zero-copy=yes");
+        // Of a server it means nothing (memif_create).
+        self.name.starts_with("net_memif") && self.wire == Wire::PairClient && is_asked_for()
     }
 
     /// Its driver can wake a sleeper. virtio_user's can too, but then crashes on its interrupt thread when the server goes
@@ -346,6 +348,8 @@ mod tests {
             assert!(client.args.starts_with("role=client,id=0,"), "{}", client.args);
             assert!(!client.is_zero_copy() && !client.is_pair);
         }
+        let asks = |rest: &str| read(&format!("memif:job,{rest}zero-copy=yes"));
+        assert!(asks("lossy,").is_zero_copy() && !asks("server,lossy,").is_zero_copy());
         let server = read("vhost:/run/v.sock,server");
         assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock,queues=1"));
         assert_eq!(server.socket, Some("/run/v.sock".into()));

@@ -36,6 +36,19 @@ fn a_send_is_cancelled_unless_it_was_matched() {
     assert!(!job.finish(0, kept).cancelled);
 }
 
+/// Who gives a communicator up may do so before a cancel comes.
+#[test]
+fn a_send_that_is_cancelled_and_refused_is_cancelled() {
+    let mut job = Job::pair(&small_limits());
+    let [cancelled, refused] = [1, 2].map(|stamp| job.send(0, 1, 0, &bytes(stamp, 5_000)));
+    job.steps(30);
+    job.devices[0].cancel(cancelled);
+    assert!(job.devices[1].refuse_unreceived(CONTEXT..CONTEXT + 1));
+    let status = job.finish(0, cancelled);
+    assert_eq!((status.cancelled, status.error), (true, None));
+    assert_eq!(job.finish(0, refused).error, Some(Error::Revoked));
+}
+
 #[test]
 fn a_send_to_oneself_is_cancelled_unless_it_was_found() {
     let mut job = Job::pair(&small_limits());
