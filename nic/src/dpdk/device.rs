@@ -348,8 +348,9 @@ mod tests {
             assert!(client.args.starts_with("role=client,id=0,"), "{}", client.args);
             assert!(!client.is_zero_copy() && !client.is_pair);
         }
-        let asks = |rest: &str| read(&format!("memif:job,{rest}zero-copy=yes"));
-        assert!(asks("lossy,").is_zero_copy() && !asks("server,lossy,").is_zero_copy());
+        let asks = |end: &str| Config { lossy: true, ..Config::new(format!("memif:job{end},zero-copy=yes")) };
+        assert!(Device::read(&asks(""), 7).unwrap().is_zero_copy());
+        assert!(!Device::read(&asks(",server"), 7).unwrap().is_zero_copy());
         let server = read("vhost:/run/v.sock,server");
         assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock,queues=1"));
         assert_eq!(server.socket, Some("/run/v.sock".into()));

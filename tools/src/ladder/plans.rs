@@ -78,8 +78,10 @@ mod tests {
         let rounds = format!("[default: {}, with --quick {}]", usual.rounds, quick.rounds);
         let size = usual.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let unusual: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| !usual.rungs.contains(rung)).collect();
-        let [first, second] = unusual[..] else { panic!("two are left out: {unusual:?}") };
-        let rungs = format!("{first}, {second} [default: all but the last two]");
+        let named: Vec<String> = unusual.iter().map(Rung::to_string).collect();
+        assert_eq!(named.len(), 4, "as many are left out as the help says");
+        let rungs = format!("{} (behind a wrapper", named.join(", "));
+        assert!(help.contains("one in a thousand) [default: all but the last four]"), "{help}");
         for said in [rounds, format!("names it alone [default: {size}]"), rungs] {
             assert!(help.contains(&said), "`{said}` is missing in:\n{help}");
         }
