@@ -1,5 +1,8 @@
 //! What the table of [`super::phases`] does not tell: windows with gaps, late answers, ends, absences, and peers that break the rules.
 
+mod one_sided;
+mod sealed;
+
 use std::collections::VecDeque;
 
 use sidelane_nic::time::{Duration, Instant};
@@ -207,63 +210,6 @@ fn answers_to_what_was_not_asked_do_nothing_nor_does_what_comes_with_them() {
 
 const PROTECTION: Protection = Protection::Authenticated(JobKey::from_bytes([7; JobKey::LEN]));
 
-/// One that both sides began, with a key, and that key.
-fn sealed(called: bool) -> (Stage, Job) {
-    let mut stage = Stage::with(called, Config { protection: PROTECTION, ..Config::default() });
-    stage.conn.ask(stage.turn.now, &stage.turn.config);
-    (stage, Job::new(PROTECTION).expect("there is a key"))
-}
-
-/// What comes of the first frame of the peer with `token`, to the connection of ours with `epoch`.
-fn open(stage: &mut Stage, job: &Job, token: u64, epoch: u64) -> Result<(), Reject> {
-    let header = Header {
-        kind: Kind::Ack,
-        flags: flags::TAG,
-        peer: 0,
-        seq: Seq(0),
-        ack: Seq(0),
-        sack: 0,
-        credit: 0,
-        epoch: epoch as u16,
-    };
-    let mut frame = vec![0; FULL_LEN + TAG_LEN];
-    header.emit(&mut frame);
-    Seal::new(job, token, US).seal(job, &mut frame, false);
-    stage.conn.open_sealed(job, &header, &frame, &mut Vec::new()).map(drop)
-}
-
-#[test]
-fn sealed_frames_are_opened_with_the_keys_of_one_life() {
-    let (mut stage, job) = sealed(false);
-    assert_eq!(open(&mut stage, &job, THEM, US), Err(Reject::NoPeer), "before there is an answer");
-    let (mut stage, job) = sealed(true);
-    assert_eq!(open(&mut stage, &job, THEM, US + 1), Err(Reject::Epoch));
-    assert_eq!(open(&mut stage, &job, THEM, US), Ok(()));
-    let (conn, turn) = stage.turn();
-    conn.handle_hello_ack(turn, &hello(STRANGER, US));
-    assert_eq!(open(&mut stage, &job, THEM, US), Err(Reject::Forged));
-    assert_eq!(open(&mut stage, &job, STRANGER, US), Ok(()));
-}
-
-/// Somebody of the job has denied the connection; silence bears it out, and a sign of life refutes it.
-#[test]
-fn a_denial_is_void_when_the_peer_is_heard_or_is_another_one() {
-    for (heard, answers, end) in [(false, THEM, "Restarted"), (true, THEM, "Silent"), (false, STRANGER, "Silent")] {
-        let (mut stage, job) = sealed(true);
-        let (conn, turn) = stage.turn();
-        conn.handle_reset(turn, Tokens { from: THEM, to: US }, STRANGER).expect("it may be true");
-        if heard {
-            open(&mut stage, &job, THEM, US).expect("it is the peer's");
-        }
-        let (conn, turn) = stage.turn();
-        conn.handle_hello_ack(turn, &hello(answers, US));
-        for _ in 0..5 {
-            stage.pass(stage.turn.config.keep_alive).expect("it takes its time");
-        }
-        assert_eq!(stage.told(), format!("Connected, Gone({end})"), "{heard} {answers:x}");
-    }
-}
-
 /// The first time-out asks, the second gives up and tries with a few, and what then arrives opens the window again.
 #[test]
 fn what_arrives_after_a_time_out_ends_it() {
@@ -425,99 +371,4 @@ fn a_peer_that_is_quiet_for_long_gives_its_memory_back() {
         let memory = (0..20).map(|_| turn(false, false)).last();
         assert_eq!(memory, Some(0));
     }
-}
-
-/// What it says of operations, in one frame or several.
-fn operations(stage: &mut Stage) -> Vec<String> {
-    let (mut said, mut frame) = (Vec::new(), vec![0; 512]);
-    let (conn, turn) = stage.turn();
-    while let Some(plan) = conn.poll_transmit(turn, false) {
-        let len = Conn::frame_len(plan, false);
-        conn.emit(turn, plan, &mut frame[..len], false);
-        if Kind::of(&frame) == Kind::Data {
-            said.extend(
-                Operations::new(&frame[FULL_LEN..len]).map(|operation| format!("{:?}", operation.expect("sound"))),
-            );
-        }
-    }
-    said
-}
-
-/// A region of 64 bytes of ours that the peer may read and write.
-fn region(stage: &mut Stage) -> (Region, Target) {
-    let regions = &mut stage.turn.rma.regions;
-    let region = regions.register(Memory::Owned(vec![0; 64]));
-    regions.publish(region, 5, Rights::READ | Rights::WRITE, None).expect("it is there");
-    (region, Target { region: 0, key: 5, offset: 0 })
-}
-
-/// The peer's next frame, with these.
-fn ask(stage: &mut Stage, asked: &[Operation<'_>]) {
-    let mut body = Vec::new();
-    for operation in asked {
-        let at = body.len();
-        body.resize(at + operation.len(), 0);
-        operation.emit(&mut body[at..]);
-    }
-    // As the router does it.
-    stage.turn.counters.frames_received += 1;
-    stage.arrive(Kind::Data, 0, &body).expect("it is sound");
-    stage.seq += 1;
-}
-
-#[test]
-fn a_put_of_which_a_part_is_refused_signals_nothing_and_says_why_first() {
-    let mut stage = in_phase("Open");
-    let (region, to) = region(&mut stage);
-    let put = |to, flags| Operation::Put { to, flags, bytes: &[1; 8] };
-    let (last, wrong) = (put_flags::LAST, Target { key: 6, ..to });
-    ask(&mut stage, &[put(to.plus(60), 0), put(to, last | put_flags::SIGNAL)]);
-    ask(&mut stage, &[put(to.plus(60), 0), put(wrong, last)]);
-    ask(&mut stage, &[put(to, last), put(wrong, last), put(to.plus(60), last)]);
-    assert_eq!(stage.turn.rma.regions.signals(region), Some(0));
-    assert_eq!(
-        operations(&mut stage),
-        [
-            "Refused { op: 0, count: 2, why: Bounds }",
-            "Refused { op: 3, count: 1, why: NoRegion }",
-            "Refused { op: 4, count: 1, why: Bounds }",
-        ]
-    );
-    ask(&mut stage, &[put(wrong, last), put(to, last), put(wrong, last)]);
-    let apart = ["Refused { op: 5, count: 1, why: NoRegion }", "Refused { op: 7, count: 1, why: NoRegion }"];
-    assert_eq!(operations(&mut stage), apart);
-}
-
-/// Nothing is answered behind our Close.
-#[test]
-fn what_is_answered_or_cannot_be_needs_its_memory_no_more() {
-    for (phase, answers) in [("Open", 2), ("Closing", 0)] {
-        let mut stage = in_phase(phase);
-        let (region, to) = region(&mut stage);
-        let flags = put_flags::LAST | put_flags::DONE;
-        ask(&mut stage, &[Operation::Get { from: to, len: 8 }, Operation::Put { to, flags, bytes: &[1; 8] }]);
-        let (conn, turn) = stage.turn();
-        conn.push_done(turn);
-        assert_eq!(operations(&mut stage).len(), answers, "{phase}");
-        let (turn, mut events) = (&mut stage.turn, VecDeque::new());
-        assert!(turn.rma.regions.unregister(region, &mut events));
-        assert!(matches!(events.front(), Some(Event::Unregistered { .. })), "{phase}");
-    }
-}
-
-/// A get of ours into it, and one of the peer's out of it that is too long to be copied.
-#[test]
-fn a_connection_that_ends_needs_no_memory_any_more() {
-    let mut stage = in_phase("Open");
-    let (region, to) = region(&mut stage);
-    let (conn, turn) = stage.turn();
-    let index = turn.rma.regions.hold(region, 0, 64).expect("it is there");
-    conn.one_sided(&turn.config).get(to, index, 0, 64).expect("there is room");
-    ask(&mut stage, &[Operation::Get { from: to, len: 64 }]);
-    let (conn, turn) = stage.turn();
-    let mut events = VecDeque::new();
-    assert!(turn.rma.regions.unregister(region, &mut events) && events.is_empty(), "both are under way");
-    conn.handle_link_gone(turn);
-    let told = stage.told();
-    assert!(told.contains("OpFailed") && told.contains("Unregistered"), "{told}");
 }
