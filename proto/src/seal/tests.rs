@@ -103,6 +103,35 @@ fn each_direction_and_each_life_and_each_way_of_protection_has_keys_of_its_own()
     assert!(opened(&mut bob, &job, &frame).is_ok());
 }
 
+/// What another implementation makes of `PROTOCOL.md` (HMAC and HKDF of Python's hashlib, AES-GCM of OpenSSL): labels, the order of what keys
+/// follow from, nonces, what is covered. Both ends of this one would agree on others, too.
+#[test]
+fn frames_are_sealed_as_documented() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for (protection, data, hello_tag) in [
+        (
+            Protection::Encrypted(KEY),
+            "050010001080030009000000040000000000000064000b0bd4d9cc28283aeec39e7222373dc7af4617affcebdf7498",
+            "7a372e627c40b22333912089f6eb7d80",
+        ),
+        (
+            Protection::Authenticated(KEY),
+            "050010001080030009000000040000000000000064000b0b6d65737361676546047bb5f7ca208cfbe255a7c79554aa",
+            "df7a80358cfad2dae5578fd25e478c88",
+        ),
+    ] {
+        let (job, mut alice, _) = both_ways(protection);
+        // Of the second generation.
+        alice.skip(FRAMES_PER_KEY + 5);
+        let mut frame = written(Kind::Data, b"message");
+        alice.seal(&job, &mut frame, true);
+        assert_eq!(hex(&frame), data);
+        let mut hello = written(Kind::Hello, &[[5; HELLO_LEN].as_slice(), &[0; 60]].concat());
+        job.seal_opening(&mut hello);
+        assert_eq!(hex(&hello[hello.len() - TAG_LEN..]), hello_tag);
+    }
+}
+
 #[test]
 fn keys_change_on_the_way_and_late_frames_still_open() {
     let (job, mut alice, mut bob) = both_ways(Protection::Encrypted(KEY));

@@ -156,3 +156,89 @@ impl Oracle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sidelane_nic::time::Duration;
+
+    use super::*;
+
+    const STREAM: Stream = Stream { from: 0, to: 1, number: 7 };
+    const OTHER: Stream = Stream { from: 2, to: 1, number: 8 };
+    const FIRST: PeerId = PeerId { index: 0, generation: 0 };
+    const SECOND: PeerId = PeerId { index: 1, generation: 0 };
+
+    /// What is wrong when these messages come out at node 1, each on its connection.
+    fn wrong(delivered: &[(PeerId, Vec<u8>)]) -> Option<String> {
+        let mut oracle = Oracle::default();
+        delivered.iter().find_map(|(peer, bytes)| oracle.deliver(1, 1, *peer, bytes).err()).map(|Violation(text)| text)
+    }
+
+    #[test]
+    fn each_message_once_in_order_and_unaltered_is_right() {
+        let each =
+            (0..3).flat_map(|number| [(FIRST, message(STREAM, number, 40)), (SECOND, message(OTHER, number, 0))]);
+        assert_eq!(wrong(&each.collect::<Vec<_>>()), None);
+    }
+
+    #[test]
+    fn whatever_else_comes_out_is_told() {
+        let at = |number| (FIRST, message(STREAM, number, 40));
+        let changed = |change: fn(&mut Vec<u8>)| {
+            let (peer, mut bytes) = at(0);
+            change(&mut bytes);
+            (peer, bytes)
+        };
+        for (what, delivered) in [
+            ("where 1 was due", vec![at(0), at(0)]),
+            ("where 1 was due", vec![at(0), at(2)]),
+            ("where 0 was due", vec![at(1), at(0)]),
+            ("is altered", vec![changed(|bytes| bytes[39] ^= 1)]),
+            ("is altered", vec![changed(|bytes| bytes[12] ^= 1)]),
+            ("is altered", vec![changed(|bytes| bytes.push(0))]),
+            ("was never sent", vec![changed(|bytes| bytes.truncate(HEAD - 1))]),
+            ("is somebody else's", vec![(FIRST, message(Stream { to: 2, ..STREAM }, 0, 40))]),
+            ("came on two connections", vec![at(0), (SECOND, message(STREAM, 0, 40))]),
+            ("on the connection of", vec![at(0), (FIRST, message(OTHER, 0, 40))]),
+        ] {
+            let told = wrong(&delivered).unwrap_or_else(|| panic!("nothing, instead of: {what}"));
+            assert!(told.contains(what), "{told}, instead of: {what}");
+        }
+    }
+
+    #[test]
+    fn buffers_come_back_once_in_order_and_before_their_connection_ends() {
+        let lent = || {
+            let mut oracle = Oracle::default();
+            (0..2).for_each(|number| oracle.lend(0, 1, FIRST, STREAM, number));
+            oracle
+        };
+        let buffer = |number| message(STREAM, number, 40);
+        let mut right = lent();
+        (0..2).for_each(|number| right.give_back(0, 1, FIRST, &buffer(number)).unwrap());
+        assert_eq!((right.still_lent(0, 1, FIRST), right.end(0, 1, FIRST)), (0, Ok(())));
+        assert!(lent().give_back(0, 1, FIRST, &buffer(1)).is_err(), "another one's turn");
+        assert!(lent().give_back(0, 1, SECOND, &buffer(0)).is_err(), "of another connection");
+        let mut early = lent();
+        early.give_back(0, 1, FIRST, &buffer(0)).unwrap();
+        assert!(early.still_lent(0, 1, FIRST) == 1 && early.end(0, 1, FIRST).is_err());
+    }
+
+    #[test]
+    fn a_silence_has_to_be_noticed_by_its_deadline() {
+        let deadline = Instant::ZERO + Duration::from_millis(1);
+        let late = deadline + Duration::from_nanos(1);
+        let silent = || {
+            let mut oracle = Oracle::default();
+            oracle.silence(deadline, 0, FIRST);
+            oracle
+        };
+        assert!(silent().check_silences(deadline).is_ok() && silent().check_silences(late).is_err());
+        let mut noticed = silent();
+        noticed.end(0, 1, FIRST).unwrap();
+        assert!(noticed.check_silences(late).is_ok());
+        let mut another = silent();
+        another.end(0, 1, SECOND).unwrap();
+        assert!(another.check_silences(late).is_err());
+    }
+}

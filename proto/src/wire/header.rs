@@ -217,6 +217,22 @@ mod tests {
         }
     }
 
+    /// As `PROTOCOL.md` has it: both ends of this code would agree on other places, too. (Its scripts play only full headers.)
+    #[test]
+    fn headers_are_laid_out_as_documented() {
+        let plain = PlainHeader { kind: Kind::Ping, flags: 2, peer: 0x0403, epoch: 0x0605, credit: 0x0807 };
+        let mut frame = [0; PLAIN_LEN];
+        plain.emit(&mut frame);
+        assert_eq!(frame, [0x14, 2, 3, 4, 5, 6, 7, 8]);
+        let (seq, ack) = (Seq(0x0908_0706), Seq(0x0d0c_0b0a));
+        let (sack, credit, epoch) = (0x1110_0f0e, 0x1312, 0x1514);
+        let mut frame = [0; FULL_LEN];
+        Header { kind: Kind::Reset, flags: 3, peer: 0x0504, seq, ack, sack, credit, epoch }.emit(&mut frame);
+        assert_eq!(frame[..4], [0; 4], "the check's place");
+        assert_eq!(frame[4..8], [0x15, 3, 4, 5]);
+        assert!(frame[8..].iter().copied().eq(6..=0x15), "{frame:x?}");
+    }
+
     #[test]
     fn what_cannot_be_read_says_why() {
         let mut frame = [0; FULL_LEN];
