@@ -101,6 +101,26 @@ fn every_try_of_a_case_is_reported() {
     assert!(report.cases.len() > 20 && report.cases[at + 1..].iter().all(skipped), "{text}");
 }
 
+/// What opens for one case and never again.
+struct Once(bool);
+
+impl Setup for Once {
+    type Nic = MemNic;
+
+    fn open(&mut self, count: usize) -> Result<Vec<MemNic>, String> {
+        if std::mem::replace(&mut self.0, true) {
+            return Err("taken".to_owned());
+        }
+        Mem { link: LinkModel::default(), config: Config::default() }.open(count)
+    }
+}
+
+#[test]
+#[should_panic(expected = "not tried:\nskipped  the same address gives the same link: taken\n")]
+fn what_opens_only_once_has_not_passed_all() {
+    conformance::run(&mut Once(false)).assert_all_passed();
+}
+
 #[test]
 fn capture_over_mem() {
     conformance::run(&mut CaptureOver(Mem { link: delayed(), config: Config::default() })).assert_passed();
@@ -147,8 +167,8 @@ impl Setup for Shm {
 
 #[test]
 fn shm() {
-    conformance::run(&mut Shm::new("shm")).assert_passed();
-    conformance::run_threads(&mut Shm::new("shm-threads")).assert_passed();
+    conformance::run(&mut Shm::new("shm")).assert_all_passed();
+    conformance::run_threads(&mut Shm::new("shm-threads")).assert_all_passed();
 }
 
 #[test]

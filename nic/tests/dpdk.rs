@@ -79,7 +79,10 @@ fn keeps_the_contract<N: Nic + Send>(mut setup: impl Setup<Nic = N>, endpoints: 
         return;
     }
     // A skipped suite would be a suite that proves nothing: here it has to open.
-    drop(setup.open(endpoints).unwrap());
+    let nics = setup.open(endpoints).unwrap();
+    // What a lost tail costs, as it does in the protocol's tests of that (`proto/tests/stories/loss.rs`).
+    assert!(nics.iter().all(|nic| nic.caps().rto_floor == time::Duration::from_micros(100)));
+    drop(nics);
     conformance::run(&mut setup).assert_passed();
     conformance::run_threads(&mut setup).assert_passed();
 }

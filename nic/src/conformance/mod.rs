@@ -220,6 +220,14 @@ impl Report {
         let failed = self.cases.iter().filter(|case| case.outcome.has_failed()).count();
         assert_eq!(failed, 0, "the driver breaks its contract:\n{self}");
     }
+
+    /// As [`Self::assert_passed`], and panics if a case was skipped: a driver that cannot be opened a second time would pass, too.
+    pub fn assert_all_passed(&self) {
+        self.assert_passed();
+        let is_skipped = |case: &&Ended| matches!(case.outcome, Outcome::Skipped(_));
+        let skipped: Vec<_> = self.cases.iter().filter(is_skipped).map(Ended::to_string).collect();
+        assert!(skipped.is_empty(), "not tried:\n{}", skipped.join("\n"));
+    }
 }
 
 impl fmt::Display for Report {

@@ -136,6 +136,6 @@ pub fn veth_keeps_the_contract() {
     let mut setup = At(&["10.0.0.1", "10.0.0.2", "10.0.0.2"]);
     let mtu = setup.open(1).unwrap()[0].caps().mtu;
     assert_eq!(mtu, 1_500 - 20 - 8 - 4);
-    conformance::run(&mut setup).assert_passed();
-    conformance::run_threads(&mut setup).assert_passed();
+    conformance::run(&mut setup).assert_all_passed();
+    conformance::run_threads(&mut setup).assert_all_passed();
 }
