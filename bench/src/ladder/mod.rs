@@ -7,7 +7,7 @@ mod plan;
 pub use names::NoSuch;
 use pair::twice_telling;
 pub use pair::{End, Host, Pair, PairError, Reach, twice};
-pub(crate) use plan::GRACE;
+pub(crate) use plan::{CONGESTION_TRIED, GRACE};
 pub use plan::{Cell, NicKind, Plan, Regime, Rung, Variant};
 
 use std::fmt;

@@ -326,7 +326,7 @@ fn variants(rung: Rung, kind: Kind) -> Vec<Variant> {
 }
 
 /// The three that Linux systems come with.
-const CONGESTION_TRIED: [&str; 3] = ["cubic", "reno", "bbr"];
+pub(crate) const CONGESTION_TRIED: [&str; 3] = ["cubic", "reno", "bbr"];
 /// What a side may take beyond its time, for connecting and for what the machine does meanwhile. Nothing waits for its end but a
 /// measurement that fails: a machine with many more busy threads than cores takes seconds for what is over at once elsewhere, and
 /// so do two that are emulated on a third.

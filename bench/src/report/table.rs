@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use sidelane_mpi::launch::Shown;
 
 use super::{Lead, OURS, Report, Row, curve};
-use crate::ladder::{NicKind, Regime, Rung};
+use crate::ladder::{CONGESTION_TRIED, NicKind, Regime, Rung};
 use crate::stats::SAMPLES_LEAST;
 
 /// One table a regime and message size, under a line about the machine; then one a regime by size.
@@ -51,6 +51,9 @@ pub(super) fn write(report: &Report, room: usize) -> String {
                 let _ = writeln!(text, "{name}: {times} failed and made again; {last}");
             }
         }
+        for name in untried(rows) {
+            let _ = writeln!(text, "kernel TCP: not tried with {name}, which may do better (sudo modprobe tcp_{name})");
+        }
         if rows.iter().any(|row| !row.leads.is_empty()) {
             let _ = write!(
                 text,
@@ -67,6 +70,14 @@ pub(super) fn write(report: &Report, room: usize) -> String {
         }
     }
     text
+}
+
+/// Congestion controls that the bandwidth of kernel TCP, where it was measured, is not the best of.
+fn untried(rows: &[Row]) -> Vec<&'static str> {
+    let kernel = |row: &&Row| row.name == Rung::TcpPoll || row.name == Rung::TcpBlock;
+    let Some(row) = rows.iter().filter(kernel).find(|row| row.gbit_per_s.is_some()) else { return Vec::new() };
+    let was_tried = |name: &str| row.gbit_per_s_by_congestion.iter().any(|(tried, _)| tried == name);
+    CONGESTION_TRIED.into_iter().filter(|name| !was_tried(name)).collect()
 }
 
 fn title(rows: &[Row]) -> String {

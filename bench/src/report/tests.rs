@@ -152,6 +152,20 @@ fn the_page_has_a_chart_of_each_figure() {
 }
 
 #[test]
+fn what_kernel_tcp_was_not_tried_with_is_told() {
+    let told = |report: &Report| report.to_table().matches("not tried with").count();
+    let mut report = report();
+    assert_eq!(told(&report), 1, "of the regime in which it was measured");
+    assert!(report.to_table().contains("\nkernel TCP: not tried with bbr, "), "{}", report.to_table());
+    report.rungs[0].gbit_per_s_by_congestion.push(("bbr".to_owned(), 17.0));
+    assert_eq!(told(&report), 0);
+    report.rungs[0].gbit_per_s_by_congestion.clear();
+    assert_eq!(told(&report), 3, "the system's own alone");
+    report.rungs[0].gbit_per_s = None;
+    assert_eq!(told(&report), 0, "nothing of it is a bandwidth");
+}
+
+#[test]
 fn lines_that_are_too_long_for_a_terminal_are_two_tables() {
     let (report, longest) = (report(), |text: &str| text.lines().skip(3).map(|line| line.chars().count()).max());
     let whole = report.to_table();
