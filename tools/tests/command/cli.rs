@@ -267,6 +267,12 @@ fn the_doctor_says_what_runs_and_why_the_rest_does_not() {
         // What takes a card or an interface from somebody mends nothing.
         let (_, mends) = table.split_once("\nWhat mends it:").unwrap_or_default();
         let mends = mends.split("\n\n").next().unwrap_or_default();
+        for driver in
+            drivers.iter().filter(|driver| driver["reason"].as_str().is_some_and(|why| why.contains("`sudo`")))
+        {
+            let remedy = driver["remedy"].as_str().unwrap_or_default();
+            assert!(remedy.starts_with("sudo /") && mends.contains(remedy), "{driver}: {table}");
+        }
         assert!(!mends.contains("unbind") && !mends.contains("ethtool"), "{table}");
         for card in report["dpdk"]["cards"].as_array().unwrap() {
             assert!(card["in_use"].is_boolean() || report["dpdk"]["routes_unknown"].is_string(), "{card}");

@@ -72,6 +72,8 @@ fn endure(real_frames: bool, frames: u64, rate: Option<u64>, side: &[&str]) -> O
 /// What was sent to the victim is what its driver saw, and what its driver showed is what its protocol took or refused.
 fn check_accounts(victim: &Counts, peer: &Counts, flooded: &Flooded) {
     assert!(flooded.captured > 0, "the attack saw live frames");
+    let most_left = flooded.sent > flooded.refused && flooded.kinds.values().all(|count| *count > 0);
+    assert!(most_left, "every kind of forgery was thrown: {flooded:?}");
     let arrived = victim.rx_frames + victim.rx_foreign + victim.rx_dropped;
     let surely = peer.tx_frames + flooded.addressed;
     // The peer's last words may come when the victim no longer listens.
