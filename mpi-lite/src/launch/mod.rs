@@ -35,7 +35,7 @@ pub use environment::{
 };
 pub use line::{LINE_MAX, Line, Malformed};
 pub use reply::{Maxes, Reply};
-pub use request::Request;
+pub use request::{NameCommand, Request};
 pub use server::{Mapping, Server, ServerEvent};
 pub use shown::{Shown, ShownWhole};
 pub use watch::Watch;

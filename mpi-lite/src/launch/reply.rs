@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::line::{Line, Malformed};
+use super::request::NameCommand;
 
 /// A line from a launcher to a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Reply<'a> {
         /// Which.
         rank: usize,
     },
+    /// To [`super::Request::Name`]: none of it is done.
+    NameRefused(NameCommand),
     /// To [`super::Request::Spawn`].
     SpawnResult(Result<(), &'a str>),
 }
@@ -104,6 +107,9 @@ impl<'a> Reply<'a> {
             "finalize_ack" => Self::FinalizeAck,
             "watching" => Self::Watching,
             "rank_gone" => Self::RankGone { rank: line.number("rank")? },
+            "publish_result" => Self::NameRefused(NameCommand::Publish),
+            "unpublish_result" => Self::NameRefused(NameCommand::Unpublish),
+            "lookup_result" => Self::NameRefused(NameCommand::Lookup),
             "spawn_result" => Self::SpawnResult(outcome()),
             _ => return Ok(None),
         }))
@@ -134,6 +140,10 @@ impl fmt::Display for Reply<'_> {
             Self::FinalizeAck => f.write_str("cmd=finalize_ack"),
             Self::Watching => f.write_str("cmd=watching"),
             Self::RankGone { rank } => write!(f, "cmd=rank_gone rank={rank}"),
+            // Clients up to MPICH 3 look at `info` alone, later ones at `rc`.
+            Self::NameRefused(command) => {
+                write!(f, "cmd={}_result info=fail rc=-1 msg=name_publishing_is_not_supported", command.verb())
+            }
             Self::SpawnResult(outcome) => write!(f, "cmd=spawn_result {}", Outcome(*outcome)),
         }
     }

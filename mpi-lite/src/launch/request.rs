@@ -65,8 +65,32 @@ pub enum Request<'a> {
     },
     /// Tell me of ranks that end too early. Only `sidelane run --keep-going` knows it.
     WatchRanks,
+    /// Publish the name of a service, unpublish it, or look it up.
+    Name(NameCommand),
     /// Start more ranks. Goes on for several lines, the last of which is [`Request::SPAWN_END`].
     Spawn,
+}
+
+/// What a rank may ask about the names of services (MPI-4.1 11.4.4), which whoever asks may not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameCommand {
+    /// Others shall find a port by this name.
+    Publish,
+    /// No longer.
+    Unpublish,
+    /// Which port is it?
+    Lookup,
+}
+
+impl NameCommand {
+    /// Its name in requests is this and `_name`, in replies this and `_result`.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Unpublish => "unpublish",
+            Self::Lookup => "lookup",
+        }
+    }
 }
 
 /// A key that is there from the start where [`Request::GetMany`] is known.
@@ -95,6 +119,9 @@ impl<'a> Request<'a> {
             // MPICH gives the code as `exitcode`; some clients give none.
             "abort" => Self::Abort { code: line.number_or("exitcode", 1)?, why: line.get("error_msg").unwrap_or("") },
             "watch_ranks" => Self::WatchRanks,
+            "publish_name" => Self::Name(NameCommand::Publish),
+            "unpublish_name" => Self::Name(NameCommand::Unpublish),
+            "lookup_name" => Self::Name(NameCommand::Lookup),
             "spawn" => Self::Spawn,
             _ => return Ok(None),
         }))
@@ -121,6 +148,7 @@ impl fmt::Display for Request<'_> {
             Self::Abort { code, why: "" } => write!(f, "cmd=abort exitcode={code}"),
             Self::Abort { code, why } => write!(f, "cmd=abort exitcode={code} error_msg={why}"),
             Self::WatchRanks => f.write_str("cmd=watch_ranks"),
+            Self::Name(command) => write!(f, "cmd={}_name", command.verb()),
             Self::Spawn => f.write_str("mcmd=spawn"),
         }
     }

@@ -215,6 +215,7 @@ impl Server {
             Request::Abort { code, why } => {
                 self.events.push_back(ServerEvent::Abort { rank, code, why: why.replace(BLANK, " ") });
             }
+            Request::Name(command) => self.reply(rank, &Reply::NameRefused(command)),
             Request::Spawn => self.ranks[rank] = Stage::Spawning { total: 1, so_far: 1 },
         }
     }

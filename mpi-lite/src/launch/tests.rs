@@ -286,6 +286,28 @@ fn spawning_is_refused_once_its_last_line_came() {
     assert_eq!(replies.len(), 3);
 }
 
+/// The lines that MPICH 3.4's and 4.0's clients send: that job ends which cannot do without, and no other.
+#[test]
+fn names_of_services_are_refused_with_an_answer() {
+    let (replies, events) = hear(&[
+        "cmd=init pmi_version=1 pmi_subversion=1\n",
+        "cmd=publish_name service=ocean port=tag#0$description#host$port#1$ifname#10.0.0.1$\n",
+        "cmd=lookup_name service=ocean\n",
+        "cmd=unpublish_name service=ocean\n",
+        "cmd=finalize\n",
+    ]);
+    assert_eq!(events, []);
+    assert_eq!(
+        replies[1..],
+        [
+            "cmd=publish_result info=fail rc=-1 msg=name_publishing_is_not_supported",
+            "cmd=lookup_result info=fail rc=-1 msg=name_publishing_is_not_supported",
+            "cmd=unpublish_result info=fail rc=-1 msg=name_publishing_is_not_supported",
+            "cmd=finalize_ack",
+        ]
+    );
+}
+
 #[test]
 fn a_space_that_is_full_refuses() {
     let mut server = Server::new("job", &Mapping(vec![0]));
@@ -321,6 +343,7 @@ fn requests_out_of_place_are_violations() {
         ("cmd=barrier_in", "!.!.!"),
         ("cmd=finalize", "!R!.!"),
         ("cmd=abort exitcode=3", "AAA.A"),
+        ("cmd=lookup_name service=s", "!R!.!"),
         ("mcmd=spawn", "!.!.!"),
         ("endcmd", "!!!R!"),
         ("cmd=get kvsname=job", "!!!.!"),
@@ -446,6 +469,9 @@ proptest! {
             Request::GetMany { space: &space, keys: &key, from: usize::from(number) },
             Request::GetMaxes,
             Request::BarrierIn,
+            Request::Name(NameCommand::Publish),
+            Request::Name(NameCommand::Unpublish),
+            Request::Name(NameCommand::Lookup),
             Request::Spawn,
         ] {
             let text = request.to_string();
@@ -468,6 +494,9 @@ proptest! {
             Reply::PutResult(Err(&why)),
             Reply::GetResult(Ok(&value)),
             Reply::GetResult(Err(&why)),
+            Reply::NameRefused(NameCommand::Publish),
+            Reply::NameRefused(NameCommand::Unpublish),
+            Reply::NameRefused(NameCommand::Lookup),
             Reply::SpawnResult(Err(&why)),
             Reply::ManyResult(Ok(&value)),
             Reply::ManyResult(Err(&why)),
