@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sidelane::lab::process;
@@ -73,6 +73,17 @@ pub fn end_children_on_signal() -> io::Result<Interrupted> {
         }
     })?;
     Ok(interrupted)
+}
+
+/// Says from now on whether the last SIGINT was the terminal's own, Ctrl-C, which its whole foreground group gets, and not a process's
+/// (sigaction(2), SI_KERNEL). To be called before anything else hears of SIGINT.
+pub fn typed() -> io::Result<Arc<AtomicBool>> {
+    let typed = Arc::new(AtomicBool::new(false));
+    let of_last = Arc::clone(&typed);
+    let note = move |info: &libc::siginfo_t| of_last.store(info.si_code == libc::SI_KERNEL, Ordering::Relaxed);
+    // SAFETY: it reads a field and stores to an atomic, which a handler may.
+    unsafe { signal_hook_registry::register_sigaction(SIGINT, note)? };
+    Ok(typed)
 }
 
 /// The signals that end a command: SIGHUP too, but under nohup(1).

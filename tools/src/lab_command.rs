@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sidelane::lab::guard::{self, Guard};
 use sidelane::lab::keeper::{self, KeepError, Kept};
@@ -17,7 +18,7 @@ use sidelane::table;
 use signal_hook::consts::{SIGCHLD, SIGINT};
 use signal_hook::iterator::Signals;
 
-use crate::interrupt::{code_of, ending};
+use crate::interrupt::{self, code_of, ending};
 use crate::{qemu_command, say};
 pub use args::{EXAMPLES, LabCommand, QemuArgs, SpecArgs, lab_name};
 
@@ -176,6 +177,7 @@ fn exec(name: &str, host: &str, command: &[OsString]) -> Result<i32, Failure> {
 
 fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     let signals = |error| Failure::System("watch for signals", error);
+    let typed = interrupt::typed().map_err(signals)?;
     let mut watched = Signals::new(ending().chain([SIGCHLD])).map_err(signals)?;
     let lab = Lab::build(spec)?;
     let _guard = Guard::post(&lab).map_err(|e| Failure::System("guard the lab", e))?;
@@ -183,7 +185,7 @@ fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
     let mut inside = lab.host(0).command(program);
     inside.args(arguments).envs(keeper::environment(&keeper::describe_hosts(&lab), 0));
     let mut child = inside.spawn().map_err(|e| Failure::Run(program.to_string_lossy().into_owned(), e))?;
-    let code = watch(&mut child, &mut watched).map_err(signals)?;
+    let code = watch(&mut child, &mut watched, &typed).map_err(signals)?;
     match lab.end_inhabitants() {
         Ok(_) => Ok(code),
         // The command's own failure says more.
@@ -197,7 +199,7 @@ fn run_in(spec: &LabSpec, command: &[OsString]) -> Result<i32, Failure> {
 
 /// Waits for the command. The first ending signal is handed on, and what the command makes of it, and for how long, is its own
 /// affair; the second one kills it. Ctrl-C at a terminal reaches it by itself: a shell goes on.
-fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
+fn watch(child: &mut Child, signals: &mut Signals, typed: &AtomicBool) -> io::Result<i32> {
     let inside = Process::open(child.id());
     let mut is_told = false;
     loop {
@@ -207,7 +209,7 @@ fn watch(child: &mut Child, signals: &mut Signals) -> io::Result<i32> {
         for signal in signals.wait() {
             match signal {
                 SIGCHLD => {}
-                SIGINT if process::is_in_foreground(child.id()) => {}
+                SIGINT if typed.load(Ordering::Relaxed) && process::is_in_foreground(child.id()) => {}
                 _ if is_told => {
                     child.kill()?;
                     child.wait()?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::patience::{PATIENCE, ended, until, watch};
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
+use crate::terminal::Session;
 use serde_json::Value;
 use sidelane::lab::process::Process;
 
@@ -326,6 +327,27 @@ fn an_interrupted_run_ends_its_command_first() {
                 assert_eq!(lock.exists(), mode == "never", "the command cleans up");
             }
             [lock, met].iter().for_each(|file| fs::remove_file(file).unwrap());
+        }
+    });
+}
+
+/// What is typed reaches the command by itself, and counts for nothing here; what a process sends reaches this one alone.
+#[test]
+fn at_a_terminal_a_run_hands_on_what_its_command_would_not_get() {
+    let counts = "trap 'echo interrupted' INT; trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done";
+    for_each_user(|stage| {
+        for typed in [true, false] {
+            let mut session = Session::start(stage.sidelane(&["lab", "run", "--", "sh", "-c", counts]));
+            assert_eq!(session.line(), "ready");
+            if typed {
+                session.type_in(b"\x03");
+            } else {
+                signal(&session.child, libc::SIGINT);
+            }
+            assert_eq!(session.line(), "interrupted");
+            // The first one that it hands on, or the second, after which it waits no longer.
+            signal(&session.child, libc::SIGTERM);
+            assert_eq!(session.code(), Some(if typed { 7 } else { 128 + libc::SIGTERM }));
         }
     });
 }

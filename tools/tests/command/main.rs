@@ -15,6 +15,7 @@ mod qemu;
 mod run;
 mod stage;
 mod survivors;
+mod terminal;
 mod threads;
 mod tune;
 mod without_netlink;
