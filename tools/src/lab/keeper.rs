@@ -146,8 +146,9 @@ impl Kept {
         if entries.len() != description.hosts.len() {
             return Err(failed(io::ErrorKind::InvalidData.into()));
         }
-        for (host, entry) in description.hosts.iter_mut().zip(&entries) {
-            host.processes = process::inhabitants(&entry.net);
+        let namespaces: Vec<_> = entries.iter().map(|entry| &*entry.net).collect();
+        for (host, inside) in description.hosts.iter_mut().zip(process::inhabitants(&namespaces)) {
+            host.processes = inside;
         }
         Ok(Self { description, entries })
     }

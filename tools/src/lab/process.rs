@@ -120,15 +120,18 @@ fn start(pid: u32) -> Option<u64> {
 /// A killed process is gone as soon as it is next scheduled; only one stuck in a device lasts longer.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// The processes whose network namespace is `namespace`, as far as this user may see them.
-pub fn inhabitants(namespace: &OwnedFd) -> Vec<u32> {
-    let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", namespace.as_raw_fd())) else { return Vec::new() };
-    pids()
-        .filter(|pid| {
-            fs::metadata(format!("/proc/{pid}/ns/net"))
-                .is_ok_and(|net| (net.st_dev(), net.st_ino()) == (own.st_dev(), own.st_ino()))
-        })
-        .collect()
+/// The processes in each of these network namespaces, as far as this user may see them.
+pub fn inhabitants(namespaces: &[&OwnedFd]) -> Vec<Vec<u32>> {
+    let identity = |path: String| fs::metadata(path).map(|found| (found.st_dev(), found.st_ino())).ok();
+    let own: Vec<_> = namespaces.iter().map(|it| identity(format!("/proc/self/fd/{}", it.as_raw_fd()))).collect();
+    let mut inside = vec![Vec::new(); own.len()];
+    for pid in pids() {
+        let net = identity(format!("/proc/{pid}/ns/net"));
+        if let Some(at) = net.and_then(|net| own.iter().position(|own| *own == Some(net))) {
+            inside[at].push(pid);
+        }
+    }
+    inside
 }
 
 /// Ends every process inside `namespaces` but this one, and whatever they start meanwhile: asks, and after `patience` kills. Returns
@@ -138,7 +141,7 @@ pub fn end_all(namespaces: &[&OwnedFd], patience: Duration) -> io::Result<usize>
     let kill_from = Instant::now() + patience;
     let mut met = HashSet::new();
     for _ in 0..LOOKS_MAX {
-        let inside = namespaces.iter().flat_map(|namespace| inhabitants(namespace)).filter(|pid| *pid != own);
+        let inside = inhabitants(namespaces).into_iter().flatten().filter(|pid| *pid != own);
         let inside: Vec<(u32, Process)> = inside.filter_map(|pid| Some((pid, Process::open(pid)?))).collect();
         if inside.is_empty() {
             return Ok(met.len());
