@@ -40,6 +40,9 @@ mod driver;
 pub mod encap;
 mod event;
 pub mod fault;
+#[cfg(test)]
+#[path = "../tests/filter/mod.rs"]
+mod filter;
 mod forward;
 pub mod interface;
 mod link_table;

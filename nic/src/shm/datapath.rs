@@ -58,6 +58,8 @@ pub(super) struct Peer {
     linked: bool,
     /// `None`: not connected yet.
     pub(super) wire: Option<Wire>,
+    /// Nobody calls it any more, since the system forbids it; it may still call.
+    forbidden: bool,
 }
 
 /// A lent part of the ring to one peer. Dropping it costs nothing: nobody knows of it.
@@ -100,7 +102,7 @@ impl Nic for ShmNic {
         if self.by_endpoint.len() >= self.peers_max && !self.by_endpoint.contains_key(&endpoint) {
             return Err(LinkError::TableFull(self.peers_max));
         }
-        let index = self.add(Peer { endpoint, linked: true, wire: None });
+        let index = self.add(Peer { endpoint, linked: true, wire: None, forbidden: false });
         self.line.command(Command::Dial(endpoint));
         Ok(Link(index))
     }
@@ -226,7 +228,7 @@ impl Nic for ShmNic {
     fn is_gone(&self, link: Link) -> bool {
         match self.peers.get(link.0 as usize) {
             Some(Some(Peer { wire: Some(wire), .. })) => wire.is_done(),
-            Some(Some(_)) => false,
+            Some(Some(peer)) => peer.forbidden,
             _ => true,
         }
     }
@@ -273,6 +275,12 @@ impl ShmNic {
                 News::Up { endpoint, connection, shared, held } => {
                     self.connect(endpoint, Wire::new(connection, shared, held));
                 }
+                News::Forbidden { endpoint } => {
+                    let index = self.by_endpoint.get(&endpoint).copied();
+                    if let Some(peer) = index.and_then(|index| self.peers[index as usize].as_mut()) {
+                        peer.forbidden = true;
+                    }
+                }
                 News::Down { connection } => self.hang_up(connection),
             }
         }
@@ -292,7 +300,7 @@ impl ShmNic {
         {
             peer.wire = Some(wire);
         } else {
-            self.add(Peer { endpoint, linked: false, wire: Some(wire) });
+            self.add(Peer { endpoint, linked: false, wire: Some(wire), forbidden: false });
         }
     }
 

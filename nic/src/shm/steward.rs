@@ -14,6 +14,8 @@
 //! When two endpoints dial each other at once, the call of the lower one stands: it refuses the other's greeting, and
 //! the higher one drops its own call when it gets the lower's.
 //!
+//! Where the system forbids the call (a security policy), it is over, and the datapath is told.
+//!
 //! A process that has no descriptor left lets nobody in: callers stay in the listener's queue, which is looked at now and
 //! then until one comes free. Its connections go on.
 //!
@@ -22,6 +24,7 @@
 //! bounded. Who is turned away calls again.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -49,6 +52,8 @@ pub(super) enum Command {
 pub(super) enum News {
     /// A connection, and its number. It counts as held until `held` is dropped.
     Up { endpoint: u16, connection: u64, shared: Shared, held: Arc<()> },
+    /// The system forbids to call this endpoint, which is not tried again.
+    Forbidden { endpoint: u16 },
     /// The process at the other end of this connection is gone, or has another one.
     Down { connection: u64 },
 }
@@ -204,12 +209,26 @@ impl Steward {
 
     /// Tries the calls that nobody has answered yet.
     fn dial_waiting(&mut self) {
+        let mut forbidden = Vec::new();
         for (&peer, call) in &mut self.calls {
-            if let Call::Waiting = call
-                && let Ok(asked) = handshake::dial(&socket_name(&self.domain, peer), self.own, &self.bell_memory)
-            {
-                *call = Call::Asked(asked);
+            if let Call::Waiting = call {
+                match handshake::dial(&socket_name(&self.domain, peer), self.own, &self.bell_memory) {
+                    Ok(asked) => *call = Call::Asked(asked),
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden.push((peer, error)),
+                    // Absent or busy.
+                    Err(_) => {}
+                }
             }
+        }
+        for (endpoint, error) in forbidden {
+            let domain = &self.domain;
+            tracing::warn!(
+                target: "shm",
+                "endpoint {endpoint} of domain `{domain}` may not be called: {error}. A security policy (SELinux, AppArmor, Landlock) keeps \
+                 processes from one another: have it allow abstract unix sockets between them, or use another driver"
+            );
+            self.calls.remove(&endpoint);
+            self.tell(News::Forbidden { endpoint });
         }
     }
 

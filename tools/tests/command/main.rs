@@ -2,6 +2,7 @@
 
 mod cli;
 mod examples;
+#[path = "../../../nic/tests/filter/mod.rs"]
 mod filter;
 mod killed;
 mod lab;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::filter;
 use crate::shm::sys::Socket;
 use crate::shm::wire::Wire;
 
@@ -243,6 +244,26 @@ fn another_user_is_neither_let_in_nor_called() {
         0,
         "it is sent memory of ours"
     );
+}
+
+/// As under a security policy.
+#[test]
+fn who_may_not_be_called_is_gone_but_may_call() {
+    let domain = domain("forbidden");
+    let mut peer = join(&domain, 1);
+    // Of this thread and the steward that it starts.
+    let called = std::thread::spawn(move || {
+        filter::install(libc::SYS_connect as u32, None, libc::EACCES as u32).unwrap();
+        let mut own = join(&domain, 0);
+        let link = own.link(address(1)).unwrap();
+        assert!(!own.is_gone(link));
+        polled("an end", &mut own, 0, |own| own.is_gone(link));
+        let to_own = peer.link(address(0)).unwrap();
+        polled("a connection", &mut own, 0, |own| !own.is_gone(link));
+        send(&mut peer, to_own, 1);
+        polled("a word", &mut own, 1, |own| own.counters().rx_frames == 1);
+    });
+    called.join().unwrap();
 }
 
 /// Programs that ours starts would keep peers from hearing of our end.

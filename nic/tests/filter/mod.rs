@@ -1,5 +1,6 @@
 //! A filter of system calls, as sandboxes have one.
-#![allow(unsafe_code)] // What happens between fork and exec: prctl(2), seccomp(2).
+#![allow(unsafe_code)] // prctl(2), seccomp(2), and what happens between fork and exec.
+#![allow(dead_code, reason = "no test has all kinds of others")]
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,8 +14,8 @@ pub fn refuse(command: &mut Command, call: c_long, first_argument: Option<u32>, 
     unsafe { command.pre_exec(move || install(call as u32, first_argument, errno as u32)) };
 }
 
-/// From now on it is so for this process, and what it becomes (seccomp(2), seccomp_data).
-fn install(call: u32, first_argument: Option<u32>, errno: u32) -> io::Result<()> {
+/// From now on it is so for this thread, and those that it starts, and what this process becomes (seccomp(2), seccomp_data).
+pub fn install(call: u32, first_argument: Option<u32>, errno: u32) -> io::Result<()> {
     let load = |at: u32| sock_filter { code: (BPF_LD | BPF_W | BPF_ABS) as u16, jt: 0, jf: 0, k: at };
     let skip_unless = |k: u32, jf: u8| sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf, k };
     let end = |k: u32| sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k };
