@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -258,12 +258,22 @@ pub fn in_own_session(command: &mut Command) {
 /// To be called first thing, before anything was opened.
 pub fn detach() -> io::Result<()> {
     std::env::set_current_dir("/")?;
-    // SAFETY: setsid takes nothing, and fails where there is a session of its own already. The other closes what was inherited (a script's lock, say) and nothing of ours,
-    // since nothing was opened yet.
-    unsafe {
-        libc::setsid();
-        libc::close_range(3, u32::MAX, 0);
+    // SAFETY: it takes nothing, and fails where there is a session of its own already.
+    unsafe { libc::setsid() };
+    close_inherited()
+}
+
+/// A script's lock, say.
+fn close_inherited() -> io::Result<()> {
+    // SAFETY: nothing of ours is closed, since nothing was opened yet.
+    if unsafe { libc::close_range(3, u32::MAX, 0) } == 0 {
+        return Ok(());
     }
+    // Linux before 5.9, or a filter of system calls.
+    let open = fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let inherited: Vec<RawFd> = open.filter(|fd| *fd > 2).collect();
+    // SAFETY: as above. That of the folder itself is no more.
+    inherited.into_iter().for_each(|fd| _ = unsafe { libc::close(fd) });
     Ok(())
 }
 

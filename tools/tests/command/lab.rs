@@ -1,6 +1,6 @@
 //! Labs from the command line, as root and as an ordinary user: they work, and nothing of them is left.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
@@ -9,10 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::filter::refuse;
 use crate::patience::{PATIENCE, ended, until, watch};
 use crate::stage::{Stage, as_a_shell_has_it, for_each_user, signal, signal_group_with_a_child};
 use crate::terminal::Session;
 use serde_json::Value;
+use sidelane::lab::inherit;
 use sidelane::lab::process::Process;
 
 /// Starts a command and waits for its first line that starts with `with`; returns the rest of that line too.
@@ -407,6 +409,28 @@ fn nothing_survives_a_killed_command() {
         let (mut tool, inside) = start_idle(stage);
         inside.signal(libc::SIGKILL).unwrap();
         assert_eq!(tool.wait().unwrap().code(), Some(137));
+    });
+}
+
+/// Also before Linux 5.9, and in sandboxes whose filter of system calls refuses close_range(2).
+#[test]
+fn a_lab_keeps_no_lock_of_the_script_that_made_it() {
+    for_each_user(|stage| {
+        let lock = stage.runtime().join("lock");
+        for is_refused in [false, true] {
+            let held = File::create(&lock).unwrap();
+            held.lock().unwrap();
+            let mut script = stage.sidelane(&["lab", "up"]);
+            inherit(&mut script, vec![held.into()]);
+            if is_refused {
+                refuse(&mut script, libc::SYS_close_range, None, libc::ENOSYS);
+            }
+            assert!(script.output().unwrap().status.success());
+            drop(script);
+            // A process that another test starts may have a copy of it, until its exec.
+            until("nobody has the lock", || File::open(&lock).unwrap().try_lock().is_ok());
+            stage.text(&["lab", "down"]);
+        }
     });
 }
 
