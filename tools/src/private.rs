@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 /// One in `parent`, where everybody may make some: it is there, or made. Its name begins with `prefix`.
 pub fn among_others(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     let own = own_uid()?;
-    let named =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
-    if let Some(found) = entries(parent).into_iter().find(|path| named(path) && is_private(path, own)) {
+    if let Some(found) = found_among_others(parent, prefix, own) {
         return Ok(found);
     }
     for number in 0..NAMES_MAX {
@@ -27,6 +25,13 @@ pub fn among_others(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     let text =
         format!("{} has {NAMES_MAX} directories {prefix}{own}-* and none is this user's alone", parent.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The one of user `own` that is there.
+pub fn found_among_others(parent: &Path, prefix: &str, own: u32) -> Option<PathBuf> {
+    let named =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
+    entries(parent).into_iter().find(|path| named(path) && is_private(path, own))
 }
 
 /// Users whose first lab was made inside a lab have one name each; hardly anybody's is.

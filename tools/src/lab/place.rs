@@ -6,26 +6,39 @@ use std::os::linux::fs::MetadataExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::private::{among_others, entries, make, own_uid};
+use crate::private::{among_others, entries, found_among_others, make, own_uid};
 
 /// The directory, made if it is not there yet.
 pub fn directory() -> io::Result<PathBuf> {
     let own = own_uid()?;
-    // The keeper is in another folder than who looks for it. What is relative is to be ignored (XDG Base Directory Specification).
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    // Under `sudo` the variable may be another user's.
-    let parent = runtime
-        .into_iter()
-        .chain(entries(Path::new("/run/user")))
-        .chain([PathBuf::from("/run")])
-        .find(|path| fs::metadata(path).is_ok_and(|parent| parent.is_dir() && parent.st_uid() == own));
-    let Some(parent) = parent else { return among_others(&temporary(std::env::temp_dir()), "sidelane-labs-") };
+    let Some(parent) = runtime(own) else { return among_others(&temporary(std::env::temp_dir()), PREFIX) };
     let directory = parent.join("sidelane");
     if make(&directory, own)? {
         return Ok(directory);
     }
     let text = format!("{} is not a directory of this user's alone; remove it", directory.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whether somebody has made it.
+fn is_there() -> io::Result<bool> {
+    let own = own_uid()?;
+    Ok(match runtime(own) {
+        Some(parent) => fs::symlink_metadata(parent.join("sidelane")).is_ok(),
+        None => found_among_others(&temporary(std::env::temp_dir()), PREFIX, own).is_some(),
+    })
+}
+
+/// The directory of user `own` for what lasts as long as it is logged in.
+fn runtime(own: u32) -> Option<PathBuf> {
+    // The keeper is in another folder than who looks for it. What is relative is to be ignored (XDG Base Directory Specification).
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    // Under `sudo` the variable may be another user's.
+    runtime
+        .into_iter()
+        .chain(entries(Path::new("/run/user")))
+        .chain([PathBuf::from("/run")])
+        .find(|path| fs::metadata(path).is_ok_and(|parent| parent.is_dir() && parent.st_uid() == own))
 }
 
 /// The folder for temporary files, as TMPDIR names it, if that is the same one everywhere.
@@ -48,6 +61,9 @@ pub fn socket(name: &str) -> io::Result<PathBuf> {
 
 /// The names of all labs that have a socket, alive or stale.
 pub fn names() -> io::Result<Vec<String>> {
+    if !is_there()? {
+        return Ok(Vec::new());
+    }
     let mut names: Vec<String> = fs::read_dir(directory()?)?
         .flatten()
         .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned()))
@@ -64,6 +80,7 @@ pub fn lock() -> io::Result<File> {
     Ok(directory)
 }
 
+const PREFIX: &str = "sidelane-labs-";
 const SUFFIX: &str = ".lab";
 
 #[cfg(test)]

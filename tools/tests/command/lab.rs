@@ -412,6 +412,13 @@ fn nothing_survives_a_killed_command() {
     });
 }
 
+#[test]
+fn who_looks_for_labs_where_there_are_none_leaves_no_folder() {
+    let stage = Stage::own_user();
+    assert!(stage.text(&["lab", "status"]).contains("no lab is up; make one with `sidelane lab up`"));
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
+}
+
 /// Also before Linux 5.9, and in sandboxes whose filter of system calls refuses close_range(2).
 #[test]
 fn a_lab_keeps_no_lock_of_the_script_that_made_it() {
