@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod doctor;
+pub mod guard;
 pub mod lab;
 pub mod nic_list;
 #[cfg(test)]

@@ -4,15 +4,16 @@
 //! holds the namespaces open, so that none of their inode numbers can be another namespace's by then. They are sent to it: a tool
 //! with file capabilities (`setcap`) has its descriptors in /proc where only root may open them.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use sidelane_nic::passing;
 
 use super::{Lab, process};
+use crate::guard;
 
 /// The guard of a lab, for as long as this value lives. Then it ends by itself.
 #[derive(Debug)]
@@ -23,17 +24,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Posts a guard, out of reach of signals to our process group (Ctrl-C); returns once it is on duty.
+    /// Posts a guard; returns once it is on duty.
     pub fn post(lab: &Lab) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["lab", "guard"]).stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::null());
         let namespaces: Vec<RawFd> = lab.hosts.iter().map(|host| host.entry.net.as_raw_fd()).collect();
         passing::send(ours.as_fd(), b"n", &namespaces, 0)?;
-        process::in_own_session(&mut command);
-        let mut process = command.spawn()?;
-        process.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
-        Ok(Self { process, held: Some(ours) })
+        Ok(Self { process: guard::post(&["lab", "guard"], OwnedFd::from(theirs))?, held: Some(ours) })
     }
 }
 
@@ -48,8 +44,7 @@ impl Drop for Guard {
 pub fn stand() -> io::Result<()> {
     process::detach()?;
     let (_, namespaces) = passing::receive(io::stdin().as_fd(), &mut [0], 0)?;
-    io::stdout().write_all(b"r")?;
-    io::stdout().flush()?;
+    guard::on_duty()?;
     io::stdin().read_to_end(&mut Vec::new())?;
     process::end_all(&namespaces.iter().collect::<Vec<_>>(), Duration::ZERO).map(drop)
 }

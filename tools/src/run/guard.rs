@@ -2,9 +2,10 @@
 //! waits for the command's end, and ends the ranks' process groups.
 #![allow(unsafe_code)] // kill(2) of a group.
 
-use std::io::{self, BufRead, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, BufRead, Write};
+use std::process::{Child, Stdio};
 
+use sidelane::guard;
 use sidelane::lab::process;
 
 /// The guard of a job. It learns of our end, however that comes, by the end of a pipe.
@@ -12,14 +13,9 @@ use sidelane::lab::process;
 pub struct Guard(Child);
 
 impl Guard {
-    /// Posts a guard, out of reach of signals to our process group (Ctrl-C); returns once it is on duty.
+    /// Posts a guard; returns once it is on duty.
     pub fn post() -> io::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("run-guard").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        process::in_own_session(&mut command);
-        let mut child = command.spawn()?;
-        child.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
-        Ok(Self(child))
+        guard::post(&["run-guard"], Stdio::piped()).map(Self)
     }
 
     /// Tells it of a rank's process group.
@@ -47,8 +43,7 @@ impl Guard {
 /// The life of a guard.
 pub fn stand() -> io::Result<()> {
     process::detach()?;
-    io::stdout().write_all(b"r")?;
-    io::stdout().flush()?;
+    guard::on_duty()?;
     let mut groups: Vec<i32> = Vec::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let (gone, number) = line.strip_prefix(FORGET).map_or((false, &line[..]), |number| (true, number));
