@@ -2,13 +2,14 @@
 //! command, and after a `kill -9` of that with the sides: a process of its own waits for the end of all three. Where that is killed too,
 //! the next ladder removes the file.
 
-use std::io::{self, ErrorKind, PipeWriter, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind, PipeWriter, Read};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::{env, fs, path, process};
 
+use sidelane::guard;
 use sidelane::lab::{self, process as processes};
 
 use crate::interrupt;
@@ -32,23 +33,16 @@ pub fn guard_until_the_end_of(side: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
-/// Posts it, out of reach of signals to our process group (Ctrl-C); returns once it is on duty. It learns by the end of a pipe that
-/// nobody holds what is returned.
+/// Posts it. It learns by the end of a pipe that nobody holds what is returned.
 fn post_guard(file: &Path) -> io::Result<PipeWriter> {
     let (theirs, ours) = io::pipe()?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("socket-guard").arg(file).stdin(theirs).stdout(Stdio::piped()).stderr(Stdio::null());
-    processes::in_own_session(&mut command);
-    let mut guard = command.spawn()?;
-    guard.stdout.take().expect("its output is a pipe").read_exact(&mut [0])?;
-    Ok(ours)
+    guard::post(&["socket-guard".as_ref(), file.as_os_str()], theirs).map(|_| ours)
 }
 
 /// The life of a guard, whose standard input is the pipe.
 pub fn stand(file: &Path) -> io::Result<()> {
     processes::detach()?;
-    io::stdout().write_all(b"r")?;
-    io::stdout().flush()?;
+    guard::on_duty()?;
     io::stdin().read_to_end(&mut Vec::new())?;
     match fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -66,11 +60,18 @@ fn remove_left(folder: &Path) {
         let name = left.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
         let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-        // Somebody may listen whose processes are not shown here.
-        if ended && UnixStream::connect(left.path()).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+        // Somebody may have it whose processes are not shown here.
+        if ended && is_nobodys(&left.path()) {
             let _ = fs::remove_file(left.path());
         }
     }
+}
+
+/// Asks without being a caller, who would wait where others do already: one of another kind is refused for that (EPROTOTYPE), and where
+/// nobody has the socket for this (unix(7)).
+fn is_nobodys(socket: &Path) -> bool {
+    let asked = UnixDatagram::unbound().and_then(|own| own.connect(socket));
+    asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
 const PREFIX: &str = "sidelane-ladder-";
@@ -78,7 +79,11 @@ const SUFFIX: &str = ".vhost";
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -93,5 +98,25 @@ mod tests {
         }
         remove_left(folder.path());
         assert!(!left.exists() && own.exists());
+    }
+
+    #[test]
+    #[allow(unsafe_code)] // listen(2): std has no choice of how many callers may wait.
+    fn a_socket_at_which_callers_wait_is_left_alone_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}", u32::MAX));
+        let listener = UnixListener::bind(&left).unwrap();
+        // SAFETY: it takes numbers.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // As many as may.
+        let _waits = UnixStream::connect(&left).unwrap();
+        let (done, over) = channel();
+        let folder_of_it = folder.path().to_owned();
+        thread::spawn(move || {
+            remove_left(&folder_of_it);
+            done.send(()).unwrap();
+        });
+        over.recv_timeout(Duration::from_secs(60)).expect("it does not wait in line");
+        assert!(left.exists());
     }
 }
