@@ -10,7 +10,7 @@ pub mod nic_list;
 #[cfg(test)]
 #[path = "../../nic/tests/patience/mod.rs"]
 mod patience;
-pub mod private;
+mod private;
 pub mod qemu;
 pub mod soak;
 pub mod stat;

@@ -38,9 +38,9 @@ impl Kernel {
 
     /// The one in the user's cache, which is filled first if it is empty; `tell` hears about that.
     pub fn cached(tell: impl Fn(&str)) -> Result<Self, QemuError> {
-        let cache =
-            cache::folder().ok_or_else(|| QemuError::NoKernel("neither XDG_CACHE_HOME nor HOME is set".into()))?;
-        fs::create_dir_all(&cache).map_err(QemuError::file(&cache))?;
+        let cache = cache::folder().map_err(|error| {
+            QemuError::NoKernel(format!("no folder to keep one in ({error}); have XDG_CACHE_HOME name one"))
+        })?;
         // One at a time: a second command waits for the first one's download.
         let lock = fs::File::open(&cache).map_err(QemuError::file(&cache))?;
         lock.lock().map_err(QemuError::file(&cache))?;

@@ -44,6 +44,16 @@ fn a_download_that_fails_leaves_nothing() {
     assert_eq!(fs::read_dir(stage.runtime().join("cache/sidelane")).unwrap().count(), 0);
 }
 
+/// As Debian's services have it, with a home that nobody can make.
+#[test]
+fn a_user_without_a_home_has_guests_too() {
+    let stage = Stage::own_user();
+    let mut command = with_apt_cache(&stage, "echo no network >&2; exit 1");
+    let output = command.env("XDG_CACHE_HOME", "/proc/nonexistent").env("TMPDIR", stage.runtime()).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("apt-cache failed: no network"), "{errors}");
+}
+
 #[test]
 fn a_user_of_another_language_has_the_same_kernel() {
     let stage = Stage::own_user();

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sidelane::{cache, lab, private};
+use sidelane::{cache, lab};
 use sidelane_bench::contender::{collectives, p2p};
 
 use crate::interrupt::Unfinished;
@@ -136,12 +136,7 @@ fn compile(prefix: &Path, program: Program, environment: &[(&str, OsString)]) ->
         Program::P2p => ("p2p", p2p::SOURCE),
         Program::Collectives => ("collectives", collectives::SOURCE),
     };
-    // Of a user without a home (Debian's services have /nonexistent) among the temporary files, where nobody else can put a program in
-    // its place.
-    let temporary = std::env::temp_dir();
-    let own = cache::folder().filter(|folder| fs::create_dir_all(folder).is_ok());
-    let folder = own.map_or_else(|| private::among_others(&temporary, "sidelane-cache-"), Ok);
-    let folder = folder.map_err(|source| InstallError::Cache { at: temporary, source })?;
+    let folder = cache::folder().map_err(|source| InstallError::Cache { at: std::env::temp_dir(), source })?;
     let kept = |source| InstallError::Cache { at: folder.clone(), source };
     let mut hasher = DefaultHasher::new();
     prefix.hash(&mut hasher);
