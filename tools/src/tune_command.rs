@@ -148,7 +148,10 @@ fn nic(text: &str) -> Result<Option<NicKind>, String> {
         Ok(NicKind::Dpdk) => {
             Err("one machine alone cannot tell of cards; its DPDK pairs are `memif` and `vhost`".to_owned())
         }
-        other => other.map(Some).map_err(|error: NoSuch| error.to_string()),
+        Ok(nic) => Ok(Some(nic)),
+        Err(NoSuch { .. }) => {
+            Err("no driver of jobs on one machine; these are uring, xdp, udp, shm, memif and vhost".to_owned())
+        }
     }
 }
 

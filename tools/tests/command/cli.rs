@@ -91,6 +91,8 @@ fn a_wrong_argument_is_answered_with_the_right_ones() {
     assert!(error(&["ladder", "serve", "--nic", "uring:nosuch"]).contains("no interface `nosuch`"));
     assert!(error(&["ladder", "serve", "--nic", "shm:here"]).contains("name a driver of a network"));
     assert!(error(&["ladder", "collectives", "--ranks", "0"]).contains("1 to 256 ranks"));
+    let text = error(&["tune", "--nic", "carrier-pigeon"]);
+    assert!(text.contains("uring, xdp, udp, shm, memif and vhost") && !text.contains("dpdk"), "{text}");
     assert!(error(&["tune", "--nic", "mem"]).contains("no job runs on `mem`"));
     assert!(error(&["run", "-n", "18446744073709551615", "true"]).contains("1 to 65536 ranks"));
     assert!(error(&["lab", "qemu", "--timeout", "18446744073709551615"]).contains("1..=86400"));
