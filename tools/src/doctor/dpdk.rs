@@ -145,7 +145,12 @@ impl fmt::Display for DpdkFacts {
             "{version}, {} drivers, {} MiB in free hugepages{}, {} IOMMU",
             self.drivers.len(),
             self.hugepages_free_mib,
-            if self.lacks_hugepages() { " (without 64 memif copies more)" } else { "" },
+            // None has to be there, but somebody may want them.
+            if self.lacks_hugepages() {
+                format!(" (without 64 memif copies more: {MAKE_HUGEPAGES})")
+            } else {
+                String::new()
+            },
             if self.iommu { "with" } else { "no" }
         )?;
         for card in &self.cards {
@@ -251,6 +256,11 @@ mod tests {
         assert_eq!(facts.remedies(), Vec::<String>::new());
         facts.hugepages_free_mib = 0;
         assert_eq!(facts.remedies(), Vec::<String>::new(), "nothing lacks them");
+        let said = facts.to_string();
+        assert!(
+            said.contains("copies more: echo 512 | sudo tee /proc/sys/vm/nr_hugepages)"),
+            "who wants them is told: {said}"
+        );
         assert!(facts.takeovers().iter().all(|line| line.contains(": echo 512 | sudo tee ")), "they would");
         facts.version = None;
         assert_eq!(facts.takeovers(), Vec::<String>::new(), "nobody there could take it");
