@@ -383,9 +383,7 @@ impl Conn {
             }
             self.in_flight.shrink();
             self.reorder.shrink();
-            if !self.inbox.is_ready() {
-                self.inbox.shrink();
-            }
+            self.inbox.shrink();
         }
     }
 }

@@ -140,11 +140,7 @@ impl Conn {
 
     #[cold]
     pub(super) fn poll_owed(&mut self) -> Option<Plan> {
-        if self.owed.has(Owed::CLOSE)
-            && self.phase == Phase::Closing
-            && self.operations_are_settled()
-            && !self.owes_answers()
-            && self.fifo.push_close()
+        if self.owed.has(Owed::CLOSE) && self.operations_are_settled() && !self.owes_answers() && self.fifo.push_close()
         {
             self.owed.remove(Owed::CLOSE);
         }
