@@ -4,9 +4,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Mutex;
 
+use crate::adi::lock;
 use crate::attribute::{Keyval, Value};
-use crate::comm::{Communicator, Equivalence, ErrorClass, Held};
+use crate::comm::{Communicator, Equivalence, ErrorClass, ErrorCode, ErrorHandler, Held};
 use crate::rma::{self, Operation, RmaError};
 
 use super::begin::{displacement, lent, room};
@@ -29,8 +31,9 @@ use super::begin::{displacement, lent, room};
 ///
 /// One that is dropped, and not [freed](Self::free), goes on serving the others, by its memory, until the job ends.
 pub struct Window<T: Equivalence> {
-    /// What it was made of, whose error handler it has.
+    /// What it was made of, whose error handler it has until it gets its own.
     made_of: Communicator,
+    handler: Mutex<Option<ErrorHandler<Self>>>,
     /// Has the window's contexts, so it outlives the window.
     comm: Communicator,
     raw: rma::Window,
@@ -44,7 +47,7 @@ impl Communicator {
     /// fails since a process is gone there is none, and for others, who may have it, it is revoked, so that nobody waits there for a rank that
     /// does not.
     ///
-    /// The window has the communicator's error handler.
+    /// The window has the communicator's error handler, until it gets [its own](Window::set_error_handler).
     pub fn window<T: Equivalence>(&self, len: usize) -> Result<Window<T>, ErrorClass> {
         let comm = self.for_window()?;
         let bytes = len.saturating_mul(size_of::<T>());
@@ -63,7 +66,7 @@ impl Communicator {
 
 impl<T: Equivalence> Window<T> {
     pub(super) const fn of(made_of: Communicator, comm: Communicator, raw: rma::Window, len: usize) -> Self {
-        Self { made_of, comm, raw, len, elements: PhantomData }
+        Self { made_of, handler: Mutex::new(None), comm, raw, len, elements: PhantomData }
     }
 
     /// This process's rank.
@@ -99,7 +102,7 @@ impl<T: Equivalence> Window<T> {
     {
         assert!(range.start <= range.end, "the range ends before it begins");
         if range.end > self.len {
-            return Err(self.made_of.fail(ErrorClass::RmaRange));
+            return Err(self.fail(ErrorClass::RmaRange));
         }
         let mut elements = vec![T::default(); range.len()];
         self.read_into(&mut elements, range.start)?;
@@ -136,12 +139,44 @@ impl<T: Equivalence> Window<T> {
 
     /// Stores a value, after the old one was deleted.
     pub fn set_attribute(&self, key: &Keyval<rma::Window>, value: Value) -> Result<(), ErrorClass> {
-        self.raw.set_attribute(key, value).map_err(|class| self.made_of.fail(class))
+        self.raw.set_attribute(key, value).map_err(|class| self.fail(class))
     }
 
     /// Takes a value out; returns whether there was one.
     pub fn delete_attribute(&self, key: &Keyval<rma::Window>) -> Result<bool, ErrorClass> {
-        self.raw.delete_attribute(key).map_err(|class| self.made_of.fail(class))
+        self.raw.delete_attribute(key).map_err(|class| self.fail(class))
+    }
+
+    /// What is done when a call on it fails (`MPI_Win_get_errhandler`); `None`: what its communicator has.
+    pub fn error_handler(&self) -> Option<ErrorHandler<Self>> {
+        lock(&self.handler).clone()
+    }
+
+    /// Sets what is done when a call on it fails, here only (`MPI_Win_set_errhandler`). What fails while it is [freed](Self::free) is told
+    /// to its communicator.
+    pub fn set_error_handler(&self, handler: ErrorHandler<Self>) {
+        *lock(&self.handler) = Some(handler);
+    }
+
+    /// Runs the error handler, as a call does that fails with this (`MPI_Win_call_errhandler`).
+    pub fn call_error_handler(&self, code: impl Into<ErrorCode>) {
+        let code = code.into();
+        match self.error_handler() {
+            None => self.made_of.call_error_handler(code),
+            Some(ErrorHandler::Return) => {}
+            Some(ErrorHandler::Abort) => self.made_of.abort_by(code),
+            Some(ErrorHandler::Call(function)) => function(self, code),
+        }
+    }
+
+    fn fail(&self, class: ErrorClass) -> ErrorClass {
+        match self.error_handler() {
+            None => self.made_of.fail(class),
+            Some(_) => {
+                self.call_error_handler(class);
+                class
+            }
+        }
     }
 
     /// Ends the window, when all ranks have called this. `RmaSync` when a part was [posted](Self::post) and not waited for.
@@ -177,7 +212,7 @@ impl<T: Equivalence> Window<T> {
         &self,
         call: impl FnOnce(&rma::Window, &mut Held) -> Result<R, RmaError>,
     ) -> Result<R, ErrorClass> {
-        self.call_quietly(call).map_err(|error| self.made_of.fail(error.into()))
+        self.call_quietly(call).map_err(|error| self.fail(error.into()))
     }
 
     /// The same without the error handler, which may panic, for destructors.

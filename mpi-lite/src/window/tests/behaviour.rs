@@ -372,6 +372,29 @@ fn errors_go_to_the_handler_of_the_communicator_it_was_made_of() {
     });
 }
 
+#[test]
+fn a_windows_own_handler_is_told_instead() {
+    job(1, |comm| {
+        comm.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(|_, code| panic!("told: {code}"))));
+        let window = comm.window::<u8>(1).unwrap();
+        assert!(window.error_handler().is_none());
+        let told = std::sync::Arc::new(AtomicU64::new(0));
+        let here = std::sync::Arc::clone(&told);
+        window.set_error_handler(ErrorHandler::Call(std::sync::Arc::new(move |window: &Window<u8>, code| {
+            assert_eq!((window.len(), code), (1, ErrorClass::RmaRange.into()));
+            here.fetch_add(1, Ordering::Relaxed);
+        })));
+        assert_eq!(window.write(1, &[1]), Err(ErrorClass::RmaRange));
+        assert_eq!(window.read(1..2), Err(ErrorClass::RmaRange));
+        window.call_error_handler(ErrorClass::RmaRange);
+        assert_eq!(told.load(Ordering::Relaxed), 3);
+        window.set_error_handler(ErrorHandler::Return);
+        assert_eq!(window.write(1, &[1]), Err(ErrorClass::RmaRange));
+        assert_eq!(told.load(Ordering::Relaxed), 3);
+        window.free().unwrap();
+    });
+}
+
 /// Its epoch is dropped while the panic unwinds, and has the same error to tell.
 #[test]
 fn an_error_handler_that_panics_ends_its_call_only() {
