@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -43,6 +44,12 @@ pub struct RunArgs {
     /// Put the rank before each line of output
     #[arg(short = 'l', long)]
     pub label: bool,
+    /// Have each rank write into files of its own in this folder, RANK.out and RANK.err; those of before are overwritten
+    #[arg(long, value_name = "DIR", conflicts_with = "label")]
+    pub output: Option<PathBuf>,
+    /// The folder in which the ranks begin, and from which a relative path of the program counts [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub wdir: Option<PathBuf>,
     /// End the job after that time, with exit code 124, also when only its output still waits to be read
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<Seconds>,
@@ -62,6 +69,7 @@ Examples:
   sidelane run -n 4 ./program --its-own options
   sidelane run -n 4 -l hostname                  each line of output with its rank
   sidelane run -n 2 --nic udp -x RUST_LOG=debug ./program
+  sidelane run -n 4 --wdir case7 --output case7/logs ../program
   sidelane lab up --hosts 3
   sidelane run -n 6 --hosts lab ./program        two ranks on each host of the lab
   sidelane run -n 2 --hosts A,C ./program        one on A, one on C
@@ -184,6 +192,8 @@ fn start(args: RunArgs) -> Result<i32, Failure> {
         label: args.label,
         timeout: args.timeout.map(|seconds| seconds.0),
         keep_going: args.keep_going,
+        folder: args.wdir,
+        output: args.output,
         variables: args.env.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
         program: program.clone(),
         arguments: arguments.to_vec(),

@@ -5,7 +5,7 @@
 //! | `place` | which rank is where, and on which core |
 //! | `rank` | one rank and everything that it starts |
 //! | `answers` | what is said to a rank, whether it reads or not |
-//! | `output`, `input` | whole lines out, what is typed in |
+//! | `output`, `input` | whole lines out, or a file for each rank; what is typed in |
 //! | `blame` | which of several ranks that failed is named |
 //! | `verdict` | how the job ended, and what to say |
 //! | `sources` | what wakes the loop: ranks' words and streams, signals |
@@ -30,7 +30,7 @@ mod verdict;
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,10 @@ pub struct JobSpec {
     pub timeout: Option<Duration>,
     /// A rank that fails does not end the job.
     pub keep_going: bool,
+    /// Where the ranks begin; `None`: here.
+    pub folder: Option<PathBuf>,
+    /// Where each rank has files of its own for what it writes; `None`: all of it is ours to write.
+    pub output: Option<PathBuf>,
     /// Set in the ranks' environment.
     pub variables: Vec<(String, String)>,
     pub program: OsString,
@@ -105,6 +109,8 @@ pub enum Failure {
     Cores { ranks: usize, cores: usize },
     #[error("cannot start `{program}` on host {host}: {error}{}", advice(program, error))]
     Start { program: String, host: String, error: io::Error },
+    #[error("cannot use {}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -160,6 +166,17 @@ const FIRST_LINE_MAX: u64 = 256;
 /// Runs the job to its end; returns which, as [`code_of`](crate::interrupt::code_of) has it. From a process's first thread, on which
 /// the ranks' lives depend.
 pub fn run(spec: JobSpec) -> Result<i32, Failure> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |error| Failure::File { path, error }
+    };
+    // Else it would be each rank's program that is not there.
+    if let Some(folder) = &spec.folder {
+        fs::metadata(folder.join(".")).map_err(file(folder))?;
+    }
+    if let Some(folder) = &spec.output {
+        fs::create_dir_all(folder).map_err(file(folder))?;
+    }
     let places = place::Places::find(&spec)?;
     job::Job::start(spec, &places)?.run()
 }

@@ -1,11 +1,15 @@
-//! Whole lines out: what ranks write arrives line by line, each with its rank if that is asked for.
+//! Whole lines out: what ranks write arrives line by line, each with its rank if that is asked for. Or each rank has files of its own.
 #![allow(unsafe_code)] // poll(2).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+
+use super::Failure;
 
 /// Where lines of all ranks go: our standard output, or our standard error.
 #[derive(Debug)]
@@ -117,6 +121,15 @@ impl Stream {
         }
         out
     }
+}
+
+/// What a rank's output and its errors go to, in `folder`, without us. What was there before is gone.
+pub fn own_files(folder: &Path, rank: usize) -> Result<[Stdio; 2], Failure> {
+    let file = |ending: &str| {
+        let path = folder.join(format!("{rank}.{ending}"));
+        File::create(&path).map(Stdio::from).map_err(|error| Failure::File { path, error })
+    };
+    Ok([file("out")?, file("err")?])
 }
 
 /// A pipe holds 64 KiB (pipe(7)).

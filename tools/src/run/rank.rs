@@ -26,12 +26,13 @@ pub struct Rank {
 
 impl Rank {
     /// Starts `command` as rank `rank` of `size`, which it will find with its PMI connection in the environment.
-    pub fn start(mut command: Command, rank: usize, size: usize, stdin: Stdio) -> io::Result<Self> {
+    pub fn start(mut command: Command, rank: usize, size: usize, streams: [Stdio; 3]) -> io::Result<Self> {
         let (pmi, theirs) = UnixStream::pair()?;
         let socket = Socket { fd: theirs.as_raw_fd(), rank, size, inode: inode(&theirs)? };
         command.env("PMI_FD", socket.fd.to_string()).env("PMI_RANK", rank.to_string());
         command.env("PMI_SIZE", size.to_string()).env(SOCKET, socket.to_string()).process_group(0);
-        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let [stdin, stdout, stderr] = streams;
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         let fd = theirs.as_raw_fd();
         // SAFETY: The closure makes one async-signal-safe system call; `theirs` is open until `spawn` has returned.
         unsafe {

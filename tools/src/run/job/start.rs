@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use super::{Ending, Job, Member, State};
 use crate::run::descriptors;
 use crate::run::guard::Guard;
 use crate::run::input::{self, Input};
-use crate::run::output::{Sink, Stream};
+use crate::run::output::{self, Sink, Stream};
 use crate::run::place::Places;
 use crate::run::rank::{self, Rank};
 use crate::run::verdict::Verdict;
@@ -111,8 +112,15 @@ impl Job {
         command.envs(self.spec.protection.map(|protection| ("SIDELANE_PROTECTION", protection.to_text())));
         command.envs(self.spec.nic.iter().map(|nic| ("SIDELANE_NIC", nic)));
         command.envs(self.spec.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.spec.folder {
+            command.current_dir(folder);
+        }
         let input = if rank == 0 { input } else { Input::Nothing };
-        let started = Rank::start(command, rank, places.ranks.len(), input.stdio());
+        let [stdout, stderr] = match &self.spec.output {
+            None => [Stdio::piped(), Stdio::piped()],
+            Some(folder) => output::own_files(folder, rank)?,
+        };
+        let started = Rank::start(command, rank, places.ranks.len(), [input.stdio(), stdout, stderr]);
         let started = started.map_err(|error| Failure::Start {
             program: self.spec.program.to_string_lossy().into_owned(),
             host: place.host.clone(),

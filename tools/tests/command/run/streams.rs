@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::{own_stage, shells, told};
 use crate::patience::{PATIENCE, until, watch};
-use crate::stage::{Stage, as_a_shell_has_it, signal};
+use crate::stage::{Stage, as_a_shell_has_it, signal, write_program};
 
 #[test]
 fn rank_0_reads_the_input_and_the_others_nothing() {
@@ -28,6 +28,39 @@ fn rank_0_reads_the_input_and_the_others_nothing() {
             lines.lines().filter_map(|line| line.strip_prefix("[0] ")).map(|line| line.to_owned() + "\n").collect();
         assert_eq!(echoed, text + "end\n");
         assert_eq!(lines.lines().filter(|line| !line.starts_with("[0] ")).count(), 2);
+    });
+}
+
+#[test]
+fn each_rank_has_files_of_its_own() {
+    own_stage(|stage| {
+        let logs = stage.runtime().join("case/logs");
+        let read = |file: &str| fs::read_to_string(logs.join(file)).unwrap();
+        let options = ["-n", "2", "--output", logs.to_str().unwrap()];
+        for said in ["at first", "then"] {
+            let script = format!("echo {said} $PMI_RANK; echo errors of $PMI_RANK >&2");
+            assert_eq!(shells(stage, &options, &script), (Some(0), String::new(), String::new()));
+            for rank in 0..2 {
+                assert_eq!(read(&format!("{rank}.out")), format!("{said} {rank}\n"));
+                assert_eq!(read(&format!("{rank}.err")), format!("errors of {rank}\n"));
+            }
+        }
+        let (code, _, errors) = shells(stage, &["-n", "2", "--output", "/proc/self/mem"], "true");
+        assert!(code == Some(1) && errors.contains("cannot use /proc/self/mem: "), "{errors}");
+    });
+}
+
+#[test]
+fn ranks_begin_where_they_are_told_to() {
+    own_stage(|stage| {
+        let folder = stage.runtime().join("case");
+        fs::create_dir(&folder).unwrap();
+        write_program(&folder.join("program"), "#!/bin/sh\npwd\n");
+        let wdir = |folder: &str| told(&stage.output(&["run", "-n", "2", "--wdir", folder, "./program"]));
+        let (code, lines, errors) = wdir(folder.to_str().unwrap());
+        assert_eq!((code, lines), (Some(0), format!("{0}\n{0}\n", folder.display())), "{errors}");
+        let (code, _, errors) = wdir("/no/such");
+        assert!(code == Some(1) && errors.contains("cannot use /no/such: No such file"), "{errors}");
     });
 }
 
