@@ -105,7 +105,9 @@ impl Collective {
         let many = if what == What::Broadcast { 1 } else { members.places().len() };
         let units = scale.length(rng) / unit / if rng.chance(0.5) { many } else { 1 };
         let (root, started) = (*pick(rng, &members.places()), rng.chance(0.4));
-        let may_be = matches!(what, What::Gather | What::Allgather | What::Allgatherv) && members.is_one_group();
+        let has_such =
+            matches!(what, What::Gather | What::Gatherv | What::Allgather | What::Allgatherv | What::Alltoall);
+        let may_be = has_such && members.is_one_group();
         let in_place = rng.chance(0.2) && may_be;
         let members = members.clone();
         Self { comm, members, stamp, round: 0, what, root, units, give, room, started, in_place }
@@ -153,7 +155,8 @@ impl Collective {
 
     fn memory(&self, own: Place, mut order: Rng) -> Memory {
         let (given, taken) = self.sides(own);
-        let in_place = self.in_place && (self.what != What::Gather || own == self.root);
+        let gathers = matches!(self.what, What::Gather | What::Gatherv);
+        let in_place = self.in_place && (!gathers || own == self.root);
         let gives_away = self.gives_away(own);
         let (give_units, room_units) = (self.room.elements(), self.give.elements());
         let room_units = if gives_away { give_units } else { room_units };
@@ -163,14 +166,15 @@ impl Collective {
         let room_pieces = pieces(room_layout, &taken, room_units, scattered.then_some(&mut order));
         let given_memory = memory(&self.give, &given, &give_pieces, 0x11);
         let expected = memory(room_layout, &taken, &room_pieces, UNTOUCHED);
-        let before: Side = taken
-            .iter()
-            .enumerate()
-            .map(|(at, (units, packed))| {
-                let own_part = gives_away || in_place && at == own.1 as usize;
-                (*units, packed.clone().filter(|_| own_part))
-            })
-            .collect();
+        let before: Side = if in_place && self.what == What::Alltoall {
+            given.clone()
+        } else {
+            let own_part = |at: usize| gives_away || in_place && at == own.1 as usize;
+            let block = |(at, (units, packed)): (usize, &(usize, Option<Vec<u8>>))| {
+                (*units, packed.clone().filter(|_| own_part(at)))
+            };
+            taken.iter().enumerate().map(block).collect()
+        };
         let room = memory(room_layout, &before, &room_pieces, UNTOUCHED);
         let given_lens = given.iter().map(|(units, _)| self.len(*units)).collect();
         let taken_lens = taken.iter().map(|(units, _)| self.len(*units)).collect();

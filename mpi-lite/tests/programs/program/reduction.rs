@@ -104,7 +104,7 @@ impl Reduction {
     fn is_in_place(&self, own: Place) -> bool {
         self.in_place
             && match self.what {
-                What::Allreduce | What::Scan => true,
+                What::Allreduce | What::Scan | What::Exscan => true,
                 What::Reduce => own == self.root,
                 _ => false,
             }
@@ -223,7 +223,10 @@ impl Reduction {
             What::Reduce if own != self.root => Vec::new(),
             What::Reduce | What::Allreduce => of_all(),
             What::Scan => fold(0..own.1 + 1).expect("one at least"),
-            What::Exscan => fold(0..own.1).unwrap_or_else(|| vec![UNTOUCHED; self.count * self.kind.size()]),
+            What::Exscan => fold(0..own.1).unwrap_or_else(|| match self.is_in_place(own) {
+                true => self.given(own),
+                false => vec![UNTOUCHED; self.count * self.kind.size()],
+            }),
             What::ReduceScatter | What::ReduceScatterBlock => {
                 let counts = self.counts(own.0);
                 let start = counts[..own.1 as usize].iter().sum::<usize>() * self.kind.size();
