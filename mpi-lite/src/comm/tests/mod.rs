@@ -15,6 +15,7 @@ mod groups;
 mod handlers;
 mod in_place;
 mod misfits;
+mod modes;
 mod multiple;
 mod panics;
 mod partitioned;
