@@ -102,6 +102,11 @@ impl<'a> Environment<'a> {
         self.text(KEEPS_GOING).is_some() && self.socket().is_ok_and(|socket| socket.is_some())
     }
 
+    /// Whether MPICH's launcher has started this process, or one that has.
+    pub fn is_of_hydra(&self) -> bool {
+        self.text(HYDRA).is_some()
+    }
+
     /// What `sidelane run` says of our connection; nothing, if another launcher was started by a rank of its and has started us.
     fn socket(&self) -> Result<Option<Socket>, LaunchError> {
         let Some(socket) = self.number::<Socket>(SOCKET)? else { return Ok(None) };
@@ -195,7 +200,10 @@ impl FromStr for Socket {
 
 /// What launchers of others tell the ranks that they start: those by port, and MPICH's hydra. `sidelane run` takes them away, so that
 /// who finds them was started by one of those since.
-pub const OF_OTHERS: [&str; 4] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD"];
+pub const OF_OTHERS: [&str; 4] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", HYDRA];
+
+/// Set by `mpiexec.hydra` for each rank.
+const HYDRA: &str = "HYDI_CONTROL_FD";
 
 /// Set by `sidelane run --keep-going`.
 pub const KEEPS_GOING: &str = "SIDELANE_KEEPS_GOING";

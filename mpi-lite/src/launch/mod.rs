@@ -14,6 +14,7 @@
 //! | `abort` | asking for the job's end |
 //! | `environment` | what a process's environment says of its launcher |
 //! | `watch` | news of ranks that have ended, from `sidelane run --keep-going` |
+//! | `notice` | the signal that is such news, from `mpiexec.hydra` |
 //! | `exchange` | everybody tells everybody a text, however long |
 
 mod abort;
@@ -22,6 +23,7 @@ mod environment;
 mod exchange;
 mod inherited;
 mod line;
+mod notice;
 mod reply;
 mod request;
 mod server;
@@ -67,7 +69,11 @@ impl Launch {
     /// Finds the launcher by the environment, and introduces this process to it. Once in a process: the connection
     /// cannot be had twice.
     pub fn find() -> Result<Self, LaunchError> {
-        match Environment::of_process().launcher()? {
+        let environment = Environment::of_process();
+        if environment.is_of_hydra() {
+            notice::outlive();
+        }
+        match environment.launcher()? {
             Launcher::None { warning } => {
                 if let Some(warning) = warning {
                     tracing::warn!("{warning}");

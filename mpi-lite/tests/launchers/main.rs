@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
-use sidelane_mpi::world::World;
+use sidelane_mpi::comm::ErrorClass;
+use sidelane_mpi::world::{self, World};
 
 #[test]
 #[ignore = "run as a rank by other tests"]
@@ -35,10 +36,28 @@ fn part_of_a_rank() {
     world.finalize().unwrap();
 }
 
+/// One ends, and the others hear of it.
+#[test]
+#[ignore = "run as a rank by other tests"]
+fn part_of_a_rank_of_which_one_ends() {
+    let heard = world::run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            std::process::exit(5);
+        }
+        world.recv(&mut [0u8], 1, 0).map(drop)
+    });
+    println!("\ntold: {}", heard.unwrap().unwrap_err());
+}
+
 /// What makes this program a rank.
 fn rank() -> Vec<String> {
+    rank_of("part_of_a_rank")
+}
+
+fn rank_of(test: &str) -> Vec<String> {
     let own = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-    [&own, "--exact", "part_of_a_rank", "--ignored", "--nocapture", "--quiet"].map(str::to_owned).to_vec()
+    [&own, "--exact", test, "--ignored", "--nocapture", "--quiet"].map(str::to_owned).to_vec()
 }
 
 /// Runs a command that ends with us, however we end, and in a minute at most.
@@ -84,6 +103,18 @@ fn hydra_starts_ranks_by_descriptor_and_by_port() {
         assert_eq!(said(&output), ["0/3 heard 2", "1/3 heard 0", "2/3 heard 1"], "{how:?}: {output:?}");
         assert!(output.status.success(), "{output:?}");
     }
+}
+
+/// It tells all others by a signal of which they would die.
+#[test]
+fn hydra_goes_on_without_a_rank_that_has_ended() {
+    if !is_installed("mpiexec.hydra", "mpich") {
+        return;
+    }
+    let output =
+        run(&["mpiexec.hydra", "-disable-auto-cleanup", "-n", "3"], &rank_of("part_of_a_rank_of_which_one_ends"));
+    assert_eq!(said(&output), [(); 2].map(|()| ErrorClass::ProcFailed.to_string()), "{output:?}");
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
 }
 
 #[test]
