@@ -22,14 +22,17 @@ const COUNTS: [i32; 3] = [1, 100, 10_000];
 /// What waits while a message is sent and received.
 #[derive(Clone, Copy)]
 pub enum Waiting {
+    /// With other tags.
     Receives,
     /// Of which every second one takes any source.
     OpenReceives,
+    /// With other tags.
     Messages,
     /// And the receive takes any source.
     MessagesForAnybody,
 }
 
+/// What is measured.
 pub const CASES: [(&str, Waiting); 4] = [
     ("receives", Waiting::Receives),
     ("receives, half of them open", Waiting::OpenReceives),
