@@ -42,7 +42,10 @@ fn compile(shim: &Path) -> Result<(), String> {
     }
     // gcc makes one vector store of a frame's address and its neighbour, and vectors of single numbers: both come later than
     // they would in ordinary registers (bench/NOTES.md 22).
-    build.flag_if_supported("-fno-tree-slp-vectorize").flag_if_supported("-mno-stv");
+    build
+        .flag_if_supported("-fno-tree-slp-vectorize")
+        .flag_if_supported("-mno-stv")
+        .flag_if_supported("-fomit-frame-pointer");
     build.opt_level(3).pic(true).warnings(false).cargo_metadata(false).includes(&dpdk.include_paths);
     let compiler = build.try_get_compiler().map_err(|_| "there was no C compiler (Debian: gcc)".to_owned())?;
     let mut command = compiler.to_command();

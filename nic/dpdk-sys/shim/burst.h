@@ -4,9 +4,10 @@
 
 #include "shim.h"
 
-uint32_t burst_receive(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *misshapen);
-uint32_t burst_send(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life);
-int frames_alloc(void *pool, struct sl_frame *frames, uint32_t count);
-void frames_free(struct sl_frame *frames, uint32_t count);
+struct sl_queue *burst_queue(uint16_t port, uint16_t number);
+uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max);
+uint16_t burst_send(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t count, uint32_t life);
+int frames_alloc(void *pool, struct sl_mbuf **frames, uint32_t count);
+void frames_free(struct sl_mbuf **frames, uint32_t count);
 
 #endif

@@ -37,7 +37,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
+struct sl_queue queues[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
 uint32_t memif_guard;
 
 /* The environment's own functions. */
@@ -97,8 +97,8 @@ static void memif_shut_out(void)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (int port = 0; port < RTE_MAX_ETHPORTS; port++)
 		for (int queue = 0; queue < SL_QUEUES_MAX; queue++)
-			while (__atomic_load_n(&memif_turns[port][queue].rx, __ATOMIC_ACQUIRE) ||
-			       __atomic_load_n(&memif_turns[port][queue].tx, __ATOMIC_ACQUIRE))
+			while (__atomic_load_n(&queues[port][queue].rx, __ATOMIC_ACQUIRE) ||
+			       __atomic_load_n(&queues[port][queue].tx, __ATOMIC_ACQUIRE))
 				nanosleep(&nap, NULL);
 }
 

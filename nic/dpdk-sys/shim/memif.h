@@ -11,13 +11,20 @@
 
 #include "shim.h"
 
-/* Bursts under way at a queue pair, one each way at most. Written at every burst, so each pair has its own cache line. */
-struct memif_turn {
+/* What a burst needs of its queue pair, found once. Written at every burst, so each pair has its own cache line. */
+struct sl_queue {
+	/* Bursts under way, one each way at most. */
 	uint32_t rx;
 	uint32_t tx;
+	uint16_t port;
+	uint16_t number;
+	/* Of the port (lives.h). */
+	const uint32_t *lives;
+	/* What it receives before all else: of the port, or none. */
+	const uint32_t *left;
 } __rte_cache_aligned;
 
-extern struct memif_turn memif_turns[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
+extern struct sl_queue queues[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
 /* Why a burst may not just begin: 0 but for moments, where the kernel has membarrier(2). Hardly ever written. */
 extern uint32_t memif_guard;
 /* memif changes what bursts use. */

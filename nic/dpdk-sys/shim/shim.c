@@ -467,6 +467,7 @@ const struct sl_dpdk sidelane_dpdk = {
 	.cache_take = cache_take,
 	.cache_give_back = cache_give_back,
 	.cache_number = cache_number,
+	.queue = burst_queue,
 	.rx_burst = burst_receive,
 	.tx_burst = burst_send,
 	.alloc_frames = frames_alloc,

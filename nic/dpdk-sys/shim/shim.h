@@ -1,7 +1,7 @@
 /* What the Rust side sees of DPDK: one table of functions that work on bursts, free of DPDK's types.
  *
- * No layout of libdpdk's crosses this border, so the Rust side is the same for every version of it; the shim is compiled
- * against the headers of the one that is installed. `src/bindings.rs` is generated from this file.
+ * Of libdpdk's layouts only a few places of an mbuf cross this border, so the Rust side is the same for every version that has them
+ * there; the shim is compiled against the headers of the one that is installed. `src/bindings.rs` is generated from this file.
  *
  * Functions that return int return 0, or a negative errno. Ports, and queues each way, are used by one thread at a time. */
 #ifndef SIDELANE_SHIM_H
@@ -17,14 +17,26 @@
 /* No cache of mbufs. */
 #define SL_CACHE_NONE 0xffffffffu
 
-/* A frame within a packet buffer (mbuf). */
-struct sl_frame {
-	uint8_t *data;
-	/* The mbuf. Whoever has the frame owes it to `free_frames` or `tx_burst`. */
-	void *mbuf;
-	/* Bytes from `data` on. */
-	uint32_t len;
+/* A packet buffer, with what the Rust side reads and writes of it where struct rte_mbuf has it, or the shim does not compile (burst.c).
+ * Whoever has one owes it to `free_frames` or `tx_burst`. */
+struct sl_mbuf {
+	uint8_t *buffer;
+	uint8_t address[8];
+	/* Of the frame, in the buffer. */
+	uint16_t data_offset;
+	uint16_t references;
+	/* A frame in one piece has one. */
+	uint16_t segments;
+	uint8_t device[14];
+	/* Bytes of the frame, and of this segment of it. */
+	uint32_t frame_len;
+	uint16_t data_len;
+	uint8_t tags[12];
+	/* Bytes from `buffer` on. */
+	uint16_t buffer_len;
 };
+
+struct sl_queue;
 
 /* What a device says of itself. */
 struct sl_port_info {
@@ -165,13 +177,15 @@ struct sl_dpdk {
 	void (*cache_give_back)(void *pool, uint32_t number);
 	/* Where this thread's number stands as long as it lives. */
 	uint32_t *(*cache_number)(void);
-	/* Receives at most `max` frames; a frame in pieces, or longer than its mbuf, is dropped and counted in *misshapen. */
-	uint32_t (*rx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t max, uint64_t *misshapen);
+	/* A queue pair of an attached port, to move frames by: never freed. */
+	struct sl_queue *(*queue)(uint16_t port, uint16_t number);
+	/* Receives at most `max` frames. Some may be in pieces, or longer than their buffer. */
+	uint16_t (*rx_burst)(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max);
 	/* Sends the first so many, none once more than `life` peers have gone; the rest stay the caller's. */
-	uint32_t (*tx_burst)(uint16_t port, uint16_t queue, struct sl_frame *frames, uint32_t count, uint32_t life);
-	/* Takes `count` (at most 64) empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */
-	int (*alloc_frames)(void *pool, struct sl_frame *frames, uint32_t count);
-	void (*free_frames)(struct sl_frame *frames, uint32_t count);
+	uint16_t (*tx_burst)(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t count, uint32_t life);
+	/* Takes `count` empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */
+	int (*alloc_frames)(void *pool, struct sl_mbuf **frames, uint32_t count);
+	void (*free_frames)(struct sl_mbuf **frames, uint32_t count);
 };
 
 /* The only symbol of the shim. */

@@ -6,10 +6,22 @@ pub const SL_LEFT_MAX: u32 = 512;
 pub const SL_CACHE_NONE: u32 = 4294967295;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct sl_frame {
-    pub data: *mut u8,
-    pub mbuf: *mut ::std::os::raw::c_void,
-    pub len: u32,
+pub struct sl_mbuf {
+    pub buffer: *mut u8,
+    pub address: [u8; 8usize],
+    pub data_offset: u16,
+    pub references: u16,
+    pub segments: u16,
+    pub device: [u8; 14usize],
+    pub frame_len: u32,
+    pub data_len: u16,
+    pub tags: [u8; 12usize],
+    pub buffer_len: u16,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct sl_queue {
+    _unused: [u8; 0],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -147,18 +159,18 @@ pub struct sl_dpdk {
     pub cache_take: ::std::option::Option<unsafe extern "C" fn() -> u32>,
     pub cache_give_back: ::std::option::Option<unsafe extern "C" fn(pool: *mut ::std::os::raw::c_void, number: u32)>,
     pub cache_number: ::std::option::Option<unsafe extern "C" fn() -> *mut u32>,
-    pub rx_burst: ::std::option::Option<
-        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, max: u32, misshapen: *mut u64) -> u32,
-    >,
+    pub queue: ::std::option::Option<unsafe extern "C" fn(port: u16, number: u16) -> *mut sl_queue>,
+    pub rx_burst:
+        ::std::option::Option<unsafe extern "C" fn(queue: *mut sl_queue, frames: *mut *mut sl_mbuf, max: u16) -> u16>,
     pub tx_burst: ::std::option::Option<
-        unsafe extern "C" fn(port: u16, queue: u16, frames: *mut sl_frame, count: u32, life: u32) -> u32,
+        unsafe extern "C" fn(queue: *mut sl_queue, frames: *mut *mut sl_mbuf, count: u16, life: u32) -> u16,
     >,
     pub alloc_frames: ::std::option::Option<
         unsafe extern "C" fn(
             pool: *mut ::std::os::raw::c_void,
-            frames: *mut sl_frame,
+            frames: *mut *mut sl_mbuf,
             count: u32,
         ) -> ::std::os::raw::c_int,
     >,
-    pub free_frames: ::std::option::Option<unsafe extern "C" fn(frames: *mut sl_frame, count: u32)>,
+    pub free_frames: ::std::option::Option<unsafe extern "C" fn(frames: *mut *mut sl_mbuf, count: u32)>,
 }

@@ -3,13 +3,13 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::device::Wire;
 use super::frames::TxBatch;
 use super::interrupt::{Interrupt, Woken};
 use super::sharing::Sharing;
-use super::sys::Queue;
 use super::{Dpdk, Way, diagnosis, open};
 use crate::encap::{Reject, ether};
 use crate::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Nic for Dpdk {
             }
             // To ask again after a burst that was all there is would keep the answer to it waiting. And links for frames of a peer
             // that has gone are made before another's are shown.
-            if !more || self.received_life != self.port.peers_gone() {
+            if !more || self.received_life != self.peers_gone() {
                 break;
             }
         }
@@ -80,17 +80,14 @@ impl Nic for Dpdk {
         if self.tx.is_due() {
             self.transmit_early();
         }
-        let gone = self.port.peers_gone();
-        if gone != self.life {
-            self.turn_to(gone);
+        if self.peers_gone() != self.life {
+            self.turn_to_next_life();
         }
         let way = self.links.get(link)?;
-        if way.life != gone && self.port.device.is_pair {
+        if way.life != self.life && self.port.device.is_pair {
             return None;
         }
-        let full = self.tx.is_full();
-        let frame = if full { None } else { self.tx.lend(self.port.pool(), ether::HEADER_LEN + len) };
-        let Some(frame) = frame else {
+        let Some(frame) = self.tx.lend(&self.port, ether::HEADER_LEN + len) else {
             self.counters.tx_full += 1;
             return None;
         };
@@ -104,19 +101,18 @@ impl Nic for Dpdk {
         if self.tx.is_empty() {
             return;
         }
-        let gone = self.port.peers_gone();
-        if gone != self.life {
-            self.turn_to(gone);
-            return;
-        }
-        let (frames, bytes) = match &self.port.sharing {
-            // SAFETY: the port is started, and all its endpoints send by the dealer.
-            Some(Sharing::Dealt(dealer)) => unsafe { dealer.send(self.place, &mut self.tx, self.life) },
+        let (frames, bytes) = match (&self.queue, &self.port.sharing) {
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            None | Some(Sharing::Steered(_)) => unsafe { self.tx.send(self.queue(), self.life) },
+            (Some(queue), _) => unsafe { self.tx.send(queue, self.life) },
+            // SAFETY: the port is started, and all its endpoints send by the dealer.
+            (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.send(self.place, &mut self.tx, self.life) },
+            (None, _) => unreachable!("what is not dealt has a queue"),
         };
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
+        if !self.tx.is_empty() {
+            self.turn_to_next_life();
+        }
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
@@ -145,7 +141,6 @@ impl Nic for Dpdk {
 
     fn counters(&self) -> Counters {
         let mut counters = self.counters;
-        counters.rx_foreign += self.misshapen;
         if let Some(Sharing::Dealt(dealer)) = &self.port.sharing {
             let (dropped, foreign) = dealer.lost(self.place);
             counters.rx_dropped += dropped;
@@ -175,22 +170,30 @@ impl Dpdk {
     /// Asks the device for a burst. False: nothing came.
     #[inline]
     fn fetch(&mut self) -> bool {
-        let gone = self.port.peers_gone();
-        // What a peer left was taken over before its end was counted.
-        if gone != self.received_life && self.port.shim.left(self.port.number) == 0 {
-            self.received_life = gone;
+        if self.peers_gone() != self.received_life {
+            self.receive_from_next_life();
         }
-        match &self.port.sharing {
-            // SAFETY: the port is started, and all its endpoints receive by the dealer.
-            Some(Sharing::Dealt(dealer)) => unsafe { dealer.fetch(self.place, &mut self.rx) },
+        match (&self.queue, &self.port.sharing) {
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            None | Some(Sharing::Steered(_)) => unsafe { self.rx.fetch(self.queue(), &mut self.misshapen) },
+            (Some(queue), _) => unsafe { self.rx.fetch(queue) },
+            // SAFETY: the port is started, and all its endpoints receive by the dealer.
+            (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.fetch(self.place, &mut self.rx) },
+            (None, _) => unreachable!("what is not dealt has a queue"),
         }
         if self.rx.is_empty() && !self.tx.is_empty() {
             // The device did not take everything, and whoever only listens does not flush.
             self.transmit_early();
         }
         !self.rx.is_empty()
+    }
+
+    /// What a peer left was taken over before its end was counted.
+    #[cold]
+    fn receive_from_next_life(&mut self) {
+        let gone = self.peers_gone();
+        if self.port.shim.left(self.port.number) == 0 {
+            self.received_life = gone;
+        }
     }
 
     /// Without a flush: out of line, since a lone frame never needs it.
@@ -201,15 +204,19 @@ impl Dpdk {
 
     /// What was to go to a peer that is gone is not for the next one.
     #[cold]
-    fn turn_to(&mut self, life: u32) {
-        self.counters.tx_failed += self.tx.forget_staged() as u64;
-        self.life = life;
+    fn turn_to_next_life(&mut self) {
+        let gone = self.peers_gone();
+        if gone != self.life {
+            self.counters.tx_failed += self.tx.forget_staged() as u64;
+            self.life = gone;
+        }
     }
 
-    /// Where nothing is dealt, both queues of this number are this endpoint's alone.
+    /// Peers that have gone since DPDK was started.
     #[inline]
-    fn queue(&self) -> Queue {
-        Queue { port: self.port.number, number: self.place.number as u16 }
+    fn peers_gone(&self) -> u32 {
+        // Pairs with the Release in `lives_after_handler`: what the last one left is there.
+        self.lives.load(Ordering::Acquire)
     }
 
     fn sleep_armed(&mut self, interrupt: &Interrupt, deadline: Option<Instant>) -> io::Result<()> {

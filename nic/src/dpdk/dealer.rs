@@ -15,25 +15,25 @@ use crate::encap::ether;
 /// What the endpoints of a port have in common.
 pub struct Dealer {
     shim: Shim,
-    port: u16,
     mac: [u8; 6],
     table: Mutex<Table>,
     /// By place. Filled under the table's lock, emptied by the endpoint.
     inboxes: [ArrayQueue<Frame>; ENDPOINTS_MAX],
     /// The queues that are sent by. Places take turns where there are fewer queues.
-    senders: Box<[Mutex<()>]>,
+    senders: Box<[Mutex<Queue>]>,
 }
 
 /// What whoever receives needs.
 struct Table {
     arriving: RxBatch,
+    /// By which all come.
+    queue: Queue,
     /// By place: the endpoint there.
     endpoints: [Option<u16>; ENDPOINTS_MAX],
     /// By place: frames that were lost because its inbox was full.
     dropped: [u64; ENDPOINTS_MAX],
     /// Frames for no endpoint that there is.
     foreign: u64,
-    misshapen: u64,
 }
 
 impl Dealer {
@@ -41,18 +41,17 @@ impl Dealer {
     pub fn new(shim: Shim, port: u16, mac: [u8; 6], senders: u16) -> Self {
         let table = Table {
             arriving: RxBatch::new(shim, CacheNumber::NONE),
+            queue: shim.queue(port, 0),
             endpoints: [None; ENDPOINTS_MAX],
             dropped: [0; ENDPOINTS_MAX],
             foreign: 0,
-            misshapen: 0,
         };
         Self {
             shim,
-            port,
             mac,
             table: Mutex::new(table),
             inboxes: std::array::from_fn(|_| ArrayQueue::new(INBOX_FRAMES)),
-            senders: (0..senders).map(|_| Mutex::default()).collect(),
+            senders: (0..senders).map(|number| Mutex::new(shim.queue(port, number))).collect(),
         }
     }
 
@@ -77,7 +76,7 @@ impl Dealer {
     /// What an endpoint lost because its inbox was full, and what came for nobody.
     pub fn lost(&self, place: Place) -> (u64, u64) {
         let table = self.table();
-        (table.dropped[place.number], table.foreign + table.misshapen)
+        (table.dropped[place.number], table.foreign)
     }
 
     /// Fills an endpoint's batch, all of which was shown, from its inbox, and from the device if that is empty.
@@ -100,10 +99,10 @@ impl Dealer {
         if self.take(place, batch) {
             return;
         }
-        let Table { arriving, endpoints, dropped, foreign, misshapen } = &mut *table;
+        let Table { arriving, queue, endpoints, dropped, foreign } = &mut *table;
         arriving.cache = batch.cache;
         // SAFETY: as the caller promises, whose cache it is; whoever receives for the dealer holds this lock.
-        unsafe { arriving.fetch(Queue { port: self.port, number: 0 }, misshapen) };
+        unsafe { arriving.fetch(queue) };
         for frame in arriving.drain() {
             let to = ether::Header::parse(frame.bytes()).ok().map(|(header, _)| header.dst);
             let to = to.and_then(|to| endpoints.iter().position(|endpoint| *endpoint == Some(to)));
@@ -131,9 +130,9 @@ impl Dealer {
     #[allow(unsafe_code)] // Hands the promise on.
     pub unsafe fn send(&self, place: Place, batch: &mut TxBatch, life: u32) -> (usize, usize) {
         let number = place.number % self.senders.len();
-        let _turn = self.senders[number].lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: as the caller promises; whoever sends by this queue has the turn.
-        unsafe { batch.send(Queue { port: self.port, number: number as u16 }, life) }
+        let queue = self.senders[number].lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as the caller promises; whoever sends by this queue has the lock.
+        unsafe { batch.send(&queue, life) }
     }
 
     /// Moves what is in an inbox into the batch. False: nothing was.

@@ -1,8 +1,9 @@
 //! Frames of ours: those received and being shown, those to be written, and those written and not yet sent.
 #![allow(unsafe_code)] // Slices of packet buffers, and their way to the device and back.
 
-use sidelane_dpdk_sys::sl_frame;
+use sidelane_dpdk_sys::sl_mbuf;
 
+use super::port::Port;
 use super::sys::{CacheNumber, Pool, Queue, Shim};
 
 /// Most frames handed over at once: what DPDK's drivers are built around.
@@ -13,10 +14,10 @@ const STAGED_MAX: usize = 32 << 10;
 /// Room of a large frame. Those of a network's usual MTU go in whole bursts.
 const LARGE_MIN: usize = 4 << 10;
 
-const NO_FRAME: sl_frame = sl_frame { data: std::ptr::null_mut(), mbuf: std::ptr::null_mut(), len: 0 };
+const NO_FRAME: *mut sl_mbuf = std::ptr::null_mut();
 
 /// A frame on its way from one owner to the next. Dropped, it is lost to its pool: only its owners hold it.
-pub struct Frame(sl_frame);
+pub struct Frame(*mut sl_mbuf);
 
 // SAFETY: an mbuf belongs to no thread, and this frame has one owner.
 unsafe impl Send for Frame {}
@@ -29,7 +30,7 @@ pub struct RxBatch {
     shim: Shim,
     /// Of whoever fetches.
     pub cache: CacheNumber,
-    frames: [sl_frame; BURST],
+    frames: [*mut sl_mbuf; BURST],
     /// Frames before this one were shown.
     next: usize,
     /// Frames before this one are ours.
@@ -55,16 +56,16 @@ impl RxBatch {
         self.count == BURST
     }
 
-    /// Fetches what the device has, once everything was shown. Frames in several mbufs, or longer than theirs, are counted in `misshapen`.
+    /// Fetches what the device has, once everything was shown.
     ///
     /// # Safety
     /// The port is started, and no other thread receives at that queue, or uses the cache, meanwhile.
     #[inline]
-    pub unsafe fn fetch(&mut self, from: Queue, misshapen: &mut u64) {
+    pub unsafe fn fetch(&mut self, from: &Queue) {
         debug_assert!(self.is_empty());
         self.give_back();
         // SAFETY: as the caller promises.
-        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames, misshapen) };
+        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames) };
     }
 
     /// The next frame's bytes.
@@ -75,13 +76,13 @@ impl RxBatch {
         }
         self.next += 1;
         // SAFETY: it is ours until `give_back`, which needs this borrow to have ended.
-        Some(unsafe { bytes(&self.frames[self.next - 1]) })
+        Some(unsafe { bytes(self.frames[self.next - 1]) })
     }
 
     /// The next frame's bytes, to be shown again.
     pub fn peek(&self) -> Option<&[u8]> {
         // SAFETY: as above.
-        self.frames[..self.count].get(self.next).map(|frame| unsafe { bytes(frame) })
+        self.frames[..self.count].get(self.next).map(|frame| unsafe { bytes(*frame) })
     }
 
     /// Takes all out of a batch of which nothing was shown.
@@ -102,10 +103,16 @@ impl RxBatch {
     #[inline]
     pub fn give_back(&mut self) {
         if self.count > 0 && self.is_empty() {
-            // SAFETY: these are ours, and nobody reads them any more: `show` lends them for one borrow of `self` each.
-            unsafe { self.shim.free_frames(self.cache, &mut self.frames[..self.count]) };
-            (self.next, self.count) = (0, 0);
+            self.give_back_all();
         }
+    }
+
+    /// Out of line, since most looks at a device find nothing, and have nothing to give back.
+    #[inline(never)]
+    fn give_back_all(&mut self) {
+        // SAFETY: these are ours, and nobody reads them any more: `show` lends them for one borrow of `self` each.
+        unsafe { self.shim.free_frames(self.cache, &mut self.frames[..self.count]) };
+        (self.next, self.count) = (0, 0);
     }
 }
 
@@ -121,7 +128,7 @@ impl Frame {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: it has one owner, which is borrowed.
-        unsafe { bytes(&self.0) }
+        unsafe { bytes(self.0) }
     }
 
     /// Gives it back to its pool, at once.
@@ -131,29 +138,57 @@ impl Frame {
     }
 }
 
-/// What a received frame holds.
+/// What a received frame holds. Nothing, if it is not as we would ever send it: mbufs hold the longest frame, so only one that breaks the MTU
+/// is in several. And some drivers (memif without a copy, virtio-user) take a frame's length from the other side as it is.
 ///
 /// # Safety
 /// The frame is the caller's while the slice lives.
 #[inline]
-unsafe fn bytes(frame: &sl_frame) -> &[u8] {
-    // SAFETY: the shim's frames are readable for their length; the rest as the caller promises.
-    unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) }
+unsafe fn bytes<'a>(frame: *mut sl_mbuf) -> &'a [u8] {
+    // SAFETY: an mbuf of the pool, which nobody else changes; its buffer is readable for its length.
+    unsafe {
+        let mbuf = &*frame;
+        let (from, len) = (usize::from(mbuf.data_offset), usize::from(mbuf.data_len));
+        if mbuf.segments != 1 || from + len > usize::from(mbuf.buffer_len) {
+            return &[];
+        }
+        std::slice::from_raw_parts(mbuf.buffer.add(from), len)
+    }
+}
+
+/// Not at once after the device has left `kept` bytes here: its ring is full.
+const fn due_at(room: usize, kept: usize) -> usize {
+    if room < LARGE_MIN { usize::MAX } else { kept + STAGED_MAX }
+}
+
+/// Where a frame begins.
+///
+/// # Safety
+/// It is the caller's.
+#[inline]
+unsafe fn data(frame: *mut sl_mbuf) -> *mut u8 {
+    // SAFETY: an mbuf, of which nobody else changes anything; frames begin within their buffers.
+    unsafe { (*frame).buffer.add(usize::from((*frame).data_offset)) }
 }
 
 /// Frames to be written, and frames written. A frame that the device does not take stays here.
 pub struct TxBatch {
     shim: Shim,
     cache: CacheNumber,
-    /// Empty frames, taken from the pool a burst at a time. The last one is lent next.
-    spare: [sl_frame; BURST],
-    spare_count: usize,
-    staged: [sl_frame; BURST],
-    staged_count: usize,
+    /// Taken from the pool together, written and sent one after another: sent, then staged, then empty ones.
+    frames: [*mut sl_mbuf; BURST],
+    /// Frames before this one are the device's.
+    sent: usize,
+    /// Frames before this one were written. The next one is lent.
+    written: usize,
+    /// Frames before this one are there. Either all are, or none are empty.
+    count: usize,
     /// Of all that is staged.
     staged_bytes: usize,
     /// Bytes from which on they go without a flush.
     due_at: usize,
+    /// As much, where the device took everything.
+    due_usually: usize,
     room: usize,
 }
 
@@ -168,92 +203,88 @@ impl TxBatch {
         Self {
             shim,
             cache,
-            spare: [NO_FRAME; BURST],
-            spare_count: 0,
-            staged: [NO_FRAME; BURST],
-            staged_count: 0,
+            frames: [NO_FRAME; BURST],
+            sent: 0,
+            written: 0,
+            count: 0,
             staged_bytes: 0,
-            due_at: Self::due_at(room, 0),
+            due_at: due_at(room, 0),
+            due_usually: due_at(room, 0),
             room,
         }
-    }
-
-    /// Not at once after the device has left `kept` bytes here: its ring is full.
-    const fn due_at(room: usize, kept: usize) -> usize {
-        if room < LARGE_MIN { usize::MAX } else { kept + STAGED_MAX }
-    }
-
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.staged_count == BURST
     }
 
     /// True when what waits is to go before more is written.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.is_full() || self.staged_bytes >= self.due_at
+        self.written - self.sent == BURST || self.staged_bytes >= self.due_at
     }
 
     /// True when nothing waits to be sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.staged_count == 0
+        self.written == self.sent
     }
 
-    /// The room of an empty frame of `len` bytes; `None` when the pool has none.
+    /// The room of an empty frame of `len` bytes; `None` when a burst waits already, or the pool has none.
     #[inline]
-    pub fn lend(&mut self, pool: &Pool, len: usize) -> Option<&mut [u8]> {
+    pub fn lend(&mut self, port: &Port, len: usize) -> Option<&mut [u8]> {
         assert!(len <= self.room, "the driver lends no frame above its MTU");
-        if self.spare_count == 0 && !self.restock(pool) {
+        if self.written == self.count && !self.restock(port.pool()) {
             return None;
         }
         Some(self.lent_mut(len))
     }
 
-    /// Once in so many frames. False: the pool is empty.
+    /// Once in so many frames. False: all places have frames that wait, or the pool is empty.
     #[cold]
     fn restock(&mut self, pool: &Pool) -> bool {
+        self.frames.copy_within(self.sent..self.written, 0);
+        self.written -= self.sent;
+        (self.sent, self.count) = (0, self.written);
+        let empty = &mut self.frames[self.written..];
         // SAFETY: the cache is that of the endpoint that is borrowed.
-        let is_there = unsafe { self.shim.alloc_frames(pool, self.cache, &mut self.spare) };
-        self.spare_count = if is_there { BURST } else { 0 };
-        is_there
+        if empty.is_empty() || !unsafe { self.shim.alloc_frames(pool, self.cache, empty) } {
+            return false;
+        }
+        self.count = BURST;
+        true
     }
 
     /// The frame that was lent last.
     #[inline]
     pub fn lent(&self, len: usize) -> &[u8] {
-        let frame = &self.spare[self.spare_count - 1];
         // SAFETY: as below. What was not written yet has the content that the frame had before.
-        unsafe { std::slice::from_raw_parts(frame.data, len) }
+        unsafe { std::slice::from_raw_parts(data(self.frames[self.written]), len) }
     }
 
     /// The frame that was lent last, to be written.
     #[inline]
     pub fn lent_mut(&mut self, len: usize) -> &mut [u8] {
-        let frame = &self.spare[self.spare_count - 1];
         // SAFETY: an empty frame of the pool has its room, from `data` on; `len` was compared
         // with it by `lend`. It is ours until it is staged, which needs this borrow to have ended.
-        unsafe { std::slice::from_raw_parts_mut(frame.data, len) }
+        unsafe { std::slice::from_raw_parts_mut(data(self.frames[self.written]), len) }
     }
 
-    /// Makes the lent frame one to be sent, with `len` bytes. There has to be a place.
+    /// Makes the lent frame one to be sent, with `len` bytes.
     #[inline]
     pub fn stage(&mut self, len: usize) {
-        self.spare_count -= 1;
-        let mut frame = self.spare[self.spare_count];
-        frame.len = len as u32;
-        self.staged[self.staged_count] = frame;
-        self.staged_count += 1;
+        // SAFETY: it was lent, so it is ours and there.
+        let mbuf = unsafe { &mut *self.frames[self.written] };
+        (mbuf.data_len, mbuf.frame_len) = (len as u16, len as u32);
+        self.written += 1;
         self.staged_bytes += len;
     }
 
     /// Drops what was to be sent, so many frames: whom it was for is gone.
     #[cold]
     pub fn forget_staged(&mut self) -> usize {
-        // SAFETY: what was handed over is no longer in `staged`.
-        unsafe { self.shim.free_frames(self.cache, &mut self.staged[..self.staged_count]) };
+        // SAFETY: these are ours: the device has those before them.
+        unsafe { self.shim.free_frames(self.cache, &mut self.frames[self.sent..self.written]) };
         self.staged_bytes = 0;
-        std::mem::take(&mut self.staged_count)
+        let forgotten = self.written - self.sent;
+        self.sent = self.written;
+        forgotten
     }
 
     /// Hands to the device what it takes, for the peer before which so many have gone; frames and their bytes.
@@ -261,36 +292,33 @@ impl TxBatch {
     /// # Safety
     /// The port is started, and no other thread sends at that queue, or uses the cache, meanwhile.
     #[inline]
-    pub unsafe fn send(&mut self, to: Queue, life: u32) -> (usize, usize) {
+    pub unsafe fn send(&mut self, to: &Queue, life: u32) -> (usize, usize) {
+        let staged = &mut self.frames[self.sent..self.written];
         // SAFETY: the staged frames are ours; the rest as the caller promises.
-        let sent = unsafe { self.shim.tx_burst(to, self.cache, &mut self.staged[..self.staged_count], life) };
-        if sent < self.staged_count {
-            return self.keep_after(sent);
+        let taken = unsafe { self.shim.tx_burst(to, self.cache, staged, life) };
+        if taken < staged.len() {
+            return self.keep_after(taken);
         }
-        self.staged_count = 0;
-        self.due_at = Self::due_at(self.room, 0);
-        (sent, std::mem::take(&mut self.staged_bytes))
+        self.sent = self.written;
+        self.due_at = self.due_usually;
+        (taken, std::mem::take(&mut self.staged_bytes))
     }
 
     /// Keeps what the device did not take; the frames that it did, and their bytes.
     #[cold]
-    fn keep_after(&mut self, sent: usize) -> (usize, usize) {
-        // The device owns, and may have freed, what it took: lengths are read from our own list.
-        let bytes = self.staged[..sent].iter().map(|frame| frame.len as usize).sum();
-        self.staged.copy_within(sent..self.staged_count, 0);
-        self.staged_count -= sent;
-        self.staged_bytes -= bytes;
-        self.due_at = Self::due_at(self.room, self.staged_bytes);
-        (sent, bytes)
+    fn keep_after(&mut self, taken: usize) -> (usize, usize) {
+        self.sent += taken;
+        // SAFETY: these are still ours. What the device took it may have freed.
+        let kept =
+            self.frames[self.sent..self.written].iter().map(|frame| unsafe { (**frame).frame_len as usize }).sum();
+        self.due_at = due_at(self.room, kept);
+        (taken, std::mem::replace(&mut self.staged_bytes, kept) - kept)
     }
 }
 
 impl Drop for TxBatch {
     fn drop(&mut self) {
-        // SAFETY: both are ours: what was handed over is no longer in `staged`.
-        unsafe {
-            self.shim.free_frames(self.cache, &mut self.spare[..self.spare_count]);
-            self.shim.free_frames(self.cache, &mut self.staged[..self.staged_count]);
-        }
+        // SAFETY: these are ours: the device has those before them.
+        unsafe { self.shim.free_frames(self.cache, &mut self.frames[self.sent..self.count]) };
     }
 }

@@ -43,6 +43,7 @@ mod sys;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use crate::encap::ether;
 use crate::event::Alarm;
@@ -52,7 +53,7 @@ use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
 use sharing::{Place, Sharing};
-use sys::Cache;
+use sys::{Cache, Queue};
 
 pub use installed::{Installed, KnownCards, free_hugepages, try_start};
 pub use open::OpenError;
@@ -102,8 +103,6 @@ pub struct Dpdk {
     endpoint: u16,
     counters: Counters,
     alarm: Alarm,
-    /// Frames in several mbufs, larger than the MTU that both sides agreed on; or longer than theirs, as only a peer says that breaks the rules.
-    misshapen: u64,
     /// The link was up once; on a pair, down means gone from then on.
     was_up: Cell<bool>,
     /// Frames that had passed when a sleeper was told that the device is gone; `None`: it was not, since it was there last.
@@ -112,6 +111,10 @@ pub struct Dpdk {
     interrupt: Option<Interrupt>,
     /// Frames in a row that it did not wake for.
     missed: u32,
+    /// How many have gone: [`Port::lives`].
+    lives: &'static AtomicU32,
+    /// Its own, where nothing is dealt.
+    queue: Option<Queue>,
     /// Peers that had gone when this one was first heard of: frames that wait are for it.
     life: u32,
     /// Peers that have gone and of whom everything was shown.

@@ -11,8 +11,8 @@ use super::eal::last_words;
 use super::frames::{BURST, RxBatch, TxBatch};
 use super::interrupt::Interrupt;
 use super::port::Port;
-use super::sharing::{ENDPOINTS_MAX, NoPlace, Place};
-use super::sys::{Cache, Queue, take_log};
+use super::sharing::{ENDPOINTS_MAX, NoPlace, Place, Sharing};
+use super::sys::{Cache, take_log};
 use super::{Config, Dpdk, eal, hugepages};
 use crate::encap::ether;
 use crate::event::Alarm;
@@ -201,7 +201,7 @@ impl Dpdk {
             None => Place { number: 0, mac: port.mac },
             Some(sharing) => sharing.join(endpoint).map_err(|refused| no_place(config, refused))?,
         };
-        let queue = Queue { port: port.number, number: place.number as u16 };
+        let queue = port.shim.queue(port.number, place.number as u16);
         let mtu = usize::from(port.device.mtu) - ether::MTU_COST;
         let caps = Caps {
             addr: LinkAddr::Ether { mac: place.mac, endpoint },
@@ -223,7 +223,6 @@ impl Dpdk {
             endpoint,
             counters: Counters::default(),
             alarm: Alarm::default(),
-            misshapen: 0,
             // A client's end was not opened before its server answered.
             was_up: Cell::new(port.device.wire == Wire::PairClient),
             told_gone: None,
@@ -231,6 +230,11 @@ impl Dpdk {
             life: port.lives_before,
             received_life: port.lives_before,
             told_life: port.lives_before,
+            lives: port.lives,
+            queue: match &port.sharing {
+                Some(Sharing::Dealt(_)) => None,
+                None | Some(Sharing::Steered(_)) => Some(queue),
+            },
             interrupt: port.wakes.then(|| Interrupt::new(port.shim, queue)).flatten(),
             port,
         };

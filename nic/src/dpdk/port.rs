@@ -419,13 +419,13 @@ fn mbufs(device: &Device, least: [u16; 2], shared: Option<u16>) -> u32 {
     let mut sum = queues * 2 * rx;
     // In the hands of the device, to be sent. It gives them back when more is sent, so without one more it never would.
     sum += queues * tx;
-    // Received and being shown; empty, to be lent; staged.
-    sum += 3 * BURST as u32;
+    // Received and being shown; empty, to be lent, or staged.
+    sum += 2 * BURST as u32;
     // Cached by the endpoint. DPDK fills a cache up to one and a half of its size (rte_mempool.h, CACHE_FLUSHTHRESH_MULTIPLIER).
     sum += CACHE + CACHE / 2;
     if shared.is_some() {
         // Received and kept for others; the other endpoints' own, and what they cache.
-        sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 3 * BURST as u32 + CACHE + CACHE / 2);
+        sum += ENDPOINTS_MAX as u32 * (INBOX_FRAMES as u32 + 2 * BURST as u32 + CACHE + CACHE / 2);
     }
     if device.is_pair {
         // Taken out of the ring of a peer that goes, and of the burst that does it.
@@ -466,7 +466,7 @@ mod tests {
         let device = Device::read(&Config::new("00:04.0"), 0).unwrap();
         // As that of Google's cloud does (gve_ethdev.c), and vmxnet3's where it sends.
         for [rx, tx] in [[1024, 1024], [128, 512]] {
-            let own = 3 * BURST as u32 + CACHE + CACHE / 2;
+            let own = 2 * BURST as u32 + CACHE + CACHE / 2;
             assert!(mbufs(&device, [rx, tx], None) >= u32::from(rx) + u32::from(tx) + own, "{rx}, {tx}");
         }
         assert_eq!(mbufs(&device, [64, 64], None), mbufs(&device, [0, 0], None));

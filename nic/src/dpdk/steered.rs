@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sharing::{NoPlace, Place};
-use super::sys::{Mac, Queue, Rule, Shim};
+use super::sys::{Mac, Rule, Shim};
 
 /// Who has which queue pair.
 pub struct Steered {
@@ -53,7 +53,7 @@ impl Steered {
 
     fn rule(&self, place: Place) -> io::Result<Rule> {
         let mac = Mac { bytes: place.mac, own: place.mac == self.mac };
-        self.shim.rule_add(mac, Queue { port: self.port, number: place.number as u16 })
+        self.shim.rule_add(mac, self.shim.queue(self.port, place.number as u16))
     }
 
     fn lanes(&self) -> MutexGuard<'_, Box<[Option<Lane>]>> {

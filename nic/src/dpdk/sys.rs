@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 
 use sidelane_dpdk_sys::{
-    LoadError, SL_CACHE_NONE, load, sl_dpdk, sl_frame, sl_link, sl_port_config, sl_port_info, sl_state, sl_stats,
-    sl_xstat,
+    LoadError, SL_CACHE_NONE, SL_QUEUES_MAX, load, sl_dpdk, sl_link, sl_mbuf, sl_port_config, sl_port_info, sl_queue,
+    sl_state, sl_stats, sl_xstat,
 };
 
 use crate::encap::ether;
@@ -161,6 +161,14 @@ impl Shim {
         unsafe { call!(self, left(port)) }
     }
 
+    /// One of the queue pairs of an attached port.
+    pub fn queue(self, port: u16, number: u16) -> Queue {
+        assert!(u32::from(number) < SL_QUEUES_MAX, "a port has no more than that");
+        // SAFETY: the number is that of a port that was attached, which DPDK has no more of than the shim.
+        let pair = NonNull::new(unsafe { call!(self, queue(port, number)) }).expect("every queue has one");
+        Queue { port, number, pair }
+    }
+
     /// What the device has counted.
     pub fn stats(self, port: u16) -> Option<sl_stats> {
         // SAFETY: all zeroes is a valid value of this struct of numbers.
@@ -231,16 +239,16 @@ impl Shim {
         unsafe { call!(self, rx_disarm(at.port, at.number)) };
     }
 
-    /// Receives into the first places of `frames`; how many. Frames that came in several mbufs, or are longer than theirs, are counted in `misshapen`.
+    /// Receives into the first places of `frames`; how many.
     ///
     /// # Safety
     /// The port is started with that queue, and no other thread receives there or uses the cache meanwhile. The frames are the
     /// caller's from then on.
     #[inline]
-    pub unsafe fn rx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], misshapen: &mut u64) -> usize {
-        let (places, count) = (frames.as_mut_ptr(), frames.len() as u32);
+    pub unsafe fn rx_burst(self, at: &Queue, cache: CacheNumber, frames: &mut [*mut sl_mbuf]) -> usize {
+        let (places, count) = (frames.as_mut_ptr(), frames.len() as u16);
         // SAFETY: so many places; the rest as the caller promises.
-        self.with(cache, || unsafe { call!(self, rx_burst(at.port, at.number, places, count, misshapen)) as usize })
+        self.with(cache, || unsafe { call!(self, rx_burst(at.pair.as_ptr(), places, count)) }).into()
     }
 
     /// Hands the first frames to the device; how many: none once more than `life` peers have gone. Those are no longer the
@@ -250,29 +258,29 @@ impl Shim {
     /// The port is started with that queue, no other thread sends there or uses the cache meanwhile, and the frames are the
     /// caller's.
     #[inline]
-    pub unsafe fn tx_burst(self, at: Queue, cache: CacheNumber, frames: &mut [sl_frame], life: u32) -> usize {
-        let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
+    pub unsafe fn tx_burst(self, at: &Queue, cache: CacheNumber, frames: &mut [*mut sl_mbuf], life: u32) -> usize {
+        let (frames, count) = (frames.as_mut_ptr(), frames.len() as u16);
         // SAFETY: so many frames; the rest as the caller promises.
-        self.with(cache, || unsafe { call!(self, tx_burst(at.port, at.number, frames, count, life)) as usize })
+        self.with(cache, || unsafe { call!(self, tx_burst(at.pair.as_ptr(), frames, count, life)) }).into()
     }
 
-    /// Fills `frames` (at most 64) with empty ones. False: the pool has not so many.
+    /// Fills `frames` with empty ones. False: the pool has not so many.
     ///
     /// # Safety
     /// No other thread uses the cache meanwhile.
     #[inline]
-    pub unsafe fn alloc_frames(self, pool: &Pool, cache: CacheNumber, frames: &mut [sl_frame]) -> bool {
+    pub unsafe fn alloc_frames(self, pool: &Pool, cache: CacheNumber, frames: &mut [*mut sl_mbuf]) -> bool {
         let (frames, count) = (frames.as_mut_ptr(), frames.len() as u32);
-        // SAFETY: the pool lives; so many places, whose number the shim checks; the rest as the caller promises.
+        // SAFETY: the pool lives; so many places; the rest as the caller promises.
         self.with(cache, || unsafe { call!(self, alloc_frames(pool.pool.as_ptr(), frames, count)) == 0 })
     }
 
     /// Gives frames back to their pool.
     ///
     /// # Safety
-    /// They are the caller's, at most 64, and no longer used. No other thread uses the cache meanwhile.
+    /// They are the caller's, and no longer used. No other thread uses the cache meanwhile.
     #[inline]
-    pub unsafe fn free_frames(self, cache: CacheNumber, frames: &mut [sl_frame]) {
+    pub unsafe fn free_frames(self, cache: CacheNumber, frames: &mut [*mut sl_mbuf]) {
         // SAFETY: as the caller promises.
         self.with(cache, || unsafe { call!(self, free_frames(frames.as_mut_ptr(), frames.len() as u32)) });
     }
@@ -291,12 +299,19 @@ pub struct PortInfo {
     pub driver: String,
 }
 
-/// A queue of a port, receiving or sending.
+/// A queue pair of a port.
 #[derive(Clone, Copy)]
 pub struct Queue {
-    pub port: u16,
-    pub number: u16,
+    port: u16,
+    number: u16,
+    /// The shim's own, which is never freed.
+    pair: NonNull<sl_queue>,
 }
+
+// SAFETY: a number belongs to no thread; who moves frames by it promises to be alone.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
 
 /// An address that frames are led by.
 #[derive(Clone, Copy)]
