@@ -5,6 +5,7 @@
 
 use std::process::{Command, ExitCode};
 
+use sidelane_nic::dpdk;
 use sidelane_nic::mem::{self, Fabric};
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
 /// What runs under callgrind, and how it is called.
 type Study = (&'static str, fn(u64));
 
-const STUDIES: [Study; 12] = [
+const STUDIES: [Study; 14] = [
     ("mem raw ping-pong", |messages| raw_ping_pong(on_fabric(), messages)),
     ("mem proto ping-pong", |messages| proto_ping_pong(on_fabric(), messages)),
     ("mem proto flood", |messages| proto_flood(on_fabric(), messages)),
@@ -42,11 +43,17 @@ const STUDIES: [Study; 12] = [
     ("shm am flood", |messages| am_flood(on_shared_memory(), messages)),
     ("shm mpi ping-pong", |messages| mpi::ping_pong(on_shared_memory(), messages)),
     ("shm mpi flood", |messages| mpi::flood(on_shared_memory(), messages)),
+    ("memif raw ping-pong", |messages| raw_ping_pong(on_memif(), messages)),
+    ("memif proto ping-pong", |messages| proto_ping_pong(on_memif(), messages)),
 ];
 
 fn table() -> ExitCode {
     println!("{:<22}{:>10}{:>10}", "8 B", "send", "receive");
+    let dpdk = dpdk::try_start().inspect_err(|lacks| eprintln!("memif is left out: {lacks}"));
     for (study, _) in STUDIES {
+        if study.starts_with("memif") && dpdk.is_err() {
+            continue;
+        }
         let Some((send, receive)) = per_message(study, "send_side").zip(per_message(study, "receive_side")) else {
             eprintln!("valgrind counted nothing; is it there? (Debian: apt install valgrind)");
             return ExitCode::FAILURE;
@@ -66,7 +73,8 @@ fn per_message(study: &str, function: &str) -> Option<f64> {
 
 fn collected(study: &str, function: &str, messages: u64) -> Option<u64> {
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        // Threads take turns: whoever spins keeps none of DPDK's from running.
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes"])
         .arg(format!("--toggle-collect=*{function}*"))
         .arg(std::env::current_exe().ok()?)
         .args([study, &messages.to_string()])
@@ -345,6 +353,12 @@ fn on_shared_memory() -> (ShmNic, ShmNic) {
     let domain = format!("instructions-{}", std::process::id());
     let open = |endpoint| ShmNic::open(&domain, Some(endpoint)).expect("a domain of our own");
     (open(0), open(1))
+}
+
+fn on_memif() -> (dpdk::Pair, dpdk::Pair) {
+    let name = format!("memif:instructions-{}", std::process::id());
+    let open = |device| dpdk::Pair::open(&dpdk::Config::new(device)).expect("DPDK was there before");
+    (open(format!("{name},server")), open(name))
 }
 
 /// An endpoint and its peer.
