@@ -2,6 +2,7 @@ mod accumulates;
 mod behaviour;
 mod endings;
 mod job;
+mod memory;
 mod nonsense;
 mod operations;
 mod programs;
