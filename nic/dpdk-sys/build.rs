@@ -41,7 +41,8 @@ fn compile(shim: &Path) -> Result<(), String> {
         build.flag("-march=corei7");
     }
     // gcc makes one vector store of a frame's address and its neighbour, and vectors of single numbers: both come later than
-    // they would in ordinary registers (bench/NOTES.md 22).
+    // they would in ordinary registers (bench/NOTES.md 22). And `cc` wants a frame pointer where there is debug information: one
+    // register less for a burst.
     build
         .flag_if_supported("-fno-tree-slp-vectorize")
         .flag_if_supported("-mno-stv")

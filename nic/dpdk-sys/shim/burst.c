@@ -22,16 +22,23 @@ IS_AT(frame_len, pkt_len);
 IS_AT(data_len, data_len);
 IS_AT(buffer_len, buf_len);
 
-struct sl_queue *burst_queue(uint16_t port, uint16_t number)
+void burst_attach(uint16_t port)
 {
 	static const uint32_t none;
-	struct sl_queue *queue = &queues[port][number];
 
-	queue->port = port;
-	queue->number = number;
-	queue->lives = &lives[port];
-	queue->left = number == 0 ? &left[port] : &none;
-	return queue;
+	for (uint16_t number = 0; number < SL_QUEUES_MAX; number++) {
+		struct sl_queue *queue = &queues[port][number];
+
+		queue->port = port;
+		queue->number = number;
+		queue->lives = &lives[port];
+		queue->left = number == 0 ? &left[port] : &none;
+	}
+}
+
+struct sl_queue *burst_queue(uint16_t port, uint16_t number)
+{
+	return &queues[port][number];
 }
 
 uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max)

@@ -4,6 +4,8 @@
 
 #include "shim.h"
 
+/* A port is there, which nobody uses yet. */
+void burst_attach(uint16_t port);
 struct sl_queue *burst_queue(uint16_t port, uint16_t number);
 uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max);
 uint16_t burst_send(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t count, uint32_t life);

@@ -11,7 +11,7 @@
 
 #include "shim.h"
 
-/* What a burst needs of its queue pair, found once. Written at every burst, so each pair has its own cache line. */
+/* What a burst needs of its queue pair, found when the port is attached. Written at every burst, so each pair has its own cache line. */
 struct sl_queue {
 	/* Bursts under way, one each way at most. */
 	uint32_t rx;

@@ -175,6 +175,7 @@ static int attach(const char *bus, const char *name, const char *args, int own_u
 			return result;
 		}
 	}
+	burst_attach(*port);
 	removal_watch(*port, strcmp(bus, "pci") == 0);
 	return 0;
 }
