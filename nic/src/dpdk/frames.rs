@@ -281,7 +281,7 @@ impl TxBatch {
     pub fn forget_staged(&mut self) -> usize {
         // SAFETY: these are ours: the device has those before them.
         unsafe { self.shim.free_frames(self.cache, &mut self.frames[self.sent..self.written]) };
-        self.staged_bytes = 0;
+        (self.staged_bytes, self.due_at) = (0, self.due_usually);
         let forgotten = self.written - self.sent;
         self.sent = self.written;
         forgotten
