@@ -107,8 +107,8 @@ pub enum Failure {
     Variable(#[from] VariableError),
     #[error("{ranks} ranks do not get a core each of {cores}; leave `--bind` out, or say `--bind none`")]
     Cores { ranks: usize, cores: usize },
-    #[error("cannot start `{program}` on host {host}: {error}{}", advice(program, error))]
-    Start { program: String, host: String, error: io::Error },
+    #[error("cannot start `{program}` on host {host}: {error}{}", advice(program, folder, error))]
+    Start { program: String, folder: PathBuf, host: String, error: io::Error },
     #[error("cannot use {}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
     #[error("cannot {0}: {1}")]
@@ -129,15 +129,15 @@ impl Failure {
     }
 }
 
-/// What to do about it, where that is known.
-fn advice(program: &str, error: &io::Error) -> String {
+/// What to do about it, where that is known. `folder`: where the ranks begin, if not here.
+fn advice(program: &str, folder: &Path, error: &io::Error) -> String {
     match error.raw_os_error() {
         // Three streams and a connection each are many descriptors.
         Some(libc::EMFILE) => "; `ulimit -Hn` says how many there may be".to_owned(),
         // As a shell, programs are looked for in PATH alone.
-        Some(libc::ENOENT) => match missing_interpreter(program) {
+        Some(libc::ENOENT) => match missing_interpreter(program, folder) {
             Some(name) => format!("; its first line names `{}`, which is not there", Shown(&name)),
-            None if !program.contains('/') && Path::new(program).is_file() => {
+            None if !program.contains('/') && folder.join(program).is_file() => {
                 format!("; that of this folder is called `./{program}`")
             }
             None => String::new(),
@@ -147,17 +147,18 @@ fn advice(program: &str, error: &io::Error) -> String {
 }
 
 /// What the first line of a script names to run it, if that is not there: the kernel says it of the script (execve(2)).
-fn missing_interpreter(program: &str) -> Option<String> {
+fn missing_interpreter(program: &str, folder: &Path) -> Option<String> {
     let script = if program.contains('/') {
-        PathBuf::from(program)
+        folder.join(program)
     } else {
-        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())?
+        let among = |of_path: PathBuf| folder.join(of_path).join(program);
+        env::split_paths(&env::var_os("PATH")?).map(among).find(|file| file.is_file())?
     };
     let mut line = Vec::new();
     BufReader::new(File::open(script).ok()?).take(FIRST_LINE_MAX).read_until(b'\n', &mut line).ok()?;
     let line = String::from_utf8_lossy(&line);
     let name = line.strip_prefix("#!")?.trim_start_matches([' ', '\t']).split([' ', '\t', '\n']).next()?;
-    (!Path::new(name).exists()).then(|| name.to_owned())
+    (!folder.join(name).exists()).then(|| name.to_owned())
 }
 
 /// As much as the kernel reads of it (BINPRM_BUF_SIZE of linux/binfmts.h).

@@ -123,6 +123,7 @@ impl Job {
         let started = Rank::start(command, rank, places.ranks.len(), [input.stdio(), stdout, stderr]);
         let started = started.map_err(|error| Failure::Start {
             program: self.spec.program.to_string_lossy().into_owned(),
+            folder: self.spec.folder.clone().unwrap_or_default(),
             host: place.host.clone(),
             error,
         })?;

@@ -59,6 +59,10 @@ fn ranks_begin_where_they_are_told_to() {
         let wdir = |folder: &str| told(&stage.output(&["run", "-n", "2", "--wdir", folder, "./program"]));
         let (code, lines, errors) = wdir(folder.to_str().unwrap());
         assert_eq!((code, lines), (Some(0), format!("{0}\n{0}\n", folder.display())), "{errors}");
+        // There, and not here.
+        write_program(&folder.join("program"), "#!/no/such\n");
+        let (code, _, errors) = wdir(folder.to_str().unwrap());
+        assert!(code == Some(127) && errors.contains("its first line names `/no/such`, which is not"), "{errors}");
         let (code, _, errors) = wdir("/no/such");
         assert!(code == Some(1) && errors.contains("cannot use /no/such: No such file"), "{errors}");
     });
