@@ -40,8 +40,7 @@ fn compile(shim: &Path) -> Result<(), String> {
     if env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
         build.flag("-march=corei7");
     }
-    // gcc makes one vector store of a frame's address and its neighbour, and vectors of single numbers: both come later than
-    // they would in ordinary registers (bench/NOTES.md 22). And `cc` wants a frame pointer where there is debug information: one
+    // gcc makes vectors of single numbers, which come later than they would in ordinary registers (bench/NOTES.md 22). And `cc` wants a frame pointer where there is debug information: one
     // register less for a burst.
     build
         .flag_if_supported("-fno-tree-slp-vectorize")

@@ -10,7 +10,7 @@ use sidelane_mpi::comm::{Communicator, ErrorClass, ErrorHandler};
 use sidelane_mpi::world;
 
 use crate::run::{job_of, own_stage, said, told};
-use crate::stage::{Stage, for_each_user};
+use crate::stage::{Stage, shared_out};
 use operations::{Operation, RANKS, VICTIM};
 
 /// What is done once: then one dies.
@@ -130,9 +130,9 @@ fn the_others_see_the_error_whatever_is_under_way() {
 
 #[test]
 fn a_killed_rank_ends_the_job_between_hosts() {
-    for_each_user(|stage| {
+    shared_out(&all().collect::<Vec<_>>(), |stage, whats| {
         stage.text(&["lab", "up", "--hosts", "3"]);
-        for what in all().chain([STARTUP]) {
+        for what in whats.iter().copied().chain([STARTUP]) {
             ends(stage, what, &["--hosts", "lab"]);
         }
         stage.text(&["lab", "down"]);
@@ -142,9 +142,9 @@ fn a_killed_rank_ends_the_job_between_hosts() {
 /// Nothing on the wire tells that a process on another host is gone: the launcher does.
 #[test]
 fn the_others_see_the_error_between_hosts() {
-    for_each_user(|stage| {
+    shared_out(&all().collect::<Vec<_>>(), |stage, whats| {
         stage.text(&["lab", "up", "--hosts", "4"]);
-        for what in all() {
+        for what in whats {
             survives(stage, what, &["--hosts", "lab"]);
         }
         // Two on each host, of which the one that dies leads.

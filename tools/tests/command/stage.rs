@@ -278,9 +278,17 @@ impl Drop for Stage {
 
 /// Runs `case` as each user that can have labs, and looks for leftovers after it.
 pub fn for_each_user(case: impl Fn(&Stage)) {
-    for stage in Stage::each_user().iter().filter(|stage| stage.has_labs()) {
+    shared_out(&[], |stage, _: &[()]| case(stage));
+}
+
+/// As [`for_each_user`], where each of `all` is some user's: it does not differ by user, and takes time.
+pub fn shared_out<T: Copy>(all: &[T], case: impl Fn(&Stage, &[T])) {
+    let stages = Stage::each_user();
+    let stages: Vec<&Stage> = stages.iter().filter(|stage| stage.has_labs()).collect();
+    for (turn, stage) in stages.iter().enumerate() {
         println!("as {}", stage.who());
-        case(stage);
+        let own: Vec<T> = all.iter().copied().skip(turn).step_by(stages.len()).collect();
+        case(stage, &own);
         stage.assert_nothing_is_left();
     }
 }
