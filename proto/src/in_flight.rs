@@ -14,6 +14,9 @@ use crate::wire::Seq;
 /// Frames that may be in flight to one peer at most.
 pub(crate) const WINDOW_MAX: u32 = 256;
 
+/// Frames behind the one that is due of which an ack tells whether they have arrived.
+pub(crate) const SACK_MAX: usize = u32::BITS as usize;
+
 /// The window of one direction.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::in_flight::WINDOW_MAX;
+use crate::in_flight::{SACK_MAX, WINDOW_MAX};
 use crate::rma::Placed;
 use crate::wire::Seq;
 
@@ -124,6 +124,11 @@ impl Reorder {
         if self.ahead.is_empty() { 0 } else { self.sack_bits() }
     }
 
+    /// True if [`Self::sack`] tells of frame `seq`, which is early.
+    pub fn is_in_sack(&self, seq: Seq) -> bool {
+        seq.since(self.next) as usize <= SACK_MAX
+    }
+
     /// Gives memory back if nothing is held.
     pub fn shrink(&mut self) {
         if self.ahead.is_empty() {
@@ -137,7 +142,7 @@ impl Reorder {
     }
 
     fn sack_bits(&self) -> u32 {
-        self.ahead.iter().take(32).enumerate().fold(0, |bits, (i, kept)| bits | u32::from(kept.is_some()) << i)
+        self.ahead.iter().take(SACK_MAX).enumerate().fold(0, |bits, (i, kept)| bits | u32::from(kept.is_some()) << i)
     }
 }
 
