@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | `killed` | real processes on one host, killed by SIGKILL, under a launcher that keeps it to itself |
 //! | `windows` | the same of what needs them for a window |
-//! | `launcher` | the launcher of both |
+//! | `under_way` | the same in every kind of operation |
+//! | `operations` | those kinds, also for the tests of `sidelane run` |
+//! | `launcher` | the launcher of all of these |
 //! | `crashed` | simulated ones, at each moment of calls that two groups make together |
 
 mod crashed;
@@ -12,6 +14,8 @@ mod crashed;
 mod fibers;
 mod killed;
 mod launcher;
+mod operations;
 #[path = "../../../nic/tests/patience/mod.rs"]
 mod patience;
+mod under_way;
 mod windows;

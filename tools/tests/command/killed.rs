@@ -1,6 +1,7 @@
 //! A rank dies by SIGKILL, in whatever all are doing: the job ends with a message that names it, or, if the user wants that,
 //! the others see the error and end well. Nothing of the job is left.
 
+#[path = "../../../mpi-lite/tests/deaths/operations.rs"]
 mod operations;
 
 use std::cell::Cell;
