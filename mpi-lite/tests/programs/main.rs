@@ -1,6 +1,7 @@
-//! Random programs against a sequential model: point to point with all its modes, wildcards and probes, derived datatypes, partitioned
-//! messages, collectives blocking and not, persistent calls, communicators of every kind with grids, graphs and two groups, windows in
-//! every kind of epoch. On the simulated network in virtual time, under faults; and over shared memory, a thread for each rank. `tools/tests/command/programs.rs` runs them as real processes.
+//! Random programs against a sequential model: point to point with all its modes, wildcards and probes, derived datatypes, messages
+//! sent and received in one call, partitioned messages, collectives blocking and not, persistent calls, communicators of every kind with
+//! grids, graphs and two groups, windows in every kind of epoch. On the simulated network in virtual time, under faults; and over shared
+//! memory, a thread for each rank. `tools/tests/command/programs.rs` runs them as real processes.
 //!
 //! A failure names its seed; `PROGRAM_SEED=N` repeats that one, and `PROGRAM_SEEDS=N` runs so many.
 
@@ -82,7 +83,7 @@ fn over_shared_memory() {
         watch(&format!("PROGRAM_SEED={seed}"), SUITE_PATIENCE);
         let program = Program::new(seed, Scale::USUAL, None);
         sidelane_mpi::comm::in_threads(program.ranks, &Default::default(), false, |world| {
-            program.run(&world, &std::thread::yield_now);
+            program.run(&world, 0, &std::thread::yield_now);
         });
     }
 }

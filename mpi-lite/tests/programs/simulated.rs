@@ -24,7 +24,10 @@ pub fn run(program: Program) -> Instant {
     let fabric = Fabric::new(rng.next_u64());
     fabric.set_default_link(link(&mut rng));
     let config = config(&mut rng);
-    on_fabric(&fabric, &hosts, &config, rng, move |world, rest| program.run(world, rest))
+    let of_ranks = hosts.clone();
+    on_fabric(&fabric, &hosts, &config, rng, move |world, rest| {
+        program.run(world, of_ranks[world.rank() as usize], rest);
+    })
 }
 
 /// What `each` rank does on hosts of which only the first ranks reach other hosts.

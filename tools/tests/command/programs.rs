@@ -2,8 +2,10 @@
 //!
 //! A failure names its seed; `PROGRAM_SEED=N` repeats that one, and `PROGRAM_SEEDS=N` runs so many.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
+use sidelane_mpi::adi::host_identity;
 use sidelane_mpi::world;
 
 use crate::run::{job_of, own_stage, said, told};
@@ -21,8 +23,11 @@ fn part_of_a_rank() {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let done = world::run(|world| {
         let size = world.size();
+        let mut hasher = DefaultHasher::new();
+        host_identity().hash(&mut hasher);
+        let host = hasher.finish();
         if std::env::var("PROGRAM").is_ok_and(|which| which == "collectives") {
-            return Program::of_collectives(1, SHORT, size).run(world, &std::thread::yield_now);
+            return Program::of_collectives(1, SHORT, size).run(world, host, &std::thread::yield_now);
         }
         // Much at once is lost in a UDP socket's buffer, and sent again late.
         let scale = if std::env::var("SIDELANE_NIC").is_ok_and(|nic| nic == "udp") { SHORT } else { Scale::USUAL };
@@ -30,7 +35,7 @@ fn part_of_a_rank() {
             if world.rank() == 0 {
                 eprintln!("PROGRAM_SEED={seed}, {size} ranks");
             }
-            Program::new(seed, scale, Some(size)).run(world, &std::thread::yield_now);
+            Program::new(seed, scale, Some(size)).run(world, host, &std::thread::yield_now);
         }
     });
     done.unwrap();

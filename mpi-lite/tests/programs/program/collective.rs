@@ -77,6 +77,14 @@ impl What {
         Self::NeighborAlltoallv,
     ];
 
+    fn may_be_in_place(self) -> bool {
+        Self::ALL[2..10].contains(&self)
+    }
+
+    fn exchanges(self) -> bool {
+        matches!(self, Self::Alltoall | Self::Alltoallv)
+    }
+
     /// Whether each block has a length of its own, and is anywhere.
     fn varies(self) -> bool {
         matches!(
@@ -105,10 +113,7 @@ impl Collective {
         let many = if what == What::Broadcast { 1 } else { members.places().len() };
         let units = scale.length(rng) / unit / if rng.chance(0.5) { many } else { 1 };
         let (root, started) = (*pick(rng, &members.places()), rng.chance(0.4));
-        let has_such =
-            matches!(what, What::Gather | What::Gatherv | What::Allgather | What::Allgatherv | What::Alltoall);
-        let may_be = has_such && members.is_one_group();
-        let in_place = rng.chance(0.2) && may_be;
+        let in_place = rng.chance(0.2) && what.may_be_in_place() && members.is_one_group();
         let members = members.clone();
         Self { comm, members, stamp, round: 0, what, root, units, give, room, started, in_place }
     }
@@ -120,7 +125,7 @@ impl Collective {
             .map(|(what, started)| {
                 let stamp = rng.next_u64();
                 let any = Self::random(rng, comm, members, stamp, scale);
-                Self { what, started, in_place: false, ..any }
+                Self { what, started, in_place: any.in_place && what.may_be_in_place(), ..any }
             })
             .collect()
     }
@@ -155,8 +160,13 @@ impl Collective {
 
     fn memory(&self, own: Place, mut order: Rng) -> Memory {
         let (given, taken) = self.sides(own);
-        let gathers = matches!(self.what, What::Gather | What::Gatherv);
-        let in_place = self.in_place && (!gathers || own == self.root);
+        let in_place = self.in_place
+            && match self.what {
+                What::Gather | What::Gatherv => own == self.root,
+                // Its own block stays with the others, and there is no room.
+                What::Scatter | What::Scatterv => false,
+                _ => true,
+            };
         let gives_away = self.gives_away(own);
         let (give_units, room_units) = (self.room.elements(), self.give.elements());
         let room_units = if gives_away { give_units } else { room_units };
@@ -166,7 +176,7 @@ impl Collective {
         let room_pieces = pieces(room_layout, &taken, room_units, scattered.then_some(&mut order));
         let given_memory = memory(&self.give, &given, &give_pieces, 0x11);
         let expected = memory(room_layout, &taken, &room_pieces, UNTOUCHED);
-        let before: Side = if in_place && self.what == What::Alltoall {
+        let before: Side = if in_place && self.what.exchanges() {
             given.clone()
         } else {
             let own_part = |at: usize| gives_away || in_place && at == own.1 as usize;
@@ -216,7 +226,7 @@ impl Collective {
             What::Allgather => Call::Allgather { len: equal },
             What::Allgatherv => Call::Allgatherv { blocks: from },
             What::Alltoall => Call::Alltoall { len: equal },
-            What::Alltoallv => Call::Alltoallv { to, from },
+            What::Alltoallv => Call::Alltoallv { to: if memory.in_place { from } else { to }, from },
             What::NeighborAllgather => Call::NeighborAllgather { neighbors: neighbors(), from: blocks },
             What::NeighborAllgatherv => Call::NeighborAllgather { neighbors: neighbors(), from },
             What::NeighborAlltoall => Call::NeighborAlltoall { neighbors: neighbors(), to: blocks, from: blocks },
@@ -242,7 +252,8 @@ impl Collective {
                 (one(is_other, own_number, 0), if is_root { from_all(0) } else { Vec::new() })
             }
             What::Scatter | What::Scatterv => {
-                (if is_root { to_all() } else { Vec::new() }, one(is_other, root, own_number))
+                let has_room = is_other && !(is_root && self.in_place);
+                (if is_root { to_all() } else { Vec::new() }, one(has_room, root, own_number))
             }
             What::Allgather | What::Allgatherv => (one(true, own_number, 0), from_all(0)),
             What::Alltoall | What::Alltoallv => (to_all(), from_all(own_number)),
@@ -267,7 +278,10 @@ impl Collective {
 
     fn block(&self, from: u64, to: u64) -> (usize, Option<Vec<u8>>) {
         let stamp = part(self.stamp, from, to);
-        let units = if self.what.varies() { (stamp % 4) as usize * self.units / 2 } else { self.units };
+        // In place two ranks have as much for each other.
+        let both = self.in_place && self.what.exchanges();
+        let length = if both { part(self.stamp, from.min(to), from.max(to)) } else { stamp };
+        let units = if self.what.varies() { (length % 4) as usize * self.units / 2 } else { self.units };
         (units, Some(bytes(part(stamp, self.round, 0), self.len(units))))
     }
 }

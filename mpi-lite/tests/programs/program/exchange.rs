@@ -407,4 +407,4 @@ fn slots(rng: &mut Rng, messages: &[Message], at: Place, kind: Predefined, may_b
 const ALL_WAYS: &[How] = &[How::Blocking, How::Started, How::Persistent];
 
 /// For each step; the last one is that of nobody.
-const TAGS: i32 = 4;
+pub const TAGS: i32 = 4;

@@ -6,7 +6,9 @@
 //! | `members` | who is in a communicator, and how its calls name ranks |
 //! | `around` | who is around whom in a grid or a graph |
 //! | `birth` | making more communicators of those that there are |
+//! | `kind` | making some of those that are on one host, or a part of it |
 //! | `exchange` | messages: every mode, receive, wildcard and probe |
+//! | `swap` | a message that is sent and one that is received, in one call |
 //! | `parts` | messages that are sent and received by parts |
 //! | `collective` | data that goes from ranks to ranks or from group to group, blocking or not |
 //! | `pieces` | the same of a datatype for each rank or neighbour |
@@ -25,6 +27,7 @@ mod buffers;
 mod collective;
 mod epoch;
 mod exchange;
+mod kind;
 mod layout;
 mod members;
 mod operators;
@@ -32,6 +35,7 @@ mod parts;
 mod pieces;
 mod reduction;
 mod repeated;
+mod swap;
 
 use std::fmt;
 use std::io::Write as _;
@@ -45,12 +49,14 @@ use buffers::Open;
 use collective::Collective;
 use epoch::Epoch;
 use exchange::Exchange;
+use kind::Kind;
 use layout::shuffle;
 use members::Members;
 use parts::Parts;
 use pieces::Pieces;
 use reduction::Reduction;
 use repeated::Repeated;
+use swap::Swap;
 
 /// A program for all ranks.
 #[derive(Debug)]
@@ -64,6 +70,7 @@ pub struct Program {
 #[derive(Debug)]
 enum Step {
     Exchange(Exchange),
+    Swap(Swap),
     Collective(Collective),
     Pieces(Pieces),
     Reduction(Reduction),
@@ -72,6 +79,7 @@ enum Step {
     Epoch(Epoch),
     Atomics(Atomics),
     Birth(Birth),
+    Kind(Kind),
     /// The communicator of this number is given up.
     Death(usize),
     /// Waits for all collective calls that were begun.
@@ -88,6 +96,7 @@ pub struct Scale {
 /// One rank while it runs a program.
 struct Rank<'a> {
     process: u32,
+    host: u64,
     /// By number; `None` where this rank is no member, or no more.
     comms: Vec<Option<Communicator>>,
     open: Vec<Open>,
@@ -121,12 +130,12 @@ impl Program {
         Self { seed, ranks, steps }
     }
 
-    /// Runs it as this rank. `rest` is called by who asks again and again.
-    pub fn run(&self, world: &Communicator, rest: &dyn Fn()) {
+    /// Runs it as this rank, on a host of this number. `rest` is called by who asks again and again.
+    pub fn run(&self, world: &Communicator, host: u64, rest: &dyn Fn()) {
         let process = world.rank();
         let rng = Rng::new(self.seed.wrapping_mul(31) ^ u64::from(process));
         world.attach_buffer(BUFFERED).unwrap();
-        let mut rank = Rank { process, comms: vec![Some(world.clone())], open: Vec::new(), rng, rest };
+        let mut rank = Rank { process, host, comms: vec![Some(world.clone())], open: Vec::new(), rng, rest };
         for (number, step) in self.steps.iter().enumerate() {
             let _at = At { seed: self.seed, number, step };
             step.run(&mut rank);
@@ -146,7 +155,7 @@ impl Step {
         let at = living(rng, family);
         let stamp = rng.next_u64();
         let one_group = family[at].is_one_group();
-        match rng.below(26) {
+        match rng.below(29) {
             0..7 => Self::Exchange(Exchange::random(rng, at, &family[at], number, stamp, scale)),
             7..11 => Self::Collective(Collective::random(rng, at, &family[at], stamp, scale)),
             11..14 => Self::Reduction(Reduction::random(rng, at, &family[at], stamp, scale)),
@@ -160,6 +169,8 @@ impl Step {
             18..20 if one_group => Self::Pieces(Pieces::random(rng, at, &family[at], stamp, scale)),
             20..22 => Self::Repeated(Repeated::random(rng, at, &family[at], stamp, scale)),
             22 => Self::Parts(Parts::random(rng, at, &family[at], number, stamp, scale)),
+            23..25 => Self::Swap(Swap::random(rng, at, &family[at], number, stamp, scale)),
+            25 if one_group => Self::Kind(Kind::random(rng, at, &family[at])),
             _ => Birth::random(rng, at, family, number).map_or(Self::Settle, Self::Birth),
         }
     }
@@ -167,6 +178,7 @@ impl Step {
     fn run(&self, rank: &mut Rank) {
         match self {
             Self::Exchange(exchange) => exchange.run(rank),
+            Self::Swap(swap) => swap.run(rank),
             Self::Collective(collective) => collective.run(rank),
             Self::Pieces(pieces) => pieces.run(rank),
             Self::Reduction(reduction) => reduction.run(rank),
@@ -175,6 +187,7 @@ impl Step {
             Self::Epoch(epoch) => epoch.run(rank),
             Self::Atomics(atomics) => atomics.run(rank),
             Self::Birth(birth) => birth.run(rank),
+            Self::Kind(kind) => kind.run(rank),
             Self::Death(comm) => {
                 // What is under way there keeps its number.
                 if let Some(comm) = rank.comms[*comm].take() {

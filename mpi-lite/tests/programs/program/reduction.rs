@@ -104,9 +104,8 @@ impl Reduction {
     fn is_in_place(&self, own: Place) -> bool {
         self.in_place
             && match self.what {
-                What::Allreduce | What::Scan | What::Exscan => true,
                 What::Reduce => own == self.root,
-                _ => false,
+                _ => true,
             }
     }
 

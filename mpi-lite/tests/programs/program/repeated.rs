@@ -6,12 +6,12 @@ use sidelane_mpi::comm::{Communicator, Mode, Persistent, PersistentRef, Source, 
 use sidelane_mpi::datatype::Predefined;
 use sidelane_nic::rng::Rng;
 
-use super::buffers::{Buffers, unwritten};
+use super::buffers::{Buffers, holds, unwritten};
 use super::collective::Collective;
 use super::layout::{Layout, pick, shuffle};
 use super::members::{Members, Place};
 use super::reduction::Reduction;
-use super::{Differ, Rank, Scale, UNTOUCHED, bytes, part};
+use super::{Rank, Scale, UNTOUCHED, bytes, part};
 
 #[derive(Debug)]
 pub struct Repeated {
@@ -121,7 +121,7 @@ impl Repeated {
                     assert_eq!(status, *expected, "{what}, round {round}");
                 }
                 let [lent, _, into] = &rounds[round];
-                assert!(room == into, "round {round} of {}", Differ(what, room, into));
+                holds(&format!("round {round} of {what}"), room, into);
                 unwritten(what, given, lent);
             }
             assert!(all.iter().all(|(prepared, _)| !prepared.call.is_active()), "all were waited for");
