@@ -8,3 +8,4 @@ mod programs;
 mod requests;
 mod room;
 mod shm;
+mod steps;
