@@ -128,8 +128,11 @@ impl Communicator {
 
     /// For messages within this group, beside those of the program's: its processes, and nothing that the program hung on it.
     fn bare(&self) -> Result<Self, ErrorClass> {
-        let id = self.agree_on_id()?;
-        Ok(self.made(id, self.0.group.clone(), self.0.rank, Topology::None))
+        Ok(self.bare_of(self.agree_on_id()?))
+    }
+
+    pub(super) fn bare_of(&self, id: u32) -> Self {
+        self.made(id, self.0.group.clone(), self.0.rank, Topology::None)
     }
 
     /// What both sides' leaders tell each other by `bridge`: how much it is, and that. It ends with our group's communicator, while the

@@ -29,9 +29,10 @@ struct Communicators {
 type Call = fn(&Communicators) -> Result<Communicator, ErrorClass>;
 
 /// Of two groups.
-const CALLS: [(&str, Call); 4] = [
+const CALLS: [(&str, Call); 5] = [
     ("intercomm", |of| of.half.intercomm(0, &of.world, if of.world.rank() < 2 { 2 } else { 0 }, 3)),
     ("dup", |of| of.between.dup()),
+    ("idup", |of| of.between.idup()?.wait()),
     ("split", |of| of.between.split(Some(1), 0).map(|made| made.expect("all are in"))),
     ("merge", |of| of.between.merge(false)),
 ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::attribute::Keyval;
 use crate::comm::info::Info;
+use crate::op::Op;
 
 #[test]
 fn attributes_go_to_duplicates_as_their_callbacks_say() {
@@ -96,6 +97,39 @@ fn a_duplicate_has_what_there_was_when_it_was_begun() {
         assert_eq!(comm.delete_attribute(&refuses), Ok(true));
         drop(comm.idup().unwrap());
         assert_eq!(deleted.load(Ordering::Relaxed), 4);
+    });
+}
+
+#[test]
+fn two_groups_are_duplicated_meanwhile_too() {
+    job(5, |comm| {
+        let (rank, left) = (comm.rank(), comm.rank() < 2);
+        let half = comm.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = half.intercomm(0, &comm, if left { 2 } else { 0 }, 0).unwrap();
+        for round in 0..20u32 {
+            let begun = [between.idup().unwrap(), comm.idup().unwrap(), between.idup().unwrap()];
+            // Calls of the same communicators are not disturbed.
+            let [waited, mut sum] = [between.dup().unwrap(), between.split(Some(0), 0).unwrap().unwrap()].map(|made| {
+                let mut sum = [0];
+                made.allreduce(&[rank + round], &mut sum, &Op::Sum).unwrap();
+                sum
+            });
+            assert_eq!(waited, sum);
+            let [first, whole, last] = begun;
+            let last = last.wait().unwrap();
+            whole.wait().unwrap().barrier().unwrap();
+            let first = first.wait().unwrap();
+            for copy in [first, last] {
+                assert_eq!(copy.group().processes(), between.group().processes());
+                assert_eq!(copy.remote_group(), between.remote_group());
+                copy.allreduce(&[rank + round], &mut sum, &Op::Sum).unwrap();
+                assert_eq!(sum, if left { [9 + 3 * round] } else { [1 + 2 * round] });
+                // Its side is one of its own.
+                copy.merge(left).unwrap().barrier().unwrap();
+            }
+        }
+        drop(between.idup().unwrap());
+        between.barrier().unwrap();
     });
 }
 

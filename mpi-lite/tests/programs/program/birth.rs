@@ -80,7 +80,7 @@ impl Birth {
         let parent = family[of].clone();
         let tag = step as i32;
         let (way, born) = match rng.below(8) {
-            0 if parent.is_one_group() && rng.chance(0.5) => (Way::Idup, vec![parent]),
+            0 if rng.chance(0.5) => (Way::Idup, vec![parent]),
             0 => (Way::Dup, vec![parent]),
             1 if !parent.is_one_group() => merge(rng, &parent),
             2 | 3 if !parent.is_one_group() => create_between(rng, &parent)?,
