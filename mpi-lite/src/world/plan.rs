@@ -104,15 +104,20 @@ impl Plan {
     }
 
     /// Tells the user how others are reached: rank 0 where there was a choice, every rank if `SIDELANE_VERBOSE` is set, and then also
-    /// what it goes by that was tuned elsewhere.
+    /// what it goes by that was tuned elsewhere; nobody if it is 0.
     pub fn tell(&self, rank: usize, tuning: Option<&Tuning>) {
-        let asked = std::env::var_os("SIDELANE_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0");
-        if asked || self.chosen && rank == 0 {
+        let asked = std::env::var("SIDELANE_VERBOSE").ok().filter(|value| !value.is_empty()).map(|value| value != "0");
+        if self.is_told_by(rank, asked) {
             eprintln!("sidelane: rank {rank}: {self}");
         }
+        let asked = asked == Some(true);
         if let Some(tuning) = tuning.filter(|_| asked) {
             eprintln!("sidelane: rank {rank}: limits and collectives as tuned on {}", Shown(&tuning.machine));
         }
+    }
+
+    pub(super) fn is_told_by(&self, rank: usize, asked: Option<bool>) -> bool {
+        asked.unwrap_or(self.chosen && rank == 0)
     }
 
     /// Tells the user that rank `to` counts as gone, as it has never answered, and what may be in the way.

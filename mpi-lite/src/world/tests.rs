@@ -94,7 +94,14 @@ fn the_network_that_all_hosts_are_in_is_taken_and_of_several_the_one_with_large_
         card("c", true, &[slow(3), fast("eth1", 3)]),
     ];
     assert_eq!(plans(&cards, &Wish::None), ["- uring:eth1", "- uring:eth5", "- uring:eth1"]);
-    assert!(Plan::make(&cards, 0, &Wish::None).unwrap().to_string().contains("as are 1 more"));
+    let plan = Plan::make(&cards, 0, &Wish::None).unwrap();
+    assert!(plan.to_string().contains("as are 1 more"));
+    // Rank 0 tells of a choice, but where all are asked to, or none.
+    let told =
+        |plan: &Plan| [None, Some(true), Some(false)].map(|asked| [0, 1].map(|rank| plan.is_told_by(rank, asked)));
+    assert_eq!(told(&plan), [[true, false], [true; 2], [false; 2]]);
+    let without_choice = Plan::make(&cards[..1], 0, &Wish::None).unwrap();
+    assert_eq!(told(&without_choice), [[false; 2], [true; 2], [false; 2]]);
 }
 
 #[test]
