@@ -202,6 +202,13 @@ impl Communicator {
         self.first(size, Topology::Cartesian(grid))
     }
 
+    /// Which rank this process has in [`Self::cartesian`], if any, without making it (`MPI_Cart_map`). Nobody else is asked.
+    pub fn cartesian_rank(&self, sides: &[Side]) -> Result<Option<u32>, ErrorClass> {
+        self.within_one_group()?;
+        let grid = Cartesian::new(sides).map_err(|_| self.fail(ErrorClass::Dims))?;
+        self.among_first(grid.size())
+    }
+
     /// The grid's rows, planes or whatever remains without the dimensions that `keep` names false: the one we are in.
     pub fn sub_grid(&self, keep: &[bool]) -> Result<Self, ErrorClass> {
         let Topology::Cartesian(grid) = self.topology() else { return Err(self.fail(ErrorClass::Topology)) };
@@ -216,6 +223,13 @@ impl Communicator {
         let graph = Graph::new(index, edges).map_err(|_| self.fail(ErrorClass::Arg))?;
         let size = graph.size();
         self.first(size, Topology::Graph(graph))
+    }
+
+    /// Which rank this process has in [`Self::graph`], if any, without making it (`MPI_Graph_map`). Nobody else is asked.
+    pub fn graph_rank(&self, index: &[usize], edges: &[u32]) -> Result<Option<u32>, ErrorClass> {
+        self.within_one_group()?;
+        let graph = Graph::new(index, edges).map_err(|_| self.fail(ErrorClass::Arg))?;
+        self.among_first(graph.size())
     }
 
     /// A graph of which each rank gives its own neighbours.
@@ -249,13 +263,19 @@ impl Communicator {
 
     /// The first `size` ranks, with a topology.
     fn first(&self, size: u32, topology: Topology) -> Result<Option<Self>, ErrorClass> {
-        if size > self.size() {
-            return Err(self.fail(ErrorClass::Arg));
-        }
+        self.among_first(size)?;
         let ranks: Vec<u32> = (0..size).collect();
         let group = self.0.group.incl(&ranks).expect("as many as there are");
         let id = self.compound(|| self.agree_on_id())?;
         Ok(self.member(id, group, topology))
+    }
+
+    /// Our rank, if it is one of the first `size`, which are no more than there are.
+    fn among_first(&self, size: u32) -> Result<Option<u32>, ErrorClass> {
+        if size > self.size() {
+            return Err(self.fail(ErrorClass::Arg));
+        }
+        Ok(Some(self.0.rank).filter(|rank| *rank < size))
     }
 
     /// The communicator, if we are in its group; else its id is free again here.

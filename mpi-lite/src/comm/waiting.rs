@@ -91,16 +91,39 @@ impl Local {
     }
 
     /// How it ended, if it has, and it is still to be waited for (`MPI_Request_get_status`): that is over at once then, with the same status.
-    /// Of this and the next six calls all are this process's, or the call panics; no error handler is told.
+    /// Of this and the next nine calls all are this process's, or the call panics; no error handler is told.
     pub fn look<T: Await>(&self, one: &mut T) -> Option<Status> {
         self.check_whose(std::slice::from_ref(one));
         let pending = one.pending();
         let is_null = matches!(pending, Pending::Null);
         let status = self.test(pending)?;
-        if !is_null && matches!(pending, Pending::Null) {
-            *pending = Pending::Done(status);
+        if !is_null {
+            keep(pending, status);
         }
         Some(status)
+    }
+
+    /// As [`Self::test_any`], and it is still to be waited for (`MPI_Request_get_status_any`).
+    pub fn look_any<T: Await>(&self, all: &mut [T]) -> Option<Option<(usize, Status)>> {
+        let found = self.test_any(all)?;
+        found.iter().for_each(|(index, status)| keep(all[*index].pending(), *status));
+        Some(found)
+    }
+
+    /// As [`Self::test_some`], and they are still to be waited for (`MPI_Request_get_status_some`).
+    pub fn look_some<T: Await>(&self, all: &mut [T]) -> Option<Vec<(usize, Status)>> {
+        let found = self.test_some(all)?;
+        found.iter().for_each(|(index, status)| keep(all[*index].pending(), *status));
+        Some(found)
+    }
+
+    /// As [`Self::test_all`], and they are still to be waited for (`MPI_Request_get_status_all`).
+    pub fn look_all<T: Await>(&self, all: &mut [T]) -> Option<Vec<Status>> {
+        let are_null: Vec<bool> = all.iter_mut().map(|each| matches!(each.pending(), Pending::Null)).collect();
+        let found = self.test_all(all)?;
+        let those = all.iter_mut().zip(are_null).zip(&found).filter(|((_, is_null), _)| !is_null);
+        those.for_each(|((each, _), status)| keep(each.pending(), *status));
+        Some(found)
     }
 
     /// Waits for one of them; `None` when all are null, or inactive.
@@ -176,6 +199,13 @@ impl Local {
                 Ok(())
             }
         }
+    }
+}
+
+/// Of one that was over, and not null before; what may never be over stays what it is.
+fn keep(pending: &mut Pending, status: Status) {
+    if matches!(pending, Pending::Null) {
+        *pending = Pending::Done(status);
     }
 }
 

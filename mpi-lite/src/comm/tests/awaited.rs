@@ -86,6 +86,37 @@ fn who_looks_how_one_ended_may_wait_for_it_still() {
 }
 
 #[test]
+fn who_looks_at_several_may_wait_for_them_still() {
+    job(2, |comm| {
+        let (other, local, mut room) = (1 - comm.rank(), comm.local(), [0]);
+        let (mut begun, mut receive, mut inactive) = each_kind(&comm, other, &mut room);
+        let mut null = Pending::Null;
+        let mut all = [
+            Awaited::Begun(&mut null),
+            Awaited::Begun(&mut begun),
+            Awaited::Persistent(inactive.request()),
+            Awaited::Persistent(receive.request()),
+        ];
+        assert_eq!((local.look_any(&mut all), local.look_some(&mut all)), (None, Some(vec![])));
+        comm.barrier().unwrap();
+        comm.send(&[20u32], other, 2).unwrap();
+        let (which, status) = std::iter::repeat_with(|| local.look_any(&mut all)).flatten().next().unwrap().unwrap();
+        assert_eq!((which, status.tag), (3, Some(2)));
+        assert_eq!(local.look_some(&mut all), Some(vec![(3, status)]));
+        assert_eq!(local.look_all(&mut all), None);
+        comm.barrier().unwrap();
+        comm.send(&[10u32], other, 1).unwrap();
+        let seen = std::iter::repeat_with(|| local.look_all(&mut all)).flatten().next().unwrap();
+        assert_eq!(seen.iter().map(|status| status.tag).collect::<Vec<_>>(), [None, Some(1), None, Some(2)]);
+        assert_eq!(local.look_some(&mut all), Some(vec![(1, seen[1]), (3, seen[3])]));
+        assert_eq!(local.wait_all(&mut all), seen);
+        let none = (Some(None), None, Some(vec![Status::EMPTY; 4]));
+        assert_eq!((local.look_any(&mut all), local.look_some(&mut all), local.look_all(&mut all)), none);
+        assert_eq!((room, receive.room().unwrap()), ([10], &mut [20][..]));
+    });
+}
+
+#[test]
 fn a_persistent_message_that_is_given_up_active_goes_on() {
     job(2, |comm| {
         let (other, mut data) = (1 - comm.rank(), vec![comm.rank(); 100_000]);

@@ -225,6 +225,12 @@ fn graphs_know_their_neighbors_whoever_told_of_them() {
         assert_eq!(got, comes);
 
         let whole = comm.graph(&[1, 2], &[1, 0]).unwrap();
+        let side = |size| Side { size, periodic: false };
+        let ours = Some(comm.rank()).filter(|rank| *rank < 2);
+        assert_eq!((comm.graph_rank(&[1, 2], &[1, 0]), comm.cartesian_rank(&[side(2)])), (Ok(ours), Ok(ours)));
+        assert_eq!(comm.graph_rank(&[1], &[7]), Err(ErrorClass::Arg));
+        let refused = [side(0), side(comm.size() + 1)].map(|side| comm.cartesian_rank(&[side]));
+        assert_eq!(refused, [Err(ErrorClass::Dims), Err(ErrorClass::Arg)]);
         assert_eq!(whole.is_none(), comm.rank() == 2);
         if let Some(whole) = whole {
             let mut to_other = [0];

@@ -181,6 +181,7 @@ fn calls_that_are_not_defined_between_groups_are_refused() {
         let pieces = vec![Piece::none(); comm.remote_group().unwrap().size() as usize];
         assert_eq!(comm.alltoall_pieces_in_place(&mut [0u8], &pieces), Err(ErrorClass::Comm));
         assert_eq!(comm.neighbor_alltoall_pieces(&[0u8], &mut [0], &pieces, &pieces), Err(ErrorClass::Topology));
+        assert_eq!([comm.cartesian_rank(&[]), comm.graph_rank(&[], &[])], [Err(ErrorClass::Comm); 2]);
         let topologies = [
             comm.cartesian(&[]).map(drop),
             comm.graph(&[], &[]).map(drop),
