@@ -40,12 +40,8 @@ fn compile(shim: &Path) -> Result<(), String> {
     if env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
         build.flag("-march=corei7");
     }
-    // gcc makes vectors of single numbers, which come later than they would in ordinary registers (bench/NOTES.md 22). And `cc` wants a frame pointer where there is debug information: one
-    // register less for a burst.
-    build
-        .flag_if_supported("-fno-tree-slp-vectorize")
-        .flag_if_supported("-mno-stv")
-        .flag_if_supported("-fomit-frame-pointer");
+    // gcc makes vectors of single numbers, which come later than they would in ordinary registers (bench/NOTES.md 22).
+    build.flag_if_supported("-fno-tree-slp-vectorize").flag_if_supported("-mno-stv");
     build.opt_level(3).pic(true).warnings(false).cargo_metadata(false).includes(&dpdk.include_paths);
     let compiler = build.try_get_compiler().map_err(|_| "there was no C compiler (Debian: gcc)".to_owned())?;
     let mut command = compiler.to_command();
