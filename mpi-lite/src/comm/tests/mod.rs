@@ -13,6 +13,7 @@ mod failure_on_host;
 mod forms;
 mod groups;
 mod handlers;
+mod ids;
 mod in_place;
 mod misfits;
 mod modes;
